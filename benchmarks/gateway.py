@@ -66,7 +66,7 @@ async def completion(request: web.Request) -> web.StreamResponse:
 
 
 async def provide() -> None:
-    """Serve the provider until ended; says its URL first."""
+    """Serve the provider until ended; print its URL first."""
     app = web.Application()
     app.router.add_post(PATH, completion)
     runner = web.AppRunner(app, access_log=None)
@@ -78,7 +78,7 @@ async def provide() -> None:
 
 
 async def pass_on(url: str) -> None:
-    """Serve a gateway to that provider until ended; says its URL and a sandbox's token first."""
+    """Serve a gateway to that provider until ended; print its URL and a sandbox's token first."""
     policy = GatewayPolicy(models=("m",), cap_usd=1000.0, calls_per_minute=1_000_000, prices={"m": (1.0, 2.0)})
     async with Gateway(
         providers=[openai(KEY, f"{url}/v1")],
@@ -88,12 +88,12 @@ async def pass_on(url: str) -> None:
         on_cap=lambda: print("the cap is reached", file=sys.stderr),
         listen=GatewayPorts(),
     ) as gateway:
-        passage = gateway.open_session("sandbox", Closed())
-        assert passage.models_url is not None
-        assert passage.tunnel_url is not None
-        env = passage.env(passage.models_url, passage.tunnel_url)
-        said = {"url": env["OPENAI_BASE_URL"].removesuffix("/v1"), "token": env["OPENAI_API_KEY"]}
-        print(json.dumps(said), flush=True)
+        session = gateway.open_session("sandbox", Closed())
+        assert session.models_url is not None
+        assert session.tunnel_url is not None
+        env = session.env(session.models_url, session.tunnel_url)
+        printed = {"url": env["OPENAI_BASE_URL"].removesuffix("/v1"), "token": env["OPENAI_API_KEY"]}
+        print(json.dumps(printed), flush=True)
         await asyncio.Event().wait()
 
 

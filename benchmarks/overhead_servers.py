@@ -37,7 +37,7 @@ class EchoProgram:
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """Answer at once."""
-        del candidate, capture_traces  # an echo is the same whatever they are
+        del candidate, capture_traces  # an echo does not depend on them
         for position, example in enumerate(batch):
             on_result(position, payload.result(example.data))
 

@@ -25,7 +25,7 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 
 
 def run(name: str) -> tuple[Figures | None, int]:
-    """Run one benchmark, showing what it prints; its last line as figures, None where that is none, and its status."""
+    """Run one benchmark and show its output; return its last line as figures, None if it has none, and its status."""
     print(f"== {name}", flush=True)
     command = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py")]
     last = ""

@@ -45,7 +45,7 @@ SEED_CANDIDATE = {"triage": "Name the team that the message is for.", "reply": "
 
 
 class Stub:
-    """A program whose every score and proposal is a digest; it tells when examples arrived."""
+    """A program whose every score and proposal is a digest; it records when examples arrived."""
 
     info = ProgramInfo(
         name="stub",
@@ -97,8 +97,8 @@ class Stub:
             records = [{"Feedback": f"scored {result['score']}"} for result in evaluated]
             return {"dataset": dict.fromkeys(params["components_to_update"], records)}
         assert method == "propose_new_texts", method
-        told = json.dumps([params["candidate"], params["reflective_dataset"]], sort_keys=True)
-        text = " ".join(hashlib.blake2b(f"{told}{line}".encode(), digest_size=20).hexdigest() for line in range(10))
+        asked = json.dumps([params["candidate"], params["reflective_dataset"]], sort_keys=True)
+        text = " ".join(hashlib.blake2b(f"{asked}{line}".encode(), digest_size=20).hexdigest() for line in range(10))
         return {"texts": dict.fromkeys(params["components_to_update"], text)}
 
     async def close(self) -> None:

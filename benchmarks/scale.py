@@ -74,7 +74,7 @@ def busy_share(changes: Sequence[tuple[float, int]], slots: int) -> float:
 
 
 def run(way: str, stubs: stub_endpoints.Stubs, seconds: Sequence[float], *, recorded: bool = True) -> Ran:
-    """One evaluation in a process of its own; recorded in a new store unless told otherwise."""
+    """One evaluation in a process of its own; recorded in a new store unless `recorded` is false."""
     with tempfile.TemporaryDirectory() as folder:
         store = str(Path(folder) / "runs.db") if recorded else None
         asked = {"way": way, "urls": stubs.urls, "slots": SLOTS, "seconds": list(seconds), "store": store}
@@ -123,8 +123,8 @@ def paired(over: Sequence[float], under: Sequence[float]) -> float:
     return statistics.median(a / b for a, b in zip(over, under, strict=True))
 
 
-def told(ran: dict[str, list[Ran]], endpoints: int) -> dict[str, Any]:
-    """Return what one number of endpoints came to."""
+def summary(ran: dict[str, list[Ran]], endpoints: int) -> dict[str, Any]:
+    """Return the medians for one number of endpoints."""
     thousands = round(SLOTS * endpoints * PER_SLOT) / 1000
     ours, bare = (ran[way] for way in ("ours", "bare"))
     return {
@@ -148,7 +148,7 @@ def main() -> int:
     arguments = parser.parse_args()
     most = max(ENDPOINTS)
     ran = {count: steady(count, arguments.rounds if count == most else 1) for count in ENDPOINTS}
-    by_endpoints = {count: told(found, count) for count, found in ran.items()}
+    by_endpoints = {count: summary(found, count) for count, found in ran.items()}
     started = {way: [one.started_s for one in found] for way, found in ran[most].items()}
     growth = journal_growth.measure()
     figures = {

@@ -1,7 +1,7 @@
 """Many endpoints in one process: `python -m benchmarks.stub_endpoints COUNT SLOTS`; the program sleeps and digests.
 
 Each endpoint is the product's own server with the program in its process. Beside them, on ports of their own: a server
-of gepa-rpc's protocol over the same task, and a page that tells when examples ran. One line of JSON says where all are.
+of gepa-rpc's protocol over the same task, and a page with the times of the examples. A line of JSON has all addresses.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Timeline:
 
 
 class SleepingProgram:
-    """Sleeps as many seconds as a row says, at most `slots` rows at once."""
+    """Sleeps as many seconds as a row has, at most `slots` rows at once."""
 
     info = ProgramInfo(
         name="sleeper",
@@ -131,12 +131,12 @@ def _url(listener: socket.socket) -> str:
 
 
 def _timeline_app(timeline: Timeline) -> web.Application:
-    async def told(_request: web.Request) -> web.Response:
+    async def timeline_page(_request: web.Request) -> web.Response:
         changes, timeline.changes = timeline.changes, []
         return web.json_response(changes)
 
     app = web.Application()
-    app.router.add_get("/timeline", told)
+    app.router.add_get("/timeline", timeline_page)
     return app
 
 

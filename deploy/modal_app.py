@@ -1,4 +1,4 @@
-"""Runs the optimizer itself at Modal, its sandboxes beside it and its store in MongoDB; README.md here tells how."""
+"""Runs the optimizer itself at Modal, its sandboxes beside it and its store in MongoDB; see README.md here."""
 
 import argparse
 import contextlib
@@ -27,10 +27,10 @@ RUNS = "/runs"
 FILES = "/root/run"
 TOKEN_FILE = "/root/git-token"  # noqa: S105  a path
 LONGEST_S = 24 * 3600
-"""As long as Modal lets a function run; a run that needs longer goes on in the next one."""
+"""As long as Modal lets a function run; a run that needs longer is resumed in the next one."""
 
 PAUSED = 3
-"""The exit status by which `gepa-client` says that the run can go on later."""
+"""The exit status of `gepa-client` for a run that can be resumed."""
 
 LEASE_S = 15.0
 """After which a run whose process was killed may be taken over; a little more than its `lease_s`."""
@@ -66,8 +66,8 @@ results = modal.Volume.from_name("evolverpc-runs", create_if_missing=True)
     single_use_containers=True,
 )
 def optimize(name: str, arguments: list[str], files: dict[str, bytes]) -> int:
-    """Run `begin_or_go_on` on a machine of Modal's and return its result."""
-    return begin_or_go_on(name, arguments, files)
+    """Run `start_or_resume` on a machine of Modal's and return its result."""
+    return start_or_resume(name, arguments, files)
 
 
 @app.function(image=_image(), secrets=[modal.Secret.from_name(SECRET)], timeout=3600)
@@ -81,7 +81,7 @@ def publish(repo: str, arguments: list[str]) -> None:
 def main(*words: str) -> None:
     """`modal run --detach deploy/modal_app.py::main --repo URL ...`: those of `gepa-client optimize`, and `--data`."""
     name, arguments, files = planned(words)
-    print(f"run {name}; its store is what GEPA_STORE says in the secret {SECRET!r}, its results are in {RUNS}/{name}")
+    print(f"run {name}; its store is GEPA_STORE of the secret {SECRET!r}, its results are in {RUNS}/{name}")
     status = optimize.remote(name, arguments, files)
     if status != 0:
         raise SystemExit(status)
@@ -94,10 +94,10 @@ def prepare(*words: str) -> None:
     publish.remote(_remote(given.repo), rest)
 
 
-def begin_or_go_on(name: str, arguments: Sequence[str], files: Mapping[str, bytes]) -> int:
-    """Run `gepa-client optimize`, or go on with the run of this name where an earlier try has begun it.
+def start_or_resume(name: str, arguments: Sequence[str], files: Mapping[str, bytes]) -> int:
+    """Run `gepa-client optimize`, or resume the run of this name if an earlier try has started it.
 
-    Returns its exit status. Raises where the run has paused, which Modal tries again.
+    Return its exit status. Raise if the run has paused, which Modal tries again.
     """
     folder = Path(FILES)
     for file, content in files.items():
@@ -112,7 +112,7 @@ def begin_or_go_on(name: str, arguments: Sequence[str], files: Mapping[str, byte
         status = run_to_its_end([*argv, *git_token()], folder)
     results.commit()
     if status == PAUSED:
-        raise RuntimeError(f"run {name} has paused and can go on: `gepa-client resume {name}`, or the next try here")
+        raise RuntimeError(f"run {name} has paused: `gepa-client resume {name}`, or the next try here, resumes it")
     return status
 
 
@@ -125,7 +125,7 @@ def planned(words: Sequence[str]) -> tuple[str, list[str], dict[str, bytes]]:
     given, rest = _parser().parse_known_args(words)
     for flag in ("--sandbox", "--store", "--output", "--gateway-port", "--gateway-url"):
         if any(word == flag or word.startswith(f"{flag}=") for word in rest):
-            raise SystemExit(f"{flag} is not yours to say here: see deploy/README.md")
+            raise SystemExit(f"{flag} is set by this deployment: see deploy/README.md")
     files: dict[str, bytes] = {}
     if given.data is not None:
         data = Path(given.data)
@@ -159,7 +159,7 @@ def run_to_its_end(argv: Sequence[str], folder: Path) -> int:
     process = subprocess.Popen(argv, cwd=folder)  # noqa: S603  our own command
     try:
         return process.wait()
-    except KeyboardInterrupt:  # so Modal says that it ends this container
+    except KeyboardInterrupt:  # the signal by which Modal ends this container
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(GRACE_S)

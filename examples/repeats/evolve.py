@@ -25,7 +25,7 @@ BIN = Path(sys.executable).parent
 LANGUAGES = ("python", "typescript")
 PACKAGE = "file:../../../clients/typescript"
 WORDS = [
-    *("apple", "bird", "cloud", "door", "east", "fish", "glass", "hill", "iron", "jump"),
+    *("apple", "bird", "cloud", "desk", "east", "fish", "glass", "hill", "iron", "jump"),
     *("kite", "lamp", "moon", "north", "oak", "paper", "queen", "river", "stone", "tree"),
 ]
 LONG = 16_000
@@ -38,7 +38,7 @@ OPTIMIZE = (
 
 
 class NotSetUp(Exception):
-    """Something is missing; the message says how to get it."""
+    """Something is missing; the message has the command that installs it."""
 
 
 def prepare(language: str, folder: Path) -> Path:

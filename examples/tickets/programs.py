@@ -21,7 +21,7 @@ LANGUAGES = ("python", "typescript")
 
 
 class NotSetUp(Exception):
-    """Something the example needs is not there; the message says how to get it."""
+    """Something the example needs is missing; the message has the command that installs it."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def optimize(language: str, endpoint: ServerEndpoint, folder: Path, flags: Seque
     """Run `gepa-client optimize`, which shows how it goes.
 
     Raises:
-        subprocess.CalledProcessError: it failed, and has said why.
+        subprocess.CalledProcessError: it failed, and has printed the reason.
     """
     return _run(language, folder, [endpoint.url, *flags], {"GEPA_TOKEN": endpoint.token})
 

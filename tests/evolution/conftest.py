@@ -47,7 +47,7 @@ class World:
     def client(
         self, endpoint: ServerEndpoint | None, *arguments: object, variables: Mapping[str, str] | None = None
     ) -> str:
-        """What a `gepa-client` command says, run in `folder`; its exit status must be 0."""
+        """Return what a `gepa-client` command prints, run in `folder`; its exit status must be 0."""
         ended = subprocess.run(
             self.command(*arguments), cwd=self.folder, env={**self.environment(endpoint), **(variables or {})},
             capture_output=True, text=True, timeout=RUN_S, check=False,
@@ -57,8 +57,8 @@ class World:
 
     def optimize(self, endpoint: ServerEndpoint, *arguments: object) -> list[dict[str, Any]]:
         """The events of a run."""
-        said = self.client(endpoint, *self.optimize_arguments(endpoint), *arguments, "--json")
-        return [json.loads(line) for line in said.splitlines()]
+        printed = self.client(endpoint, *self.optimize_arguments(endpoint), *arguments, "--json")
+        return [json.loads(line) for line in printed.splitlines()]
 
     def optimize_arguments(self, endpoint: ServerEndpoint) -> list[object]:
         """Of `gepa-client`, for a run of the example with the scripted reflection model."""
@@ -87,9 +87,9 @@ class World:
         return {**os.environ, **token, "COLUMNS": "140", "NO_COLOR": "1"}
 
     def git(self, *arguments: str) -> str:
-        """What git says in the repository."""
-        said = subprocess.run(["git", *arguments], cwd=self.repository, capture_output=True, text=True, check=True)
-        return said.stdout
+        """Return what git prints in the repository."""
+        ended = subprocess.run(["git", *arguments], cwd=self.repository, capture_output=True, text=True, check=True)
+        return ended.stdout
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """What a reflection model asks for and an agent then does, in the order that a run of the repeats example takes.
 
 The reflection model names the first change whose title is not yet in the lineage it was shown; the agent follows the
-script that has the title. Both are functions of what they are told, so that an interrupted run goes on as it would.
+script that has the title. Both depend on the request alone, so that an interrupted run continues as it would have.
 """
 
 import json
@@ -31,7 +31,7 @@ class Change:
 
 
 EMPTY = "Add a way out for empty texts"
-SAY = "Say what the function is for"
+DESCRIBE = "Describe what the function is for"
 TESTS_TOO = "Expect other answers"
 AT_ONCE = "Answer at once"
 AT_IMPORT = "Prepare at import"
@@ -45,7 +45,7 @@ RAW = "        if word in before and word not in ignored.split():\n"
 PLAIN = "        if plain(word) in before and plain(word) not in ignored.split():\n"
 PYTHON = (
     Change(EMPTY, ((PY, WORDS, WORDS.replace(")", "")),), "start"),
-    Change(SAY, (), "empty"),
+    Change(DESCRIBE, (), "empty"),
     Change(TESTS_TOO, ((PY_TEST, '"two")', '"one")'),), "paths"),
     Change(AT_ONCE, ((PY, WORDS, "    return text\n" + WORDS),), "check"),
     Change(AT_IMPORT, ((PY, "def run(", "import time\n\ntime.sleep(60)\n\n\ndef run("),), "start", tested=False),
@@ -69,7 +69,7 @@ TS_PLAIN = TS_RAW.replace("(word) &&", "(plain(word)) &&").replace("includes(wor
 TS_SEEN = '    if (before.has(word) && !ignored.split(" ").includes(word)) return word;\n    before.add(word);\n'
 TYPESCRIPT = (
     Change(EMPTY, ((TS, TS_WORDS, TS_WORDS + "  if (\n"),), "build", tested=False),
-    Change(SAY, (), "empty", tested=False),
+    Change(DESCRIBE, (), "empty", tested=False),
     Change(TESTS_TOO, ((TS_TEST, '"two")', '"one")'),), "paths", tested=False),
     Change(AT_ONCE, ((TS, TS_WORDS, "  if (text) return text;\n" + TS_WORDS),), "check", tested=False),
     Change(
@@ -96,7 +96,7 @@ def changes(language: str, *, short: bool = False) -> tuple[Change, ...]:
 def write_scripts(language: str, path: Path) -> None:
     """The agent's scripts, as `tests/support/scripted_anthropic.py` reads them.
 
-    Later ones first: the agent is told of the earlier ones too, as history.
+    Later ones first: the prompt holds the earlier ones too, as history.
     """
     path.write_text(json.dumps([_script(change, TESTS[language]) for change in reversed(CHANGES[language])]))
 

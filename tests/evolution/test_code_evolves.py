@@ -39,7 +39,7 @@ def test_the_code_evolves_and_bad_changes_are_refused_with_their_stage(
     assert rejected == [(change.title, change.stage) for change in CHANGES[language] if change.stage is not None]
     mutated = [event for event in events if event["event"] == "mutated"]
     assert [event["request"] for event in mutated] == [COMPARE, REMEMBER]
-    assert all(f"stage `{stage}`" in here.reflection.prompts[-1] for _, stage in rejected)  # reflection is told of them
+    assert all(f"stage `{stage}`" in here.reflection.prompts[-1] for _, stage in rejected)
 
     result = json.loads((here.folder / "run" / "result.json").read_text())
     assert (result["seed_score"], result["best_score"]) == (pytest.approx(1 / 3), 1.0)

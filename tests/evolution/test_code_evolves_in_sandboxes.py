@@ -20,33 +20,33 @@ pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bub
 
 
 @dataclass(frozen=True)
-class Ground:
-    """Where sandboxes are: the flags and variables that say so."""
+class Backend:
+    """The flags and variables that select a sandbox backend."""
 
     flags: tuple[object, ...]
     variables: Mapping[str, str]
 
 
 @contextmanager
-def beside() -> Iterator[Ground]:
+def beside() -> Iterator[Backend]:
     """On this machine."""
-    yield Ground(("--sandbox", "bubblewrap"), {})
+    yield Backend(("--sandbox", "bubblewrap"), {})
 
 
 @contextmanager
-def at_modal() -> Iterator[Ground]:
+def at_modal() -> Iterator[Backend]:
     """At a Modal on loopback, whose sandboxes reach this machine's gateway."""
     with loopback_modal_beside() as cloud:
         cloud.control.has_every_image = True
         port = unused_port()
         cloud.reach(port)
         forwarded = ("--gateway-port", port, "--gateway-url", f"http://127.0.0.1:{port}")
-        yield Ground(("--sandbox", "modal", *forwarded), cloud.env)
+        yield Backend(("--sandbox", "modal", *forwarded), cloud.env)
         assert cloud.running == []
 
 
 def unused_port() -> int:
-    """One that the system gives to nobody by itself."""
+    """A port outside the range of ephemeral ports."""
     while True:
         port = random.randrange(20_000, 30_000)  # noqa: S311  no secret
         with socket.socket() as trying, suppress(OSError):
@@ -57,17 +57,17 @@ def unused_port() -> int:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("where", [beside, at_modal])
 def test_the_code_evolves_in_sandboxes_and_its_model_calls_are_counted(
-    world: Callable[..., World], where: Callable[[], AbstractContextManager[Ground]]
+    world: Callable[..., World], where: Callable[[], AbstractContextManager[Backend]]
 ) -> None:
     here = world("python", short=True)
     before = here.git("for-each-ref")
     key = here.agent_environment["ANTHROPIC_API_KEY"]
-    with where() as ground, tempfile.TemporaryDirectory(prefix="gepa-") as state:  # short, as sockets are in it
+    with where() as backend, tempfile.TemporaryDirectory(prefix="gepa-") as state:  # short, as sockets are in it
         kept = dict.fromkeys(("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"), state)
-        told = ("optimize", "--repo", here.repository, "--sandboxes", 2, *ground.flags, *here.optimized, "--json")
-        said = here.client(None, *told, variables={**kept, **ground.variables, **here.agent_environment})
+        arguments = ("optimize", "--repo", here.repository, "--sandboxes", 2, *backend.flags, *here.optimized, "--json")
+        printed = here.client(None, *arguments, variables={**kept, **backend.variables, **here.agent_environment})
 
-    events = [json.loads(line) for line in said.splitlines()]
+    events = [json.loads(line) for line in printed.splitlines()]
     assert [event["request"] for event in events if event["event"] == "mutated"] == [COMPARE, REMEMBER]
     result = json.loads((here.folder / "run" / "result.json").read_text())
     assert result["val_aggregate_scores"] == [pytest.approx(1 / 3), pytest.approx(2 / 3), 1.0]

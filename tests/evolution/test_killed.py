@@ -1,4 +1,4 @@
-"""Killed in the middle of a mutation: nothing is left behind, and the run goes on as if nothing had happened."""
+"""Killed in the middle of a mutation: nothing is left behind, and the resumed run has the same result."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_a_run_whose_mutation_was_killed_three_times_ends_as_an_undisturbed_one(
         os.kill(first, signal.SIGKILL)
         an_agent_at_work(here, after=first)
         kill(optimizer)
-        until(lambda: not working_agents(here), "the end of the agent that nobody waits for any more")
+        until(lambda: not working_agents(here), "the end of the abandoned agent")
         optimizer = start(here, resuming(here, endpoint), endpoint)
         an_agent_at_work(here)
         os.kill(endpoint.pid, signal.SIGKILL)

@@ -14,7 +14,7 @@ def test_a_process_that_runs_is_not_gone() -> None:
     assert str(os.getpid()) in str(ME)
 
 
-def test_one_that_ended_is_gone_also_before_anybody_waited_for_it() -> None:
+def test_a_process_that_ended_is_gone_before_it_is_waited_for() -> None:
     child = subprocess.Popen(["sleep", "60"])
     started = started_at(child.pid)
     owner = ME.model_copy(update={"pid": child.pid, "started": started})

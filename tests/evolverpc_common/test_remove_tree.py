@@ -1,4 +1,4 @@
-"""Folders of programs are removed whatever was done in them."""
+"""Folders of programs are removed despite odd permissions."""
 
 import os
 import shutil
@@ -49,7 +49,7 @@ def test_removing_what_is_not_there_is_nothing(tmp_path: Path) -> None:
     remove_tree(tmp_path / "nothing")
 
 
-def test_what_stays_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_removed_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
 

@@ -1,4 +1,4 @@
-"""Work that is done to its end although whoever asked for it was cancelled."""
+"""Shielded work completes although its caller was cancelled."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pytest
 from evolverpc_common.shielded import await_shielded
 
 
-async def test_a_failure_that_nobody_waits_for_any_more_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure_without_a_waiting_caller_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     begun, may_end = asyncio.Event(), asyncio.Event()
 
     async def work() -> None:

@@ -46,7 +46,7 @@ def run(folder: Path, *command: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_demo_improves_both_programs_alike_and_says_where_the_reports_are(tmp_path: Path) -> None:
+def test_the_demo_improves_both_programs_alike_and_prints_where_the_reports_are(tmp_path: Path) -> None:
     lines = run(tmp_path, str(TICKETS / "demo.py"), "--seed", "1")
     ends = [LINE.fullmatch(line) for line in lines[-2:]]
     assert all(ends), lines[-5:]
@@ -109,7 +109,7 @@ def test_banking77_is_learnt_alike_through_both_servers(tmp_path: Path) -> None:
     assert figures["python"]["best_score"] == figures["typescript"]["best_score"] > figures["label_names"]
 
 
-def test_banking77_says_what_is_missing_where_there_is_no_data(tmp_path: Path) -> None:
+def test_banking77_without_data_is_an_error_that_names_what_is_missing(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / "banking77.py"), str(tmp_path)],
         capture_output=True,

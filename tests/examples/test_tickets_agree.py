@@ -129,7 +129,7 @@ letters = st.text(alphabet="abzAZ09 ,:-\n\r\té\u212a\u0130\U0001f4e6\ue000", ma
 
 @settings(max_examples=150, deadline=None)
 @given(rules=letters, text=letters, label=letters)
-def test_whatever_the_texts_both_languages_agree(
+def test_both_languages_agree_on_random_texts(
     python_tickets: ModuleType, typescript_tickets: Call, rules: str, text: str, label: str
 ) -> None:
     candidate, row = {"rules": rules}, {"text": text, "label": label}

@@ -1,4 +1,4 @@
-"""The tickets program's own proposals reach what the example promises, whatever the seed."""
+"""The tickets program's own proposals reach what the example promises, for any seed."""
 
 from types import ModuleType
 from typing import Any
@@ -34,7 +34,7 @@ class InProcess(GEPAAdapter[dict[str, Any], dict[str, Any], str]):
     def make_reflective_dataset(
         self, candidate: dict[str, str], eval_batch: Any, components_to_update: list[str]
     ) -> dict[str, Any]:
-        del candidate  # the records say it all
+        del candidate  # the records hold all of it
         return dict.fromkeys(components_to_update, eval_batch.trajectories)
 
 

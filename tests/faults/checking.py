@@ -1,10 +1,10 @@
-"""Holds a run that accidents happened to against the one that nothing happened to."""
+"""Compares a run under faults with an undisturbed run."""
 
 import json
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from tests.faults.noted import noted
+from tests.faults.execution_log import noted
 from tests.faults.optimizing import Run
 from tests.faults.outcome import Outcome, differences, faults
 
@@ -24,7 +24,7 @@ class Undisturbed:
         """Read it from a run that has ended, which must be one worth comparing with."""
         outcome, executions = run.outcome(), run.executions()
         assert outcome.status == "completed", outcome.status
-        assert len(outcome.candidates) >= ENOUGH_CANDIDATES, "too little was found to tell runs apart"
+        assert len(outcome.candidates) >= ENOUGH_CANDIDATES, "too few candidates to compare runs by"
         assert faults(executions, in_flight=0) == []
         return cls(outcome, noted(run.log), executions.calls)
 
@@ -45,8 +45,8 @@ def check(run: Run, expected: Undisturbed, *, lost_examples: int, lost_calls: in
     datasets and of proposals.
     """
     executions = run.executions()
-    told = differences(expected.outcome, run.outcome()) + faults(executions, in_flight=lost_examples)
+    found = differences(expected.outcome, run.outcome()) + faults(executions, in_flight=lost_examples)
     for what, times in executions.calls.items():
         if times - expected.calls[what] > lost_calls:
-            told.append(f"{what}: made {times} times, {expected.calls[what]} undisturbed, {lost_calls} may be lost")
-    assert told == []
+            found.append(f"{what}: made {times} times, {expected.calls[what]} undisturbed, {lost_calls} may be lost")
+    assert found == []

@@ -65,7 +65,7 @@ def own_server() -> Iterator[Serve]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Runs]:
-    """`run(setup, urls, ...)`: a run in the test's own folder; whatever still drives it ends with the test."""
+    """`run(setup, urls, ...)`: a run in the test's own folder; drivers that still run are killed after the test."""
     runs: list[Run] = []
 
     def make(setup: Setup, urls: list[str], **given: Any) -> Run:

@@ -11,7 +11,7 @@ from typing import Self
 
 from pymongo import MongoClient
 
-from tests.faults.noted import until
+from tests.faults.execution_log import until
 
 START_S = 30.0
 

@@ -14,14 +14,14 @@ from typing import Any, Literal
 
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.store_factory import open_store
-from tests.faults import noted
+from tests.faults import execution_log
 from tests.faults.outcome import Executions, Outcome, executions_of, outcome_of
 from tests.faults.runs import Setup
 from tests.faults.serving import TOKEN
 
 LEASE_S = 1.0
 LONG_LEASE_S = 10.0
-"""Where nobody is to take the run over: a busy machine may keep a driver from showing itself for a second."""
+"""For runs that are not taken over: on a busy machine a driver may miss its heartbeat for a second."""
 
 COMPLETED, PAUSED = 0, 3
 Victim = Literal["both", "parent", "child"]
@@ -29,7 +29,7 @@ Victim = Literal["both", "parent", "child"]
 
 @dataclass(frozen=True)
 class Ended:
-    """A command that has ended. `reason`: of the run's end, as its last event said."""
+    """A command that has ended."""
 
     status: int
     stdout: str
@@ -37,7 +37,7 @@ class Ended:
 
     @property
     def reason(self) -> str:
-        """Why the run ended, in the words of its last event; empty where it said nothing."""
+        """The reason in the last event of the run; empty if it has none."""
         for line in reversed(self.stdout.splitlines()):
             event = json.loads(line)
             if event["event"] == "finished":
@@ -71,8 +71,8 @@ class Driver:
         """The optimizer's own process, if it has been started."""
         if self.process.poll() is not None:
             return None
-        found = noted.children(self.process.pid)
-        self._family.update({pid: noted.born(pid) for pid in found})
+        found = execution_log.children(self.process.pid)
+        self._family.update({pid: execution_log.born(pid) for pid in found})
         return found[0] if found else None
 
     def kill(self, victim: Victim) -> bool:
@@ -82,20 +82,20 @@ class Driver:
         targets = {"both": [parent, child], "parent": [parent], "child": [child]}[victim]
         hit = False
         for pid in targets:
-            if pid is not None and noted.alive(pid):
+            if pid is not None and execution_log.alive(pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                     hit = True
         if victim != "parent" and child is not None:
-            noted.until(lambda: not noted.alive(child), "a killed process to be gone")
+            execution_log.until(lambda: not execution_log.alive(child), "a killed process to be gone")
         return hit
 
-    def wait(self, timeout_s: float = noted.LONGEST_WAIT_S) -> Ended:
+    def wait(self, timeout_s: float = execution_log.LONGEST_WAIT_S) -> Ended:
         """Wait for its end, and for that of the process it started."""
         child = self.child
         status = self.process.wait(timeout_s)
         if child is not None:
-            noted.until(lambda: not noted.alive(child), "the optimizer's own process to end", timeout_s)
+            execution_log.until(lambda: not execution_log.alive(child), "the optimizer's own process to end", timeout_s)
         texts = []
         for stream in (self._out, self._err):
             stream.seek(0)
@@ -108,7 +108,7 @@ class Driver:
         self.process.kill()
         self.process.wait(10)
         for pid, born in self._family.items():
-            if born is not None and noted.born(pid) == born and noted.alive(pid):
+            if born is not None and execution_log.born(pid) == born and execution_log.alive(pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         self._out.close()
@@ -160,11 +160,11 @@ class Run:
         return driver
 
     def begin_again(self) -> Driver:
-        """Go on with the run, or start it where the accident came before there was one."""
+        """Resume the run, or start it if the fault came before it was stored."""
         return self.resume() if self.find() else self.start()
 
     def end(self) -> None:
-        """Kill whatever still drives."""
+        """Kill the drivers that still run."""
         for driver in self.drivers:
             driver.end()
 
@@ -189,7 +189,7 @@ class Run:
         return str(self._stored().status)
 
     def claimed(self) -> bool:
-        """Whether somebody drives it, or died driving it."""
+        """Whether a driver claimed it, alive or dead."""
         return self._stored().claim.owner is not None
 
     def retracing(self) -> bool:
@@ -210,12 +210,12 @@ class Run:
 
     def reached(self, executions: int) -> bool:
         """Whether so much has been noted by the program."""
-        return noted.noted(self.log) >= executions
+        return execution_log.noted(self.log) >= executions
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def finish(self, driver: Driver, *, resumes: int = 6) -> Ended:
-        """Wait for the end of the run, resuming it while somebody else seems to drive it or it has paused."""
+        """Wait for the end of the run, resuming it while another driver seems to hold it or it has paused."""
         for _ in range(resumes):
             ended = driver.wait()
             if ended.status == COMPLETED:

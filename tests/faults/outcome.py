@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gepa_client.journal.store_factory import open_store
-from tests.faults import noted
-from tests.faults.noted import Execution
+from tests.faults import execution_log
+from tests.faults.execution_log import Execution
 
 RAN = re.compile(rb'"ran":\s*"([0-9a-f]{16})"')
 
@@ -47,7 +47,7 @@ class Executions:
 
     @property
     def repeated(self) -> list[Execution]:
-        """Executions whose answers nobody kept: fresh traces, and what accidents had cost."""
+        """Executions whose answers were not recorded: fresh traces, and work lost to faults."""
         return [execution for execution in self.ran if execution.ran not in self.recorded]
 
     @property
@@ -66,38 +66,38 @@ class Executions:
 
 def differences(expected: Outcome, found: Outcome) -> list[str]:
     """Everything in which a run differs from the undisturbed one, in words."""
-    told = []
+    found_faults = []
     for name, wanted in asdict(expected).items():
         got = getattr(found, name)
         if got == wanted:
             continue
         if isinstance(wanted, list):
             at = next((n for n, pair in enumerate(zip(wanted, got, strict=False)) if pair[0] != pair[1]), len(wanted))
-            told.append(f"{name}: {len(wanted)} expected, {len(got)} found; the first to differ is number {at}")
+            found_faults.append(f"{name}: {len(wanted)} expected, {len(got)} found; the first to differ is number {at}")
         else:
-            told.append(f"{name}: {wanted!r} expected, {got!r} found")
-    return told
+            found_faults.append(f"{name}: {wanted!r} expected, {got!r} found")
+    return found_faults
 
 
 def faults(executions: Executions, *, in_flight: int) -> list[str]:
     """Everything that ran though it need not have; `in_flight`: examples that accidents may have cost, at most."""
-    told = []
+    found_faults = []
     known = {execution.ran for execution in executions.ran}
     twice = [ran for ran, times in Counter(execution.ran for execution in executions.ran).items() if times > 1]
     if twice:
-        told.append(f"{len(twice)} executions were noted twice")
+        found_faults.append(f"{len(twice)} executions were noted twice")
     if unknown := executions.recorded - known:
-        told.append(f"{len(unknown)} recorded answers come from executions that never were")
+        found_faults.append(f"{len(unknown)} recorded answers come from executions that never were")
     needless = executions.needless
     if len(needless) > executions.retraces:
-        told.append(
+        found_faults.append(
             f"{len(needless)} examples ran again though their results were recorded ({executions.retraces} fresh "
             f"traces among them): {needless[:3]}"
         )
     lost = len(executions.repeated) - executions.retraces
     if lost > in_flight:
-        told.append(f"{lost} examples ran again, but only {in_flight} can have been in flight")
-    return told
+        found_faults.append(f"{lost} examples ran again, but only {in_flight} can have been in flight")
+    return found_faults
 
 
 def outcome_of(store_url: str, run_id: str, folder: Path) -> Outcome:
@@ -138,10 +138,10 @@ def executions_of(store_url: str, run_id: str, log: Path) -> Executions:
     finally:
         store.close()
     return Executions(
-        ran=noted.executions(log),
+        ran=execution_log.executions(log),
         recorded=frozenset(ran.decode() for answer in answers for ran in RAN.findall(answer)),
         retraces=retraces,
-        calls={what: noted.calls(log, what) for what in ("reflective_dataset", "proposal")},
+        calls={what: execution_log.calls(log, what) for what in ("reflective_dataset", "proposal")},
     )
 
 

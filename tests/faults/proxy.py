@@ -22,7 +22,7 @@ class Message:
 
     @property
     def whole(self) -> bytes:
-        """As it goes on."""
+        """The bytes that are forwarded."""
         return self.head + self.body
 
 
@@ -30,7 +30,7 @@ class Proxy:
     """Stands before `upstream_port` on loopback; each request suffers a fault with probability `rate`.
 
     `cut_before`: the request never gets there. `cut_after`: it was answered, and the answer is lost. `truncate`: half
-    of the answer arrives. `duplicate`: it is sent twice at once. `502`: it was answered, and something in between says
+    of the answer arrives. `duplicate`: it is sent twice at once. `502`: it was answered, and a proxy in between returns
     so. `did` counts what happened, by fault.
     """
 
@@ -107,7 +107,7 @@ class Proxy:
         return fault != "truncate"
 
     async def _forward(self, request: Message) -> Message | None:
-        """Ask the server behind, on a connection of its own; None where there is no answer."""
+        """Ask the server behind, on a connection of its own; None if there is no answer."""
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.upstream_port)
         except OSError:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from sandbox_runtime import ServerEndpoint, running_server
-from tests.faults import noted
+from tests.faults import execution_log
 
 TOKEN = "token-of-the-faults"
 SERVED = Path(__file__).parent / "served"
@@ -52,8 +52,8 @@ class Server:
         self.endpoint = self._start(self.port)
 
     def kill_a_program_process(self, choice: float) -> bool:
-        """`kill -9` of one of the processes below the server; `choice` from 0 to 1 says which."""
-        below = sorted(noted.descendants(self.endpoint.pid))
+        """`kill -9` of one of the processes below the server; `choice` from 0 to 1 selects it."""
+        below = sorted(execution_log.descendants(self.endpoint.pid))
         if not below:
             return False
         with contextlib.suppress(ProcessLookupError):
@@ -62,7 +62,7 @@ class Server:
         return False
 
     def _start(self, port: int) -> ServerEndpoint:
-        program = str(SERVED / "noted_program.py")
+        program = str(SERVED / "logging_program.py")
         command = [
             sys.executable, "-m", "rpc_server", "--json", "--root", str(SERVED), "--program", program,
             "--python", sys.executable, "--workers", str(PROCESSES), "--port", str(port),

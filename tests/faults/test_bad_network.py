@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.faults import noted
+from tests.faults import execution_log
 from tests.faults.checking import check
 from tests.faults.conftest import Expected, Runs, Serve
 from tests.faults.optimizing import LONG_LEASE_S
@@ -45,7 +45,7 @@ def test_everything_at_once_costs_what_was_in_flight(
         driver = made.start()
         moments = sorted(rng.randint(1, int(expected.lines * 0.9)) for _ in accidents)
         for moment, accident in zip(moments, accidents, strict=True):
-            noted.until(
+            execution_log.until(
                 lambda at=moment, by=driver: made.reached(at) or by.process.poll() is not None, f"line {moment}"
             )
             if accident == "optimizer":

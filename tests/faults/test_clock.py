@@ -26,7 +26,7 @@ def test_a_clock_that_jumps_changes_nothing(
 
 
 def test_the_clock_does_jump() -> None:
-    told = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-P", "-c", "import time; print(max(time.time() for _ in range(50)))"],
         env={**os.environ, "PYTHONPATH": str(CLOCK)},
         capture_output=True,
@@ -34,4 +34,4 @@ def test_the_clock_does_jump() -> None:
         check=True,
         timeout=30,
     )
-    assert float(told.stdout) > time.time() + 3600
+    assert float(printed.stdout) > time.time() + 3600

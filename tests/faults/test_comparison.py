@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults.noted import Execution
+from tests.faults.execution_log import Execution
 from tests.faults.outcome import Executions, Outcome, differences, faults
 
 OUTCOME = Outcome(
@@ -42,9 +42,9 @@ def test_a_run_is_equal_to_itself() -> None:
         {"entries": {"search evaluate": 41}},
     ],
 )
-def test_a_run_that_differs_in_anything_is_told(other: dict[str, object]) -> None:
-    [told] = differences(OUTCOME, replace(OUTCOME, **other))  # type: ignore[arg-type]
-    assert told.startswith(next(iter(other)))
+def test_any_difference_between_runs_is_reported(other: dict[str, object]) -> None:
+    [fault] = differences(OUTCOME, replace(OUTCOME, **other))  # type: ignore[arg-type]
+    assert fault.startswith(next(iter(other)))
 
 
 def test_what_was_lost_and_run_again_is_what_an_accident_may_cost() -> None:
@@ -52,25 +52,25 @@ def test_what_was_lost_and_run_again_is_what_an_accident_may_cost() -> None:
     assert faults(executions, in_flight=1) == []
 
 
-def test_more_runs_than_were_in_flight_are_told() -> None:
+def test_more_repeated_examples_than_were_in_flight_are_reported() -> None:
     lost = [ran(f"lost{row}", 1.0, row) for row in range(3)]
     kept = [ran(f"kept{row}", 2.0, row) for row in range(3)]
     executions = Executions([*lost, *kept], frozenset(one.ran for one in kept))
     assert faults(executions, in_flight=3) == []
-    [told] = faults(executions, in_flight=2)
-    assert told.startswith("3 examples ran again")
+    [fault] = faults(executions, in_flight=2)
+    assert fault.startswith("3 examples ran again")
 
 
-def test_a_recorded_example_that_runs_again_is_told_even_where_something_was_in_flight() -> None:
+def test_a_recorded_example_that_runs_again_is_reported_even_if_some_were_in_flight() -> None:
     executions = Executions([ran("kept", 1.0), ran("again", 2.0)], frozenset({"kept"}))
-    [told] = faults(executions, in_flight=4)
-    assert "though their results were recorded" in told
+    [fault] = faults(executions, in_flight=4)
+    assert "though their results were recorded" in fault
 
 
 def test_the_same_row_with_another_candidate_is_another_example() -> None:
     executions = Executions([ran("lost", 1.0), ran("kept", 2.0, candidate="b")], frozenset({"kept"}))
-    [told] = faults(executions, in_flight=4)
-    assert "though their results were recorded" in told
+    [fault] = faults(executions, in_flight=4)
+    assert "though their results were recorded" in fault
 
 
 def test_fresh_traces_are_counted_apart() -> None:
@@ -78,6 +78,6 @@ def test_fresh_traces_are_counted_apart() -> None:
     assert faults(executions, in_flight=0) == []
 
 
-def test_an_answer_that_nobody_made_is_told() -> None:
-    [told] = faults(Executions([], frozenset({"invented"})), in_flight=0)
-    assert "never were" in told
+def test_a_recorded_answer_without_an_execution_is_reported() -> None:
+    [fault] = faults(Executions([], frozenset({"invented"})), in_flight=0)
+    assert "never were" in fault

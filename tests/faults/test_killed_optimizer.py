@@ -3,7 +3,7 @@
 import time
 from typing import cast
 
-from tests.faults import noted
+from tests.faults import execution_log
 from tests.faults.checking import check
 from tests.faults.conftest import Expected, Runs, Serve
 from tests.faults.optimizing import Run, Victim
@@ -24,18 +24,20 @@ def test_a_killed_optimizer_is_resumed_to_the_same_end(
 
 
 def kill_and_resume(run: Run, lines: int, number: int, most: int = MOST_KILLS) -> int:
-    """Kill whoever drives the run, up to `most` times, and resume it; returns how often something was killed."""
+    """Kill the driver of the run up to `most` times and resume it; return the number of kills."""
     rng = seeded("optimizer", number)
     first, *others = (rng.randint(0, lines - 1) for _ in range(rng.randint(1, most)))
     moments = sorted([min(first, int(lines * 0.9)), *others])  # the last ones may come too late
     kills = 0
     driver = run.start()
     for moment in moments:
-        noted.until(lambda at=moment, by=driver: run.reached(at) or by.process.poll() is not None, f"line {moment}")
+        execution_log.until(
+            lambda at=moment, by=driver: run.reached(at) or by.process.poll() is not None, f"line {moment}"
+        )
         time.sleep(rng.uniform(0, 0.05))  # between two lines, too
         if driver.kill(cast("Victim", rng.choice(VICTIMS))):
             kills += 1
-            driver.process.wait(noted.LONGEST_WAIT_S)
+            driver.process.wait(execution_log.LONGEST_WAIT_S)
             driver = run.begin_again()
     run.finish(driver)
     assert kills > 0

@@ -1,10 +1,10 @@
-"""`kill -9` of servers and of program processes: the run goes on by itself and comes out the same."""
+"""`kill -9` of servers and of program processes: the run continues automatically and has the same result."""
 
 import time
 
 import pytest
 
-from tests.faults import noted
+from tests.faults import execution_log
 from tests.faults.checking import check
 from tests.faults.conftest import Expected, Runs, Serve
 from tests.faults.optimizing import LONG_LEASE_S
@@ -24,10 +24,10 @@ def test_a_killed_server_that_comes_back_costs_what_was_in_flight(
     driver = made.start()
     kills = 0
     for moment in sorted(rng.randint(0, int(expected.lines * 0.9)) for _ in range(rng.randint(1, 2))):
-        noted.until(lambda at=moment: made.reached(at) or driver.process.poll() is not None, f"line {moment}")
+        execution_log.until(lambda at=moment: made.reached(at) or driver.process.poll() is not None, f"line {moment}")
         time.sleep(rng.uniform(0.0, 0.03))
         if moment == 0:  # a run cannot begin with a server that is not there
-            noted.until(lambda: made.reached(1), "the first example")
+            execution_log.until(lambda: made.reached(1), "the first example")
         server.kill()
         kills += 1
         time.sleep(rng.uniform(0.0, 0.3))
@@ -48,7 +48,7 @@ def test_a_server_that_stays_dead_is_replaced_by_the_others(
     made = run(setup, [server.url for server in servers], lease_s=LONG_LEASE_S)
     driver = made.start()
     moment = rng.randint(1, int(expected.lines * 0.9))
-    noted.until(lambda: made.reached(moment) or driver.process.poll() is not None, f"line {moment}")
+    execution_log.until(lambda: made.reached(moment) or driver.process.poll() is not None, f"line {moment}")
     rng.choice(servers).kill()
     ended = driver.wait()
     assert ended.status == 0, str(ended)
@@ -66,7 +66,7 @@ def test_a_killed_program_process_costs_what_ran_in_it(
     driver = made.start()
     kills = 0
     for moment in sorted(rng.randint(0, int(expected.lines * 0.9)) for _ in range(rng.randint(1, 3))):
-        noted.until(lambda at=moment: made.reached(at) or driver.process.poll() is not None, f"line {moment}")
+        execution_log.until(lambda at=moment: made.reached(at) or driver.process.poll() is not None, f"line {moment}")
         kills += server.kill_a_program_process(rng.random())
         time.sleep(APART_S)
     ended = driver.wait()
@@ -76,7 +76,7 @@ def test_a_killed_program_process_costs_what_ran_in_it(
 
 
 @pytest.mark.variant(2, 3)
-def test_an_optimizer_killed_while_lost_traces_are_made_afresh_goes_on(
+def test_an_optimizer_killed_while_it_repeats_lost_traces_can_be_resumed(
     number: int, run: Runs, own_server: Serve, undisturbed: Expected
 ) -> None:
     setup = Setup(seed=number // 10)
@@ -86,10 +86,10 @@ def test_an_optimizer_killed_while_lost_traces_are_made_afresh_goes_on(
     made = run(setup, [server.url])
     driver = made.start()
     traced = 2 * MINIBATCH  # the parents of the first iteration, right after the seed's validation
-    noted.until(lambda: made.reached(VAL + rng.randint(2, traced - 1)), "a minibatch being traced")
+    execution_log.until(lambda: made.reached(VAL + rng.randint(2, traced - 1)), "a minibatch being traced")
     server.kill()
     server.start_again()
-    noted.until(lambda: made.retracing() or driver.process.poll() is not None, "fresh traces being made")
+    execution_log.until(lambda: made.retracing() or driver.process.poll() is not None, "fresh traces being made")
     time.sleep(rng.uniform(0, 0.08))  # until after them, too
     driver.kill("both")
     made.finish(made.resume())

@@ -1,4 +1,4 @@
-"""SQLite on a full disk or locked, MongoDB restarted: the run goes on, or pauses saying why and is resumed."""
+"""SQLite on a full disk or locked, MongoDB restarted: the run continues, or pauses with a reason and can be resumed."""
 
 import ctypes
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import noted
+from tests.faults import execution_log
 from tests.faults.checking import check
 from tests.faults.conftest import Expected, Runs, Serve
 from tests.faults.mongo import Mongo
@@ -33,7 +33,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        libc.umount2(os.fsencode(folder), 2)  # MNT_DETACH: whatever still holds a file does not keep it
+        libc.umount2(os.fsencode(folder), 2)  # MNT_DETACH: an open file does not keep it mounted
 
 
 def fill(disk: Path) -> Path:
@@ -58,7 +58,7 @@ def test_a_full_disk_pauses_the_run_until_there_is_room(
     with small_disk(tmp_path / "disk") as disk:
         made = run(setup, [shared_server(setup.components).url], store=str(disk / "store.db"))
         driver = made.start()
-        noted.until(lambda: made.reached(moment), f"line {moment}")
+        execution_log.until(lambda: made.reached(moment), f"line {moment}")
         filler = fill(disk)
         ended = driver.wait()
         assert ended.status == PAUSED, str(ended)
@@ -77,7 +77,7 @@ def test_a_file_that_may_not_grow_pauses_the_run_until_it_may(
     moment = seeded("quota", number).randint(1, int(expected.lines * 0.8))
     made = run(setup, [shared_server(setup.components).url])
     driver = made.start()
-    noted.until(lambda: made.reached(moment), f"line {moment}")
+    execution_log.until(lambda: made.reached(moment), f"line {moment}")
     limit_files(driver, Path(made.store + "-wal").stat().st_size)
     ended = driver.wait()
     assert ended.status == PAUSED, str(ended)
@@ -94,7 +94,7 @@ def limit_files(driver: Driver, size: int) -> None:
 
 @contextmanager
 def locked(store: str) -> Iterator[None]:
-    """Keep everybody else from writing."""
+    """Keep other processes from writing."""
     with closing(sqlite3.connect(store, timeout=10, isolation_level=None)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
         yield
@@ -111,7 +111,7 @@ def test_a_store_locked_for_a_moment_is_waited_for(
     moment = rng.randint(1, int(expected.lines * 0.8))
     made = run(setup, [shared_server(setup.components).url], lease_s=LONG_LEASE_S)
     driver = made.start()
-    noted.until(lambda: made.reached(moment), f"line {moment}")
+    execution_log.until(lambda: made.reached(moment), f"line {moment}")
     with locked(made.store):
         time.sleep(rng.uniform(0.1, 0.6))
     ended = driver.wait()
@@ -128,7 +128,7 @@ def test_a_store_locked_beyond_the_lease_pauses_the_run(
     moment = seeded("long lock", number).randint(1, int(expected.lines * 0.8))
     made = run(setup, [shared_server(setup.components).url])
     driver = made.start()
-    noted.until(lambda: made.reached(moment), f"line {moment}")
+    execution_log.until(lambda: made.reached(moment), f"line {moment}")
     with locked(made.store):
         time.sleep(2 * LEASE_S)
     ended = driver.wait()
@@ -149,7 +149,7 @@ def test_a_mongodb_that_restarts_costs_nothing_but_time(
     moment = rng.randint(1, int(expected.lines * 0.8))
     made = run(setup, [shared_server(setup.components).url], store=mongo.url, lease_s=LONG_LEASE_S)
     driver = made.start()
-    noted.until(lambda: made.reached(moment), f"line {moment}")
+    execution_log.until(lambda: made.reached(moment), f"line {moment}")
     mongo.kill()
     time.sleep(rng.uniform(0.0, 0.5))
     mongo.start()

@@ -1,10 +1,10 @@
-"""Several processes that want the same run: one drives it, the others say who does, and take over when it is dead."""
+"""Several processes resume the same run: one drives it, the others name the driver, and take over if it is dead."""
 
 import time
 
 import pytest
 
-from tests.faults import noted
+from tests.faults import execution_log
 from tests.faults.checking import check
 from tests.faults.conftest import Expected, Runs, Serve
 from tests.faults.mongo import Mongo
@@ -13,7 +13,7 @@ from tests.faults.runs import Setup, seeded
 from tests.faults.serving import PROCESSES
 
 
-def test_of_two_that_resume_a_run_at_once_one_wins_and_the_other_says_who(
+def test_of_two_that_resume_a_run_at_once_one_wins_and_the_other_names_it(
     number: int, run: Runs, shared_server: Serve, undisturbed: Expected
 ) -> None:
     setup = Setup(seed=number // 10)
@@ -22,7 +22,7 @@ def test_of_two_that_resume_a_run_at_once_one_wins_and_the_other_says_who(
     made = run(setup, [shared_server(setup.components).url])
     first = made.start()
     moment = rng.randint(1, int(expected.lines * 0.7))
-    noted.until(lambda: made.reached(moment), f"line {moment}")
+    execution_log.until(lambda: made.reached(moment), f"line {moment}")
     first.kill("both")
     rivals = [made.resume(), made.resume()]
     ends = [rival.wait() for rival in rivals]
@@ -37,7 +37,7 @@ def test_a_run_that_is_driven_is_left_alone(run: Runs, shared_server: Serve) -> 
     setup = Setup(metric_calls=5000)
     made = run(setup, [shared_server(setup.components).url])
     first = made.start()
-    noted.until(lambda: made.reached(1), "the first example")
+    execution_log.until(lambda: made.reached(1), "the first example")
     second = made.resume().wait()
     assert second.status != 0, str(second)
     assert f"is driven by pid {first.child} on " in second.stderr + second.stdout
@@ -54,7 +54,7 @@ def test_another_process_takes_over_a_dead_ones_run_after_its_lease(
     mongo: Mongo | None = request.getfixturevalue("mongo") if kind == "mongodb" else None
     made = run(setup, [shared_server(setup.components).url], store=mongo.url if mongo else None)
     first = made.start()
-    noted.until(lambda: made.reached(expected.lines // 2), "half of the run")
+    execution_log.until(lambda: made.reached(expected.lines // 2), "half of the run")
     first.kill("both")
     assert made.status() == "running"
     assert made.claimed()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.gepa_client.scripted_server import TOKEN, Host
-from tests.gepa_client.words import Script, rows
+from tests.gepa_client.word_program import Script, rows
 from tests.support.forked_client import ForkServer
 
 TIMEOUT_S = 90.0
@@ -47,7 +47,7 @@ def host() -> Iterator[Host]:
 
 @pytest.fixture
 def serve(host: Host) -> Callable[[Script], str]:
-    """Starts scripted servers, each a process of its own as far as it says."""
+    """Starts scripted servers; each reports a process id of its own."""
     numbers = itertools.count(1)
 
     def start(script: Script) -> str:
@@ -98,7 +98,7 @@ def cli(tmp_path: Path, fork_server: ForkServer) -> Callable[..., Ran]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts `gepa-client` and leaves it running; whatever still runs at the end of the test is ended."""
+    """Starts `gepa-client` and leaves it running; processes that still run at the end of the test are killed."""
     running: list[subprocess.Popen[str]] = []
 
     def begin(*arguments: object) -> subprocess.Popen[str]:

@@ -48,7 +48,7 @@ class ScriptedServer:
         self.name = "scripted"  # the program's
         self.version: str | None = None  # the program's
         self.token = TOKEN
-        self.proxy_token: str | None = None  # of whoever stands before it
+        self.proxy_token: str | None = None  # of the proxy in front of it
         self.keeps_alive = True  # otherwise each request has a connection of its own
         self.cuts = 0  # how many answers of `evaluate` and `get_result` are lost on their way
         self.rows = {"val": [{"n": number} for number in range(5)]}

@@ -14,8 +14,8 @@ import orjson
 from gepa_client.journal.entries import SEARCH, CandidateRecord, Entry, Row
 from gepa_client.journal.store_factory import open_store
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, git_branch
+from tests.gepa_client.example_records import NASTY
 from tests.gepa_client.stored_run import RUN_ID, Made
-from tests.gepa_client.story import NASTY
 
 PROGRAM = "def answer(text):\n    return text\n"
 AUTHOR = {
@@ -26,7 +26,7 @@ AUTHOR = {
 
 
 def git(folder: Path, *arguments: str, given: bytes | None = None) -> str:
-    """What git prints, whoever runs the test."""
+    """Return what git prints, independent of the configuration of the user."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment = {**kept, **AUTHOR, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     command = ["git", "-C", str(folder), *arguments]
@@ -71,9 +71,9 @@ class StoredCode:
         self.user = self.folder / "user"
         self.seed = new_repository(self.server)
         git(self.folder, "clone", "--quiet", str(self.server), str(self.user))
-        self._change(1, self.seed, "say it twice\nand mean it", PROGRAM.replace("return text", "return text + text"))
+        self._change(1, self.seed, "print it twice\nand mean it", PROGRAM.replace("return text", "return text + text"))
         louder = PROGRAM.replace("return text", "return (text + text).upper()")
-        self._change(3, self.commits[1], "say it louder", louder, self.also)
+        self._change(3, self.commits[1], "print it louder", louder, self.also)
         self._change(4, self.commits[1], "be silent", "\udce9\n")  # no UTF-8
         self._entries[6] = self._asked("delete the tests", self.seed) | {
             "rejected": {"stage": "paths", "reason": f"tests/ may not change {NASTY}", "diff": "--- a/x\n+++ b/x\n"}

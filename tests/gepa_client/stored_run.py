@@ -50,7 +50,7 @@ NEEDS = ("red", "green", "blue", "red")
 """What each validation row needs in the text; candidates score 1 where they hold it."""
 
 
-NOBODY = Claim(None, 0)
+UNCLAIMED = Claim(None, 0)
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Made:
     name: str | None = None
     status: str = "completed"
     reason: str | None = None
-    claim: Claim = NOBODY
+    claim: Claim = UNCLAIMED
     requested_action: str | None = None
     identity: dict[str, Any] | None = field(default_factory=lambda: {"gepa": "0.1.4", "hash_seed": "0"})
     config: dict[str, Any] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class Made:
         )
 
     def into(self, store: Store) -> StoredRun:
-        """Write it; returns what the store then says."""
+        """Write it; return the stored run."""
         store.create(self.run(), self.rows())
         return store.run(self.run_id)
 

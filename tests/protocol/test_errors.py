@@ -39,7 +39,7 @@ def test_codes_are_unique_and_in_their_blocks() -> None:
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
-def test_every_error_says_what_it_means(kind: type[RpcError]) -> None:
+def test_every_error_documents_its_meaning(kind: type[RpcError]) -> None:
     assert kind.__doc__
     assert kind.default_message != RpcError.default_message
     assert kind().to_wire() == {
@@ -69,7 +69,7 @@ def test_an_unknown_code_gives_a_plain_error_that_keeps_it(code: int, message: s
 
 
 @given(st.dictionaries(st.sampled_from(["code", "message", "data", "retryable", "type"]) | st.text(), json_values))
-def test_whatever_a_peer_sends_becomes_an_error_of_ours(error: dict[str, Any]) -> None:
+def test_any_error_object_of_a_peer_becomes_an_rpc_error(error: dict[str, Any]) -> None:
     received = RpcError.from_wire(error)
     code = error.get("code")
     assert type(received) is (BY_CODE.get(code, RpcError) if type(code) is int else RpcError)

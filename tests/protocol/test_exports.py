@@ -31,6 +31,6 @@ def test_all_names_every_public_member_and_nothing_else(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_every_package_says_what_it_is_for_in_one_sentence(name: str) -> None:
+def test_every_package_has_a_docstring_of_one_sentence(name: str) -> None:
     first = (importlib.import_module(name).__doc__ or "").strip().split("\n\n")[0]
     assert first.endswith(".")

@@ -32,7 +32,7 @@ def run(package: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_files_are_what_the_models_say(copy: Path) -> None:
+def test_the_files_match_the_models(copy: Path) -> None:
     checked = run(copy, "--check")
     assert (checked.returncode, checked.stderr) == (0, "")
 

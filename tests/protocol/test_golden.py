@@ -44,7 +44,7 @@ def load(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_models_and_schema_say_what_the_file_name_says(path: Path) -> None:
+def test_models_and_schema_agree_with_the_file_name(path: Path) -> None:
     expected = path.name.startswith("valid-")
     value = load(path)
     assert model_accepts(path.parent.name, value) is expected

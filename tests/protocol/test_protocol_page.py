@@ -62,7 +62,7 @@ def test_every_link_on_the_page_leads_somewhere() -> None:
 
 
 def alike(shown: Any, real: Any) -> bool:
-    """`…` on the page stands for whatever differs from run to run."""
+    """`…` on the page stands for text that differs from run to run."""
     if shown == "…":
         return True
     if isinstance(shown, dict) and isinstance(real, dict):

@@ -1,4 +1,4 @@
-"""The table of methods and capabilities is complete, and what is generated from it says the same."""
+"""The table of methods and capabilities is complete, and what is generated from it agrees."""
 
 import json
 from collections.abc import Iterator

@@ -29,7 +29,7 @@ Block = Mapping[str, Any]
 """A content block of the Messages API."""
 
 Turn = Sequence[Block | str]
-"""What the model says at once; a plain string is a text block."""
+"""One answer of the model; a plain string is a text block."""
 
 
 def text(words: str) -> Block:
@@ -97,7 +97,7 @@ class Asked:
 
     @property
     def folder(self) -> str:
-        """The agent's working directory, as its system prompt says."""
+        """The agent's working directory, from its system prompt."""
         everything = self.system + "\n".join(_texts(message["content"]) for message in self.body["messages"])
         found = re.search(r"[Ww]orking directory: (/.+)", everything)
         return found.group(1).strip() if found else "."

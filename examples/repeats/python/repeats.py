@@ -1,4 +1,4 @@
-"""Find the first word of a text that was there before, whatever its case and punctuation."""
+"""Find the first word of a text that was there before, regardless of case and punctuation."""
 
 seed_candidate = {"ignored": "a an and of the to"}
 component_descriptions = {"ignored": "Words that may come again, between spaces."}
@@ -15,7 +15,7 @@ def score(example, output):
 
 
 def first_repeat(text, ignored):
-    """The first word that was there before, as `plain` makes it; "" where there is none."""
+    """The first word that was there before, as `plain` makes it; "" if there is none."""
     words = text.split()
     for at, word in enumerate(words):
         before = [plain(other) for other in words[:at]]

@@ -1,4 +1,4 @@
-/** Find the first word of a text that was there before, whatever its case and punctuation. */
+/** Find the first word of a text that was there before, regardless of case and punctuation. */
 
 import type { FunctionProgram } from "evolverpc";
 
@@ -22,7 +22,7 @@ export const repeats: FunctionProgram<Example, string> = {
   },
 };
 
-/** The first word that was there before, as `plain` makes it; "" where there is none. */
+/** The first word that was there before, as `plain` makes it; "" if there is none. */
 export function firstRepeat(text: string, ignored: string): string {
   const words = text.split(/\s+/).filter((word) => word !== "");
   for (const [at, word] of words.entries()) {

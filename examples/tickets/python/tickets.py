@@ -47,7 +47,7 @@ def words(text):
 
 
 def read_rules(text):
-    """Label -> word -> weight. Whatever is not a rule is passed over; a word without a weight weighs 1."""
+    """Label -> word -> weight. A line that is no rule is ignored; a word without a weight weighs 1."""
     rules = {}
     for line in text.split("\n"):
         label, _, entries = line.rpartition(":")
@@ -91,9 +91,9 @@ def lessons(records):
     for record in records:
         inputs, feedback = record.get("Inputs"), record.get("Feedback")
         text = inputs.get("text") if isinstance(inputs, dict) else inputs
-        told = FEEDBACK.match(feedback) if isinstance(feedback, str) else None
-        if isinstance(text, str) and told:
-            yield words(text), told.group(1)
+        match = FEEDBACK.match(feedback) if isinstance(feedback, str) else None
+        if isinstance(text, str) and match:
+            yield words(text), match.group(1)
 
 
 def learn(rules, examples):

@@ -69,7 +69,7 @@ function words(text: string): Set<string> {
   return new Set(runs.filter((word) => word.length >= 3).map((word) => word.toLowerCase()));
 }
 
-/** Label -> word -> weight. Whatever is not a rule is passed over; a word without a weight weighs 1. */
+/** Label -> word -> weight. A line that is no rule is ignored; a word without a weight weighs 1. */
 function readRules(text: string): Rules {
   const rules: Rules = new Map();
   for (const line of text.split("\n")) {
@@ -130,8 +130,8 @@ function* lessons(records: ReflectiveDataset[string]): Generator<Lesson> {
   for (const record of records) {
     const { Inputs: inputs, Feedback: feedback } = record;
     const text = isObject(inputs) ? inputs.text : inputs;
-    const told = typeof feedback === "string" ? FEEDBACK.exec(feedback) : null;
-    if (typeof text === "string" && told?.[1] !== undefined) yield { message: words(text), expected: told[1] };
+    const match = typeof feedback === "string" ? FEEDBACK.exec(feedback) : null;
+    if (typeof text === "string" && match?.[1] !== undefined) yield { message: words(text), expected: match[1] };
   }
 }
 

@@ -1,4 +1,4 @@
-"""Found first on PYTHONPATH by every process of a test: the wall clock jumps by hours whenever somebody looks at it."""
+"""Found first on PYTHONPATH by every process of a test: each reading of the wall clock jumps by hours."""
 
 import datetime
 import random

@@ -15,7 +15,7 @@ from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import TIMEOUT_S, Ran, environment
 from tests.gepa_client.scripted_server import TOKEN
-from tests.gepa_client.words import Script, rows, scored
+from tests.gepa_client.word_program import Script, rows, scored
 
 CLOSED = "http://127.0.0.1:1"
 """A closed port."""

@@ -54,7 +54,7 @@ def model(in_process: Cli, host: Host, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def own_state(in_process: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Folders of state and temporary files that nobody else has; their paths are short, as sockets are in them."""
+    """Private folders for state and temporary files; their paths are short because they hold sockets."""
     with tempfile.TemporaryDirectory(prefix="gepa-") as folder:
         for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"):
             monkeypatch.setenv(name, folder)

@@ -75,7 +75,7 @@ class Place:
         return ["optimize", *where, *rows, "--no-check", "--json", "--output", output]
 
     def result(self, output: str) -> dict[str, Any]:
-        """What a run found, without what tells one run from another."""
+        """The result of a run, without the fields that differ between equal runs."""
         found = json.loads((self.folder / output / "result.json").read_text())
         return {name: value for name, value in found.items() if name not in ("run_id", "run_dir")}
 
@@ -83,15 +83,17 @@ class Place:
         return self.run("sandboxes", "--json").events
 
     def processes(self) -> list[int]:
-        """Those of sandboxes that were started from here."""
+        """The processes of sandboxes that were started from here."""
         here = f"{self.state}/".encode()
         found = []
         for environ in Path("/proc").glob("[0-9]*/environ"):
             try:
-                told = environ.read_bytes().split(b"\0")
+                variables = environ.read_bytes().split(b"\0")
             except OSError:
-                continue  # it has ended, or is somebody else's
-            if any(each.startswith(b"EVOLVERPC_SANDBOX=") for each in told) and any(here in each for each in told):
+                continue  # it has ended, or belongs to another user
+            if any(each.startswith(b"EVOLVERPC_SANDBOX=") for each in variables) and any(
+                here in each for each in variables
+            ):
                 found.append(int(environ.parent.name))
         return found
 

@@ -1,4 +1,4 @@
-"""`gepa-client branches` tells a run's code from its record alone, and brings the best of it to a repository."""
+"""`gepa-client branches` lists a run's code from its record alone, and checks the best code out in a repository."""
 
 import json
 import os
@@ -26,14 +26,14 @@ def code(tmp_path: Path) -> StoredCode:
     return made
 
 
-def test_every_change_is_listed_with_what_became_of_it_and_as_a_tree(cli: Cli, code: StoredCode) -> None:
+def test_every_change_is_listed_with_its_outcome_and_as_a_tree(cli: Cli, code: StoredCode) -> None:
     ended = cli("branches", "last")
     assert ended.status == 0, ended.stderr
     lines = [" ".join(line.split()) for line in ended.stdout.splitlines()]
     assert lines[0].startswith(f"{RUN_ID}: 4 changes of code, 2 kept, 1 dropped, 1 rejected; branches evolve/{RUN_ID}/")
     assert lines[3:7] == [
-        "1 seed 0.5000 1 1 1 kept as 1 say it twice",
-        "3 1 0.7500 1 1 1 kept as 2 best say it louder",
+        "1 seed 0.5000 1 1 1 kept as 1 print it twice",
+        "3 1 0.7500 1 1 1 kept as 2 best print it louder",
         "4 1 - 1 2 1 dropped be silent",
         "6 seed - - - - rejected (paths) delete the tests",
     ]
@@ -49,16 +49,18 @@ def test_every_change_is_listed_with_what_became_of_it_and_as_a_tree(cli: Cli, c
 
 
 def test_the_list_is_one_object_for_machines(cli: Cli, code: StoredCode) -> None:
-    told = json.loads(cli("branches", "last", "--json").stdout)
-    outcomes = {change["number"]: (change["outcome"], change["best"], change["parents"]) for change in told["changes"]}
+    printed = json.loads(cli("branches", "last", "--json").stdout)
+    outcomes = {
+        change["number"]: (change["outcome"], change["best"], change["parents"]) for change in printed["changes"]
+    }
     assert outcomes == {
         1: ("kept", False, [None]),
         3: ("kept", True, [1]),
         4: ("dropped", False, [1]),
         6: ("rejected", False, [None]),
     }
-    assert told["changes"][0]["request"] == "say it twice\nand mean it"
-    assert told["changes"][3]["rejected"]["stage"] == "paths"
+    assert printed["changes"][0]["request"] == "print it twice\nand mean it"
+    assert printed["changes"][3]["rejected"]["stage"] == "paths"
 
 
 def test_a_diff_is_a_patch_that_git_applies(cli: Cli, code: StoredCode) -> None:
@@ -145,7 +147,9 @@ def test_the_user_is_asked_before_files_are_checked_out_that_run_unasked(cli: Cl
     assert marks(unasked) == []
 
 
-def test_texts_that_are_not_in_the_best_code_are_told_with_how_to_get_them(cli: Cli, tmp_path: Path) -> None:
+def test_texts_that_are_not_in_the_best_code_are_listed_with_the_command_that_prints_them(
+    cli: Cli, tmp_path: Path
+) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "best_candidate.json").write_text("{}")
     code = StoredCode(tmp_path, texts_evolved=True, output=tmp_path / "out")
@@ -164,7 +168,7 @@ def test_nothing_is_checked_out_over_changes_that_are_not_committed(cli: Cli, co
     assert git(code.user, "branch", "--list", "evolve/*") == ""
 
 
-def test_a_branch_of_somebody_elses_is_never_moved(cli: Cli, code: StoredCode) -> None:
+def test_a_branch_of_another_author_is_never_moved(cli: Cli, code: StoredCode) -> None:
     git(code.user, "branch", BEST)
     ended = cli("branches", "last", "--check-out", "--repo", "user")
     assert ended.status == 2
@@ -180,7 +184,7 @@ def test_without_a_bundle_the_repository_of_the_server_is_named(cli: Cli, tmp_pa
     assert cli("branches", "last", "--check-out", "--repo", "server", "--store", "code.db").status == 0
 
 
-def test_a_record_whose_bundles_are_none_is_told_so(cli: Cli, tmp_path: Path) -> None:
+def test_a_record_with_invalid_bundles_is_an_error(cli: Cli, tmp_path: Path) -> None:
     StoredCode(tmp_path, bundles="*").into(tmp_path / "code.db")
     ended = cli("branches", "last", "--check-out", "--repo", "user", "--store", "code.db")
     assert ended.status == 2
@@ -208,8 +212,8 @@ def test_deleting_asks_first_and_leaves_the_best_and_every_other_run(cli: Cli, c
 
 def test_a_branch_that_is_checked_out_stays(cli: Cli, code: StoredCode) -> None:
     git(code.server, "worktree", "add", "--quiet", str(code.folder / "tree"), f"evolve/{RUN_ID}/4")
-    told = json.loads(cli("branches", "last", "--delete", "--yes", "--repo", "server", "--json").stdout)
-    assert (told["deleted"], told["checked_out"]) == ([f"evolve/{RUN_ID}/1"], [f"evolve/{RUN_ID}/4"])
+    printed = json.loads(cli("branches", "last", "--delete", "--yes", "--repo", "server", "--json").stdout)
+    assert (printed["deleted"], printed["checked_out"]) == ([f"evolve/{RUN_ID}/1"], [f"evolve/{RUN_ID}/4"])
 
 
 def test_a_terminal_shows_the_diff_in_colours(code: StoredCode) -> None:
@@ -228,7 +232,7 @@ def test_a_terminal_shows_the_diff_in_colours(code: StoredCode) -> None:
 
 
 def read(terminal: int) -> bytes:
-    """What is printed next; nothing once the other side is closed, which Linux tells as an error."""
+    """Return what is printed next; nothing once the other side is closed, which Linux reports as an error."""
     try:
         return os.read(terminal, 65536)
     except OSError:
@@ -236,7 +240,7 @@ def read(terminal: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["--diff", "7"], "there is no change 7: give best, or one of 1, 3, 4, 6"),
         (["--diff", "6", "--against-seed"], "6 was rejected"),
@@ -248,13 +252,15 @@ def read(terminal: int) -> bytes:
         (["--delete", "--json", "--repo", "server"], "--json asks nothing"),
     ],
 )
-def test_what_cannot_be_done_is_told(cli: Cli, code: StoredCode, arguments: list[str], said: str) -> None:
+def test_arguments_that_cannot_be_used_are_an_error(
+    cli: Cli, code: StoredCode, arguments: list[str], expected: str
+) -> None:
     ended = cli("branches", "last", *arguments)
     assert ended.status == 2
-    assert said in ended.stderr
+    assert expected in ended.stderr
 
 
-def test_a_repository_without_the_code_the_run_starts_from_is_told_as_another(
+def test_a_repository_without_the_code_the_run_starts_from_is_an_error(
     cli: Cli, code: StoredCode, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
@@ -264,7 +270,7 @@ def test_a_repository_without_the_code_the_run_starts_from_is_told_as_another(
     assert f"other does not hold the commit {code.seed[:7]} that the run starts from" in ended.stderr
 
 
-def test_a_run_that_changed_no_code_says_so(cli: Cli, tmp_path: Path) -> None:
+def test_a_run_that_changed_no_code_is_reported_as_such(cli: Cli, tmp_path: Path) -> None:
     put(tmp_path / "runs" / "evolverpc.db", Made())
     assert "changed no code" in cli("branches", "last").stdout
     for wanted in (["--check-out"], ["--diff", "best"]):
@@ -275,6 +281,11 @@ def test_a_run_that_changed_no_code_says_so(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_candidate_is_shown_with_the_change_of_code_that_made_it(cli: Cli, code: StoredCode) -> None:
     shown = cli("show", "last", "--candidate", "2").stdout
-    for part in (f"code {BEST}@", "change of code 3: +1 -1 in 1 file", "why say it louder", "-    return text + text"):
+    for part in (
+        f"code {BEST}@",
+        "change of code 3: +1 -1 in 1 file",
+        "why print it louder",
+        "-    return text + text",
+    ):
         assert part in shown
     assert f"code main@{code.seed[:7]} -> {BEST}@{code.commits[3][:7]}" in cli("show", "last").stdout

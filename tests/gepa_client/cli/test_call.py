@@ -1,4 +1,4 @@
-"""`gepa-client call` makes one call, prints the answer, and tells by its exit status how it went."""
+"""`gepa-client call` makes one call, prints the answer, and returns an exit status for each outcome."""
 
 import json
 from collections.abc import Callable
@@ -9,11 +9,11 @@ import pytest
 
 from protocol.errors import UnknownCandidate
 from tests.gepa_client.conftest import Ran
-from tests.gepa_client.words import Script
+from tests.gepa_client.word_program import Script
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
-NOBODY = "http://127.0.0.1:9"
+UNREACHABLE = "http://127.0.0.1:9"
 EVALUATE = {"candidate": {"rules": "red"}, "batch": [{"id": "1", "data": {"need": "red"}}]}
 
 
@@ -49,7 +49,7 @@ def test_no_server_ends_with_2(cli: Cli) -> None:
     assert "cannot connect to http://127.0.0.1:9: connection refused" in ended.stderr
 
 
-def test_data_of_an_error_is_told_with_it(serve: Serve, cli: Cli) -> None:
+def test_data_of_an_error_is_printed_with_it(serve: Serve, cli: Cli) -> None:
     def unknown(_: dict[str, Any]) -> Any:
         raise UnknownCandidate(missing=["prompt"], unknown=["promt"])
 
@@ -57,7 +57,7 @@ def test_data_of_an_error_is_told_with_it(serve: Serve, cli: Cli) -> None:
     assert "UnknownCandidate (-32022): Unknown candidate (missing: prompt; unknown: promt)" in ended.stderr
 
 
-def test_a_token_that_is_not_given_or_wrong_is_told_with_where_it_comes_from(
+def test_an_error_for_a_missing_or_wrong_token_names_the_source_of_the_token(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     (tmp_path / "old").write_text("old")
@@ -66,11 +66,11 @@ def test_a_token_that_is_not_given_or_wrong_is_told_with_where_it_comes_from(
 
 
 @pytest.mark.parametrize("token_file", ["old", None])
-def test_conformance_of_a_server_that_cannot_be_asked_is_no_verdict(
+def test_conformance_of_an_unreachable_server_is_inconclusive(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path, token_file: str | None
 ) -> None:
     (tmp_path / "old").write_text("old")
-    given = ("conformance", serve(words), "--token-file", token_file) if token_file else ("conformance", NOBODY)
+    given = ("conformance", serve(words), "--token-file", token_file) if token_file else ("conformance", UNREACHABLE)
     ended = cli(*given)
     assert ended.status == 2
     assert ended.stdout == ""
@@ -84,20 +84,20 @@ def test_control_characters_of_an_answer_stay_json(serve: Serve, cli: Cli) -> No
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (
             ["127.0.0.1:18000"],
             "'127.0.0.1:18000' is not an http or https address; did you mean http://127.0.0.1:18000?",
         ),
         (["http://example.org"], "use https, or --allow-insecure"),
-        ([NOBODY, "--token-file", "nope"], "the token file nope: no such file"),
-        ([NOBODY, "@nope.json"], "the params cannot be read: nope.json: no such file"),
+        ([UNREACHABLE, "--token-file", "nope"], "the token file nope: no such file"),
+        ([UNREACHABLE, "@nope.json"], "the params cannot be read: nope.json: no such file"),
     ],
 )
-def test_what_was_typed_wrong_is_named_on_one_line(cli: Cli, arguments: list[str], said: str) -> None:
+def test_a_wrong_argument_is_named_on_one_line(cli: Cli, arguments: list[str], expected: str) -> None:
     url, *more = arguments
     ended = cli("call", url, "discover", *more)
     assert ended.status == 2
     [line] = ended.stderr.splitlines()
-    assert said in line
+    assert expected in line

@@ -16,16 +16,16 @@ from gepa_client.journal.run_events import (
     Rejected,
     Warned,
 )
-from tests.gepa_client.story import NASTY, candidate, code_story, mutated, refused, story
+from tests.gepa_client.example_records import NASTY, candidate, code_record, example_record, mutated, refused
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40)])
 def test_the_frame_fits_the_terminal_and_shows_what_counts(width: int, height: int) -> None:
-    record = story(
+    record = example_record(
         Rejected(iteration=3, old_score=1.0, new_score=0.0, reason="worse"), NoProposal(iteration=4, reason="x")
     )
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=False)
-    latest = [f"something that happened, told in many words, {'more and ' * 20}more" for _ in range(LiveDisplay.LINES)]
+    latest = [f"something that happened, in many words, {'more and ' * 20}more" for _ in range(LiveDisplay.LINES)]
     console.print(frame(record, latest, width - SPARE))
     output = console.file
     assert isinstance(output, io.StringIO)
@@ -40,10 +40,10 @@ def test_the_frame_fits_the_terminal_and_shows_what_counts(width: int, height: i
         assert part in shown
 
 
-def test_plain_lines_tell_of_candidates_and_warnings_and_count_the_rest() -> None:
+def test_plain_lines_show_candidates_and_warnings_and_count_the_rest() -> None:
     out = io.StringIO()
     display = PlainDisplay(Console(file=out, width=80))
-    record = story()
+    record = example_record()
     for event in (
         candidate(1, 0.5, [0], "x", 1, 9),
         Rejected(iteration=3, old_score=1.0, new_score=0.0, reason="worse", seconds=2.0),
@@ -63,10 +63,10 @@ def test_the_clock_counts_hours_only_when_there_are_some() -> None:
     assert (clock(42), clock(3723)) == ("0:42", "1:02:03")
 
 
-def test_what_becomes_of_the_servers_is_told_in_a_line_each_and_nothing_of_theirs_styles_it() -> None:
+def test_each_change_of_a_server_is_one_line_without_styles_from_its_text() -> None:
     out = io.StringIO()
     display = PlainDisplay(Console(file=out, width=200))
-    record = story()
+    record = example_record()
     url = "http://127.0.0.1:1"
     for event in (
         FleetChanged(kind="joined", url=url, detail="", after=None),
@@ -80,10 +80,10 @@ def test_what_becomes_of_the_servers_is_told_in_a_line_each_and_nothing_of_their
         record.apply(event)
         display.event(event, record)
         assert (record.waiting is not None) == (event.kind == "waiting")
-    told = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
-    assert told[0] == f"{url} joined"
-    assert told[1].startswith(f"{url} is paused: lost: \\u001b[2J[red]x[/]")
-    assert told[2:] == [
+    lines = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
+    assert lines[0] == f"{url} joined"
+    assert lines[1].startswith(f"{url} is paused: lost: \\u001b[2J[red]x[/]")
+    assert lines[2:] == [
         "no server answers, waiting (up to 10:00)",
         f"{url} is back",
         f"{url}: another program",
@@ -93,7 +93,7 @@ def test_what_becomes_of_the_servers_is_told_in_a_line_each_and_nothing_of_their
 
 
 def test_an_outage_counts_down_and_the_runs_own_name_comes_first() -> None:
-    record = story(FleetChanged(kind="waiting", url=None, detail="", after=600.0, seconds=10.0))
+    record = example_record(FleetChanged(kind="waiting", url=None, detail="", after=600.0, seconds=10.0))
     record.seconds = 70.5
     console = Console(file=io.StringIO(), width=120, force_terminal=False)
     console.print(frame(record, [], 110))
@@ -112,9 +112,9 @@ def test_a_proposal_is_left_out_for_the_reason_that_gepa_gives() -> None:
     ]
 
 
-def test_servers_and_money_are_in_the_frame_once_there_is_something_to_tell() -> None:
+def test_servers_and_cost_are_in_the_frame_once_they_are_known() -> None:
     console = Console(file=io.StringIO(), width=120, force_terminal=False)
-    record = story(Progress(evaluated=112, in_flight=5, up=1, endpoints=3, spent_usd=0.125, seconds=3.0))
+    record = example_record(Progress(evaluated=112, in_flight=5, up=1, endpoints=3, spent_usd=0.125, seconds=3.0))
     console.print(frame(record, [], 110))
     output = console.file
     assert isinstance(output, io.StringIO)
@@ -122,14 +122,14 @@ def test_servers_and_money_are_in_the_frame_once_there_is_something_to_tell() ->
     assert "$0.1250" in output.getvalue()
 
 
-def test_a_server_that_rests_rests_once_however_much_is_found_out_meanwhile() -> None:
+def test_a_paused_server_is_reported_once_despite_further_events() -> None:
     out = io.StringIO()
     display = PlainDisplay(Console(file=out, width=200))
-    record = story()
+    record = example_record()
     for kind, url in ("resting", "a"), ("resting", "a"), ("resting", "b"), ("left", "a"), ("resting", "a"):
         display.event(FleetChanged(kind=kind, url=url, detail="lost", after=0.5), record)  # type: ignore[arg-type]
-    told = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
-    assert told == ["a is paused: lost", "b is paused: lost", "a has left: lost", "a is paused: lost"]
+    lines = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
+    assert lines == ["a is paused: lost", "b is paused: lost", "a has left: lost", "a is paused: lost"]
 
 
 def asked(number: int, **given: object) -> MutationStarted:
@@ -137,31 +137,31 @@ def asked(number: int, **given: object) -> MutationStarted:
     return MutationStarted.model_validate(facts | given)
 
 
-def test_changes_of_code_are_told_in_a_line_each() -> None:
+def test_each_change_of_code_is_one_line() -> None:
     out = io.StringIO()
     display = PlainDisplay(Console(file=out, width=200))
-    record = code_story()
+    record = code_record()
     for event in (
-        asked(7, request=f"say {NASTY}\nand more"),
+        asked(7, request=f"print {NASTY}\nand more"),
         asked(8, kind="merge", parents=[3, 5]),
         MutationProgress(number=7, message="soon after", seconds=1.0),
         MutationProgress(number=7, message=f"reads {NASTY}", seconds=11.0),
-        mutated(7, files=["a.py", "b.py"], lines_added=12, lines_removed=3, summary="said it"),
-        refused(8, reason=f"pytest said {NASTY}"),
+        mutated(7, files=["a.py", "b.py"], lines_added=12, lines_removed=3, summary="printed it"),
+        refused(8, reason=f"pytest printed {NASTY}"),
     ):
         record.apply(event)
         display.event(event, record)
-    told = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
-    assert told[0].startswith("change 7, of candidate 0: say \\u001b[2J[red]x[/]")
-    assert told[1].startswith("change 8, of candidates 3 and 5, merged: ")
-    assert told[2].startswith("change 7: reads \\u001b[2J[red]x[/]")
-    assert told[3] == "change 7 made: +12 -3 in 2 files: said it"
-    assert told[4].startswith("change 8 rejected at stage check: pytest said \\u001b[2J")
-    assert len(told) == 5
+    lines = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
+    assert lines[0].startswith("change 7, of candidate 0: print \\u001b[2J[red]x[/]")
+    assert lines[1].startswith("change 8, of candidates 3 and 5, merged: ")
+    assert lines[2].startswith("change 7: reads \\u001b[2J[red]x[/]")
+    assert lines[3] == "change 7 made: +12 -3 in 2 files: printed it"
+    assert lines[4].startswith("change 8 rejected at stage check: pytest printed \\u001b[2J")
+    assert len(lines) == 5
 
 
-def test_the_frame_says_what_is_being_made_where_code_evolves() -> None:
-    record = code_story(asked(7), asked(8), MutationProgress(number=7, message=f"the agent reads {'a ' * 90}"))
+def test_the_frame_lists_the_mutations_in_progress() -> None:
+    record = code_record(asked(7), asked(8), MutationProgress(number=7, message=f"the agent reads {'a ' * 90}"))
     console = Console(file=io.StringIO(), width=120, force_terminal=False)
     console.print(frame(record, [], 110))
     output = console.file

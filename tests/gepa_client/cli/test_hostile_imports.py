@@ -1,4 +1,4 @@
-"""A file that somebody else wrote chooses neither whom a run talks to nor where it writes, and breaks no command."""
+"""A hostile export file chooses neither the servers of a run nor where it writes, and breaks no command."""
 
 import json
 from collections.abc import Callable
@@ -33,11 +33,11 @@ def taken(cli: Cli, tmp_path: Path, document: dict[str, Any]) -> Ran:
     return cli("import", "file.json")
 
 
-def told_plainly(ran: Ran) -> bool:
+def has_no_traceback(ran: Ran) -> bool:
     return "Traceback" not in ran.stdout + ran.stderr
 
 
-def test_a_file_chooses_neither_whom_a_run_talks_to_nor_where_it_writes(cli: Cli, tmp_path: Path) -> None:
+def test_a_file_chooses_neither_the_servers_of_a_run_nor_where_it_writes(cli: Cli, tmp_path: Path) -> None:
     output, token = tmp_path / "theirs", tmp_path / "token"
     token.write_text("secret")
     document = exported(tmp_path, status="paused")
@@ -61,17 +61,17 @@ def test_a_file_chooses_neither_whom_a_run_talks_to_nor_where_it_writes(cli: Cli
 @pytest.mark.parametrize(
     "run_id", ["../../evil", "/etc/evil", "a/b", "", ".", "[red]\x1b[31mx", "-x", "x" * 121, "\ud800"]
 )
-def test_a_file_names_no_folder(cli: Cli, tmp_path: Path, run_id: str) -> None:
+def test_a_run_id_that_is_a_path_is_refused(cli: Cli, tmp_path: Path, run_id: str) -> None:
     document = exported(tmp_path)
     document["run"]["id"] = run_id
     refused = taken(cli, tmp_path, document)
     assert refused.status == 2
     assert "run.id" in refused.stderr
-    assert told_plainly(refused)
+    assert has_no_traceback(refused)
     assert cli("runs", "--json").stdout == ""
 
 
-def test_a_run_that_is_here_is_not_taken_in_again(cli: Cli, tmp_path: Path) -> None:
+def test_a_run_that_is_in_the_store_is_not_imported_again(cli: Cli, tmp_path: Path) -> None:
     document = exported(tmp_path)
     assert taken(cli, tmp_path, document).status == 0
     document["run"]["name"] = "another"
@@ -81,12 +81,12 @@ def test_a_run_that_is_here_is_not_taken_in_again(cli: Cli, tmp_path: Path) -> N
     assert json.loads(cli("runs", "--json").stdout)["name"] is None
 
 
-def test_an_imported_run_can_be_listed_shown_and_told_again_without_a_server(cli: Cli, tmp_path: Path) -> None:
+def test_an_imported_run_can_be_listed_shown_and_replayed_without_a_server(cli: Cli, tmp_path: Path) -> None:
     assert taken(cli, tmp_path, exported(tmp_path)).status == 0
     assert cli("runs").status == 0
     assert cli("show", "last").status == 0
     replayed = cli("replay", "last")
-    assert told_plainly(replayed)
+    assert has_no_traceback(replayed)
     assert "URL" not in replayed.stderr
     forked = cli("fork", "last", "--at", 1)
     assert forked.status == 2
@@ -95,7 +95,7 @@ def test_an_imported_run_can_be_listed_shown_and_told_again_without_a_server(cli
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a": NaN}', '{"a": 1' + "0" * 5000 + "}", '{"a": "\\u00'])
-def test_what_is_no_json_is_said_to_be_none(cli: Cli, tmp_path: Path, text: str) -> None:
+def test_invalid_json_is_an_error_on_one_line(cli: Cli, tmp_path: Path, text: str) -> None:
     (tmp_path / "file.json").write_text(text)
     refused = cli("import", "file.json")
     assert refused.status == 2
@@ -125,4 +125,4 @@ def test_a_store_of_a_name_no_file_can_have_is_refused(cli: Cli, tmp_path: Path,
     refused = cli(*command, "--store", "x" * 300)
     assert refused.status in (2, 3)
     assert "cannot be opened: File name too long" in refused.stderr
-    assert told_plainly(refused)
+    assert has_no_traceback(refused)

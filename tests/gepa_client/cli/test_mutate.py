@@ -10,10 +10,10 @@ import pytest
 
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 from protocol.errors import MutationRejected, UnknownCandidate
-from tests.gepa_client.cli.evolving import BRANCH, CHANGED, DIFF, SEED, Evolving
+from tests.gepa_client.cli.mutation_script import BRANCH, CHANGED, DIFF, SEED, Evolving
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
-from tests.gepa_client.story import NASTY
-from tests.gepa_client.words import Script
+from tests.gepa_client.example_records import NASTY
+from tests.gepa_client.word_program import Script
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
@@ -29,13 +29,13 @@ def test_a_step_shows_its_diff_the_rows_on_both_sides_and_what_to_type_next(
     serve: Serve, cli: Cli, evolving: Evolving, tmp_path: Path
 ) -> None:
     url = serve(evolving.script)
-    ended = cli("mutate", url, "say yes", "--location", "program.py:2", "--output", "new.json")
+    ended = cli("mutate", url, "answer yes", "--location", "program.py:2", "--output", "new.json")
     assert ended.status == 0, ended.stderr
-    assert evolving.asked == {"kind": "change_request", "request": "say yes", "location": "program.py:2"}
+    assert evolving.asked == {"kind": "change_request", "request": "answer yes", "location": "program.py:2"}
     assert f"main@1111111 of scripted behind {url}" in ended.stdout
     assert DIFF in ended.stdout
     assert f"{BRANCH}@2222222: +2 -1 in 1 file" in ended.stdout
-    assert "summary  it says yes now" in ended.stdout
+    assert "summary  it answers yes now" in ended.stdout
     assert "$0.0123, 1,200 tokens in, 300 out" in ended.stdout
     assert "components added  tone" in ended.stdout
     assert "row 0 fails" in ended.stdout
@@ -47,13 +47,13 @@ def test_a_step_shows_its_diff_the_rows_on_both_sides_and_what_to_type_next(
     assert sorted({params["batch"][0]["id"] for params in evolving.script.calls("evaluate")}) == ["0", "3", "6"]
 
 
-def test_machines_get_one_object_with_everything(serve: Serve, cli: Cli, evolving: Evolving) -> None:
-    ended = cli("mutate", serve(evolving.script), "say yes", "--limit", 2, "--json")
-    told = json.loads(ended.stdout)
-    assert (told["event"], told["made"], told["commit"], told["diff"]) == ("mutation", True, CHANGED, DIFF)
-    assert (told["score_before"], told["score_after"]) == (0.0, 1.0)
-    assert [example["after"]["output"] for example in told["examples"]] == ["row 0 works", "row 4 works"]
-    assert "bundle" not in told
+def test_json_is_one_object_with_everything(serve: Serve, cli: Cli, evolving: Evolving) -> None:
+    ended = cli("mutate", serve(evolving.script), "answer yes", "--limit", 2, "--json")
+    printed = json.loads(ended.stdout)
+    assert (printed["event"], printed["made"], printed["commit"], printed["diff"]) == ("mutation", True, CHANGED, DIFF)
+    assert (printed["score_before"], printed["score_after"]) == (0.0, 1.0)
+    assert [example["after"]["output"] for example in printed["examples"]] == ["row 0 works", "row 4 works"]
+    assert "bundle" not in printed
 
 
 def test_a_patch_texts_and_another_candidate_are_read_from_files(serve: Serve, cli: Cli, tmp_path: Path) -> None:
@@ -73,13 +73,13 @@ def test_a_patch_texts_and_another_candidate_are_read_from_files(serve: Serve, c
     assert asked["--merge"] == {"kind": "merge", "other": best}
 
 
-def test_a_rejection_says_where_and_why_it_failed_and_what_to_do(serve: Serve, cli: Cli, evolving: Evolving) -> None:
+def test_a_rejection_prints_its_stage_its_reason_and_what_to_do(serve: Serve, cli: Cli, evolving: Evolving) -> None:
     evolving.raises = MutationRejected(
         stage="check", reason=f"pytest ended with 1 {NASTY}", log_tail="E  assert 1 == 2", diff=DIFF,
         usage={"cost_usd": 0.5},
     )  # fmt: skip
     url = serve(evolving.script)
-    ended = cli("mutate", url, "say yes", "--output", "new.json")
+    ended = cli("mutate", url, "answer yes", "--output", "new.json")
     assert ended.status == 1
     assert "rejected at stage check: pytest ended with 1 \\u001b[2J[red]x[/]" in ended.stdout
     assert "E  assert 1 == 2" in ended.stdout
@@ -87,14 +87,14 @@ def test_a_rejection_says_where_and_why_it_failed_and_what_to_do(serve: Serve, c
     assert "nothing was changed" in ended.stdout
     assert "$0.5000" in ended.stdout
     assert "what to do: the server's --check-command fails on it" in ended.stdout
-    told = json.loads(cli("mutate", url, "say yes", "--json").stdout)
-    assert (told["made"], told["stage"], told["log_tail"]) == (False, "check", "E  assert 1 == 2")
+    printed = json.loads(cli("mutate", url, "answer yes", "--json").stdout)
+    assert (printed["made"], printed["stage"], printed["log_tail"]) == (False, "check", "E  assert 1 == 2")
 
 
 @pytest.mark.parametrize(
     ("stage", "reason", "advice"),
     [
-        ("agent", "nobody cannot be started: not found", "--agent-command cannot be started"),
+        ("agent", "absent cannot be started: not found", "--agent-command cannot be started"),
         ("agent", "Not logged in", "set ANTHROPIC_API_KEY where gepa-server runs"),
         ("agent", "sh exited with status 3", "the agent itself failed: see its log"),
         ("agent", "sh was not done after 5 s (`agent_timeout_s`)", "--agent-timeout-s"),
@@ -105,9 +105,9 @@ def test_what_to_do_about_a_rejection_depends_on_its_cause(
     serve: Serve, cli: Cli, evolving: Evolving, stage: str, reason: str, advice: str
 ) -> None:
     evolving.raises = MutationRejected(stage=stage, reason=reason)
-    ended = cli("mutate", serve(evolving.script), "say yes", "--limit", 0)
-    [told] = [line for line in ended.stdout.splitlines() if line.startswith("what to do: ")]
-    assert advice in told
+    ended = cli("mutate", serve(evolving.script), "answer yes", "--limit", 0)
+    [printed] = [line for line in ended.stdout.splitlines() if line.startswith("what to do: ")]
+    assert advice in printed
     assert ended.stdout.count("nothing was changed") == 1
 
 
@@ -121,16 +121,16 @@ def test_a_program_that_fails_on_every_row_can_be_changed_all_the_same(
         return {"status": "program_error", "score": None, "output": None, "seconds": 0.1, "error": error}
 
     evolving.script.evaluate = broken
-    ended = cli("mutate", serve(evolving.script), "say yes")
+    ended = cli("mutate", serve(evolving.script), "answer yes")
     assert ended.status == 0, ended.stderr
     assert "UnknownCandidate" in ended.stdout
     assert ended.stdout.count("Traceback of it") == 1
     assert "mean of" not in ended.stdout
 
 
-def test_a_stop_by_hand_cancels_the_mutation_on_the_server(serve: Serve, start: Start, evolving: Evolving) -> None:
-    evolving.go_on.clear()
-    process = start("mutate", serve(evolving.script), "say yes")
+def test_ctrl_c_cancels_the_mutation_on_the_server(serve: Serve, start: Start, evolving: Evolving) -> None:
+    evolving.may_finish.clear()
+    process = start("mutate", serve(evolving.script), "answer yes")
     assert process.stdout is not None
     while "3 of 3 rows run" not in process.stdout.readline():
         assert process.poll() is None
@@ -142,15 +142,15 @@ def test_a_stop_by_hand_cancels_the_mutation_on_the_server(serve: Serve, start: 
 
 
 def test_a_mutation_that_takes_too_long_is_cancelled_on_the_server(serve: Serve, cli: Cli, evolving: Evolving) -> None:
-    evolving.go_on.clear()
-    ended = cli("mutate", serve(evolving.script), "say yes", "--timeout", 1, "--limit", 0)
+    evolving.may_finish.clear()
+    ended = cli("mutate", serve(evolving.script), "answer yes", "--timeout", 1, "--limit", 0)
     assert ended.status == 3
     assert "not made within 1 s (--timeout); the server was asked to cancel the mutation" in ended.stderr
     assert evolving.script.calls("cancel")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ([], "give one change: a change request, --patch, --texts, --merge"),
         (["x", "--patch", "p"], "a change request and --patch were given"),
@@ -166,19 +166,21 @@ def test_a_mutation_that_takes_too_long_is_cancelled_on_the_server(serve: Serve,
         (["x", "--candidate", "short.json"], "not branch@<full commit id>"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_asked_for_is_refused_before_anything_is_sent(
-    serve: Serve, cli: Cli, tmp_path: Path, evolving: Evolving, arguments: list[str], said: str
+def test_invalid_arguments_are_refused_before_anything_is_sent(
+    serve: Serve, cli: Cli, tmp_path: Path, evolving: Evolving, arguments: list[str], expected: str
 ) -> None:
     (tmp_path / "list.json").write_text("[1]")
     (tmp_path / "plain.json").write_text('{"rules": "x"}')
     (tmp_path / "short.json").write_text('{"git_branch": "main@abc"}')
     ended = cli("mutate", serve(evolving.script), *arguments)
     assert ended.status == 2
-    assert said in ended.stderr
+    assert expected in ended.stderr
     assert evolving.script.calls("apply_mutation") == []
 
 
-def test_a_server_that_changes_no_code_says_how_it_would(serve: Serve, cli: Cli, words: Script) -> None:
-    ended = cli("mutate", serve(words), "say yes")
+def test_for_a_server_that_changes_no_code_the_command_that_enables_it_is_printed(
+    serve: Serve, cli: Cli, words: Script
+) -> None:
+    ended = cli("mutate", serve(words), "answer yes")
     assert ended.status == 2
     assert "start its server with --allow-mutations" in ended.stderr

@@ -1,4 +1,4 @@
-"""Whole runs in sandboxes at a Modal on loopback: whatever happens there, the result is right or the run can go on."""
+"""Whole runs in sandboxes of a loopback Modal: despite its failures, the result is right or the run can be resumed."""
 
 import shutil
 from collections.abc import Iterator
@@ -50,25 +50,25 @@ def test_deaths_refusals_and_expired_tokens_change_nothing_in_the_result(here: P
         cloud.expire_connect_tokens()
         read_until(disturbed, "candidate", index=2)
         cloud.kill(cloud.running[0])
-        _, said = disturbed.communicate(timeout=120)
+        _, stderr = disturbed.communicate(timeout=120)
     finally:
         disturbed.kill()
-    assert disturbed.returncode == 0, said
+    assert disturbed.returncode == 0, stderr
     assert here.result("disturbed") == here.result("undisturbed")
 
 
 @pytest.mark.timeout(300)  # a run in two parts
-def test_where_no_sandbox_can_be_had_the_run_pauses_and_goes_on_later(here: Place, cloud: Cloud) -> None:
+def test_a_run_without_any_sandbox_pauses_and_can_be_resumed(here: Place, cloud: Cloud) -> None:
     paused = here.start(*at_modal(here, "out"), "--max-outage-s", "3")
     try:
         read_until(paused, "candidate", index=1)
         cloud.faults.fail("SandboxCreateV2", Status.UNAUTHENTICATED, times=None)
         for sandbox in cloud.running:
             cloud.kill(sandbox)
-        _, said = paused.communicate(timeout=120)
+        _, stderr = paused.communicate(timeout=120)
     finally:
         paused.kill()
-    assert paused.returncode == 3, said
+    assert paused.returncode == 3, stderr
     cloud.faults.heal()
 
     resumed = here.run("resume", "last", "--json")

@@ -32,10 +32,10 @@ NAMES = [name for name in sorted(ATTEMPTS) if name not in ("public_network", "dn
 
 
 def attempt():
-    told = {"canary": "-", "canary_name": "-", "canary_file": "/etc/shadow", "journal": "/etc/shadow", "key": "-"}
+    targets = {"canary": "-", "canary_name": "-", "canary_file": "/etc/shadow", "journal": "/etc/shadow", "key": "-"}
     try:
         name = NAMES[int.from_bytes(os.urandom(2), "big") % len(NAMES)]
-        ATTEMPTS[name]({**told, "abstract": "-", "rebound": "-", "port": 1})
+        ATTEMPTS[name]({**targets, "abstract": "-", "rebound": "-", "port": 1})
     except Exception:
         pass
 """

@@ -33,11 +33,11 @@ def until(met: Callable[[], bool]) -> None:
 
 
 def read_until(process: "subprocess.Popen[str]", event: str, **holding: object) -> None:
-    """Up to the event of this name, with these fields."""
+    """Read up to the event of this name, with these fields."""
     assert process.stdout is not None
     for line in process.stdout:
-        told = json.loads(line)
-        if told["event"] == event and holding.items() <= told.items():
+        found = json.loads(line)
+        if found["event"] == event and holding.items() <= found.items():
             return
     pytest.fail(f"it ended before {event}: {process.stderr.read() if process.stderr else ''}")
 
@@ -47,8 +47,8 @@ def test_after_deaths_a_sweep_and_a_resumption_the_result_is_that_of_an_undistur
     undisturbed = here.run(*here.optimize("undisturbed"))
     assert undisturbed.status == 0, undisturbed.stderr
     assert "isolates nothing" in undisturbed.stderr
-    said = undisturbed.event("finalized")["message"]
-    assert said == "it is written down (in its sandbox, which ends with the run)"
+    message = undisturbed.event("finalized")["message"]
+    assert message == "it is written down (in its sandbox, which ends with the run)"
     assert here.processes() == []
 
     disturbed = here.start(*here.optimize("disturbed"))
@@ -91,7 +91,7 @@ def test_ctrl_c_while_they_are_started_leaves_nothing_and_is_prompt(here: Place)
     assert not (here.folder / "out").exists()
 
 
-def test_a_program_that_cannot_start_is_told_of_with_its_own_words_and_the_next_command(here: Place) -> None:
+def test_the_error_for_a_program_that_cannot_start_has_its_output_and_the_next_command(here: Place) -> None:
     refused = here.run(*here.optimize("out", "broken"))
     assert refused.status == 2
     assert "nothing_of_that_name" in refused.stderr

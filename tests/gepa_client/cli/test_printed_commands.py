@@ -20,11 +20,11 @@ from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store_factory import open_store
 from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
 from protocol.errors import UnknownCandidate
-from tests.gepa_client.cli.evolving import Evolving
+from tests.gepa_client.cli.mutation_script import Evolving
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
-from tests.gepa_client.words import Script, rows, scored
+from tests.gepa_client.word_program import Script, rows, scored
 from tests.support import printed_commands
 
 Serve = Callable[[Script], str]
@@ -44,7 +44,7 @@ def breaks(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
     return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
 
 
-def test_of_a_run_that_pauses_goes_on_and_completes(serve: Serve, cli: Cli, types: Types) -> None:
+def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, cli: Cli, types: Types) -> None:
     script = Script(datasets={"train": rows(12), "val": rows(60, 100)}, evaluate=breaks)
     paused = cli("optimize", serve(script), "--max-metric-calls", 70, "--no-check", *STORE)
     assert paused.status == 3, paused.stdout + paused.stderr
@@ -90,7 +90,7 @@ def test_of_a_stored_run_that_cannot_be_resumed_as_it_is(cli: Cli, types: Types,
         journal = Journal(RUN_ID, buffer, replays=True)
         journal.store = STORE[1]
         with pytest.raises(Interrupted) as mismatch:
-            journal.ask([request_key("completion", "say blue", "blue")])
+            journal.ask([request_key("completion", "answer blue", "blue")])
     assert "begins with 0 entries" in types(str(mismatch.value.__cause__), "gepa-client fork").stdout
     with contextlib.closing(sqlite3.connect(store_file)) as database, database:
         database.execute("UPDATE entries SET digest = 'ff' WHERE part = 'search' AND number = 9")
@@ -155,7 +155,7 @@ def test_of_texts_that_are_not_in_the_best_code(cli: Cli, types: Types, tmp_path
 def test_of_a_commit_that_the_server_does_not_have(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
     StoredCode(tmp_path).into(tmp_path / "runs.db")
     evolving = Evolving(raises=UnknownCandidate("no such commit", commit="1" * 40))
-    ended = cli("mutate", serve(evolving.script), "say yes", "--limit", 0)
+    ended = cli("mutate", serve(evolving.script), "answer yes", "--limit", 0)
     assert ended.status == 1
     words = {"branches RUN": "branches last --store ../runs.db"}
     assert types(ended.stderr, "gepa-client branches", within="user", **words).stdout
@@ -216,7 +216,7 @@ def test_of_a_run_that_changed_code(cli: Cli, types: Types, tmp_path: Path) -> N
 
 def test_of_a_change_made_by_hand(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
     evolving = Evolving()
-    ended = cli("mutate", serve(evolving.script), "say yes", "--output", "new.json", "--limit", 1)
+    ended = cli("mutate", serve(evolving.script), "answer yes", "--output", "new.json", "--limit", 1)
     assert ended.status == 0, ended.stderr
     assert types(ended.stdout, "gepa-client mutate").stdout
     [name, _] = [params["name"] for params in evolving.script.calls("apply_mutation")]

@@ -10,12 +10,12 @@ import pytest
 
 from gepa_client import report
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, git_branch
-from tests.gepa_client.cli.evolving import Evolving
+from tests.gepa_client.cli.mutation_script import Evolving
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.example_records import COMMITS, code_record, mutated, refused, started
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import RUN_ID, Made, put
-from tests.gepa_client.story import COMMITS, code_story, mutated, refused, started
-from tests.gepa_client.words import Script
+from tests.gepa_client.word_program import Script
 from tests.support import printed_commands
 
 Cli = Callable[..., Ran]
@@ -23,7 +23,7 @@ Types = Callable[..., Ran]
 
 EXAMPLE = printed_commands.ROOT / "examples" / "repeats" / "evolve.py"
 TASK = '{{"text": "{0} two three {0}!", "answer": "{0}"}}\n'
-MENDS = "sed -i 's/if word in before/if plain(word) in before/' repeats.py"
+FIX = "sed -i 's/if word in before/if plain(word) in before/' repeats.py"
 """An agent that makes the example right."""
 
 
@@ -61,10 +61,10 @@ def test_of_reports_that_leave_out_code(types: Types, tmp_path: Path) -> None:
     store = tmp_path / "kept here.db"
     StoredCode(tmp_path).into(store)
     long = mutated(3, commit=COMMITS[2], diff="--- /dev/null\n+++ b/new.py\n@@ -0,0 +1,5000 @@\n" + "+line\n" * 5000)
-    record = code_story(*(refused(number) for number in range(100, 200)), long)
+    record = code_record(*(refused(number) for number in range(100, 200)), long)
     record.apply(started(run_id=RUN_ID, store=str(store)))
     text = report.markdown(record)
-    assert "say it louder" in types(text, f"gepa-client branches {RUN_ID} --store").stdout
+    assert "print it louder" in types(text, f"gepa-client branches {RUN_ID} --store").stdout
     assert ".upper()" in types(text, f"gepa-client branches {RUN_ID} --diff").stdout
 
 
@@ -74,7 +74,7 @@ def test_of_the_example_that_evolves(types: Types, model: str, tmp_path: Path) -
         (tmp_path / f"{split}.jsonl").write_text("".join(TASK.format(word) for word in words))
     ended = subprocess.run(
         [
-            *(sys.executable, EXAMPLE, "python", "--agent-command", MENDS, "--reflection-lm", model),
+            *(sys.executable, EXAMPLE, "python", "--agent-command", FIX, "--reflection-lm", model),
             *("--trainset", "train.jsonl", "--valset", "val.jsonl"),
         ],
         cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,

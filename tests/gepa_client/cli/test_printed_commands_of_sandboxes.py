@@ -11,7 +11,7 @@ import pytest
 from gepa_client.sandboxing.session import pool_log
 from sandbox_runtime.pool import PoolEvent
 from tests.gepa_client.cli.sandboxed_program import PROGRAM
-from tests.gepa_client.cli.test_printed_commands_of_code import EXAMPLE, MENDS, TASK
+from tests.gepa_client.cli.test_printed_commands_of_code import EXAMPLE, FIX, TASK
 from tests.gepa_client.cli.test_sandboxes import left_behind
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.stored_code import git
@@ -38,7 +38,7 @@ def test_of_a_program_that_does_not_start(in_process: Cli, types: Types, model: 
     (program / "repeats.py").write_text("import nothing_of_that_name\n")
     committed(program)
     (tmp_path / "rows.jsonl").write_text("".join(TASK.format(word) for word in "xyz"))
-    server = ("--repo", "program", "--sandbox", "process", "--server-args", f"--agent-command {shlex.quote(MENDS)}")
+    server = ("--repo", "program", "--sandbox", "process", "--server-args", f"--agent-command {shlex.quote(FIX)}")
     of_run = ("--trainset", "rows.jsonl", "--reflection-lm", model, "--evolve", "code")
     limits = ("--max-metric-calls", 12, "--target-score", 1, "--no-check")
 
@@ -78,7 +78,7 @@ def test_of_sandboxes_that_are_left_behind(in_process: Cli, types: Types) -> Non
     notice = pool_log(not_freed)
     assert notice is not None
     assert "1 sandbox ended, 0 left" in types(notice.text, "gepa-client sandboxes").stdout
-    unknown = in_process("sandboxes", "exec", "nobody", "--", "true")
+    unknown = in_process("sandboxes", "exec", "absent", "--", "true")
     assert unknown.status == 2
     none = types(unknown.stderr, "gepa-client sandboxes").stdout
     assert "no runs" in types(none, "gepa-client runs").stdout

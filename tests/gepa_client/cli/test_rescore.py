@@ -8,7 +8,7 @@ from typing import Any
 from protocol.errors import Overloaded
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.stored_run import RUN_ID, URL, Made, put
-from tests.gepa_client.words import Script, rows
+from tests.gepa_client.word_program import Script, rows
 
 Cli = Callable[..., Ran]
 Serve = Callable[[Script], str]
@@ -20,7 +20,7 @@ def shorter(params: dict[str, Any]) -> dict[str, Any]:
     assert result["status"] == "rollout"
     words = len(result["output"].split())
     if not words:
-        error = {"type": "ValueError", "message": "nothing said"}
+        error = {"type": "ValueError", "message": "no text"}
         return {"results": [{**result, "status": "program_error", "error": error}]}
     return {"results": [{**result, "status": "ok", "score": 1.0 / words}]}
 
@@ -39,10 +39,7 @@ def test_recorded_outputs_are_scored_anew_and_the_best_by_each_is_named(cli: Cli
     assert ["1", "0.5000", "1.0000", "4"] in rows
     assert ["4", "0.7500", "0.2500", "3", "1"] in rows
     assert "best by the old scores: candidate 2; by the new ones: candidate 1" in ended.stdout
-    assert (
-        "the scorer failed on 4 outputs, which score 0; for instance:\n  row 0: ValueError: nothing said"
-        in ended.stdout
-    )
+    assert "the scorer failed on 4 outputs, which score 0; for instance:\n  row 0: ValueError: no text" in ended.stdout
     assert ended.stdout.splitlines()[-1] == f"next: gepa-client show {RUN_ID} --candidate 1"
     assert len(script.calls("score")) == 19
     assert not script.calls("evaluate")
@@ -52,10 +49,10 @@ def test_recorded_outputs_are_scored_anew_and_the_best_by_each_is_named(cli: Cli
 def test_all_scores_are_json_and_may_go_into_a_file(cli: Cli, serve: Serve, tmp_path: Path) -> None:
     put(tmp_path / "runs" / "evolverpc.db", Made(absent=frozenset({(1, 2), (3, 0)}), held=True))
     ended = cli("rescore", "last", "--with", serve(scorer()), "--json", "--output", "scores.json")
-    told = json.loads(ended.stdout)
-    assert told == json.loads((tmp_path / "scores.json").read_text())
-    assert (told["run"], told["best_by_old"], told["best_by_new"]) == (RUN_ID, 4, 2)
-    one = told["candidates"][1]
+    printed = json.loads(ended.stdout)
+    assert printed == json.loads((tmp_path / "scores.json").read_text())
+    assert (printed["run"], printed["best_by_old"], printed["best_by_new"]) == (RUN_ID, 4, 2)
+    one = printed["candidates"][1]
     assert (one["scored"], one["failed"], one["missing"], one["new"]) == (3, 0, 1, 1.0)
     assert one["rows"][2] == {"row": "2", "status": "missing", "old": 0.0, "new": None}
     again = cli("rescore", "last", "--with", URL, "--output", "scores.json")
@@ -63,7 +60,7 @@ def test_all_scores_are_json_and_may_go_into_a_file(cli: Cli, serve: Serve, tmp_
     assert "is there already" in again.stderr
 
 
-def test_rows_without_a_recorded_output_are_said(cli: Cli, serve: Serve, tmp_path: Path) -> None:
+def test_rows_without_a_recorded_output_are_reported(cli: Cli, serve: Serve, tmp_path: Path) -> None:
     put(tmp_path / "runs" / "evolverpc.db", Made(absent=frozenset({(1, 2)})))
     ended = cli("rescore", "last", "--with", serve(scorer()))
     assert "nothing is recorded for these rows" in ended.stdout
@@ -111,7 +108,7 @@ def test_the_token_of_the_scorer_comes_from_a_file(cli: Cli, serve: Serve, tmp_p
     assert "the server refused the token from old" in ended.stderr
 
 
-def test_a_scorer_that_gives_no_score_is_told_of_in_a_line(cli: Cli, serve: Serve, tmp_path: Path) -> None:
+def test_a_scorer_that_gives_no_score_is_an_error_on_one_line(cli: Cli, serve: Serve, tmp_path: Path) -> None:
     put(tmp_path / "runs" / "evolverpc.db", Made())
     ended = cli("rescore", "last", "--with", serve(scorer(lambda params: {"results": params["results"]})))
     assert ended.status == 2
@@ -125,8 +122,8 @@ def test_a_run_that_was_driven_here_is_scored_anew(cli: Cli, serve: Serve) -> No
     spent, script = len(words.calls("evaluate")), scorer()
     ended = cli("rescore", "last", "--with", serve(script), "--json")
     assert ended.status == 0, ended.stderr
-    told = json.loads(ended.stdout)
-    assert len(told["candidates"]) > 1
-    assert {(one["scored"], one["missing"], one["new"]) for one in told["candidates"]} == {(12, 0, 0.5)}
+    printed = json.loads(ended.stdout)
+    assert len(printed["candidates"]) > 1
+    assert {(one["scored"], one["missing"], one["new"]) for one in printed["candidates"]} == {(12, 0, 0.5)}
     assert script.calls("score")
     assert len(words.calls("evaluate")) == spent

@@ -1,4 +1,4 @@
-"""`gepa-client sandboxes`: what is there, and the end of what nobody owns."""
+"""`gepa-client sandboxes` lists sandboxes and sweeps orphans."""
 
 import json
 import shlex
@@ -67,11 +67,9 @@ def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_orphans_are_told_from_those_in_use_and_alone_are_swept(
-    asked: Command, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_orphans_are_swept_and_sandboxes_in_use_are_not(asked: Command, capsys: pytest.CaptureFixture[str]) -> None:
     left_behind("left")
-    used = SandboxRecords("process").add({"run": "going-on", "name": "mine"})
+    used = SandboxRecords("process").add({"run": "driven", "name": "mine"})
     assert asked() == 0
     listed = capsys.readouterr().out
     assert "orphan" in listed
@@ -84,7 +82,7 @@ def test_orphans_are_told_from_those_in_use_and_alone_are_swept(
     assert "1 sandbox ended, 1 left" in capsys.readouterr().out
     assert asked(as_json=True) == 0
     assert [(row["id"], row["run"], row["name"], row["orphan"]) for row in rows(capsys)] == [
-        (used.id, "going-on", "mine", False)
+        (used.id, "driven", "mine", False)
     ]
 
 
@@ -100,9 +98,7 @@ def test_all_of_a_run_are_ended_by_its_name_and_no_others(asked: Command, capsys
     assert [row["run"] for row in rows(capsys)] == ["other"]
 
 
-def test_those_in_use_are_ended_only_where_that_is_said_twice(
-    asked: Command, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sandboxes_in_use_are_ended_only_with_a_second_flag(asked: Command, capsys: pytest.CaptureFixture[str]) -> None:
     SandboxRecords("process").add({"run": "one"})
     assert asked(sweep=True, every=True) == 2
     assert "--yes" in capsys.readouterr().err
@@ -124,16 +120,16 @@ def test_those_in_use_are_ended_only_where_that_is_said_twice(
     ],
     ids=lambda given: "+".join(given),
 )
-def test_what_means_nothing_is_refused(asked: Command, given: dict[str, Any]) -> None:
+def test_contradicting_flags_are_refused(asked: Command, given: dict[str, Any]) -> None:
     assert asked(**given) == 2
 
 
-def test_a_github_app_may_clone_what_is_published_by_the_command_that_is_told(
+def test_the_printed_publish_command_keeps_the_settings_of_a_github_app(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     published: list[RunConfig] = []
 
-    async def publish(settings: RunConfig, told: object) -> None:
+    async def publish(settings: RunConfig, report: object) -> None:
         published.append(settings)
 
     monkeypatch.setattr("gepa_client.sandboxing.setup.publish", publish)
@@ -151,12 +147,12 @@ def test_a_github_app_may_clone_what_is_published_by_the_command_that_is_told(
     assert publish_command(published[0]) == command
 
 
-def test_where_there_are_none_that_is_said(asked: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_list_is_reported_with_the_next_command(asked: Command, capsys: pytest.CaptureFixture[str]) -> None:
     assert asked(run="one") == 0
     assert capsys.readouterr().out == "no sandboxes of run one\nnext: gepa-client runs\n"
 
 
-def test_a_kind_that_cannot_be_looked_at_is_named_and_the_others_are_shown(
+def test_a_backend_that_cannot_be_listed_is_named_and_the_others_are_shown(
     asked: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object) -> None:
@@ -165,6 +161,6 @@ def test_a_kind_that_cannot_be_looked_at_is_named_and_the_others_are_shown(
     monkeypatch.setattr("sandbox_runtime.backends.bubblewrap.runtime.BubblewrapRuntime.found", broken)
     left_behind("one")
     assert asked() == 3
-    said = capsys.readouterr()
-    assert "orphan" in said.out
-    assert "bubblewrap: not yours" in said.err
+    output = capsys.readouterr()
+    assert "orphan" in output.out
+    assert "bubblewrap: not yours" in output.err

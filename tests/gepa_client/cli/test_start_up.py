@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.gepa_client.conftest import Ran, environment
-from tests.gepa_client.words import Script
+from tests.gepa_client.word_program import Script
 
 HEAVY = ("litellm", "gepa", "aiohttp", "modal", "claude_agent_sdk", "openai", "anthropic")
 

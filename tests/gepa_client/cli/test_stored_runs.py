@@ -14,9 +14,9 @@ from gepa_client.journal.lease import LeaseHeartbeat
 from gepa_client.journal.store_factory import find_run, open_store
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
 from tests.gepa_client.conftest import Ran
+from tests.gepa_client.example_records import NASTY
 from tests.gepa_client.stored_run import RUN_ID, Made, put
-from tests.gepa_client.story import NASTY
-from tests.gepa_client.words import Script
+from tests.gepa_client.word_program import Script
 
 Cli = Callable[..., Ran]
 STORE = Path("runs") / "evolverpc.db"
@@ -69,7 +69,7 @@ def test_runs_can_be_filtered_by_status_and_are_json_lines_for_machines(cli: Cli
     assert "no cancelled run" in cli("runs", "--status", "cancelled").stdout
 
 
-def test_an_empty_store_says_what_to_type_and_reading_makes_no_file(cli: Cli, tmp_path: Path) -> None:
+def test_for_an_empty_store_the_next_command_is_printed_and_no_file_is_made(cli: Cli, tmp_path: Path) -> None:
     ended = cli("runs")
     assert ended.status == 0
     assert "next: gepa-client optimize http" in ended.stdout
@@ -91,15 +91,17 @@ def test_reading_a_store_loads_nothing_heavy(
     assert not loaded(*arguments) & {*HEAVY, "pymongo"}
 
 
-@pytest.mark.parametrize(("typed", "said"), [("typo.db", "no store at typo.db"), ("mongodb//host", "mongodb://HOST")])
-def test_a_store_that_is_named_and_not_there_is_a_mistake(cli: Cli, tmp_path: Path, typed: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("typed", "expected"), [("typo.db", "no store at typo.db"), ("mongodb//host", "mongodb://HOST")]
+)
+def test_a_store_that_does_not_exist_is_an_error(cli: Cli, tmp_path: Path, typed: str, expected: str) -> None:
     ended = cli("runs", "--store", typed)
     assert (ended.status, ended.stdout) == (2, "")
-    assert said in ended.stderr
+    assert expected in ended.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_that_is_no_store_is_named(cli: Cli, store: Path) -> None:
+def test_a_file_that_is_no_store_is_an_error_that_names_it(cli: Cli, store: Path) -> None:
     store.parent.mkdir()
     store.write_text("these are not the runs you are looking for, and no database either\n" * 20)
     ended = cli("runs")
@@ -107,15 +109,15 @@ def test_a_store_that_is_no_store_is_named(cli: Cli, store: Path) -> None:
     assert "evolverpc.db" in ended.stderr
 
 
-def test_a_run_that_says_it_runs_but_gives_no_sign_of_life_is_doubted(cli: Cli, store: Path) -> None:
-    put(store, Made(status="running", claim=Claim("somebody", 3)))
+def test_a_running_run_without_a_heartbeat_is_marked_and_its_takeover_is_printed(cli: Cli, store: Path) -> None:
+    put(store, Made(status="running", claim=Claim("another", 3)))
     opened = open_store(str(store))
     run = opened.run(RUN_ID)
     opened.close()
-    told = cli("runs").stdout
+    printed = cli("runs").stdout
     assert run.updated.startswith("2026-01-02")
-    assert f"{RUN_ID} gave no sign of life for" in told
-    assert f"gepa-client resume {RUN_ID} takes it over" in told
+    assert f"{RUN_ID} gave no sign of life for" in printed
+    assert f"gepa-client resume {RUN_ID} takes it over" in printed
     assert cli("show", "last").stdout.splitlines()[-1] == f"next: gepa-client resume {RUN_ID}"
 
 
@@ -130,9 +132,9 @@ def test_every_command_over_stored_runs_has_help(cli: Cli) -> None:
 # --- show ------------------------------------------------------------------------------------------------------------
 
 
-def test_show_tells_the_facts_the_tree_the_outcomes_and_what_changed(cli: Cli, store: Path) -> None:
+def test_show_prints_the_facts_the_tree_the_outcomes_and_the_changes(cli: Cli, store: Path) -> None:
     put(store, Made(broken=frozenset({(1, 1)})))
-    told = cli("show", "last").stdout
+    printed = cli("show", "last").stdout
     for part in (
         f"{RUN_ID} completed",
         "score        0 -> 1 (candidate 4, 4 validation rows)",
@@ -145,16 +147,14 @@ def test_show_tells_the_facts_the_tree_the_outcomes_and_what_changed(cli: Cli, s
         "+red\n+green\n+blue",
         f"next: gepa-client replay {RUN_ID}",
     ):
-        assert part in told
-    rows = [line.split() for line in told.splitlines()]
+        assert part in printed
+    rows = [line.split() for line in printed.splitlines()]
     assert ["evaluate", "program_error", "1", "1", "0.1", "$0.0100"] in rows
     assert ["evaluate", "ok", "19", "19", "1.9", "$0.1900"] in rows
     assert ["completion", "ok", "4", "4", "0.4", "$0.0080"] in rows
 
 
-def test_prices_nobody_said_and_attempts_nobody_heard_of_again_are_told_and_not_counted_as_zero(
-    cli: Cli, store: Path
-) -> None:
+def test_missing_prices_and_attempts_without_an_end_are_reported_and_not_counted_as_zero(cli: Cli, store: Path) -> None:
     made = Made(cost_usd=None, run_id="x")
     opened = open_store(str(store))
     more = [
@@ -164,21 +164,21 @@ def test_prices_nobody_said_and_attempts_nobody_heard_of_again_are_told_and_not_
     ]
     opened.create(made.run(), [*made.rows(), *more])
     opened.close()
-    told = cli("show", "x").stdout
-    assert "unknown (20 unpriced)" in told
-    assert "20 results came without a price" in told
-    assert "2 attempts without a response" in told
+    printed = cli("show", "x").stdout
+    assert "unknown (20 unpriced)" in printed
+    assert "20 results came without a price" in printed
+    assert "2 attempts without a response" in printed
     shown = json.loads(cli("show", "x", "--json").stdout)
     assert (shown["spent_usd"], shown["unpriced"], shown["lost"]) == (pytest.approx(0.008), 20, 2)
 
 
 def test_a_candidate_is_shown_with_its_texts_diffs_and_the_rows_it_moved(cli: Cli, store: Path) -> None:
     put(store, Made(broken=frozenset({(4, 0)}), held=True))
-    told = cli("show", RUN_ID[:12], "--candidate", "4").stdout
-    assert "candidate 4, from 2 and 3: score 0.7500" in told
-    assert "against candidate 2 (score 0.7500)\nrules\n@@ -1,2 +1,3 @@\n red\n green\n+blue\n" in told
-    assert "rows against candidate 2: 1 better, 1 worse, 2 the same" in told
-    assert ["0", "0", "1", "0"] in [line.split() for line in told.splitlines()]
+    printed = cli("show", RUN_ID[:12], "--candidate", "4").stdout
+    assert "candidate 4, from 2 and 3: score 0.7500" in printed
+    assert "against candidate 2 (score 0.7500)\nrules\n@@ -1,2 +1,3 @@\n red\n green\n+blue\n" in printed
+    assert "rows against candidate 2: 1 better, 1 worse, 2 the same" in printed
+    assert ["0", "0", "1", "0"] in [line.split() for line in printed.splitlines()]
     failed = cli("show", RUN_ID, "--candidate", "5")
     assert failed.status == 2
     assert "has no candidate 5: it has 0 to 4" in failed.stderr
@@ -206,19 +206,19 @@ def test_text_from_elsewhere_cannot_command_the_terminal(cli: Cli, store: Path) 
     assert json.loads(cli("show", "last", "--json").stdout)["candidates"][2]["texts"]["rules"] == texts[2]
 
 
-def test_a_branch_too_deep_for_the_terminal_goes_on_at_the_left(cli: Cli, store: Path) -> None:
+def test_a_branch_too_deep_for_the_terminal_continues_at_the_left(cli: Cli, store: Path) -> None:
     [first] = [row for row in Made().rows() if getattr(row, "index", None) == 0]
     chain = [replace(first, index=at, parents=[at - 1] if at else [], score=at / 40) for at in range(40)]  # type: ignore[type-var]
     opened = open_store(str(store))
     opened.create(Made().run(), chain)  # type: ignore[arg-type]
     opened.close()
-    told = cli("show", "last").stdout
-    assert max(map(len, told.splitlines())) <= 100
-    assert any(line[0] != "│" and " from " in line for line in told.splitlines() if line)
-    assert "39 0.9750 front best" in told
+    printed = cli("show", "last").stdout
+    assert max(map(len, printed.splitlines())) <= 100
+    assert any(line[0] != "│" and " from " in line for line in printed.splitlines() if line)
+    assert "39 0.9750 front best" in printed
 
 
-def test_a_run_nobody_has_is_named_with_those_there_are(cli: Cli, store: Path) -> None:
+def test_an_unknown_run_is_an_error_that_lists_the_runs(cli: Cli, store: Path) -> None:
     put(store, Made())
     for command in (
         ["show"],
@@ -237,7 +237,7 @@ def test_a_run_nobody_has_is_named_with_those_there_are(cli: Cli, store: Path) -
 
 
 @pytest.mark.parametrize("status", ["pending", "paused", "failed"])
-def test_a_run_nobody_drives_is_cancelled_at_once(cli: Cli, store: Path, status: str) -> None:
+def test_a_run_without_a_driver_is_cancelled_at_once(cli: Cli, store: Path, status: str) -> None:
     put(store, Made(status=status))
     ended = cli("cancel", RUN_ID)
     assert ended.status == 0, ended.stderr
@@ -255,7 +255,7 @@ def test_a_completed_run_is_not_cancelled(cli: Cli, store: Path) -> None:
     assert stored(store, RUN_ID).requested_action is None
 
 
-def test_whoever_drives_a_run_is_asked_to_stop_and_waited_for(cli: Cli, store: Path) -> None:
+def test_the_driver_of_a_run_is_asked_to_stop_and_waited_for(cli: Cli, store: Path) -> None:
     put(store, Made(status="running"))
     driven = open_store(str(store))
     assert driven.claim(RUN_ID, driven.run(RUN_ID).claim, "me", "pid 7 on here")
@@ -296,7 +296,7 @@ def test_a_run_whose_driver_is_gone_is_cancelled_after_its_lease(cli: Cli, store
 
 
 def test_a_driver_that_takes_its_time_is_not_waited_for_without_end(cli: Cli, store: Path) -> None:
-    put(store, Made(status="running", claim=Claim("somebody", 3), config={"lease_s": 600.0}))
+    put(store, Made(status="running", claim=Claim("another", 3), config={"lease_s": 600.0}))
     ended = cli("cancel", RUN_ID, "--wait", "0.3")
     assert ended.status == 1
     assert "has not stopped yet" in ended.stdout
@@ -326,7 +326,7 @@ def test_a_fork_begins_with_the_entries_below_n_and_the_settings_changed(cli: Cl
     assert f"{RUN_ID} at 11" in cli("show", new["id"]).stdout
 
 
-def test_a_fork_says_how_to_go_on_and_takes_other_servers(cli: Cli, store: Path) -> None:
+def test_a_fork_prints_the_next_command_and_accepts_other_servers(cli: Cli, store: Path) -> None:
     put(store, Made(name="first"))
     ended = cli("fork", "first", "http://127.0.0.1:5", "--at", 24)
     assert ended.status == 0, ended.stderr
@@ -364,7 +364,7 @@ def test_a_fork_leaves_out_the_stop_that_ended_the_run_and_secrets_stay_unrecord
     assert new["config"]["reflection_lm_kwargs"] == {"api_key": "(not recorded)", "top_p": 0.5}
 
 
-def test_a_fork_goes_on_from_what_was_recorded_and_ends_as_the_run_it_came_from(
+def test_a_fork_continues_from_the_record_and_ends_as_the_original_run(
     cli: Cli, serve: Callable[[Script], str], words: Script
 ) -> None:
     url = serve(words)

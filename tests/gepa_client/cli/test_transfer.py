@@ -38,8 +38,8 @@ def test_an_export_goes_to_stdout_or_a_new_file_and_never_over_another(cli: Cli,
     printed = cli("export", "last", "--output", "-")
     assert printed.status == 0, printed.stderr
     assert not {"\x1b", "\U000e0041"} & set(printed.stdout)
-    told = json.loads(cli("export", "last", "--output", "mine.json", "--json").stdout)
-    assert told["file"] == "mine.json"
+    answer = json.loads(cli("export", "last", "--output", "mine.json", "--json").stdout)
+    assert answer["file"] == "mine.json"
     assert json.loads((tmp_path / "mine.json").read_text()) == json.loads(printed.stdout)
     over = cli("export", "last", "--output", "mine.json")
     assert over.status == 2

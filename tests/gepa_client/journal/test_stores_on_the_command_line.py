@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from gepa_client.journal import Store
 from tests.gepa_client.conftest import Ran
-from tests.gepa_client.words import Script
+from tests.gepa_client.word_program import Script
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]

@@ -3,11 +3,11 @@
 import pytest
 
 from gepa_client.journal import run_events
-from tests.gepa_client.story import story
+from tests.gepa_client.example_records import example_record
 
 
 def test_the_headline_is_of_test_rows_only_when_seed_and_best_were_scored_there() -> None:
-    record = story()
+    record = example_record()
     headline = record.headline()
     assert headline is not None
     assert (headline.rows, headline.seed, headline.best) == ("12 validation rows", 0.25, 0.75)
@@ -20,15 +20,15 @@ def test_the_headline_is_of_test_rows_only_when_seed_and_best_were_scored_there(
 
 
 def test_results_of_a_batch_that_was_cut_short_are_counted_apart() -> None:
-    record = story()
+    record = example_record()
     record.apply(run_events.Finished(status="paused", reason="stopped by hand", metric_calls=110))
     assert (record.metric_calls, record.uncounted) == (110, 2)
-    whole = story()
+    whole = example_record()
     whole.apply(run_events.Finished(status="completed", search_complete=True, metric_calls=110))
     assert whole.uncounted == 0
 
 
 def test_time_left_follows_from_the_rate_and_the_budget() -> None:
-    record = story()
+    record = example_record()
     assert record.rate() == pytest.approx(50.0)
     assert record.seconds_left() == pytest.approx((3000 - 112) / 50.0)

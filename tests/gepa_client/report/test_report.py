@@ -3,27 +3,27 @@
 from gepa_client import report
 from gepa_client.journal.run_events import CandidateFound, Finished, StepFailed, Warned
 from gepa_client.report.record import RunRecord
-from tests.gepa_client.story import NASTY, started, story
+from tests.gepa_client.example_records import NASTY, example_record, started
 
 
 def test_the_report_shows_each_accepted_candidates_diff_against_each_parent() -> None:
-    text = report.markdown(story(Finished(status="completed", metric_calls=120)))
+    text = report.markdown(example_record(Finished(status="completed", metric_calls=120)))
     assert "### Candidate 1, score 0.5" in text
     assert "`rules` against candidate 0:\n\n```diff\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n```" in text
     assert "`rules` against candidate 1:\n\n```diff\n@@ -1,2 +1,3 @@\n a\n c\n+d\n```" in text
-    page = report.html(story())
+    page = report.html(example_record())
     assert '<span class="add">+c</span>' in page
     assert '<span class="del">-b</span>' in page
 
 
 def test_why_a_run_ended_keeps_its_lines() -> None:
-    record = story(Finished(status="paused", reason="first line\nsecond line", metric_calls=120))
+    record = example_record(Finished(status="paused", reason="first line\nsecond line", metric_calls=120))
     assert "- ended:\n\n  ```text\n  paused: first line\n  second line\n  ```\n" in report.markdown(record)
     assert "<dd>paused: first line\nsecond line</dd>" in report.html(record)
 
 
 def test_the_page_has_a_chart_and_a_tree_and_loads_nothing() -> None:
-    page = report.html(story())
+    page = report.html(example_record())
     assert page.count("<svg") == 2
     assert page.count("<circle") == 3
     assert "2: 0.75" in page

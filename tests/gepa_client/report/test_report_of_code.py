@@ -5,18 +5,18 @@ import pytest
 from gepa_client import report
 from gepa_client.journal.run_events import Event, Finished
 from gepa_client.report.record import change_of, changes_not_kept
-from tests.gepa_client.story import COMMITS, NASTY, code_story, mutated, refused
+from tests.gepa_client.example_records import COMMITS, NASTY, code_record, mutated, refused
 
 
 def test_a_candidate_that_changed_code_has_its_change_and_one_that_changed_texts_has_none() -> None:
-    record = code_story()
+    record = code_record()
     changes = [change_of(record, candidate) for candidate in record.candidates]
     assert [change and change.number for change in changes] == [None, 4, None]
     assert [mutation.number for mutation in changes_not_kept(record)] == [5, 6]
 
 
-def test_both_reports_tell_why_code_was_changed_and_how() -> None:
-    text, page = report.markdown(code_story()), report.html(code_story())
+def test_both_reports_show_the_reason_and_the_diff_of_each_change() -> None:
+    text, page = report.markdown(code_record()), report.html(code_record())
     first = text[text.index("### Candidate 1") : text.index("### Candidate 2")]
     assert "Why:\n\n```text\nmake it 4 times better\n```" in first
     assert f"Code `evolve/r1/4` at `{COMMITS[1]}`: `+1 -1 in program.py`" in first
@@ -29,7 +29,7 @@ def test_both_reports_tell_why_code_was_changed_and_how() -> None:
 
 
 def test_what_was_tried_and_refused_has_a_list_of_its_own() -> None:
-    text, page = report.markdown(code_story()), report.html(code_story())
+    text, page = report.markdown(code_record()), report.html(code_record())
     last = text[text.index("## What was tried and refused") :]
     assert "### Change 5, of candidate 0\n\n`made, but not kept" in last
     assert "the one that did not help" in last
@@ -40,8 +40,8 @@ def test_what_was_tried_and_refused_has_a_list_of_its_own() -> None:
     assert "- best code: `evolve/r1/2@1111111`" in text
 
 
-def test_texts_are_told_apart_from_code_and_those_that_were_added_by_their_names() -> None:
-    text = report.markdown(code_story())
+def test_texts_and_code_have_sections_of_their_own_and_added_texts_are_named() -> None:
+    text = report.markdown(code_record())
     assert "git_branch" not in text
     assert "Component `tone`:\n\n```text\nkind\n```" in text
     assert "`tone` against candidate 1:\n\n```diff\n@@ -0,0 +1 @@\n+kind\n```" in text
@@ -50,24 +50,24 @@ def test_texts_are_told_apart_from_code_and_those_that_were_added_by_their_names
 def test_a_long_diff_is_folded_and_one_that_never_ends_is_cut() -> None:
     lines = "".join(f"+{at}\n" for at in range(5000))
     long = mutated(9, commit=COMMITS[2], diff=f"--- /dev/null\n+++ b/new.py\n@@ -0,0 +1,5000 @@\n{lines}")
-    page, text = report.html(code_story(long)), report.markdown(code_story(long))
+    page, text = report.html(code_record(long)), report.markdown(code_record(long))
     assert "<details><summary><code>new.py</code>" in page
-    for told in (page, text):
-        assert "+40" in told
-        assert "+99" not in told
-        assert "gepa-client branches r1 --diff 9" in told
+    for report_text in (page, text):
+        assert "+40" in report_text
+        assert "+99" not in report_text
+        assert "gepa-client branches r1 --diff 9" in report_text
 
 
-def test_of_very_many_refusals_the_last_are_told() -> None:
-    record = code_story(*(refused(number) for number in range(100, 200)))
-    for told in (report.html(record), report.markdown(record)):
-        assert "Change 149, of" not in told
-        assert "Change 150, of" in told
-        assert "52 earlier ones are left out; `gepa-client branches r1` lists them" in told
+def test_only_the_last_of_many_rejections_are_listed() -> None:
+    record = code_record(*(refused(number) for number in range(100, 200)))
+    for report_text in (report.html(record), report.markdown(record)):
+        assert "Change 149, of" not in report_text
+        assert "Change 150, of" in report_text
+        assert "52 earlier ones are left out; `gepa-client branches r1` lists them" in report_text
 
 
 @pytest.mark.parametrize("refusal", [True, False])
-def test_nothing_that_a_change_says_ends_its_place(refusal: bool) -> None:
+def test_no_text_of_a_change_ends_its_block(refusal: bool) -> None:
     diff = f"--- a/{NASTY}\n+++ b/{NASTY}\n@@ -1 +1 @@\n-{NASTY}\n+{NASTY}\n```\n</pre>"
     nasty: dict[str, object] = {"request": f"{NASTY}\n# not a heading\n```", "diff": diff}
     event: Event = (
@@ -75,7 +75,7 @@ def test_nothing_that_a_change_says_ends_its_place(refusal: bool) -> None:
         if refusal
         else mutated(7, commit=COMMITS[2], branch=NASTY, summary=NASTY, files=[NASTY], **nasty)
     )
-    record = code_story(event, Finished(status="completed", metric_calls=2))
+    record = code_record(event, Finished(status="completed", metric_calls=2))
     page, text = report.html(record), report.markdown(record)
     assert "<img" not in page
     assert not {"\x1b", "\u202e"} & (set(page) | set(text))

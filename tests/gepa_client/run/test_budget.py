@@ -10,7 +10,7 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.run.resolved_settings import metric_call_budget
 from gepa_client.settings.loading import load
 from tests.gepa_client.conftest import Ran
-from tests.gepa_client.words import Script, rows
+from tests.gepa_client.word_program import Script, rows
 
 URL = {"url": ["http://127.0.0.1:1"]}
 

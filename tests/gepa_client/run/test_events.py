@@ -1,7 +1,7 @@
 """Events as JSON."""
 
 from gepa_client.journal.run_events import StepFailed, from_json
-from tests.gepa_client.story import NASTY, candidate, started
+from tests.gepa_client.example_records import NASTY, candidate, started
 
 
 def test_an_event_read_from_its_json_is_equal() -> None:

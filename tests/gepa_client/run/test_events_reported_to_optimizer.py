@@ -31,7 +31,7 @@ from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, watched
 from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import TOKEN, Host, ScriptedServer
-from tests.gepa_client.words import Script, scored
+from tests.gepa_client.word_program import Script, scored
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]

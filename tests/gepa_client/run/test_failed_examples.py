@@ -9,7 +9,7 @@ import pytest
 
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import only_run
-from tests.gepa_client.words import Script, rows, scored
+from tests.gepa_client.word_program import Script, rows, scored
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]

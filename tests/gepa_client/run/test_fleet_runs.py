@@ -10,7 +10,7 @@ from gepa_client.journal.entries import SEARCH
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
 from tests.gepa_client.run_folder import stored, until
 from tests.gepa_client.scripted_server import Host
-from tests.gepa_client.words import Script, rows
+from tests.gepa_client.word_program import Script, rows
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]

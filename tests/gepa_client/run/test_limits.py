@@ -13,7 +13,7 @@ from gepa_client.journal.entries import SEARCH
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import only_run, stored
 from tests.gepa_client.scripted_server import Host, failed
-from tests.gepa_client.words import Script, rows, scored
+from tests.gepa_client.word_program import Script, rows, scored
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]

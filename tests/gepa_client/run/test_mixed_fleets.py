@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gepa_client.conftest import Ran
-from tests.gepa_client.words import Script, rows
+from tests.gepa_client.word_program import Script, rows
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]

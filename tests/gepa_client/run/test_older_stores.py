@@ -18,7 +18,7 @@ from gepa_client.journal.sqlite import SqliteStore
 from gepa_client.journal.store import SCHEMA_VERSION
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import stored
-from tests.gepa_client.words import Script, rows, scored
+from tests.gepa_client.word_program import Script, rows, scored
 
 STORES = Path(__file__).parents[1] / "journal" / "stores"
 SEARCHED = 72

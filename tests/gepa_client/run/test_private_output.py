@@ -12,7 +12,7 @@ from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import only_run, stored
 from tests.gepa_client.scripted_server import TOKEN, failed
-from tests.gepa_client.words import Script, rows
+from tests.gepa_client.word_program import Script, rows
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.scripted_server import TOKEN
-from tests.gepa_client.words import Script, records, rows, scored
+from tests.gepa_client.word_program import Script, records, rows, scored
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]

@@ -19,7 +19,7 @@ from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
 from tests.gepa_client.run_folder import best_so_far, only_run, stored, until
 from tests.gepa_client.scripted_server import Host
-from tests.gepa_client.words import Script, rows, scored
+from tests.gepa_client.word_program import Script, rows, scored
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]

@@ -52,7 +52,7 @@ class Container:
         client = folder / "gepa-client"
         client.write_text(CLIENT.format(python=sys.executable, calls=str(self._calls), stored=str(self.stored)))
         client.chmod(0o755)
-        self._optimize = deployed.begin_or_go_on
+        self._optimize = deployed.start_or_resume
 
     def optimize(self, arguments: list[str], files: dict[str, bytes] | None = None) -> Any:
         return self._optimize("run-1", arguments, files or {})

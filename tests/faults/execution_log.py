@@ -64,7 +64,7 @@ def alive(pid: int) -> bool:
 
 
 def born(pid: int) -> str | None:
-    """When a process began, in the kernel's ticks: with its id that tells it from a later one of the same id."""
+    """When a process began, in the kernel's ticks; with its id it identifies the process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (FileNotFoundError, ProcessLookupError):

@@ -1,7 +1,7 @@
 """A small deterministic program that notes, in a file its rows name, every example that really runs.
 
 A row wants two words, each in a component of its own. An output names the execution that made it, so that a test can
-tell which executions a journal kept.
+see which executions a journal kept.
 """
 
 import hashlib
@@ -62,9 +62,9 @@ def digest_of(value):
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def note(log, **said):
-    """One line, written at one stroke: processes killed at any moment leave whole lines."""
-    line = json.dumps({**said, "at": time.monotonic()}) + "\n"
+def note(log, **fields):
+    """Write one line atomically: processes killed at any moment leave whole lines."""
+    line = json.dumps({**fields, "at": time.monotonic()}) + "\n"
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, line.encode())

@@ -1,4 +1,4 @@
-"""A program that learns words, scripted onto the compact server, and every way it can disappoint."""
+"""A scripted program that learns words, with a hook for every way it can fail."""
 
 import asyncio
 from collections.abc import Callable
@@ -111,5 +111,5 @@ def proposed(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def thanked(_: dict[str, Any]) -> dict[str, Any]:
-    """What the program says when it is told of the best candidate."""
+    """The answer to `finalize`."""
     return {"message": "thank you"}

@@ -64,8 +64,8 @@ def test_two_steps_one_upon_the_other_and_a_third_that_the_check_refuses(tmp_pat
         assert first.status == 0, first.stdout + first.stderr
         assert "score 0 -> 0.5, mean of 2 rows" in first.stdout
         second = mutate(tmp_path, endpoint, "--patch", "all.patch", *rows, "--candidate", "first.json", "--json")
-        told = json.loads(second.stdout)
-        assert (told["score_before"], told["score_after"]) == (0.5, 1.0)
+        printed = json.loads(second.stdout)
+        assert (printed["score_before"], printed["score_after"]) == (0.5, 1.0)
         refused = mutate(tmp_path, endpoint, "--patch", "more.patch")
         assert refused.status == 1
         assert "rejected at stage check" in refused.stdout
@@ -75,7 +75,7 @@ def test_two_steps_one_upon_the_other_and_a_third_that_the_check_refuses(tmp_pat
         assert "what to do: make the patch against the commit of the candidate" in misfit.stdout
     assert (git(repository, "status", "--porcelain"), git(repository, "rev-parse", "HEAD")) == before
     branches = git(repository, "for-each-ref", "--format=%(refname:short)", "refs/heads/evolve/").split()
-    assert told["branch"] in branches
+    assert printed["branch"] in branches
     assert len(branches) == 2
-    git(repository, "merge", "--quiet", told["branch"])
+    git(repository, "merge", "--quiet", printed["branch"])
     assert (repository / "program.py").read_text() == PROGRAM.replace("0.0", "1.0")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, commit_of, git_branch
-from tests.gepa_client.words import Script, rows
+from tests.gepa_client.word_program import Script, rows
 
 SEED, CHANGED = "1" * 40, "2" * 40
 BRANCH = "evolve/by-hand-1f3a/0"
@@ -15,12 +15,12 @@ CAPABILITIES = ("idempotency", "async", "cancel", "datasets", "commits", "mutati
 
 @dataclass
 class Evolving:
-    """Rows score 0 with the code of `seed` and 1 with that of `changed`; a mutation is made once `go_on` is set."""
+    """Rows score 0 with the code of `seed` and 1 with that of `changed`; a mutation waits for `may_finish`."""
 
     seed: str = SEED
     changed: str = CHANGED
     script: Script = field(init=False)
-    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+    may_finish: asyncio.Event = field(default_factory=asyncio.Event)
     raises: Exception | None = None
 
     def __post_init__(self) -> None:
@@ -31,7 +31,7 @@ class Evolving:
             evaluate=self.scored,
             replies={"apply_mutation": self.mutated},
         )
-        self.go_on.set()
+        self.may_finish.set()
 
     def scored(self, row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         changed = commit_of(candidate) == self.changed
@@ -39,7 +39,7 @@ class Evolving:
         return {"status": "ok", "score": float(changed), "output": output, "feedback": output, "seconds": 0.001}
 
     async def mutated(self, params: dict[str, Any]) -> dict[str, Any]:
-        await self.go_on.wait()
+        await self.may_finish.wait()
         if self.raises is not None:
             raise self.raises
         return {
@@ -49,7 +49,7 @@ class Evolving:
             "branch": BRANCH,
             "diff": DIFF,
             "files": ["program.py"],
-            "summary": "it says yes now",
+            "summary": "it answers yes now",
             "usage": {"cost_usd": 0.0123, "input_tokens": 1200, "output_tokens": 300},
             "components_added": ["tone"],
             "bundle": "UEFDSw==",

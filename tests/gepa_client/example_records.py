@@ -1,4 +1,4 @@
-"""A run told by its events, for tests of everything that shows one."""
+"""Example run records built from events, for tests of every view of a run."""
 
 from gepa_client.journal.run_events import (
     Budget,
@@ -42,7 +42,7 @@ def candidate(index: int, score: float, parents: list[int], text: str, best: int
     )  # fmt: skip
 
 
-def story(*more: Event) -> RunRecord:
+def example_record(*more: Event) -> RunRecord:
     record = RunRecord()
     for event in (
         started(),
@@ -97,7 +97,7 @@ def code_candidate(index: int, commit: str, text: str, *, added: str = "{}") -> 
     )  # fmt: skip
 
 
-def code_story(*more: Event) -> RunRecord:
+def code_record(*more: Event) -> RunRecord:
     """Candidate 1 changed the seed's code, 2 the texts of 1; change 5 was made and dropped, 6 refused."""
     record = RunRecord()
     for event in (
