@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from sandbox_runtime import Closed, Open, Runtime, running_server  # noqa: E402  the repository is not a package
-from sandbox_runtime.backends.choose import RuntimeKind, open_runtime  # noqa: E402
+from sandbox_runtime.backends import RuntimeKind, open_runtime  # noqa: E402
 from sandbox_runtime.source import ClientSandbox, ClientSettings, Source  # noqa: E402
 
 PROGRAM = ROOT / "examples" / "tickets" / "python"

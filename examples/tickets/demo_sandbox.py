@@ -12,7 +12,7 @@ from pathlib import Path
 from programs import HERE, optimize, optimize_in_sandboxes, serving
 
 from sandbox_runtime import SandboxError, ServerFailed
-from sandbox_runtime.backends.choose import open_runtime
+from sandbox_runtime.backends import open_runtime
 from sandbox_runtime.source import ClientSandbox, Source
 
 SANDBOXES = 20

@@ -23,7 +23,7 @@ from sandbox_runtime import (
     ServerEndpoint,
     egress_to,
 )
-from sandbox_runtime.backends.choose import open_runtime
+from sandbox_runtime.backends import open_runtime
 from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts, Provider, configured, known
 from sandbox_runtime.pool import PooledSandbox
 from sandbox_runtime.source import ClientSandbox, ClientSettings, GitCredentials, GitToken, Source

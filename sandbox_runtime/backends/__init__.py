@@ -1,1 +1,46 @@
-"""The backends; each is imported only if it is chosen."""
+"""The backends, and the function that opens one; each is imported only if it is chosen."""
+
+from typing import Literal, get_args
+
+from sandbox_runtime.api.egress import GatewaySession
+from sandbox_runtime.api.sandbox import Runtime, RuntimeUnavailable
+
+RuntimeKind = Literal["process", "bubblewrap", "modal"]
+
+RUNTIMES: tuple[RuntimeKind, ...] = get_args(RuntimeKind)
+
+
+def open_runtime(
+    kind: RuntimeKind,
+    *,
+    build_gateway_session: GatewaySession | None = None,
+    app_name: str | None = None,
+) -> Runtime:
+    """Return a runtime of this kind, to be used in an `async with` block.
+
+    `build_gateway_session`: what builds of environments may reach with `bubblewrap`. `app_name`: the app at `modal`
+    that the sandboxes belong to, by default that backend's own. Other kinds ignore them.
+
+    Raises:
+        RuntimeUnavailable: its package is not installed.
+        ValueError: there is no such kind.
+    """
+    if kind == "process":
+        from sandbox_runtime.backends.process.runtime import ProcessRuntime
+
+        return ProcessRuntime()
+    if kind == "bubblewrap":
+        from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+
+        return BubblewrapRuntime(build_gateway_session=build_gateway_session)
+    if kind == "modal":
+        try:
+            from sandbox_runtime.backends.modal.runtime import ModalRuntime
+        except ModuleNotFoundError as error:
+            if error.name != "modal":
+                raise
+            raise RuntimeUnavailable(
+                "sandboxes on Modal need its package: run pip install '.[modal]' in the folder of evolverpc"
+            ) from None
+        return ModalRuntime() if app_name is None else ModalRuntime(app_name)
+    raise ValueError(f"{kind!r} is no kind of runtime: one of {', '.join(RUNTIMES)}")

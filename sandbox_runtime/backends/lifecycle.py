@@ -1,14 +1,18 @@
-"""Steps that all backends share: wait until a server is healthy, close sandboxes, sweep orphans."""
+"""Steps that backends share: wait until a server is healthy, capture output, close sandboxes, sweep orphans."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Protocol
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import IO, Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import aiohttp
 
-from sandbox_runtime.api.sandbox import Sandbox, SandboxError, ServerEndpoint
+from evolverpc_common.shielded import await_shielded
+from evolverpc_common.tail import OutputTail
+from sandbox_runtime.api.sandbox import Sandbox, SandboxError, SandboxNotReady, ServerEndpoint
+from sandbox_runtime.api.spec import Command
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 
 ATTEMPT_S = 15.0
@@ -16,6 +20,9 @@ ATTEMPT_S = 15.0
 
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.5
+_LOG_TAIL_BYTES = 4096
+_T = TypeVar("_T")
+_PIECE_BYTES = 256 * 1024
 
 
 async def wait_until_healthy(endpoint: ServerEndpoint, within_s: float) -> None:
@@ -50,12 +57,82 @@ async def wait_until_healthy(endpoint: ServerEndpoint, within_s: float) -> None:
         raise TimeoutError(f"not ready within {within_s:g} s: {fault}") from None
 
 
+async def finished_before(ended: "asyncio.Future[Any]", work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T] | None:
+    """Run the work until it or `ended` is done; return its finished task, or None if `ended` came first."""
+    running = asyncio.create_task(work)
+    try:
+        await asyncio.wait({running, ended}, return_when=asyncio.FIRST_COMPLETED)
+        return running if running.done() else None
+    finally:
+        running.cancel()
+        await await_shielded(asyncio.wait([running]))
+
+
+async def healthy_before(ended: "asyncio.Future[Any]", endpoint: ServerEndpoint, within_s: float) -> bool:
+    """Wait until the server is healthy; return False if `ended` is done first. Raises `TimeoutError`."""
+    healthy = await finished_before(ended, wait_until_healthy(endpoint, within_s))
+    if healthy is not None:
+        healthy.result()
+    return healthy is not None
+
+
+def not_ready(message: str, stage: str, log: OutputTail) -> SandboxNotReady:
+    """Return the error of a failed start, with the end of the log."""
+    tail = log.bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace")
+    return SandboxNotReady(f"{message}\n{tail}".rstrip(), stage=stage, log_tail=tail)
+
+
+def failure_of(command: Command, status: int | None) -> str:
+    """Describe a failed setup command. `status`: None if it timed out."""
+    how = f"took longer than {command.timeout_s:g} s" if status is None else f"exited with status {status}"
+    return f"{command.argv[0]} {how}"
+
+
 def reached_by(url: str) -> tuple[aiohttp.BaseConnector, str]:
     """Return a connector for an endpoint's `url`, and the URL to request, without a path."""
     parts = urlsplit(url)
     if parts.scheme == "http+unix":
         return aiohttp.UnixConnector(unquote(parts.netloc)), "http://localhost"
     return aiohttp.TCPConnector(), f"{parts.scheme}://{parts.netloc}"
+
+
+class OutputCapture:
+    """Reads a pipe into `tail`. Without a transport, because some event loops close its descriptor a second time."""
+
+    def __init__(self, stream: IO[bytes], tail: OutputTail) -> None:
+        self._stream = stream
+        self._tail = tail
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        os.set_blocking(stream.fileno(), False)
+        self._loop.add_reader(stream.fileno(), self._read)
+
+    async def close(self, within_s: float) -> None:
+        """Wait until the pipe is closed, but not longer: another process may hold it."""
+        await asyncio.wait([self._ended], timeout=within_s)
+        self._end()
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._stream.fileno(), _PIECE_BYTES)
+        except BlockingIOError:
+            return
+        if data:
+            self._tail.add(data)
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        if not self._ended.done():
+            self._loop.remove_reader(self._stream.fileno())
+            self._stream.close()
+            self._ended.set_result(None)
+
+
+def capture_pipe(tail: OutputTail) -> tuple[OutputCapture, int]:
+    """Return a capture, and the descriptor to write to, which the caller closes. Raises `OSError`."""
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    return OutputCapture(os.fdopen(reading, "rb", buffering=0), tail), writing
 
 
 logger = logging.getLogger(__name__)

@@ -1,17 +1,21 @@
 """The folder in which one environment is built, and the commands that run in it."""
 
 import asyncio
+import logging
 import os
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from evolverpc_common.package_managers import uv_variables
+from evolverpc_common.remove_tree import remove_tree
 from sandbox_runtime.api.sandbox import EnvironmentMissing
 from sandbox_runtime.environments.disk_limit import BUILD_MB, within
-from sandbox_runtime.environments.store import RunBuildCommand, discard
+
+logger = logging.getLogger(__name__)
 
 QUERY_TIMEOUT_S = 600.0
 """Seconds that a program may take; uv fetches a Python in this time."""
@@ -79,6 +83,57 @@ def readable_by(variables: Mapping[str, str]) -> Iterator[str]:
             path = Path(word.removeprefix("file://"))
             if path.is_absolute() and path.exists():
                 yield str(path)
+
+
+@dataclass(frozen=True)
+class BuiltEnvironment:
+    """An environment on this machine.
+
+    `python`: its interpreter, None if the recipe needs none. `path`: folders to be first on `PATH`. `mounts`: its
+    folders outside `/usr`, to be visible read-only at the same path. `env`: variables that it needs; with Node
+    packages, `NODE_PATH` is the folder `node_modules` itself, to be linked to a program.
+    """
+
+    python: str | None = None
+    path: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class RunBuildCommand(Protocol):
+    """Runs one command of a build, which may execute untrusted code such as a dependency's `setup.py`."""
+
+    async def __call__(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
+    ) -> tuple[int, bytes]:
+        """Run a command to its end; return its status (128 + signal if killed) and its output, stderr included.
+
+        It may write in `cwd` and below only, which already holds files; a later command continues with them. What it
+        writes must be readable by the sandboxes that use it. `env` is its whole environment. `readable`: files and
+        folders outside `/usr` that it needs to see, at the same path. It has network access, to fetch packages. Nothing
+        that it started is left when this returns, raises or is cancelled.
+
+        Raises:
+            TimeoutError: it ran longer than `timeout_s` seconds.
+            SandboxError: it cannot be run.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class EnvironmentRecord:
+    """The record of a finished environment. `needs`: paths without which it is unusable."""
+
+    built: BuiltEnvironment
+    needs: tuple[str, ...] = ()
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder; log what remains."""
+    try:
+        remove_tree(folder)
+    except OSError as error:
+        logger.warning("%s", error)
 
 
 BUILD_S = 1800.0

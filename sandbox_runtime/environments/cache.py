@@ -1,40 +1,43 @@
 """The environments of this machine: each is built once, by the first process, and kept while it is used."""
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from evolverpc_common.file_lock import locked
+from pydantic import TypeAdapter
+
+from evolverpc_common.atomic_files import replace_file
+from evolverpc_common.file_lock import lock_if_free, locked
 from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.spec import Recipe
-from sandbox_runtime.environments.build_folder import FILES, BuildFolder
-from sandbox_runtime.environments.disk_limit import BUILD_MB
-from sandbox_runtime.environments.node import MODULES, install_node, wants_node, without_scripts
-from sandbox_runtime.environments.python import VENV, install_python, wants_python
-from sandbox_runtime.environments.store import (
-    BUILT,
+from sandbox_runtime.environments.build_folder import (
+    FILES,
+    BuildFolder,
     BuiltEnvironment,
     EnvironmentRecord,
     RunBuildCommand,
-    finish,
-    lock_of,
-    new_place,
-    newest,
-    remove_place,
-    remove_unfinished,
-    sweep,
+    discard,
 )
+from sandbox_runtime.environments.disk_limit import BUILD_MB
+from sandbox_runtime.environments.node import MODULES, install_node, wants_node, without_scripts
+from sandbox_runtime.environments.python import VENV, install_python, wants_python
 
 KEPT_DAYS = 30
 """Days that an unused environment is kept."""
 
 
-def default_folder() -> Path:
-    """Return the folder in the user's cache: `$XDG_CACHE_HOME/evolverpc/environments`, or below `~/.cache`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evolverpc" / "environments"
+BUILT = "built"
+"""The subfolder that build commands write to."""
+
+_COMPLETE = "complete"
+_RECORD = TypeAdapter(EnvironmentRecord)
+
+logger = logging.getLogger(__name__)
 
 
 class EnvironmentCache:
@@ -42,12 +45,15 @@ class EnvironmentCache:
 
     `folder/DIGEST/TIME/` holds one build of a recipe: `built/`, which build commands write to, and at the end
     `complete`, which describes it and whose time is that of its last use. With `rebuild` another build is made beside
-    an older one that sandboxes may use. Builds that are unused for `KEPT_DAYS` are removed. `build_mb`: the largest
-    size of one, in MiB.
+    an older one that sandboxes may use. Builds that are unused for `KEPT_DAYS` are removed.
+
+    `folder`: by default `$XDG_CACHE_HOME/evolverpc/environments`, or below `~/.cache`. `build_mb`: the largest size of
+    one build, in MiB.
     """
 
     def __init__(self, folder: Path | None = None, *, build_mb: int = BUILD_MB) -> None:
-        self.folder = (folder or default_folder()).absolute()
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        self.folder = (folder or cache / "evolverpc" / "environments").absolute()
         self._build_mb = build_mb
         self._swept = False
 
@@ -81,7 +87,7 @@ class EnvironmentCache:
         self, home: Path, recipe: Recipe, run: RunBuildCommand, on_progress: Callable[[str], None]
     ) -> EnvironmentRecord:
         await run_shielded(remove_unfinished, home)
-        place = new_place(home)
+        place = home / f"{time.time_ns():020}"  # sorts after older builds
         site = BuildFolder(place / BUILT, run, on_progress, self._build_mb)
         try:
             site.make(without_scripts(recipe.files), (MODULES,))
@@ -100,7 +106,7 @@ class EnvironmentCache:
                 tuple(path for part in parts for path in part.needs),
             )
             await run_shielded(site.clean, (FILES, VENV))
-            finish(place, record)
+            replace_file(place / _COMPLETE, _RECORD.dump_json(record))
         except BaseException:
             await run_shielded(remove_place, place)
             raise
@@ -108,4 +114,69 @@ class EnvironmentCache:
 
     def sweep(self) -> None:
         """Remove environments that are unused for `KEPT_DAYS` or were never finished. Blocks."""
-        sweep(self.folder, time.time() - KEPT_DAYS * 24 * 3600)
+        unused_since = time.time() - KEPT_DAYS * 24 * 3600
+        for home in self.folder.glob("*/"):
+            with lock_if_free(lock_of(home)) as held:  # else a process builds that recipe
+                if held:
+                    remove_unfinished(home)
+                    for place in home.glob("*/"):
+                        _remove_if_unused(place, unused_since)
+
+
+def newest(home: Path) -> EnvironmentRecord | None:
+    """Return the newest finished build below `home` and mark it as used; None if there is none."""
+    for complete in sorted(home.glob(f"*/{_COMPLETE}"), reverse=True):
+        try:
+            record = _RECORD.validate_json(complete.read_bytes())
+            if all(Path(path).exists() for path in record.needs):
+                _mark_used(record, home.parent)
+                return record
+        except FileNotFoundError:
+            continue  # it was unused for long, and has just been swept
+        except ValueError:
+            logger.warning("%s was not written by this version and is left alone", complete)
+    return None
+
+
+def _mark_used(record: EnvironmentRecord, cache: Path) -> None:
+    """Mark a build as used, and those it depends on. Raises `FileNotFoundError` if one was just removed."""
+    for mount in record.built.mounts:
+        if Path(mount).is_relative_to(cache):
+            os.utime(Path(mount).with_name(_COMPLETE))
+
+
+def remove_place(place: Path) -> None:
+    """Remove a build, and the recipe's folder with its last build."""
+    discard(place)
+    with suppress(OSError):
+        place.parent.rmdir()
+
+
+def remove_unfinished(home: Path) -> None:
+    """Remove unfinished builds; the caller holds the lock."""
+    for place in home.glob("*/"):
+        if not (place / _COMPLETE).exists():
+            remove_place(place)
+
+
+def _remove_if_unused(place: Path, since: float) -> None:
+    """Remove a build if it is unused.
+
+    Its record is renamed before its time is read, so that a process that wants it finds it gone or keeps it.
+    """
+    complete, looked_at = place / _COMPLETE, place / "looked-at"
+    try:
+        if complete.stat().st_mtime >= since:
+            return
+        complete.replace(looked_at)
+        if looked_at.stat().st_mtime >= since:
+            looked_at.replace(complete)
+        else:
+            remove_place(place)
+    except OSError as error:
+        logger.warning("cannot remove %s: %s", place, error.strerror)
+
+
+def lock_of(home: Path) -> Path:
+    """Return the lock file of a recipe: beside its folder, which may be removed."""
+    return home.with_suffix(".lock")

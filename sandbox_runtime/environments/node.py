@@ -11,9 +11,14 @@ from pathlib import Path
 from evolverpc_common.package_managers import NPM_OPTIONS, without_npm_scripts
 from sandbox_runtime.api.sandbox import EnvironmentMissing, SandboxError
 from sandbox_runtime.api.spec import Recipe
-from sandbox_runtime.environments.build_folder import FILES, BuildFolder, run_quietly
+from sandbox_runtime.environments.build_folder import (
+    FILES,
+    BuildFolder,
+    BuiltEnvironment,
+    EnvironmentRecord,
+    run_quietly,
+)
 from sandbox_runtime.environments.python import is_system, is_too_wide
-from sandbox_runtime.environments.store import BuiltEnvironment, EnvironmentRecord
 
 Version = tuple[int, int, int]
 

@@ -10,8 +10,13 @@ from pathlib import Path
 from evolverpc_common.package_managers import find_uv, lists_dependencies
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable
 from sandbox_runtime.api.spec import Recipe
-from sandbox_runtime.environments.build_folder import FILES, BuildFolder, run_quietly
-from sandbox_runtime.environments.store import BuiltEnvironment, EnvironmentRecord
+from sandbox_runtime.environments.build_folder import (
+    FILES,
+    BuildFolder,
+    BuiltEnvironment,
+    EnvironmentRecord,
+    run_quietly,
+)
 
 OLDEST = ">=3.8"
 """The version if a recipe has Python packages and names none: all that can serve a program."""

@@ -12,11 +12,10 @@ from sandbox_runtime.api.egress import Egress
 from sandbox_runtime.gateway.connect_proxy import ConnectProxy, Resolve, Resolver
 from sandbox_runtime.gateway.events import GatewayRefusal, ProviderCall, RefusalLog
 from sandbox_runtime.gateway.http_frontend import HttpFrontend
-from sandbox_runtime.gateway.listener import Listener
 from sandbox_runtime.gateway.model_requests import ModelRequests
 from sandbox_runtime.gateway.providers import Provider
 from sandbox_runtime.gateway.request_policy import GatewayPolicy
-from sandbox_runtime.gateway.session import CONNECTIONS, TUNNELS, SandboxGatewaySession
+from sandbox_runtime.gateway.session import CONNECTIONS, TUNNELS, Listener, SandboxGatewaySession
 from sandbox_runtime.gateway.spend_cap import SpendCap
 from sandbox_runtime.gateway.upstream import Upstream, provider_session
 

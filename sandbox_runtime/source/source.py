@@ -16,9 +16,16 @@ from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.api.spec import Command, ResourceLimits
 from sandbox_runtime.source.git import GitCredentials
-from sandbox_runtime.source.origin import SourceCommit, local_commit, mirror_path, remote_commit
+from sandbox_runtime.source.origin import (
+    LocalRepository,
+    RemoteRepository,
+    SourceCommit,
+    address,
+    local_commit,
+    mirror_path,
+    remote_commit,
+)
 from sandbox_runtime.source.recipes import LANGUAGES, Language, ProgramNeeds, program_needs
-from sandbox_runtime.source.repository_address import LocalRepository, RemoteRepository, address
 
 PROGRAM = "program"
 """The folder of a workspace that the repository is unpacked to."""

@@ -194,7 +194,7 @@ async def _list_sandboxes(
     kinds: tuple[SandboxKind, ...], run: str | None, modal_app: str | None, *, sweep: bool, orphans_only: bool
 ) -> _Listing:
     from sandbox_runtime import SandboxError  # `--help` does without
-    from sandbox_runtime.backends.choose import open_runtime
+    from sandbox_runtime.backends import open_runtime
     from sandbox_runtime.pool import sweep_endpoints_folders
 
     labels = {RUN_LABEL: run[:LABEL_LENGTH]} if run is not None else None

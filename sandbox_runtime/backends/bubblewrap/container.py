@@ -1,28 +1,34 @@
-"""One container made by bubblewrap: start it, run commands in it, and remove it without a trace."""
+"""One container made by bubblewrap: start it, run commands in it, and remove it, also after its owner has ended."""
 
 import asyncio
+import contextlib
 import os
 import secrets
+import signal
 import socket
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evolverpc_common.process_identity import started_at
 from evolverpc_common.shielded import await_shielded, run_shielded
+from evolverpc_common.tail import OutputTail
 from sandbox_runtime.api.sandbox import LOG_BYTES, SandboxError
 from sandbox_runtime.api.spec import ResourceLimits
 from sandbox_runtime.backends.bubblewrap.cgroups import ControlGroup, ControlGroups, process_limits, server_variables
 from sandbox_runtime.backends.bubblewrap.container_layout import VisiblePaths, mounts_order, start_order
-from sandbox_runtime.backends.bubblewrap.resources import RecordedResources, host_name
-from sandbox_runtime.backends.bubblewrap.streams import OutputCapture
 from sandbox_runtime.backends.bubblewrap.supervisor_client import (
     CommandOrder,
     ContainerEntry,
     SupervisorClient,
     written,
 )
-from sandbox_runtime.backends.records import SandboxRecords
+from sandbox_runtime.backends.lifecycle import OutputCapture, capture_pipe
+from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 
 BUILDER = 0x7000_0000
 """The user that builds environments, if sandboxes have users of their own."""
@@ -56,7 +62,6 @@ class BackendContext:
 
 
 _LAST_WORDS_S = 1.0
-_TAIL_BYTES = 4096
 
 
 class Container:
@@ -77,14 +82,15 @@ class Container:
         self.record = machine.records.add(labels)
         self._group: ControlGroup = machine.groups.group(host_name(self.record.id))
         self._way = ContainerEntry(user, self._group.entries)
-        self.log = OutputCapture(LOG_BYTES)
+        self.log = OutputTail(LOG_BYTES)
         self._log_end: int | None = None
+        self._log_capture: OutputCapture | None = None
 
     async def start(self) -> None:
         """Start it, without a command. Raises `SandboxError`, `OSError`: see `log_tail`; it must still be closed."""
         resources = RecordedResources(groups=[str(folder) for folder in self._group.folders])
-        self.record = self._machine.records.update(self.record, resources.written())
-        self._log_end = self.log.pipe()
+        self.record = self._machine.records.update(self.record, resources.model_dump())
+        self._log_capture, self._log_end = capture_pipe(self.log)
         self._machine.groups.make(host_name(self.record.id), self._limits)
         with ExitStack() as opened:
             orders = (
@@ -105,7 +111,7 @@ class Container:
                 await asyncio.sleep(0)  # its last output may not be read yet
                 raise
         resources = RecordedResources(groups=resources.groups, monitor=pid, started=started_at(pid))
-        self.record = self._machine.records.update(self.record, resources.written())
+        self.record = self._machine.records.update(self.record, resources.model_dump())
 
     async def run(self, order: CommandOrder, descriptors: Sequence[int], timeout_s: float) -> int | None:
         """Run a command with these descriptors as its 0, 1, 2 and further ones.
@@ -141,10 +147,6 @@ class Container:
         await asyncio.wait({status})
         status.exception()  # looked at: that the sandbox has ended is as good
 
-    def log_tail(self) -> str:
-        """Return the end of its log, to be reported with an error."""
-        return self.log.content()[-_TAIL_BYTES:].decode("utf-8", "replace")
-
     def logged(self, stdin: int, *more: int) -> list[int]:
         """Return the descriptors of a command whose output goes to the log."""
         assert self._log_end is not None, "it is started"  # noqa: S101
@@ -154,18 +156,18 @@ class Container:
         self, order: CommandOrder, stdin: int, kept: int, timeout_s: float, *, together: bool = False
     ) -> tuple[int | None, bytes, bytes]:
         """Run a command, and also return the ends of its stdout and stderr, both in the first if `together`."""
-        tails = [OutputCapture(kept)] if together else [OutputCapture(kept), OutputCapture(kept)]
-        ends: list[int] = []
+        tails = [OutputTail(kept)] if together else [OutputTail(kept), OutputTail(kept)]
+        pipes: list[tuple[OutputCapture, int]] = []
         try:
             for tail in tails:
-                ends.append(tail.pipe())  # noqa: PERF401  what was opened must be known at a failure
-            status = await self.run(order, [stdin, ends[0], ends[-1]], timeout_s)
+                pipes.append(capture_pipe(tail))  # noqa: PERF401  what was opened must be known at a failure
+            status = await self.run(order, [stdin, pipes[0][1], pipes[-1][1]], timeout_s)
         finally:
-            for end in ends:
+            for _, end in pipes:
                 os.close(end)
-            for tail in tails[: len(ends)]:
-                await tail.close(_LAST_WORDS_S)
-        return status, tails[0].content(), b"" if together else tails[1].content()
+            for capture, _ in pipes:
+                await capture.close(_LAST_WORDS_S)
+        return status, tails[0].bytes(), b"" if together else tails[1].bytes()
 
     async def listen(self, *ports: int) -> list[socket.socket]:
         """Return sockets that listen on the container's own 127.0.0.1."""
@@ -200,10 +202,10 @@ class Container:
 
     async def _close(self) -> None:
         await self._machine.supervisor.close(self._number)
-        if self._log_end is not None:
+        if self._log_end is not None and self._log_capture is not None:
             os.close(self._log_end)
             self._log_end = None
-            await self.log.close(_LAST_WORDS_S)
+            await self._log_capture.close(_LAST_WORDS_S)
         await run_shielded(self._group.remove)
         await run_shielded(self._machine.records.remove, self.record)
 
@@ -211,3 +213,61 @@ class Container:
 def _closed_by(stack: ExitStack, descriptor: int) -> int:
     stack.callback(os.close, descriptor)
     return descriptor
+
+
+_END_S = 10.0
+_PAUSE_S = 0.01
+
+
+def host_name(id_: str) -> str:
+    """Return a sandbox's host name, which is in the command line of its bubblewrap and names its control groups."""
+    return f"gepa-{id_}"
+
+
+class RecordedResources(BaseModel):
+    """`groups`: folders of its control group. `monitor`, `started`: bubblewrap's process, once it runs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    groups: list[str] = []
+    monitor: int | None = None
+    started: int | None = None
+
+    @classmethod
+    def of(cls, record: SandboxRecord) -> "RecordedResources":
+        """Return those of a record; none if the record has another form."""
+        try:
+            return cls.model_validate(record.resources)
+        except ValidationError:
+            return cls()
+
+
+def free(record: SandboxRecord) -> None:
+    """End everything of a sandbox, and remove its control group. Blocks. Raises `OSError` if something is left."""
+    resources = RecordedResources.of(record)
+    name = host_name(record.id)
+    group = ControlGroup(tuple(Path(folder) for folder in resources.groups if Path(folder).name == name))
+    until = time.monotonic() + _END_S
+    while pids := {*_named(name), *group.pids(), *_monitor(resources)}:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > until:
+            raise OSError(f"processes {sorted(pids)} of sandbox {record.id} do not end")
+        time.sleep(_PAUSE_S)
+    group.remove()
+
+
+def _monitor(resources: RecordedResources) -> Iterator[int]:
+    if resources.monitor is not None and started_at(resources.monitor) == resources.started:
+        yield resources.monitor
+
+
+def _named(name: str) -> Iterator[int]:
+    """Yield the bubblewrap processes of a sandbox, also one whose parent was killed before it could notice."""
+    wanted = b"\0--hostname\0" + name.encode() + b"\0"
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if wanted in (entry / "cmdline").read_bytes():
+                    yield int(entry.name)

@@ -21,7 +21,7 @@ from sandbox_runtime.api.sandbox import (
 )
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.cgroups import find_control_groups
-from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContext, Container
+from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContext, Container, free
 from sandbox_runtime.backends.bubblewrap.container_layout import (
     MODELS_URL,
     PRELOAD,
@@ -31,7 +31,6 @@ from sandbox_runtime.backends.bubblewrap.container_layout import (
     server_mounts,
 )
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
-from sandbox_runtime.backends.bubblewrap.resources import free
 from sandbox_runtime.backends.bubblewrap.sandbox import BubblewrapSandbox
 from sandbox_runtime.backends.bubblewrap.streams import sealed
 from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder, SupervisorClient
@@ -40,57 +39,53 @@ from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 from sandbox_runtime.environments import EnvironmentCache
 
 _OUTPUT_BYTES = 64 * 1024
+_LOG_TAIL = 4096
 _MEMORY_MB = 8192
 _WORKSPACE_MB = 64
 _PROCESSES = 1024
 
 
-class ContainerBuilder:
-    """Builds environments in containers. `gateway_session`: what builds may reach, None for nothing."""
+async def run_build(
+    context: BackendContext,
+    gateway_session: GatewaySession | None,
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout_s: float,
+    readable: Sequence[str],
+) -> tuple[int, bytes]:
+    """Run one build command in a container, see `environments.RunBuildCommand`; its network is the gateway only.
 
-    def __init__(self, machine: BackendContext, gateway_session: GatewaySession | None) -> None:
-        self._machine = machine
-        self._way_out = gateway_session
-
-    async def run(
-        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
-    ) -> tuple[int, bytes]:
-        """Run one command, see `environments.RunBuildCommand`; its network is the gateway only."""
-        try:
-            return await self._run(argv, cwd, env, timeout_s, readable)
-        except TimeoutError:
-            raise
-        except OSError as error:
-            raise EnvironmentMissing(f"{argv[0]} cannot be run: {error}") from error
-
-    async def _run(
-        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
-    ) -> tuple[int, bytes]:
-        limits = ResourceLimits(float(os.cpu_count() or 1), _MEMORY_MB, _WORKSPACE_MB, _PROCESSES, timeout_s)
-        user = self._machine.builder
+    `gateway_session`: what builds may reach, None for nothing.
+    """
+    limits = ResourceLimits(float(os.cpu_count() or 1), _MEMORY_MB, _WORKSPACE_MB, _PROCESSES, timeout_s)
+    user, stdin = context.builder, sealed(b"")
+    try:
         if user is not None:
             await run_shielded(_give, cwd, user)
-        container = Container(self._machine, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits, user)
-        stdin = sealed(b"")
+        container = Container(context, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits, user)
         try:
             try:
                 await container.start()
             except SandboxError as error:
                 raise EnvironmentMissing(
-                    f"{argv[0]} cannot be run: {error}\n{container.log_tail()}".rstrip()
+                    f"{argv[0]} cannot be run: {error}\n{container.log.text()[-_LOG_TAIL:]}".rstrip()
                 ) from error
             variables = dict(env)
-            if self._way_out is not None:
-                await self._way_out.serve(*await container.listen(MODELS_PORT, TUNNEL_PORT))
-                variables |= self._way_out.env(MODELS_URL, TUNNEL_URL)
+            if gateway_session is not None:
+                await gateway_session.serve(*await container.listen(MODELS_PORT, TUNNEL_PORT))
+                variables |= gateway_session.env(MODELS_URL, TUNNEL_URL)
             order = CommandOrder(list(argv), str(cwd), variables, container.limits(), alone=True)
             status, output, _ = await container.run_captured(order, stdin, _OUTPUT_BYTES, timeout_s, together=True)
         finally:
-            os.close(stdin)
             await container.close()
-        if status is None:
-            raise TimeoutError(f"{argv[0]} took longer than {timeout_s:g} s")
-        return status, output
+    except OSError as error:
+        raise EnvironmentMissing(f"{argv[0]} cannot be run: {error}") from error
+    finally:
+        os.close(stdin)
+    if status is None:
+        raise TimeoutError(f"{argv[0]} took longer than {timeout_s:g} s")
+    return status, output
 
 
 def _give(folder: Path, user: int) -> None:
@@ -128,7 +123,7 @@ class BubblewrapRuntime:
         warm: bool = True,
     ) -> None:
         self._environments = EnvironmentCache(environments)
-        self._build_way_out = build_gateway_session
+        self._build_session = build_gateway_session
         self._records = records or SandboxRecords("bubblewrap")
         self._warm = warm
         self._machine: BackendContext | None = None
@@ -168,8 +163,8 @@ class BubblewrapRuntime:
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
         """Make the recipe's environment ready on this machine. Raises `EnvironmentMissing`, `RuntimeUnavailable`."""
-        builder = ContainerBuilder(self._here, self._build_way_out)
-        built = await self._environments.ready(recipe, run=builder.run, on_progress=on_progress, rebuild=rebuild)
+        run = partial(run_build, self._here, self._build_session)
+        built = await self._environments.ready(recipe, run=run, on_progress=on_progress, rebuild=rebuild)
         return PreparedEnvironment(
             recipe=recipe,
             server=(*SERVER, "--jail"),

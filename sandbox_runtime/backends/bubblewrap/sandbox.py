@@ -7,7 +7,7 @@ import secrets
 import socket
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
 from evolverpc_common.shielded import await_shielded
@@ -33,7 +33,7 @@ from sandbox_runtime.backends.bubblewrap.container_layout import (
 )
 from sandbox_runtime.backends.bubblewrap.streams import input_of, sealed
 from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder
-from sandbox_runtime.backends.lifecycle import wait_until_healthy
+from sandbox_runtime.backends.lifecycle import failure_of, healthy_before, not_ready
 
 _LISTENING = 3
 _BACKLOG = 512
@@ -95,8 +95,7 @@ class BubblewrapSandbox:
             order = self._order(command, alone=True)
             status = await self._container.run(order, self._container.logged(stdin), command.timeout_s)
         if status != 0:
-            became = f"took longer than {command.timeout_s:g} s" if status is None else f"exited with status {status}"
-            raise self.not_ready(f"{command.argv[0]} {became}")
+            raise self.not_ready(failure_of(command, status))
 
     async def _start_main(self) -> "asyncio.Future[int]":
         own = {"GEPA_LISTEN": f"fd:{_LISTENING}", "GEPA_TOKEN": self._token, **self._container.server_variables()}
@@ -125,26 +124,16 @@ class BubblewrapSandbox:
 
     async def _until_ready(self) -> None:
         assert self._main is not None  # noqa: S101  `_start_main` made it
-        healthy = asyncio.ensure_future(wait_until_healthy(await self.endpoint(), self._spec.ready_s))
-        try:
-            either: set[asyncio.Future[Any]] = {healthy, self._main}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if self._main.done() and not (healthy.done() and healthy.exception() is None):
-                status = self._main.exception() or self._main.result()
-                raise self.not_ready(f"{self._spec.main.argv[0]} ended before it was ready: {status}")
-            self.stage = "ready"
-            healthy.result()
-        except asyncio.CancelledError:
-            self.stage = "ready"
-            raise
-        finally:
-            healthy.cancel()
+        self.stage = "ready"
+        if not await healthy_before(self._main, await self.endpoint(), self._spec.ready_s):
+            self.stage = "main"
+            status = self._main.exception() or self._main.result()
+            raise self.not_ready(f"{self._spec.main.argv[0]} ended before it was ready: {status}")
 
     def not_ready(self, why: str) -> SandboxNotReady:
         """Return the error, with the end of the log."""
-        tail = self._container.log_tail()
-        message = f"sandbox {self.id} did not become ready ({self.stage}): {why}\n{tail}".rstrip()
-        return SandboxNotReady(message, stage=self.stage, log_tail=tail)
+        message = f"sandbox {self.id} did not become ready ({self.stage}): {why}"
+        return not_ready(message, self.stage, self._container.log)
 
     async def endpoint(self) -> ServerEndpoint:
         """Return the address of its server."""

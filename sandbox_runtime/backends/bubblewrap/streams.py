@@ -1,4 +1,4 @@
-"""The input that a command reads and cannot write to, and the capture of its output up to a limit."""
+"""The input that a command reads and cannot write to."""
 
 import asyncio
 import fcntl
@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from evolverpc_common.tail import OutputTail
 from sandbox_runtime.api.spec import Command
 from sandbox_runtime.backends.bubblewrap.supervisor_client import in_memory
 
@@ -55,58 +54,3 @@ def _feed(source: int, writing: int) -> None:
             rest = memoryview(piece)
             while rest:
                 rest = rest[pipe.write(rest) :]
-
-
-_PIECE_BYTES = 256 * 1024
-
-
-class OutputCapture:
-    """Keeps the last `kept` bytes of what is written to a pipe.
-
-    It reads the descriptor itself, without a transport: some event loops close a descriptor a second time.
-    """
-
-    def __init__(self, kept: int) -> None:
-        self._tail = OutputTail(kept)
-        self._loop = asyncio.get_running_loop()
-        self._reading: int | None = None
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-
-    def pipe(self) -> int:
-        """Return the descriptor to write to; the caller closes it. Call it once. Raises `OSError`."""
-        self._reading, writing = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self._reading, False)
-        self._loop.add_reader(self._reading, self._read, self._reading)
-        return writing
-
-    def content(self) -> bytes:
-        """Return the bytes that are kept."""
-        return self._tail.bytes()
-
-    def text(self) -> str:
-        """Return them as text, with replacements for what is not UTF-8."""
-        return self._tail.text()
-
-    async def close(self, within_s: float) -> None:
-        """Wait until the pipe is closed, but not longer: a process that was started may have passed it on."""
-        if self._reading is not None:
-            await asyncio.wait([self._ended], timeout=within_s)
-        self._end()
-
-    def _read(self, reading: int) -> None:
-        try:
-            piece = os.read(reading, _PIECE_BYTES)
-        except BlockingIOError:
-            return
-        if piece:
-            self._tail.add(piece)
-        else:
-            self._end()
-
-    def _end(self) -> None:
-        if self._reading is not None:
-            self._loop.remove_reader(self._reading)
-            os.close(self._reading)
-            self._reading = None
-        if not self._ended.done():
-            self._ended.set_result(None)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sandbox_runtime.api.sandbox import SandboxError, SandboxGone
@@ -55,18 +55,7 @@ class CommandOrder:
 
     def written(self, way: ContainerEntry) -> int:
         """Return the descriptor of a file with it."""
-        return written(
-            {
-                "user": way.user,
-                "groups": list(way.groups),
-                "argv": list(self.argv),
-                "cwd": self.cwd,
-                "env": dict(self.env),
-                "limits": dict(self.limits),
-                "alone": self.alone,
-                "warm": self.warm,
-            }
-        )
+        return written({**asdict(way), **asdict(self)})
 
 
 _MODULE = "sandbox_runtime.backends.bubblewrap.supervisor"

@@ -4,7 +4,7 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import AsyncIterable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -144,11 +144,7 @@ async def _both(first: Coroutine[Any, Any, None], second: Coroutine[Any, Any, No
     finally:
         for task in tasks:
             task.cancel()
-        await await_shielded(_over(tasks))
-
-
-async def _over(tasks: Sequence[asyncio.Future[None]]) -> None:
-    await asyncio.gather(*tasks, return_exceptions=True)
+        await await_shielded(asyncio.wait(tasks))
 
 
 async def _feed(process: ContainerProcess[bytes], stdin: bytes | Path) -> None:

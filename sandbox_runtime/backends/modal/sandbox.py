@@ -5,7 +5,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -24,7 +24,7 @@ from sandbox_runtime.api.sandbox import (
     ServerEndpoint,
 )
 from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
-from sandbox_runtime.backends.lifecycle import wait_until_healthy
+from sandbox_runtime.backends.lifecycle import failure_of, finished_before, healthy_before, not_ready
 from sandbox_runtime.backends.modal.api import GONE, retried, translated_errors
 from sandbox_runtime.backends.modal.commands import ModalCommands, copied, probe_command
 from sandbox_runtime.backends.modal.egress_rules import gateway_urls
@@ -100,14 +100,13 @@ class ModalSandbox:
         """End it at Modal. Raises `SandboxError` if Modal does not answer; call it again to retry."""
         if self._closing is None or (self._closing.done() and _has_failed(self._closing)):
             self._closing = asyncio.create_task(self._close())
-        await await_shielded(_awaited(self._closing))
+        await await_shielded(asyncio.wait([self._closing]))
+        self._closing.result()
 
     async def _set_up(self, command: Command) -> None:
         done = await self._asked("run a command", lambda: self._commands.run(command, self._log))
-        if done.timed_out:
-            raise self._not_ready(f"{command.argv[0]} took longer than {command.timeout_s:g} s", "setup")
         if done.status != 0:
-            raise self._not_ready(f"{command.argv[0]} exited with status {done.status}", "setup")
+            raise self._not_ready(failure_of(command, done.status), "setup")
 
     async def _reach_gateway(self, models_url: str) -> None:
         done = await self._asked("run a command", lambda: self._commands.run(probe_command(models_url)))
@@ -135,15 +134,8 @@ class ModalSandbox:
         return endpoint
 
     async def _ready(self, endpoint: ServerEndpoint, within_s: float) -> None:
-        healthy = asyncio.create_task(wait_until_healthy(endpoint, within_s))
-        try:
-            await _first_of(healthy, self._ended)
-            if healthy.done():
-                healthy.result()
-                return
-        finally:
-            healthy.cancel()
-            await await_shielded(_quietly(healthy))
+        if await healthy_before(self._ended, endpoint, within_s):
+            return
         ended = self._ended.result()
         if ended.kind == "exited":
             raise self._not_ready(f"{self._spec.main.argv[0]} exited with status {ended.status}", "main")
@@ -193,27 +185,21 @@ class ModalSandbox:
     async def _connect_token(self) -> modal.types.SandboxConnectCredentials:
         return await retried(lambda: self._sandbox.create_connect_token.aio(port=PORT))
 
-    async def _asked(self, what: str, call: Callable[[], Awaitable[_T]]) -> _T:
+    async def _asked(self, what: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Return what the call returns; raise `SandboxGone` as soon as the sandbox has ended."""
         if self._ended.done():
             raise self._gone()
         with translated_errors(what):
-            calling = asyncio.ensure_future(_awaited(call()))
-            try:
-                await _first_of(calling, self._ended)
-                if calling.done():
-                    return calling.result()
-            finally:
-                calling.cancel()
-                await await_shielded(_quietly(calling))
+            called = await finished_before(self._ended, call())
+            if called is not None:
+                return called.result()
         raise self._gone()
 
     def _gone(self) -> SandboxGone:
         return SandboxGone(f"sandbox {self.id} has ended: {_describe(self._ended.result())}")
 
     def _not_ready(self, what: str, stage: str) -> SandboxNotReady:
-        tail = self._log.bytes()[-4096:].decode("utf-8", "replace")
-        return SandboxNotReady(f"sandbox {self.id}: {what}\n{tail}".rstrip(), stage=stage, log_tail=tail)
+        return not_ready(f"sandbox {self.id}: {what}", stage, self._log)
 
     async def _terminate(self) -> None:
         with translated_errors(f"end sandbox {self.id}"):
@@ -248,15 +234,3 @@ def _describe(ended: SandboxExit) -> str:
 
 def _has_failed(task: asyncio.Task[None]) -> bool:
     return task.cancelled() or task.exception() is not None
-
-
-async def _awaited(work: Awaitable[_T]) -> _T:
-    return await work
-
-
-async def _first_of(*several: asyncio.Future[Any]) -> None:
-    await asyncio.wait(several, return_when=asyncio.FIRST_COMPLETED)
-
-
-async def _quietly(task: asyncio.Future[_T]) -> None:
-    await asyncio.gather(task, return_exceptions=True)

@@ -15,9 +15,9 @@ from evolverpc_common.process_identity import started_at
 from evolverpc_common.shielded import await_shielded
 from evolverpc_common.tail import OutputTail
 from sandbox_runtime.api.sandbox import EXEC_BYTES, EnvironmentMissing
+from sandbox_runtime.backends.lifecycle import OutputCapture
 from sandbox_runtime.backends.process.marked_processes import MARK, REAPER, end_all, terminate_and_wait
 
-_PIECE_BYTES = 256 * 1024
 _DRAIN_S = 2.0
 """How long the end of a command's pipes is waited for after it has ended: another process may hold them."""
 
@@ -31,15 +31,19 @@ class ProcessLimits:
 
 
 class RunningCommand:
-    """A started command under its own reaper. `stderr` None: it is written to `stdout`."""
+    """A started command under its own reaper.
+
+    `exited`: done when it has ended by itself. `status`: after `end`, its exit status, 128 + signal if a signal ended
+    it; None if it could not be ended.
+    """
 
     def __init__(self, mark: str, process: "subprocess.Popen[bytes]") -> None:
         self._mark = mark
         self._process = process
-        self._status: int | None = None
+        self.status: int | None = None
         self._pidfd = os.pidfd_open(process.pid)
         self._started = started_at(process.pid) or 0  # 0 where it has ended already
-        self._pipes: list[_Pipe] = []
+        self._captures: list[OutputCapture] = []
         self._left: set[int] | None = None
         self.exited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -60,7 +64,8 @@ class RunningCommand:
     ) -> Self:
         """Start it; one that cannot run ends with status 126 or 127. Call `end` in any case.
 
-        `outlives`: it keeps running if this process is killed, until it is swept; others end soon after.
+        `stderr` None: it is written to `stdout`. `outlives`: it keeps running if this process is killed, until it is
+        swept; others end soon after.
 
         Raises:
             OSError: no process can be started, or `stdin` cannot be read.
@@ -88,7 +93,10 @@ class RunningCommand:
             with process:
                 process.kill()
             raise
-        running._attend(stdout, stderr)
+        asyncio.get_running_loop().add_reader(running._pidfd, running._has_exited)
+        for stream, tail in ((process.stdout, stdout), (process.stderr, stderr)):
+            if stream is not None and tail is not None:
+                running._captures.append(OutputCapture(stream, tail))
         return running
 
     @property
@@ -105,16 +113,6 @@ class RunningCommand:
         except (OSError, IndexError):
             return self.pid
 
-    @property
-    def status(self) -> int | None:
-        """The exit status after `end`, 128 + signal if a signal ended it; None if it could not be ended."""
-        return self._status
-
-    async def finished(self, within_s: float | None = None) -> bool:
-        """Return whether it ended by itself within that time."""
-        await asyncio.wait([self.exited], timeout=within_s)
-        return self.exited.done()
-
     async def end(self) -> set[int]:
         """End everything that it started, and read the rest of the output; return the pids that remain."""
         if self._left is not None:
@@ -124,10 +122,7 @@ class RunningCommand:
         os.close(self._pidfd)
         if not self.exited.done():
             self.exited.set_result(None)
-        if self._pipes:
-            await asyncio.wait([pipe.ended for pipe in self._pipes], timeout=_DRAIN_S)
-        for pipe in self._pipes:
-            pipe.close()
+        await asyncio.gather(*(capture.close(_DRAIN_S) for capture in self._captures))
         return left
 
     def _end_all(self) -> set[int]:
@@ -135,52 +130,14 @@ class RunningCommand:
         left = end_all(self._mark, lambda: self.pid, since=self._started)
         if self.pid not in left:
             status = self._process.wait()  # it has ended, or it would have been found as the leader
-            self._status = status if status >= 0 else 128 - status
+            self.status = status if status >= 0 else 128 - status
         return left
-
-    def _attend(self, stdout: OutputTail, stderr: OutputTail | None) -> None:
-        asyncio.get_running_loop().add_reader(self._pidfd, self._has_exited)
-        for stream, tail in ((self._process.stdout, stdout), (self._process.stderr, stderr)):
-            if stream is not None and tail is not None:
-                self._pipes.append(_Pipe(stream, tail))
 
     def _has_exited(self) -> None:
         """Report the exit. `end` waits for the process, so that its pid and session stay its own until then."""
         asyncio.get_running_loop().remove_reader(self._pidfd)
         if not self.exited.done():
             self.exited.set_result(None)
-
-
-class _Pipe:
-    """Reads one stream to its end.
-
-    It avoids `connect_read_pipe`: that of uvloop closes its descriptor twice, and the second may be another thread's.
-    """
-
-    def __init__(self, stream: IO[bytes], tail: OutputTail) -> None:
-        self._stream = stream
-        self._tail = tail
-        self._loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[None] = self._loop.create_future()
-        os.set_blocking(stream.fileno(), False)
-        self._loop.add_reader(stream.fileno(), self._read)
-
-    def close(self) -> None:
-        """Read nothing more."""
-        if not self.ended.done():
-            self._loop.remove_reader(self._stream.fileno())
-            self._stream.close()
-            self.ended.set_result(None)
-
-    def _read(self) -> None:
-        try:
-            data = os.read(self._stream.fileno(), _PIECE_BYTES)
-        except BlockingIOError:
-            return  # woken for nothing
-        if data:
-            self._tail.add(data)
-        else:
-            self.close()
 
 
 def _opened(stdin: bytes | Path) -> IO[bytes]:
@@ -208,7 +165,8 @@ async def run_build(
     except OSError as error:
         raise EnvironmentMissing(f"{argv[0]!r} cannot be run: {error}") from error
     try:
-        in_time = await running.finished(timeout_s)
+        await asyncio.wait([running.exited], timeout=timeout_s)
+        in_time = running.exited.done()
     finally:
         await await_shielded(running.end())
     if not in_time or running.status is None:

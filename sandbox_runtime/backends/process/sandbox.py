@@ -26,12 +26,11 @@ from sandbox_runtime.api.sandbox import (
     SandboxNotReady,
 )
 from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
-from sandbox_runtime.backends.lifecycle import wait_until_healthy
+from sandbox_runtime.backends.lifecycle import failure_of, healthy_before, not_ready
 from sandbox_runtime.backends.process.commands import ProcessLimits, RunningCommand
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_LOG_TAIL_BYTES = 4096
 _BACKLOG = 1024
 
 logger = logging.getLogger(__name__)
@@ -147,8 +146,7 @@ class ProcessSandbox:
             except OSError as error:
                 raise self._not_ready("setup", f"{command.argv[0]!r} cannot be run: {error}") from error
             if status != 0:
-                end = f"ran longer than {command.timeout_s:g} s" if status is None else f"ended with status {status}"
-                raise self._not_ready("setup", f"{command.argv[0]!r} {end}")
+                raise self._not_ready("setup", failure_of(command, status))
 
     async def _way_out(self) -> Mapping[str, str]:
         session = self._spec.gateway_session
@@ -177,9 +175,10 @@ class ProcessSandbox:
                 self._main = main = RunningCommand.start(
                     self._spec.main.argv,
                     mark=self.id,
-                    folder=self._folder_of(self._spec.main),
+                    folder=self._workspace / self._spec.main.cwd,
                     env={
-                        **self._env_of(self._spec.main),
+                        **self._variables,
+                        **self._spec.main.env,
                         "GEPA_LISTEN": "fd:3",
                         "GEPA_TOKEN": self._token,
                         MEMORY_VARIABLE: str(self._spec.limits.memory_mb),
@@ -197,18 +196,13 @@ class ProcessSandbox:
 
     async def _until_ready(self, main: RunningCommand) -> None:
         left = max(self._began + self._spec.ready_s - time.monotonic(), 0.0)
-        healthy = asyncio.create_task(wait_until_healthy(ProcessEndpoint(self._url, self._token, pid=main.pid), left))
+        endpoint = ProcessEndpoint(self._url, self._token, pid=main.pid)
         try:
-            await asyncio.wait({healthy, main.exited}, return_when=asyncio.FIRST_COMPLETED)
-            if main.exited.done():
+            if not await healthy_before(main.exited, endpoint, left):
                 await await_shielded(main.end())
                 raise self._not_ready("main", f"the server ended with status {main.status} before it was ready")
-            await healthy
         except TimeoutError as error:
             raise self._not_ready("ready", f"the server was {error}") from None
-        finally:
-            healthy.cancel()
-            await asyncio.gather(healthy, return_exceptions=True)
 
     async def _live(self) -> SandboxExit:
         main = self._main
@@ -239,8 +233,8 @@ class ProcessSandbox:
             running = RunningCommand.start(
                 command.argv,
                 mark=f"{self.id}.{self._counted}",
-                folder=self._folder_of(command),
-                env=self._env_of(command),
+                folder=self._workspace / command.cwd,
+                env={**self._variables, **command.env},
                 limits=self._limits,
                 stdout=stdout,
                 stderr=stderr,
@@ -256,15 +250,8 @@ class ProcessSandbox:
             self._commands.discard(ended)
             ended.set_result(None)
 
-    def _folder_of(self, command: Command) -> Path:
-        return self._workspace / command.cwd
-
-    def _env_of(self, command: Command) -> dict[str, str]:
-        return {**self._variables, **command.env}
-
     def _not_ready(self, stage: str, what: str) -> SandboxNotReady:
-        tail = self._log.bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace")
-        return SandboxNotReady(f"{stage}: {what}\n{tail}".rstrip(), stage=stage, log_tail=tail)
+        return not_ready(f"{stage}: {what}", stage, self._log)
 
     async def _free(self) -> None:
         if self._commands:

@@ -1,20 +1,22 @@
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime, ContainerBuilder
+from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime, run_build
 from sandbox_runtime.backends.records import SandboxRecords
+from sandbox_runtime.environments import RunBuildCommand
 from tests.sandbox_runtime.bubblewrap.containers import left_of, shell_output, spec_of
 from tests.sandbox_runtime.bubblewrap.test_way_out import Echoing
 
 ENV = {"PATH": "/usr/bin:/bin", "GIVEN": "1"}
 
 
-def builder(runtime: BubblewrapRuntime, gateway_session: Echoing | None = None) -> ContainerBuilder:
+def builder(runtime: BubblewrapRuntime, gateway_session: Echoing | None = None) -> RunBuildCommand:
     assert runtime._machine is not None
-    return ContainerBuilder(runtime._machine, gateway_session)
+    return partial(run_build, runtime._machine, gateway_session)
 
 
 def names(folder: Path) -> list[str]:
@@ -33,13 +35,13 @@ async def test_a_build_writes_to_its_folder_and_sees_what_it_may_read(
 cat file {readable}/file; cat {hidden}/file; echo new > new; echo again >> file; mkdir -p deep; echo $GIVEN
 touch {readable}/x {tmp_path}/x /usr/x; exec 2>/dev/null; setsid sleep 600 &
 """
-    status, output = await builder(runtime).run(["sh", "-c", script], site, ENV, 20, [str(readable)])
+    status, output = await builder(runtime)(["sh", "-c", script], site, ENV, 20, [str(readable)])
     assert status == 0, output
     assert output.startswith(b"sitereadable")
     assert b"1\n" in output
     assert names(site) == ["deep", "file", "new"]
     assert names(tmp_path) == ["hidden", "readable", "site", "state"]
-    assert (await builder(runtime).run(["sh", "-c", "echo more >> new; exit 3"], site, ENV, 20, []))[0] == 3
+    assert (await builder(runtime)(["sh", "-c", "echo more >> new; exit 3"], site, ENV, 20, []))[0] == 3
     assert (site / "new").read_text() == "new\nmore\n"
     assert left_of(records, sockets) == []
 
@@ -49,11 +51,11 @@ async def test_a_build_reaches_its_way_out_alone(runtime: BubblewrapRuntime, tmp
     argv = [sys.executable, "-I", "-S", "-c", code]
     site, readable = tmp_path / "site", [sys.prefix, sys.base_prefix]
     site.mkdir()
-    status, output = await builder(runtime).run(argv, site, {**ENV, "MODELS": "none"}, 20, readable)
+    status, output = await builder(runtime)(argv, site, {**ENV, "MODELS": "none"}, 20, readable)
     assert status == 1
     assert b"ConnectionRefusedError" in output
     gateway_session = Echoing()
-    status, output = await builder(runtime, gateway_session).run(argv, site, ENV, 20, readable)
+    status, output = await builder(runtime, gateway_session)(argv, site, ENV, 20, readable)
     assert (status, output) == (0, b"http://127.0.0.1:8181\n")
     await gateway_session.close()
 
@@ -64,7 +66,7 @@ async def test_a_build_that_takes_too_long_is_ended(
     site = tmp_path / "site"
     site.mkdir()
     with pytest.raises(TimeoutError):
-        await builder(runtime).run(["sleep", "60"], site, ENV, 0.3, [])
+        await builder(runtime)(["sleep", "60"], site, ENV, 0.3, [])
     assert left_of(records, sockets) == []
 
 
@@ -74,7 +76,7 @@ async def test_what_was_built_is_seen_by_a_sandbox_that_cannot_change_it(
     site = tmp_path / "site"
     site.mkdir(mode=0o755)
     script = "mkdir bin; printf '#!/bin/sh\\necho tool' > bin/tool; chmod 755 bin/tool"
-    assert (await builder(runtime).run(["sh", "-c", script], site, ENV, 20, []))[0] == 0
+    assert (await builder(runtime)(["sh", "-c", script], site, ENV, 20, []))[0] == 0
     spec = await spec_of(runtime)
     prepared = spec.prepared
     object.__setattr__(prepared, "mounts", (*prepared.mounts, str(site)))

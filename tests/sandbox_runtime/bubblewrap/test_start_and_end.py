@@ -8,7 +8,7 @@ import pytest
 
 from sandbox_runtime import EnvironmentMissing, ResourceLimits, SandboxError, SandboxGone, SandboxNotReady
 from sandbox_runtime.backends.bubblewrap import runtime as runtime_module
-from sandbox_runtime.backends.bubblewrap.resources import RecordedResources, free
+from sandbox_runtime.backends.bubblewrap.container import RecordedResources, free
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.backends.lifecycle import wait_until_healthy
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords

@@ -6,14 +6,14 @@ import sys
 import pytest
 
 from sandbox_runtime import RuntimeUnavailable
-from sandbox_runtime.backends.choose import RUNTIMES, open_runtime
+from sandbox_runtime.backends import RUNTIMES, open_runtime
 
 BACKENDS = f"[kind for kind in {RUNTIMES!r} if f'sandbox_runtime.backends.{{kind}}.runtime' in sys.modules]"
 
 
 @pytest.mark.parametrize("kind", RUNTIMES)
 def test_the_backend_that_is_chosen_is_imported_alone(kind: str) -> None:
-    code = f"import sys; from sandbox_runtime.backends.choose import open_runtime; assert not {BACKENDS}\n"
+    code = f"import sys; from sandbox_runtime.backends import open_runtime; assert not {BACKENDS}\n"
     code += f"assert open_runtime({kind!r}).name == {kind!r}; assert {BACKENDS} == [{kind!r}]"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
