@@ -6,7 +6,7 @@ The commands are imported by name once it is certain that Python finds them: thi
 import sys
 from importlib import import_module
 
-from evolverpc_common.name_collisions import find_collision
+from evolverpc_common.installation import find_collision
 
 
 def gepa_client() -> None:

@@ -1,5 +1,7 @@
-"""Make untrusted text safe to show: no control characters, no markup, no endless line."""
+"""Text for people: untrusted text made safe to show, and commands to paste into a shell."""
 
+import re
+import shlex
 import unicodedata
 
 LINE_LENGTH = 2000
@@ -42,3 +44,17 @@ def _json_escape(character: str) -> str:
 def _escaped(character: str) -> str:
     code = ord(character)
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # the first form is JSON's own
+
+
+ENOUGH = 1000
+"""Metric calls in a printed command, if nothing better is known."""
+
+
+def command(name: str, *words: str, store: str | None) -> str:
+    """Return `gepa-client NAME WORDS` for a shell. `store`: None for the one that commands open by default."""
+    return shlex.join(["gepa-client", name, *words, *(["--store", without_password(store)] if store else [])])
+
+
+def without_password(url: str) -> str:
+    """Return a store's address without its password."""
+    return re.sub(r"(?<=://)[^/@]*@", "USER:PASSWORD@", url)

@@ -3,8 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from evolverpc_common.extras import missing_packages as _missing_packages
-from evolverpc_common.name_collisions import find_collision as _find_collision
+from evolverpc_common.installation import find_collision as _find_collision
+from evolverpc_common.installation import missing_packages as _missing_packages
 
 # Before anything else of ours is imported: beside a script, a user's `protocol.py` comes first.
 if (_collision := _find_collision()) is not None:

@@ -1,14 +1,15 @@
 """The evaluation protocol: its models, methods, capabilities, errors and versions."""
 
-from protocol.base import Candidate, JsonValue
-from protocol.calls import CancelParams, CancelResult, GetResultParams, Pending, PendingCall, Progress
-from protocol.datasets import ListedExample, ListExamplesParams, ListExamplesResult
+from protocol.base import Candidate, JsonValue, Meta, Params
 from protocol.discovery import (
     ComponentInfo,
     DatasetInfo,
     DiscoverParams,
     DiscoverResult,
     Limits,
+    ListedExample,
+    ListExamplesParams,
+    ListExamplesResult,
     ProgramInfo,
     ServerInfo,
 )
@@ -25,8 +26,17 @@ from protocol.evaluation import (
     Status,
     Usage,
 )
-from protocol.lifecycle import FinalizeParams, FinalizeResult, RunInfo
-from protocol.meta import Meta, Params
+from protocol.lifecycle import (
+    CancelParams,
+    CancelResult,
+    FinalizeParams,
+    FinalizeResult,
+    GetResultParams,
+    Pending,
+    PendingCall,
+    Progress,
+    RunInfo,
+)
 from protocol.methods import CAPABILITIES, METHODS, Capability, Method
 from protocol.mutation import (
     ApplyMutationParams,

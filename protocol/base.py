@@ -1,6 +1,6 @@
-"""The bases every wire model builds on: strict, frozen, closed for requests and open for results."""
+"""What every message is made of: the bases of all models, `params._meta`, and the JSON-RPC 2.0 envelope."""
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -34,3 +34,71 @@ class ResultModel(BaseModel):
     """Something a server answers. Unknown fields are ignored, so that results can grow within a version."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+
+
+MAX_CALL_ID_LENGTH = 256
+
+CallId = Annotated[str, Field(min_length=1, max_length=MAX_CALL_ID_LENGTH)]
+"""The caller's own name for a call, unique within the server's `keep_answers_s`."""
+
+
+class Meta(BaseModel):
+    """Optional in every request; unknown keys are always allowed, so that tracing headers and the like may ride along.
+
+    `protocol_version`: the version this request is written in; without it, the server's newest.
+    `call_id`: makes the call idempotent (capability `idempotency`).
+    `wait_s`: seconds to wait before answering `pending` (capability `async`); needs a `call_id`.
+    `group`: names a minibatch; asks for `trajectory_ref` in place of inline trajectories (capability `refs`).
+    """
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="allow")
+
+    protocol_version: str | None = None
+    call_id: CallId | None = None
+    wait_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    group: Annotated[str, Field(min_length=1, max_length=MAX_CALL_ID_LENGTH)] | None = None
+
+
+class Params(RequestModel):
+    """The params of a method: its own named fields, and `_meta`."""
+
+    meta: Meta | None = Field(default=None, alias="_meta")
+
+
+MAX_SAFE_INTEGER = 2**53 - 1
+"""The largest integer every JSON reader keeps exactly; larger ones travel as strings."""
+
+RequestId = str | Annotated[int, Field(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER), WHOLE] | None
+
+
+class Request(RequestModel):
+    """A request; without `id` a notification, which gets no answer."""
+
+    jsonrpc: Literal["2.0"]
+    method: str
+    params: dict[str, JsonValue] = {}
+    id: RequestId = None
+
+
+class ErrorObject(ResultModel):
+    """An error: `data.retryable`: whether the same request, later or elsewhere, can succeed."""
+
+    code: Annotated[int, WHOLE]
+    message: str
+    data: JsonValue = None
+
+
+class SuccessResponse(ResultModel):
+    """An answer."""
+
+    jsonrpc: Literal["2.0"]
+    id: RequestId
+    result: JsonValue
+
+
+class ErrorResponse(ResultModel):
+    """A refusal; `id` is null where the request's could not be read."""
+
+    jsonrpc: Literal["2.0"]
+    id: RequestId
+    error: ErrorObject

@@ -1,11 +1,11 @@
-"""`discover`: who answers, which program stands behind, what it can do and within which limits."""
+"""`discover` and `list_examples`: the server, its program, its limits, and the rows that it holds."""
 
 from typing import Annotated
 
 from pydantic import Field
 
-from protocol.base import WHOLE, Candidate, Items, ResultModel
-from protocol.meta import Params
+from protocol.base import WHOLE, Candidate, Items, JsonValue, Params, ResultModel
+from protocol.evaluation import ExampleId
 
 
 class DiscoverParams(Params):
@@ -85,3 +85,26 @@ class DiscoverResult(ResultModel):
     datasets: dict[str, DatasetInfo] = {}
     capabilities: Items[str] = []
     limits: Limits
+
+
+class ListExamplesParams(Params):
+    """One page of a split."""
+
+    split: str
+    offset: Annotated[int, Field(ge=0), WHOLE] = 0
+    limit: Annotated[int, Field(ge=1, le=10_000), WHOLE] = 100
+
+
+class ListedExample(ResultModel):
+    """A row by its id; `data` is left out where rows do not leave the server."""
+
+    id: ExampleId
+    split: str
+    data: JsonValue = None
+
+
+class ListExamplesResult(ResultModel):
+    """A page in the split's own order; `total` rows in all."""
+
+    examples: Items[ListedExample]
+    total: Annotated[int, Field(ge=0), WHOLE]

@@ -4,8 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, FiniteFloat, model_validator
 
-from protocol.base import WHOLE, Candidate, Items, JsonValue, RequestModel, ResultModel
-from protocol.meta import Params
+from protocol.base import WHOLE, Candidate, Items, JsonValue, Params, RequestModel, ResultModel
 
 Status = Literal["ok", "program_error", "timeout", "infra_error", "cancelled", "rollout"]
 """The outcome of an example.

@@ -7,19 +7,18 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from protocol import envelope, errors
-from protocol.calls import Pending
+from protocol import base, errors
+from protocol.lifecycle import Pending
 from protocol.methods import CAPABILITIES, METHODS, Method
-from protocol.schema_files import OPENRPC_FILE, SCHEMA_DIR, SCHEMA_FILE
-from protocol.versions import CURRENT_VERSION
+from protocol.versions import CURRENT_VERSION, OPENRPC_FILE, SCHEMA_DIR, SCHEMA_FILE
 
 
 def wire_types() -> list[type[BaseModel]]:
     """Every model with a place of its own on the wire: the envelope, and each method's params and result."""
     types: list[type[BaseModel]] = [
-        envelope.Request,
-        envelope.SuccessResponse,
-        envelope.ErrorResponse,
+        base.Request,
+        base.SuccessResponse,
+        base.ErrorResponse,
         Pending,
     ]
     for method in METHODS.values():

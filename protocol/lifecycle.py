@@ -1,11 +1,50 @@
-"""`finalize`: the run is over, here is what it found."""
+"""Calls that outlive their connection (`get_result`, `cancel`), and the end of a run (`finalize`)."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
-from protocol.base import WHOLE, Candidate, RequestModel, ResultModel
-from protocol.meta import Params
+from protocol.base import WHOLE, CallId, Candidate, Params, RequestModel, ResultModel
+
+
+class Progress(ResultModel):
+    """The progress of a pending call, in examples; `message`: the present step, in a few words, if there is one."""
+
+    done: Annotated[int, Field(ge=0), WHOLE]
+    total: Annotated[int, Field(ge=0), WHOLE]
+    message: str | None = None
+
+
+class PendingCall(ResultModel):
+    """A call that was not done within `wait_s`; ask `get_result` with its `call_id`."""
+
+    call_id: CallId
+    progress: Progress
+
+
+class Pending(ResultModel):
+    """The answer of any call that is still running when its `wait_s` is over."""
+
+    pending: PendingCall
+
+
+class GetResultParams(Params):
+    """Collect the answer of an earlier call; it has the shape, or the error, of that call's own answer."""
+
+    call_id: CallId
+    wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+
+
+class CancelParams(Params):
+    """Stop a call. Its finished examples keep their results, the others become `cancelled`."""
+
+    call_id: CallId
+
+
+class CancelResult(ResultModel):
+    """`cancelled`: it was running and has been stopped. `finished`: it was already done, its answer stands."""
+
+    status: Literal["cancelled", "finished"]
 
 
 class RunInfo(RequestModel):

@@ -2,13 +2,10 @@
 
 from dataclasses import dataclass
 
-from protocol.base import ResultModel
-from protocol.calls import CancelParams, CancelResult, GetResultParams
-from protocol.datasets import ListExamplesParams, ListExamplesResult
-from protocol.discovery import DiscoverParams, DiscoverResult
+from protocol.base import Params, ResultModel
+from protocol.discovery import DiscoverParams, DiscoverResult, ListExamplesParams, ListExamplesResult
 from protocol.evaluation import EvaluateParams, EvaluateResult, ScoreParams, ScoreResult
-from protocol.lifecycle import FinalizeParams, FinalizeResult
-from protocol.meta import Params
+from protocol.lifecycle import CancelParams, CancelResult, FinalizeParams, FinalizeResult, GetResultParams
 from protocol.mutation import (
     ApplyMutationParams,
     ApplyMutationResult,

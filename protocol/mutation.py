@@ -4,9 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
-from protocol.base import WHOLE, Candidate, Items, JsonValue, RequestModel, ResultModel
+from protocol.base import WHOLE, Candidate, Items, JsonValue, Params, RequestModel, ResultModel
 from protocol.evaluation import Usage
-from protocol.meta import Params
 
 
 class PastMutation(RequestModel):

@@ -4,9 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from protocol.base import Candidate, Items, JsonValue, RequestModel, ResultModel
+from protocol.base import Candidate, Items, JsonValue, Params, RequestModel, ResultModel
 from protocol.evaluation import Example, ExampleResult
-from protocol.meta import Params
 
 ReflectiveDataset = dict[str, Items[dict[str, JsonValue]]]
 """Component name -> records, each a JSON object such as `{"Inputs", "Generated Outputs", "Feedback"}` (GEPA's)."""

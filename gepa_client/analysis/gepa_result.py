@@ -5,7 +5,7 @@ from typing import Any
 
 from gepa.core.result import GEPAResult
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from gepa_client.analysis import pareto_fronts
 from gepa_client.errors import JournalError
 from gepa_client.journal.entries import CandidateRecord, StoredRun

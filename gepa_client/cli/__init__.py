@@ -2,7 +2,7 @@
 
 import sys
 
-from evolverpc_common.extras import missing_packages
+from evolverpc_common.installation import missing_packages
 
 __all__ = ["main"]
 

@@ -1,4 +1,4 @@
-"""Arguments and flags that several commands share."""
+"""Arguments, flags and exit statuses of several commands; the statuses of a run are in `views.final_summary`."""
 
 from typing import Annotated
 
@@ -12,3 +12,16 @@ StoreUrl = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+
+DECLINED = 1
+"""The user answered no to a question of the command."""
+
+USAGE = 2
+"""The command was used wrongly, or asks for something impossible."""
+
+PAUSED = 3
+"""The infrastructure failed; the same command can succeed later."""
+
+STOPPED = 130
+"""The user stopped the command."""

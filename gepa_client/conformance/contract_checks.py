@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from pydantic import BaseModel, ValidationError
 
 from protocol import METHODS, Pending
-from protocol.envelope import ErrorResponse, SuccessResponse
+from protocol.base import ErrorResponse, SuccessResponse
 
 UNREADABLE_ID = frozenset({-32700, -32600})
 """Errors that may carry a null id although the request had one."""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from evolverpc_common.atomic_files import replace_file
+from evolverpc_common.files import replace_file
 from gepa_client.report.html_page import html
 from gepa_client.report.markdown import markdown
 from gepa_client.report.record import RunRecord

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from gepa_client.journal.run_events import (
     Budget,
     CallRefused,

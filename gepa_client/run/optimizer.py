@@ -10,8 +10,7 @@ from gepa.core.adapter import GEPAAdapter
 from gepa.core.callbacks import GEPACallback
 from gepa.core.result import GEPAResult
 
-from evolverpc_common.display_text import plain
-from evolverpc_common.printed_commands import ENOUGH
+from evolverpc_common.display_text import ENOUGH, plain
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evolverpc_common.atomic_files import replace_file
+from evolverpc_common.files import replace_file
 
 BEST_CANDIDATE = "best_candidate.json"
 RESULT = "result.json"

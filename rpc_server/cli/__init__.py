@@ -2,8 +2,7 @@
 
 import sys
 
-from evolverpc_common.extras import missing_packages
-from evolverpc_common.name_collisions import find_collision
+from evolverpc_common.installation import find_collision, missing_packages
 from rpc_server.cli.isolation import isolate
 
 

@@ -39,7 +39,7 @@ from protocol import (
 from protocol.code import added_to, commit_of
 from protocol.errors import LimitExceeded, UnknownCandidate
 from protocol.methods import RpcDiscoverParams
-from protocol.schema_files import OPENRPC_FILE, SCHEMA_DIR
+from protocol.versions import OPENRPC_FILE, SCHEMA_DIR
 from rpc_server.calls.admission import AdmissionController
 from rpc_server.calls.jobs import CallJob, EvaluateJob, ProgramCallJob, ScoreJob
 from rpc_server.calls.ledger import CallLedger

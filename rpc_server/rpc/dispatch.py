@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocol import JsonValue
-from protocol.envelope import MAX_SAFE_INTEGER
+from protocol.base import MAX_SAFE_INTEGER
 from protocol.errors import (
     InternalError,
     InvalidRequest,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from evolverpc_common.files import remove_tree
 from evolverpc_common.package_managers import (
     INCLUDED_REQUIREMENTS,
     NPM_OPTIONS,
@@ -19,7 +20,6 @@ from evolverpc_common.package_managers import (
     uv_variables,
     without_npm_scripts,
 )
-from evolverpc_common.remove_tree import remove_tree
 from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed
 from rpc_server.commands.run import run_command

@@ -13,7 +13,7 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
-from evolverpc_common.remove_tree import remove_tree
+from evolverpc_common.files import remove_tree
 from evolverpc_common.settings.sources import SettingsError
 
 

@@ -6,8 +6,8 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from evolverpc_common.files import remove_tree
 from evolverpc_common.git import GitError
-from evolverpc_common.remove_tree import remove_tree
 from rpc_server.worktrees.repository import UserRepository, commit_ref
 from rpc_server.worktrees.staging import (
     HEADER_BYTES,

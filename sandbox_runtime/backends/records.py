@@ -22,9 +22,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from evolverpc_common.atomic_files import replace_file
+from evolverpc_common.files import remove_tree, replace_file
 from evolverpc_common.process_identity import ProcessIdentity
-from evolverpc_common.remove_tree import remove_tree
 from sandbox_runtime.api.sandbox import SandboxInfo
 
 VERSION = 1

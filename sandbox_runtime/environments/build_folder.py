@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from evolverpc_common.files import remove_tree
 from evolverpc_common.package_managers import uv_variables
-from evolverpc_common.remove_tree import remove_tree
 from sandbox_runtime.api.sandbox import EnvironmentMissing
 from sandbox_runtime.environments.disk_limit import BUILD_MB, within
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from evolverpc_common.atomic_files import replace_file
-from evolverpc_common.file_lock import lock_if_free, locked
+from evolverpc_common.files import lock_if_free, locked, replace_file
 from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.build_folder import (

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from evolverpc_common.atomic_files import replace_file
+from evolverpc_common.files import remove_tree, replace_file
 from evolverpc_common.process_identity import ProcessIdentity
-from evolverpc_common.remove_tree import remove_tree
 from sandbox_runtime.api.sandbox import ServerEndpoint
 from sandbox_runtime.backends.records import is_private, private_folder, sockets_folder
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evolverpc_common.atomic_files import replace_file
+from evolverpc_common.files import replace_file
 from evolverpc_common.json_bounds import is_nested_deeper
 from evolverpc_common.rows import RowFileError, read_rows
 

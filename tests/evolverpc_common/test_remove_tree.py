@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evolverpc_common.remove_tree import remove_tree
+from evolverpc_common.files import remove_tree
 
 DEPTH = 1500
 
@@ -57,6 +57,6 @@ def test_files_that_cannot_be_removed_are_reported(tmp_path: Path, monkeypatch: 
         raise OSError("busy")
 
     monkeypatch.setattr(shutil, "rmtree", fail)
-    monkeypatch.setattr("evolverpc_common.remove_tree._COMMANDS", (("false",),))
+    monkeypatch.setattr("evolverpc_common.files._COMMANDS", (("false",),))
     with pytest.raises(OSError, match="cannot be removed"):
         remove_tree(folder)

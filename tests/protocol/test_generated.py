@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 import protocol
 from protocol import METHODS
 from protocol.errors import ALL
-from protocol.schema_files import OPENRPC_FILE, SCHEMA_DIR, SCHEMA_FILE
+from protocol.versions import OPENRPC_FILE, SCHEMA_DIR, SCHEMA_FILE
 
 PACKAGE = Path(protocol.__file__).parent
 SCHEMA: dict[str, Any] = json.loads((SCHEMA_DIR / SCHEMA_FILE).read_text(encoding="utf-8"))
@@ -58,7 +58,7 @@ def test_an_absent_file_fails_the_check(copy: Path, name: str) -> None:
 
 
 def test_a_model_changed_without_writing_the_files_fails_the_check(copy: Path) -> None:
-    model = copy / "datasets.py"
+    model = copy / "discovery.py"
     text = model.read_text(encoding="utf-8")
     assert "le=10_000" in text
     model.write_text(text.replace("le=10_000", "le=9_999"), encoding="utf-8")

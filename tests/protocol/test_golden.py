@@ -10,17 +10,17 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ValidationError
 
 import protocol
-from protocol import Meta, base, discovery, envelope, evaluation, mutation
+from protocol import Meta, base, discovery, evaluation, mutation
 from protocol.generate import wire_types
 from protocol.methods import RpcDiscoverParams
-from protocol.schema_files import SCHEMA_DIR, SCHEMA_FILE
+from protocol.versions import SCHEMA_DIR, SCHEMA_FILE
 
 EXAMPLES = Path(protocol.__file__).parent / "examples"
 FILES = sorted(EXAMPLES.glob("*/*.json"))
 SCHEMA: dict[str, Any] = json.loads((SCHEMA_DIR / SCHEMA_FILE).read_text(encoding="utf-8"))
 MODELS: dict[str, type[BaseModel]] = {
     kind.__name__: kind
-    for place in (protocol, envelope, mutation)
+    for place in (protocol, base, mutation)
     for kind in vars(place).values()
     if isinstance(kind, type) and issubclass(kind, BaseModel)
 } | {"RpcDiscoverParams": RpcDiscoverParams}

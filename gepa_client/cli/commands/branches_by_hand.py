@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from gepa_client.cli.commands.store_access import confirm, refuse
 from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
 from gepa_client.evolution.checkout import CheckoutError, UserRepository

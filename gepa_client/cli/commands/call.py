@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from evolverpc_common.display_text import plain_json
-from gepa_client.cli.exit_status import STOPPED, USAGE
+from gepa_client.cli.arguments import STOPPED, USAGE
 from gepa_client.cli.views.console import fail
 from gepa_client.errors import ClientError, summary, unreadable
 from protocol.errors import RpcError

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evolverpc_common.printed_commands import ENOUGH
+from evolverpc_common.display_text import ENOUGH
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight_model
 from gepa_client.cli import flags
+from gepa_client.cli.arguments import STOPPED, USAGE
 from gepa_client.cli.commands.sandbox_session import sandboxed
-from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.cli.flags import EXAMPLES, MOST_EXAMPLES
 from gepa_client.cli.views.console import echo, fail, log_markup, make_console, print_json, safe, safe_line
 from gepa_client.errors import summary

@@ -10,11 +10,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.cli.arguments import AsJson
+from gepa_client.cli.arguments import PAUSED, STOPPED, USAGE, AsJson
 from gepa_client.cli.commands.store_access import refuse
-from gepa_client.cli.exit_status import PAUSED, STOPPED, USAGE
 from gepa_client.cli.views.console import echo, fail, make_console, print_json, safe, safe_line
 from gepa_client.cli.views.mutation_view import MutationProgressView, rejection, show_made, show_rejection, show_rows
 from gepa_client.errors import ClientError, RowsError, details, summary, unreadable

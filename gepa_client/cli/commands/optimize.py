@@ -9,10 +9,10 @@ from rich.console import Console
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight, preflight_model, preflight_output
 from gepa_client.cli import flags
+from gepa_client.cli.arguments import STOPPED, USAGE
 from gepa_client.cli.commands.check import run_check
 from gepa_client.cli.commands.foreground_run import ForegroundRun
 from gepa_client.cli.commands.sandbox_session import sandboxed
-from gepa_client.cli.exit_status import STOPPED, USAGE
 from gepa_client.cli.views.console import echo, fail, log_markup, make_console
 from gepa_client.errors import ClientError, JournalError, summary
 from gepa_client.journal import records

@@ -5,12 +5,12 @@ from typing import Any
 
 import typer
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from evolverpc_common.settings.sources import SettingsError
+from gepa_client.cli.arguments import PAUSED, USAGE
 from gepa_client.cli.commands.foreground_run import ForegroundRun
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.commands.store_access import open_cli_run
-from gepa_client.cli.exit_status import PAUSED, USAGE
 from gepa_client.cli.flags import OF_CHECK
 from gepa_client.cli.views.console import echo, fail, make_console, print_json, safe_line
 from gepa_client.journal.entries import SEARCH, StoredRun

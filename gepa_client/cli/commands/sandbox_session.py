@@ -1,15 +1,17 @@
 """The session of sandboxes around a command, on the terminal: progress of the start, errors, and the exit status."""
 
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
+from rich.console import Console
+from rich.status import Status
 
-from gepa_client.cli.exit_status import STOPPED, USAGE
+from gepa_client.cli.arguments import STOPPED, USAGE
 from gepa_client.cli.views.console import echo, fail, log_markup, make_console, safe
-from gepa_client.cli.views.sandboxes_view import StartStatus, publish_command
 from gepa_client.sandboxing.session_interface import SWEEP, Log, NoSandboxes
 from gepa_client.settings.run_config import RunConfig
 
@@ -72,3 +74,47 @@ def sandboxed(
         finally:
             if not session.close():
                 fail(f"not all sandboxes have ended; this ends what is left: {SWEEP}")
+
+
+def publish_command(settings: RunConfig) -> str:
+    """Return the command that builds the image from which sandboxes at Modal start."""
+    words = ["gepa-client", "sandboxes", "--publish", "--repo", settings.repo or ""]
+    for flag, value in (
+        ("--ref", settings.ref),
+        ("--git-token-file", settings.git_token_file),
+        ("--github-app-id", settings.github_app_id),
+        ("--github-app-key-file", settings.github_app_key_file),
+        ("--github-installation-id", settings.github_installation_id),
+        ("--sandbox-workspace-mb", _if_given(settings, "sandbox_workspace_mb")),
+        ("--modal-app", settings.modal_app),
+    ):
+        words += [flag, str(value)] if value is not None else []
+    return shlex.join(words)
+
+
+def _if_given(settings: RunConfig, name: str) -> object:
+    """Return the setting, None if it was not given."""
+    return getattr(settings, name) if name in settings.model_fields_set else None
+
+
+class StartStatus:
+    """How far the start is: a line that changes in place on a terminal, a single line elsewhere."""
+
+    def __init__(self, console: Console, text: str) -> None:
+        self._status: Status | None = console.status(text) if console.is_terminal else None
+        if self._status is None:
+            echo(console, f"{text} …")
+
+    def __enter__(self) -> "StartStatus":
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def update(self, text: str) -> None:
+        """Replace the line on a terminal."""
+        if self._status is not None:
+            self._status.update(text)

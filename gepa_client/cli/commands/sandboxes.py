@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -11,20 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from evolverpc_common.printed_commands import ENOUGH, command
+from evolverpc_common.display_text import ENOUGH, command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli import flags
+from gepa_client.cli.arguments import PAUSED, STOPPED
 from gepa_client.cli.commands.store_access import refuse
-from gepa_client.cli.exit_status import PAUSED, STOPPED
-from gepa_client.cli.views.console import echo, fail, make_console, print_json, safe, safe_line
-from gepa_client.cli.views.sandboxes_view import ListedSandbox, show_sandboxes
+from gepa_client.cli.views.console import duration, echo, fail, make_console, print_json, safe, safe_line
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
 from gepa_client.settings.groups import SandboxKind
 from gepa_client.settings.loading import load
 
 if TYPE_CHECKING:
-    from sandbox_runtime import CommandResult
+    from sandbox_runtime import CommandResult, SandboxInfo
 
 KINDS: tuple[SandboxKind, ...] = get_args(SandboxKind)
 MANY = 20
@@ -32,6 +34,29 @@ MANY = 20
 
 TIMED_OUT = 124
 """The exit status of a command in a sandbox that ran out of time, as `timeout` has it."""
+
+
+@dataclass(frozen=True)
+class ListedSandbox:
+    """A sandbox of one kind. `ended`: this command ended it."""
+
+    kind: SandboxKind
+    found: "SandboxInfo"
+    ended: bool = False
+
+    def as_json(self, *, swept: bool) -> dict[str, Any]:
+        """Return the object that `--json` prints."""
+        found = self.found
+        return {
+            "id": found.id,
+            "sandbox": self.kind,
+            "run": found.labels.get(RUN_LABEL),
+            "name": found.labels.get("name"),
+            "created": found.created,
+            "owner": found.owner,
+            "orphan": found.orphan,
+            **({"ended": self.ended} if swept else {}),
+        }
 
 
 @dataclass
@@ -229,9 +254,32 @@ def _show(found: list[ListedSandbox], run: str | None, again: Sequence[str], *, 
     """Print the list and the next command; `again`: flags that a command about the same sandboxes needs."""
     console = make_console()
     if found:
-        show_sandboxes(console, found, swept=sweep)
+        _show_table(console, found, swept=sweep)
     else:
         echo(console, "no sandboxes" + (f" of run {safe_line(run)}" if run is not None else ""))
     left = not sweep and any(each.found.orphan for each in found)
     following = command("sandboxes", "--sweep", *again, store=None) if left else command("runs", store=None)
     echo(console, f"next: {safe(following)}")
+
+
+def _show_table(console: Console, found: Sequence[ListedSandbox], *, swept: bool) -> None:
+    """Print a table of sandboxes; `swept`: they were to be ended."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("id", "sandbox", "run", "age", "owner", "state"):
+        table.add_column(heading, no_wrap=heading != "owner", justify="right" if heading == "age" else "left")
+    for each in found:
+        state = "[yellow]orphan[/]" if each.found.orphan else "in use"
+        table.add_row(
+            safe_line(each.found.id, 64),
+            each.kind,
+            safe_line(each.found.labels.get(RUN_LABEL, ""), LABEL_LENGTH),
+            duration(max(0.0, time.time() - each.found.created)),
+            safe_line(each.found.owner, 80),
+            "[green]ended[/]" if each.ended else state,
+        )
+    console.print(table, soft_wrap=not console.is_terminal)
+    ended, orphans = sum(each.ended for each in found), sum(each.found.orphan for each in found)
+    if swept:
+        echo(console, f"{ended} sandbox{'' if ended == 1 else 'es'} ended, {len(found) - ended} left")
+    elif orphans:
+        echo(console, f"[yellow]{orphans} of {len(found)} have no owner any more[/]")

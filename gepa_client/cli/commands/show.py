@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.display_text import command
 from gepa_client.analysis import pareto_fronts
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.analysis.mutation_outcomes import code_history

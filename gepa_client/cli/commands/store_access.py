@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 import typer
 
-from evolverpc_common.printed_commands import command
-from gepa_client.cli.exit_status import DECLINED, STOPPED, USAGE
+from evolverpc_common.display_text import command
+from gepa_client.cli.arguments import DECLINED, STOPPED, USAGE
 from gepa_client.cli.views.console import echo, fail, make_console, seconds_since
 from gepa_client.errors import ClientError, JournalError, StoreUnavailable, summary
 from gepa_client.journal.entries import StoredRun

@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from evolverpc_common.printed_commands import command
-from gepa_client.cli.exit_status import PAUSED, STOPPED, USAGE
+from evolverpc_common.display_text import command
+from gepa_client.cli.arguments import PAUSED, STOPPED, USAGE
 from gepa_client.cli.views.console import fail, safe, safe_line
 from gepa_client.evolution.checkout import holds_commit
 from gepa_client.evolution.names import code_label

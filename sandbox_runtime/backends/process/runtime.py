@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from evolverpc_common.files import remove_tree
 from evolverpc_common.process_identity import started_at
-from evolverpc_common.remove_tree import remove_tree
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.egress import Open
 from sandbox_runtime.api.sandbox import (

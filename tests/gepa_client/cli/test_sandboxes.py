@@ -15,8 +15,8 @@ import typer
 from typer.testing import CliRunner
 
 from gepa_client.cli.app import build
+from gepa_client.cli.commands.sandbox_session import publish_command
 from gepa_client.cli.commands.sandboxes import sandboxes
-from gepa_client.cli.views.sandboxes_view import publish_command
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime.backends.records import SandboxRecords

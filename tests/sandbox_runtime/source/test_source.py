@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evolverpc_common.file_lock import lock_if_free
+from evolverpc_common.files import lock_if_free
 from sandbox_runtime import SandboxError
 from sandbox_runtime.source import Checkout, GitFailed, Source
 from tests.sandbox_runtime.source.repositories import commit, git

@@ -1,9 +1,28 @@
-"""Report a user's module that Python would import in place of one of the product's packages."""
+"""Checks of the installation: packages that it lacks, and modules of a user that hide its own."""
 
 import importlib.util
 import os
 import sys
 from pathlib import Path
+
+_EXTRAS = {
+    "client": ("the optimizer's packages", ("aiohttp", "gepa", "litellm", "rich", "typer", "uvloop")),
+    "server": ("the server's packages", ("aiohttp", "git", "jsonrpcserver", "platformdirs", "typer", "uvloop")),
+}
+"""For each extra: its description, and the modules that it installs by the names that are imported."""
+
+
+def missing_packages(extra: str) -> str | None:
+    """Return the message to print if packages of the extra are not installed; None if all are."""
+    description, modules = _EXTRAS[extra]
+    absent = [name for name in modules if importlib.util.find_spec(name) is None]
+    if not absent:
+        return None
+    return (
+        f"{description} are not installed ({', '.join(absent)}): "
+        f"run pip install '.[{extra}]' in the folder of evolverpc"
+    )
+
 
 PACKAGES = ("protocol", "rpc_server", "gepa_client", "sandbox_runtime", "evolverpc_common")
 """The packages that one distribution installs at the top level, where a user's module may have the same name."""
