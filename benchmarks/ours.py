@@ -12,7 +12,7 @@ from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import Claim, StoredRun
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.records import now
-from gepa_client.journal.store_factory import open_store
+from gepa_client.journal.store import open_store
 
 OWNER = "benchmark"
 

@@ -8,7 +8,8 @@ from typing import Any
 import orjson
 
 from gepa_client.journal.entries import EVALUATE, ROLLOUT, SEARCH, CandidateRecord, Entry
-from gepa_client.journal.history import PAGE, RecordedRow, entries, selection_rows
+from gepa_client.journal.history import RecordedRow, entries, selection_rows
+from gepa_client.journal.records import PAGE
 from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key
 from gepa_client.journal.run_events import FailedExamples, FailureGroup
 from gepa_client.journal.store import Store

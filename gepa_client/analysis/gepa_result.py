@@ -10,8 +10,7 @@ from gepa_client.analysis import pareto_fronts
 from gepa_client.errors import JournalError
 from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.history import results, validation_rows
-from gepa_client.journal.store import Store
-from gepa_client.journal.store_factory import default_store, find_run, named_store, open_store
+from gepa_client.journal.store import Store, default_store, find_run, named_store, open_store
 
 
 def load_result(run: str, store: str | None = None) -> GEPAResult[Any, int]:

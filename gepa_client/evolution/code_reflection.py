@@ -10,9 +10,8 @@ from gepa_client.evolution.lineage import Lineage
 from gepa_client.evolution.mutations import CodeOutlines, MutationRequest, MutationRunner
 from gepa_client.evolution.prompt import DEFAULT_TEMPLATE, change_request, code_prompt
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.images import without_images
-from gepa_client.gepa.proposals import Records
 from gepa_client.gepa.reflection import WHERE, ConcurrentReflection, Prompt
+from gepa_client.gepa.reflective_datasets import Records, without_images
 from gepa_client.journal.mutation_entries import MutationEntry
 from protocol import Candidate, JsonValue
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to

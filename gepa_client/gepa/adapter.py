@@ -24,8 +24,7 @@ from gepa_client.errors import (
 from gepa_client.fleet import Address, Fleet, FleetEvent, read_endpoints_file
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem, ExampleDone
 from gepa_client.gepa.hooks import Failures, TracePolicy
-from gepa_client.gepa.proposals import ProposalJob, Records, propose_new_texts
-from gepa_client.gepa.reflective_datasets import STATE_KEY, ReflectiveDatasets
+from gepa_client.gepa.reflective_datasets import STATE_KEY, ProposalJob, Records, ReflectiveDatasets, propose_new_texts
 from gepa_client.gepa.results import Batch, BatchBuilder
 from gepa_client.gepa.rows import AnyRow, RowLoader, as_row, list_server_rows
 from gepa_client.journal.entries import EVALUATE, RETRACE

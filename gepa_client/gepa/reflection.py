@@ -15,7 +15,7 @@ from gepa.strategies.instruction_proposal import InstructionProposalSignature
 from gepa_client.errors import BadResponse
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.hooks import Failures
-from gepa_client.gepa.proposals import Records
+from gepa_client.gepa.reflective_datasets import Records
 from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RecordedRequest, digest_of, request_key

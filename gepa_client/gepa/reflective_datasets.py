@@ -1,25 +1,34 @@
-"""Reflective datasets: made by the program from its traces and its own state, which stay with the program's process."""
+"""Reflective datasets: made by the program from its traces and state, with images, and turned by it into proposals."""
 
+import base64
 import functools
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gepa_client.errors import Interrupted
+from gepa.image import Image
+
+from gepa_client.errors import BadResponse, Interrupted
 from gepa_client.fleet import Fleet, Pin
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem
-from gepa_client.gepa.images import with_images
 from gepa_client.gepa.results import Trajectory, instance_of
-from gepa_client.journal.entries import REFLECTIVE_DATASET
-from gepa_client.journal.journal import Journal
+from gepa_client.journal.entries import PROPOSAL, REFLECTIVE_DATASET
+from gepa_client.journal.journal import Journal, KeyedCall, gather_recorded
 from gepa_client.journal.requests import RecordedRequest, complete, request_key
 from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.responses import validated
-from protocol import Candidate, DiscoverResult, JsonValue, MakeReflectiveDatasetResult
+from protocol import Candidate, DiscoverResult, JsonValue, MakeReflectiveDatasetResult, ProposeNewTextsResult
 from protocol.errors import ProgramFailed, TrajectoryExpired
 
 Dataset = dict[str, list[dict[str, JsonValue]]]
-"""Records by component."""
+"""Records by component, as the program made them."""
+
+Records = Mapping[str, Sequence[Mapping[str, Any]]]
+"""A reflective dataset: records by component."""
+
+ProposalJob = tuple[dict[str, str], Records, list[str]]
+"""A candidate, its reflective dataset and the components to update."""
 
 STATE_KEY = "adapter_state"
 """The name of the capability, of the member in params and results, and of the entry in GEPA's checkpoint."""
@@ -180,3 +189,102 @@ def _dataset_of(answer: JsonValue, *, keeps_state: bool) -> Reply[dict[str, Any]
 def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result without its trajectory: the same whichever instance keeps it."""
     return {key: value for key, value in result.items() if key not in ("trajectory", "trajectory_ref")}
+
+
+async def propose_new_texts(
+    fleet: Fleet, journal: Journal, jobs: Sequence[ProposalJob], call_timeout_s: float
+) -> list[dict[str, str] | Exception]:
+    """Return new texts by component for each job, in order; the exception for a job that failed in the program.
+
+    Endpoints with the capability `proposals` are asked; recorded answers are not requested again.
+
+    Raises:
+        Interrupted: the run must stop. RpcError, ClientError: anything that is not the program's failure.
+    """
+    calls = []
+    for at, job in enumerate(jobs):
+        params = _params(*job)
+        call = Call(
+            "propose_new_texts",
+            params,
+            lambda answer: Reply(validated(ProposeNewTextsResult, answer).texts),
+            about=PROPOSAL,
+            needs="proposals",
+            timeout_s=call_timeout_s,
+            optional={"images": "images"},
+        )
+        key = request_key(PROPOSAL, f"have the program propose new texts, job {at}", params)
+        calls.append(KeyedCall(key, call, functools.partial(_checked, job[2])))
+    return await gather_recorded(journal, fleet, calls)
+
+
+def _params(candidate: dict[str, str], records: Records, components: list[str]) -> dict[str, Any]:
+    dataset, images = without_images(records)
+    params = {"candidate": candidate, "reflective_dataset": dataset, "components_to_update": components}
+    return {**params, "images": images} if images else params
+
+
+def _checked(components: list[str], texts: dict[str, str]) -> JsonValue:
+    """Return the texts as JSON. Raises `BadResponse` if one is for a component that was not requested."""
+    if other := sorted(set(texts) - set(components)):
+        raise BadResponse(f"the program proposed texts for components not asked for: {', '.join(other)}")
+    return {**texts}
+
+
+# --- images ----------------------------------------------------------------------------------------------------------
+
+REFERENCE = "$image"
+
+Images = Mapping[str, Mapping[str, str]]
+"""`ImageContent` as JSON, by the id that records name it by."""
+
+
+def with_images(value: Any, images: Images) -> Any:
+    """Return records with an `Image` in place of each `{"$image": id}` that `images` holds."""
+    if not images:
+        return value
+    if isinstance(value, dict):
+        known = images.get(value[REFERENCE]) if value.keys() == {REFERENCE} else None
+        if known is not None:
+            return Image(base64_data=known["base64"], media_type=known["media_type"])
+        return {key: with_images(part, images) for key, part in value.items()}
+    if isinstance(value, list):
+        return [with_images(part, images) for part in value]
+    return value
+
+
+def without_images(value: Any) -> tuple[Any, dict[str, dict[str, str]]]:
+    """Return records as JSON, with `{"$image": id}` in place of each `Image`; and the images by id."""
+    images: dict[str, dict[str, str]] = {}
+
+    def replaced(part: Any) -> Any:
+        if isinstance(part, Image):
+            content = _content(part)
+            digest = hashlib.sha256((content["media_type"] + content["base64"]).encode()).hexdigest()[:32]
+            images[digest] = content
+            return {REFERENCE: digest}
+        if isinstance(part, Mapping):
+            return {key: replaced(each) for key, each in part.items()}
+        if isinstance(part, list | tuple):
+            return [replaced(each) for each in part]
+        return part
+
+    return replaced(value), images
+
+
+def _content(image: Image) -> dict[str, str]:
+    """Return the image itself; one given by path or URL is read as GEPA reads it.
+
+    Raises:
+        ValueError: it lies at a URL. OSError: it cannot be read.
+    """
+    if image.base64_data is not None and image.media_type is not None:
+        return {"media_type": image.media_type, "base64": image.base64_data}
+    url: str = image.to_openai_content_part()["image_url"]["url"]
+    head, _, text = url.partition(";base64,")
+    if not head.startswith("data:image/"):
+        raise ValueError("an image at a URL cannot be sent to the program; give the image itself")
+    return {
+        "media_type": head.removeprefix("data:"),
+        "base64": base64.b64encode(base64.b64decode(text, validate=True)).decode(),
+    }

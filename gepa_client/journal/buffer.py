@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Protocol
 
 from gepa_client.errors import ClaimLost, Interrupted, JournalError, NumberTaken, StoreDamaged, StoreUnavailable
 from gepa_client.journal.entries import EVALUATE, Entry, Row, StoredAttempt
-from gepa_client.journal.store import PAGE, Store
+from gepa_client.journal.records import PAGE
+from gepa_client.journal.store import Store
 
 GROUP_S = 0.02
 """Seconds that rows may wait for others to share a commit, unless a caller waits for them."""
@@ -19,72 +19,44 @@ LARGEST_HELD = 64 << 10
 """Bytes of an answer or an output that are held in memory once it is recorded; larger ones are read on demand."""
 
 
-class JournalStorage(Protocol):
-    """What a journal reads from and writes to. May be used from any thread."""
+class JournalStorage:
+    """What a journal reads from and writes to: as it is, it keeps nothing. May be used from any thread.
 
-    keeps: bool
-    """Whether what is recorded can be read again."""
+    `keeps`: whether what is recorded can be read again.
+    """
 
-    def read(self, part: str, number: int) -> Entry | None:
+    keeps = False
+
+    def read(self, part: str, number: int) -> Entry | None:  # noqa: ARG002 - keeps nothing
         """Return the entry of this number, None if there is none; numbers are read in growing order.
 
         The result of an example of more than `LARGEST_HELD` bytes is left out (`Entry.omitted`).
         """
-        ...
-
-    def answer(self, part: str, number: int) -> bytes:
-        """Return the whole answer of a recorded entry. Raises `StoreDamaged` if it is gone."""
-        ...
-
-    def has_more(self, part: str, number: int) -> bool:
-        """Whether an earlier process recorded anything at this number or beyond it."""
-        ...
-
-    def attempts(self, part: str, number: int) -> list[StoredAttempt]:
-        """Return the attempts that an earlier process made for this number."""
-        ...
-
-    def write(self, *rows: Row) -> None:
-        """Queue rows that belong together; they keep their order."""
-        ...
-
-    def written(self) -> "Future[None]":
-        """Done when everything queued by now is in the store; fails with `Interrupted` if it cannot be written."""
-        ...
-
-
-class NullJournal:
-    """Keeps nothing: a run that is not recorded."""
-
-    keeps = False
-
-    def read(self, part: str, number: int) -> Entry | None:  # noqa: ARG002 - the interface's parameters
-        """Nothing is recorded."""
         return None
 
     def answer(self, part: str, number: int) -> bytes:
-        """Nothing is recorded."""
+        """Return the whole answer of a recorded entry. Raises `StoreDamaged` if it is gone."""
         raise LookupError(f"nothing is recorded at {part} {number}")
 
-    def has_more(self, part: str, number: int) -> bool:  # noqa: ARG002 - the interface's parameters
-        """Nothing is recorded."""
+    def has_more(self, part: str, number: int) -> bool:  # noqa: ARG002 - keeps nothing
+        """Whether an earlier process recorded anything at this number or beyond it."""
         return False
 
-    def attempts(self, part: str, number: int) -> list[StoredAttempt]:  # noqa: ARG002 - the interface's parameters
-        """Nothing was attempted."""
+    def attempts(self, part: str, number: int) -> list[StoredAttempt]:  # noqa: ARG002 - keeps nothing
+        """Return the attempts that an earlier process made for this number."""
         return []
 
     def write(self, *rows: Row) -> None:
-        """Forget them."""
+        """Queue rows that belong together; they keep their order."""
 
     def written(self) -> "Future[None]":
-        """Done at once."""
+        """Done when everything queued by now is in the store; fails with `Interrupted` if it cannot be written."""
         done: Future[None] = Future()
         done.set_result(None)
         return done
 
 
-class JournalBuffer:
+class JournalBuffer(JournalStorage):
     """The journal of one run in a store.
 
     A failure to write ends it: `on_failure` gets the reason, and nothing more is accepted, as GEPA must not see what is
@@ -121,19 +93,15 @@ class JournalBuffer:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, part: str, number: int) -> Entry | None:
-        """Return the entry of this number; pages before it are dropped."""
         return self._part(part).read(number)
 
     def answer(self, part: str, number: int) -> bytes:
-        """Return the whole answer of a recorded entry."""
         return whole_answer(self._store, self._run_id, part, number)
 
     def has_more(self, part: str, number: int) -> bool:
-        """Whether an earlier process recorded anything at this number or beyond it."""
         return self._part(part).has_more(number)
 
     def attempts(self, part: str, number: int) -> list[StoredAttempt]:
-        """Return the attempts that an earlier process made for this number."""
         return self._part(part).attempts(number)
 
     def _part(self, part: str) -> "_Pages":
@@ -145,7 +113,6 @@ class JournalBuffer:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def write(self, *rows: Row) -> None:
-        """Queue rows that belong together."""
         if self._reads_only:
             return
         with self._changed:
@@ -157,7 +124,6 @@ class JournalBuffer:
                 self._changed.notify()
 
     def written(self) -> "Future[None]":
-        """Done when everything queued by now is in the store."""
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()  # a waiting caller may be cancelled; the commit they share may not
         with self._changed:

@@ -122,15 +122,9 @@ Row = Entry | AttemptStarted | AttemptFinished | CandidateRecord
 
 
 @dataclass(frozen=True, slots=True)
-class StoredAttempt:
-    """An attempt as the store knows it: `AttemptStarted`, and `outcome` None until it has `AttemptFinished`."""
+class StoredAttempt(AttemptStarted):
+    """An attempt as the store knows it; `outcome`: None until it has `AttemptFinished`."""
 
-    part: str
-    number: int
-    attempt: int
-    kind: str
-    endpoint: str
-    instance: str | None
     outcome: str | None
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import orjson
 
-from gepa_client.journal.entries import EVALUATE, SEARCH, START, STOP, CandidateRecord, Entry
+from gepa_client.journal.entries import EVALUATE, SEARCH, START, STOP, CandidateRecord, Entry, Row
+from gepa_client.journal.records import PAGE
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
 
 DISCOVERY, TRAIN, VAL = 0, 1, 2
-PAGE = 512
 LAST = 4
 """Entries that are looked at from the end: a stop may be the very last, more of them are not."""
 
@@ -98,6 +98,14 @@ def entries(store: Store, run_id: str, part: str, start: int = 0) -> Iterator[En
     while page := store.entries(run_id, part, start, PAGE):
         yield from page
         start = page[-1].number + 1
+
+
+def all_rows(store: Store, run_id: str) -> Iterator[Row]:
+    """Yield all rows of a run, as `Store.create` accepts them: attempts, entries by part, candidates."""
+    yield from store.attempt_rows(run_id)
+    for part in store.parts(run_id):
+        yield from entries(store, run_id, part)
+    yield from store.candidates(run_id)
 
 
 def end_of(store: Store, run_id: str, part: str) -> int:

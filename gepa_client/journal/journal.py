@@ -17,7 +17,7 @@ import orjson
 from evolverpc_common.display_text import command
 from evolverpc_common.redaction import Secrets
 from gepa_client.errors import BadResponse, Interrupted, InterruptStatus, JournalMismatch
-from gepa_client.journal.buffer import LARGEST_HELD, JournalStorage, NullJournal
+from gepa_client.journal.buffer import LARGEST_HELD, JournalStorage
 from gepa_client.journal.entries import (
     FAILURE,
     ROLLOUT,
@@ -68,7 +68,7 @@ class Journal:
     """
 
     run_id: str
-    storage: JournalStorage = field(default_factory=NullJournal)
+    storage: JournalStorage = field(default_factory=JournalStorage)
     spending: SpendingTotals = field(default_factory=SpendingTotals)
     cancel_token: CancelToken = field(default_factory=CancelToken)
     secrets: Secrets = field(default_factory=Secrets)

@@ -12,6 +12,7 @@ from gepa_client.journal.entries import CandidateRecord, Claim, Entry, Row, Spen
 from gepa_client.journal.mongo_rows import PreparedDocuments, chunk_names, content, stored
 from gepa_client.journal.mongo_server import PATIENCE_S, Document, MongoServer
 from gepa_client.journal.records import (
+    PAGE,
     ChainEnd,
     ChainLink,
     attempt_of,
@@ -20,12 +21,12 @@ from gepa_client.journal.records import (
     checksum,
     decoding,
     now,
+    one_page,
     plain,
     rows_of_attempt,
     run_of,
     run_record,
 )
-from gepa_client.journal.store import PAGE, PAGE_BYTES
 
 T = TypeVar("T")
 UNIQUE = {
@@ -162,12 +163,10 @@ class MongoStore:
         return self._server.tried(work)
 
     def parts(self, run_id: str) -> dict[str, int]:
-        steps: list[Document] = [
-            {"$match": {"run": self._key(run_id)}},
-            {"$group": {"_id": "$part", "count": {"$sum": 1}}},
-        ]
+        group = {"$group": {"_id": "$part", "count": {"$sum": 1}}}
+        steps: list[Document] = [{"$match": {"run": self._key(run_id)}}, group]
         found = self._server.tried(lambda: list(self._server["entries"].aggregate(steps)))
-        return {group["_id"]: group["count"] for group in sorted(found, key=lambda group: str(group["_id"]))}
+        return {each["_id"]: each["count"] for each in sorted(found, key=lambda each: str(each["_id"]))}
 
     def drop(self, run_id: str, part: str, kind: str) -> None:
         where = {"run": self._key(run_id), "part": part, "kind": kind}
@@ -193,13 +192,13 @@ class MongoStore:
 
     def spending(self, run_id: str) -> list[Spending]:
         sums = self._sums({"run": self._key(run_id)}, "kind")
-        return [_spending(*group, *sums[group]) for group in sorted(sums, key=_by_name_then_outcome)]
+        return [_spending(*group, sums[group]) for group in sorted(sums, key=_by_name_then_outcome)]
 
     def spending_at(self, run_id: str, kind: str) -> dict[str, list[Spending]]:
         sums = self._sums({"run": self._key(run_id), "kind": kind}, "endpoint")
         found: dict[str, list[Spending]] = {}
         for endpoint, outcome in sorted(sums, key=_by_name_then_outcome):
-            found.setdefault(endpoint, []).append(_spending(kind, outcome, *sums[endpoint, outcome]))
+            found.setdefault(endpoint, []).append(_spending(kind, outcome, sums[endpoint, outcome]))
         return found
 
     def candidates(self, run_id: str) -> list[CandidateRecord]:
@@ -211,28 +210,20 @@ class MongoStore:
 
         return self._server.tried(work)
 
-    def rows(self, run_id: str) -> Iterator[Row]:
-        for document in self._attempts_paged(self._key(run_id)):
-            yield from rows_of_attempt(document)
-        for part in self.parts(run_id):
-            start = 0
-            while page := self.entries(run_id, part, start):
-                yield from page
-                start = page[-1].number + 1
-        yield from self.candidates(run_id)
+    def attempt_rows(self, run_id: str) -> Iterator[Row]:
+        key = self._key(run_id)
+        for part in sorted(self._server.tried(lambda: self._server["attempts"].distinct("part", {"run": key}))):
+            start: int | None = 0
+            while start is not None:  # by number, as an attempt more or less must not move the pages
+                place = {"run": key, "part": part}
+                numbers = {"$gte": start, "$lt": start + PAGE}
+                for document in self._find("attempts", {**place, "number": numbers}, BY_ATTEMPT):
+                    yield from rows_of_attempt(document)
+                later = self._find("attempts", {**place, "number": {"$gte": start + PAGE}}, BY_ATTEMPT, limit=1)
+                start = later[0]["number"] if later else None
 
     def close(self) -> None:
         self._server.close()
-
-    def _attempts_paged(self, key: str) -> Iterator[Document]:
-        """All attempts; nothing is held between two pages, and an attempt more or less does not move them."""
-        for part in sorted(self._server.tried(lambda: self._server["attempts"].distinct("part", {"run": key}))):
-            start: int | None = 0
-            while start is not None:
-                place = {"run": key, "part": part}
-                yield from self._find("attempts", {**place, "number": {"$gte": start, "$lt": start + PAGE}}, BY_ATTEMPT)
-                later = self._find("attempts", {**place, "number": {"$gte": start + PAGE}}, BY_ATTEMPT, limit=1)
-                start = later[0]["number"] if later else None
 
     def _page(
         self, run_id: str, part: str, start: int, limit: int, read: Callable[[Document], tuple[T, int]]
@@ -241,16 +232,8 @@ class MongoStore:
         where = {"run": self._key(run_id), "part": part, "number": {"$gte": start}}
 
         def work() -> list[T]:
-            found: list[T] = []
-            size = 0
             with self._server["entries"].find(where).sort("number", 1).limit(limit) as documents:
-                for document in documents:
-                    one, more = read(document)
-                    found.append(one)
-                    size += more
-                    if size >= PAGE_BYTES:
-                        break
-            return found
+                return [one for one, _ in one_page(map(read, documents), lambda found: found[1])]
 
         return self._server.tried(work) if limit > 0 else []
 
@@ -335,15 +318,6 @@ def _by_name_then_outcome(group: tuple[str, str | None]) -> tuple[str, bool, str
     return name, outcome is not None, outcome or ""
 
 
-def _spending(
-    kind: str,
-    outcome: str | None,
-    attempts: float,
-    examples: float,
-    unpriced: float,
-    cost: float,
-    read: float,
-    written: float,
-    seconds: float,
-) -> Spending:
+def _spending(kind: str, outcome: str | None, sums: Sequence[float]) -> Spending:
+    attempts, examples, unpriced, cost, read, written, seconds = sums
     return Spending(kind, outcome, int(attempts), int(examples), int(unpriced), cost, int(read), int(written), seconds)

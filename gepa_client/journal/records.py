@@ -3,11 +3,11 @@
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from gepa_client.errors import StoreDamaged
 from gepa_client.journal.entries import (
@@ -19,6 +19,13 @@ from gepa_client.journal.entries import (
     StoredRun,
 )
 from protocol import JsonValue
+
+SCHEMA_VERSION = 3
+"""Version 1 had no chains: its entries are read without a check. Version 2 named `requested_action` otherwise."""
+
+PAGE = 512
+PAGE_BYTES = 8 << 20
+"""A page ends at either."""
 
 PACK_ABOVE = 4096
 """Bytes. What is longer is compressed, if that makes it shorter."""
@@ -33,6 +40,7 @@ LARGEST_AMOUNT = 1e100
 """What is larger is no amount of anything, and would leave sums without an end."""
 
 Record = dict[str, Any]
+T = TypeVar("T")
 
 
 def now() -> str:
@@ -170,6 +178,18 @@ def rows_of_attempt(record: Mapping[str, Any]) -> list[AttemptStarted | AttemptF
         unpriced=record["unpriced"],
     )
     return [sent, ended]
+
+
+def one_page(found: Iterable[T], size: Callable[[T], int]) -> list[T]:
+    """Return the first of these, until their sizes reach `PAGE_BYTES`."""
+    page: list[T] = []
+    total = 0
+    for each in found:
+        page.append(each)
+        total += size(each)
+        if total >= PAGE_BYTES:
+            break
+    return page
 
 
 def candidate_bytes(kept: CandidateRecord) -> bytes:

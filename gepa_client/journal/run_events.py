@@ -173,21 +173,27 @@ class NoProposal(_Event):
 MutationKind = Literal["change_request", "merge"]
 
 
-class MutationStarted(_Event):
-    """A requested change of a candidate's code is being made; emitted when it is, not on replay.
+class _MutationEvent(_Event):
+    """A requested change of a candidate's code.
 
     `number`: its number in the journal, and of its branch `evolve/<run>/<number>`. `parents`: indices of candidates,
     first the one whose code is changed; two where their code is merged. `request`: what is asked for; `location`: where
     to look first.
     """
 
-    event: Literal["mutation_started"] = "mutation_started"
+    event: str
     number: int
     kind: MutationKind
     parents: list[int]
     parent_branch: str
     request: str
     location: str | None = None
+
+
+class MutationStarted(_MutationEvent):
+    """A requested change is being made; emitted when it is, not on replay."""
+
+    event: Literal["mutation_started"] = "mutation_started"
 
 
 class MutationProgress(_Event):
@@ -198,20 +204,14 @@ class MutationProgress(_Event):
     message: str
 
 
-class Mutated(_Event):
-    """A change of code was made; the candidate with it is evaluated next. Fields as in `MutationStarted`.
+class Mutated(_MutationEvent):
+    """A change of code was made; the candidate with it is evaluated next.
 
     `lines_added`, `lines_removed`: over all `files`. `diff`: unified, its beginning where it is very long. `cost_usd`:
     None if it was not reported.
     """
 
     event: Literal["mutated"] = "mutated"
-    number: int
-    kind: MutationKind
-    parents: list[int]
-    parent_branch: str
-    request: str
-    location: str | None = None
     branch: str
     commit: str
     files: list[str]
@@ -224,20 +224,14 @@ class Mutated(_Event):
     cost_usd: float | None = None
 
 
-class MutationRejected(_Event):
-    """A change of code was rejected and left no trace; reflection gets the reason. Fields as in `MutationStarted`.
+class MutationRejected(_MutationEvent):
+    """A change of code was rejected and left no trace; reflection gets the reason.
 
     `stage`: where it failed, as the contract names them. `log_tail`: a command's output, if any. `diff`: what was
     refused, as in `Mutated`.
     """
 
     event: Literal["mutation_rejected"] = "mutation_rejected"
-    number: int
-    kind: MutationKind
-    parents: list[int]
-    parent_branch: str
-    request: str
-    location: str | None = None
     stage: str
     reason: str
     log_tail: str | None = None

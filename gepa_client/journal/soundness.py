@@ -8,8 +8,7 @@ from evolverpc_common.display_text import command
 from gepa_client.errors import StoreDamaged
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.records import FIRST, LINK_BYTES, ChainLink, link
-from gepa_client.journal.store import Store
-from gepa_client.journal.store_factory import named_store
+from gepa_client.journal.store import Store, named_store
 
 BEYOND = 1 << 16
 """Entries that a store may hold beyond the recorded length of a chain; a larger place in it is a damaged one."""

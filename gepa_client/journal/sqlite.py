@@ -10,6 +10,7 @@ from typing import Any
 from gepa_client.errors import ClaimLost, NoSuchRun, RunExists
 from gepa_client.journal.entries import CandidateRecord, Claim, Entry, Row, Spending, StoredAttempt, StoredRun
 from gepa_client.journal.records import (
+    PAGE,
     ChainLink,
     attempt_of,
     candidate_of,
@@ -17,6 +18,7 @@ from gepa_client.journal.records import (
     checksum,
     decoding,
     now,
+    one_page,
     plain,
     rows_of_attempt,
     run_of,
@@ -25,7 +27,6 @@ from gepa_client.journal.records import (
 )
 from gepa_client.journal.sqlite_file import PATIENCE_S, SqliteFile
 from gepa_client.journal.sqlite_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, SCHEMA, UPGRADES, PreparedRows, insert_into
-from gepa_client.journal.store import PAGE, PAGE_BYTES
 
 _SELECT_RUNS = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs"  # noqa: S608 (our own column names)
 _SELECT_ATTEMPTS = f"SELECT rowid, {', '.join(ATTEMPT_COLUMNS)} FROM attempts"  # noqa: S608 (our own column names)
@@ -68,18 +69,13 @@ class SqliteStore:
         self._file.transaction(work)
 
     def run(self, run_id: str) -> StoredRun:
-        row = self._file.read(
-            lambda connection: connection.execute(f"{_SELECT_RUNS} WHERE id = ?", [run_id]).fetchone()
-        )
-        if row is None:
+        found = self._runs("WHERE id = ?", [run_id])
+        if not found:
             raise self._no_such_run(run_id)
-        return run_of(dict(zip(RUN_COLUMNS, row, strict=True)))
+        return found[0]
 
     def runs(self) -> list[StoredRun]:
-        rows = self._file.read(
-            lambda connection: connection.execute(f"{_SELECT_RUNS} ORDER BY created DESC, key DESC").fetchall()
-        )
-        return [run_of(dict(zip(RUN_COLUMNS, row, strict=True))) for row in rows]
+        return self._runs("ORDER BY created DESC, key DESC", [])
 
     def update(self, run_id: str, changes: Mapping[str, Any], *, owner: str | None = None) -> None:
         def work(connection: sqlite3.Connection) -> None:
@@ -130,65 +126,43 @@ class SqliteStore:
     def entries(
         self, run_id: str, part: str, start: int = 0, limit: int = PAGE, *, largest: int | None = None
     ) -> list[Entry]:
+        most = sys.maxsize if largest is None else largest
+
         def work(connection: sqlite3.Connection) -> list[Entry]:
-            found: list[Entry] = []
-            size = 0
-            for row in connection.execute(
-                _SELECT_ENTRIES, [_or_any(largest), *self._page_of(connection, run_id, part, start, limit)]
-            ):
-                found.append(_entry(row, _or_any(largest)))
-                size += len(found[-1].answer)
-                if size >= PAGE_BYTES:
-                    break
-            return found
+            parameters = [most, self._key(connection, run_id), part, start, limit]
+            entries = (_entry(row, most) for row in connection.execute(_SELECT_ENTRIES, parameters))
+            return one_page(entries, lambda entry: len(entry.answer))
 
         return self._file.read(work)
 
     def links(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[ChainLink]:
+        def link_of(row: Sequence[Any]) -> tuple[ChainLink, int]:
+            number, kind, digest, about, owner, packed, answer, seq, link = row
+            with decoding(f"{part} {number}"):
+                seal = checksum(part, number, kind, digest, about, packed=bool(packed), data=answer)
+            return ChainLink(number, owner, seq, link, seal), len(answer)
+
         def work(connection: sqlite3.Connection) -> list[ChainLink]:
-            found: list[ChainLink] = []
-            size = 0
-            for row in connection.execute(_SELECT_LINKS, self._page_of(connection, run_id, part, start, limit)):
-                number, kind, digest, about, owner, packed, answer, seq, link = row
-                with decoding(f"{part} {number}"):
-                    seal = checksum(part, number, kind, digest, about, packed=bool(packed), data=answer)
-                found.append(ChainLink(number, owner, seq, link, seal))
-                size += len(answer)
-                if size >= PAGE_BYTES:
-                    break
-            return found
+            rows = connection.execute(_SELECT_LINKS, [self._key(connection, run_id), part, start, limit])
+            return [link for link, _ in one_page(map(link_of, rows), lambda found: found[1])]
 
         return self._file.read(work)
 
     def chains(self, run_id: str) -> dict[str, int]:
-        rows = self._file.read(
-            lambda connection: connection.execute(
-                "SELECT owner, length FROM chains WHERE run = ?", [self._key(connection, run_id)]
-            ).fetchall()
-        )
-        return dict(rows)
+        return dict(self._rows("SELECT owner, length FROM chains WHERE run = ?", run_id))
 
     def entries_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[Entry]:
-        rows = self._file.read(
-            lambda connection: connection.execute(
-                "SELECT part, number, kind, digest, about, answer, packed FROM entries"
-                " WHERE run = ? AND part = ? AND number IN (SELECT value FROM json_each(?)) ORDER BY number",
-                [self._key(connection, run_id), part, json.dumps(list(numbers))],
-            ).fetchall()
+        rows = self._rows(
+            "SELECT part, number, kind, digest, about, answer, LENGTH(answer), packed FROM entries"
+            " WHERE run = ? AND part = ? AND number IN (SELECT value FROM json_each(?)) ORDER BY number",
+            run_id,
+            part,
+            json.dumps(list(numbers)),
         )
-        return [
-            Entry(part_, number, kind, digest, about, unpack(answer, packed))
-            for part_, number, kind, digest, about, answer, packed in rows
-        ]
+        return [_entry(row) for row in rows]
 
     def parts(self, run_id: str) -> dict[str, int]:
-        rows = self._file.read(
-            lambda connection: connection.execute(
-                "SELECT part, COUNT(*) FROM entries WHERE run = ? GROUP BY part ORDER BY part",
-                [self._key(connection, run_id)],
-            ).fetchall()
-        )
-        return dict(rows)
+        return dict(self._rows("SELECT part, COUNT(*) FROM entries WHERE run = ? GROUP BY part ORDER BY part", run_id))
 
     def drop(self, run_id: str, part: str, kind: str) -> None:
         self._file.transaction(
@@ -199,87 +173,56 @@ class SqliteStore:
         )
 
     def attempts(self, run_id: str, part: str, start: int = 0) -> list[StoredAttempt]:
-        rows = self._file.read(
-            lambda connection: connection.execute(
-                f"{_SELECT_ATTEMPTS} WHERE run = ? AND part = ? AND number >= ? ORDER BY number, attempt",
-                [self._key(connection, run_id), part, start],
-            ).fetchall()
-        )
+        where = "WHERE run = ? AND part = ? AND number >= ? ORDER BY number, attempt"
+        rows = self._rows(f"{_SELECT_ATTEMPTS} {where}", run_id, part, start)
         return [attempt_of(dict(zip(ATTEMPT_COLUMNS, row[1:], strict=True))) for row in rows]
 
     def failed_attempts(self, run_id: str) -> list[tuple[str, int, int]]:
-        rows = self._file.read(
-            lambda connection: connection.execute(
-                "SELECT part, number, COALESCE(examples, 1) FROM attempts WHERE run = ?"
-                " AND (outcome IS NULL OR outcome IN ('program_error', 'timeout')"
-                " OR (examples > 1 AND outcome != 'ok'))"
-                " ORDER BY part, number, attempt",
-                [self._key(connection, run_id)],
-            ).fetchall()
+        return self._rows(
+            "SELECT part, number, COALESCE(examples, 1) FROM attempts WHERE run = ?"
+            " AND (outcome IS NULL OR outcome IN ('program_error', 'timeout') OR (examples > 1 AND outcome != 'ok'))"
+            " ORDER BY part, number, attempt",
+            run_id,
         )
-        return [(part, number, examples) for part, number, examples in rows]
 
     def spending(self, run_id: str) -> list[Spending]:
-        rows = self._file.read(
-            lambda connection: connection.execute(
-                f"SELECT kind, outcome, {_SUMS} FROM attempts WHERE run = ?"  # noqa: S608 (constants)
-                " GROUP BY kind, outcome ORDER BY kind, outcome",
-                [self._key(connection, run_id)],
-            ).fetchall()
-        )
+        select = f"SELECT kind, outcome, {_SUMS} FROM attempts"  # noqa: S608 (constants)
+        rows = self._rows(f"{select} WHERE run = ? GROUP BY kind, outcome ORDER BY kind, outcome", run_id)
         return [_spending(row) for row in rows]
 
     def spending_at(self, run_id: str, kind: str) -> dict[str, list[Spending]]:
-        rows = self._file.read(
-            lambda connection: connection.execute(
-                f"SELECT endpoint, kind, outcome, {_SUMS} FROM attempts WHERE run = ? AND kind = ?"  # noqa: S608 (constants)
-                " GROUP BY endpoint, outcome ORDER BY endpoint, outcome",
-                [self._key(connection, run_id), kind],
-            ).fetchall()
-        )
+        select = f"SELECT endpoint, kind, outcome, {_SUMS} FROM attempts"  # noqa: S608 (constants)
+        where = "WHERE run = ? AND kind = ? GROUP BY endpoint, outcome ORDER BY endpoint, outcome"
+        rows = self._rows(f"{select} {where}", run_id, kind)
         found: dict[str, list[Spending]] = {}
         for endpoint, *row in rows:
             found.setdefault(endpoint, []).append(_spending(row))
         return found
 
     def candidates(self, run_id: str) -> list[CandidateRecord]:
-        rows = self._file.read(
-            lambda connection: connection.execute(
-                "SELECT body, packed FROM candidates WHERE run = ? ORDER BY number", [self._key(connection, run_id)]
-            ).fetchall()
-        )
+        rows = self._rows("SELECT body, packed FROM candidates WHERE run = ? ORDER BY number", run_id)
         return [candidate_of(unpack(body, packed)) for body, packed in rows]
 
-    def rows(self, run_id: str) -> Iterator[Row]:
-        for record in self._paged(run_id, _SELECT_ATTEMPTS):
-            yield from rows_of_attempt(dict(zip(ATTEMPT_COLUMNS, record[1:], strict=True)))
-        for part in self.parts(run_id):
-            start = 0
-            while page := self.entries(run_id, part, start):
-                yield from page
-                start = page[-1].number + 1
-        yield from self.candidates(run_id)
+    def attempt_rows(self, run_id: str) -> Iterator[Row]:
+        page, after = f"{_SELECT_ATTEMPTS} WHERE run = ? AND rowid > ? ORDER BY rowid LIMIT ?", 0
+        while found := self._rows(page, run_id, after, PAGE):  # in the order they were written
+            for record in found:
+                yield from rows_of_attempt(dict(zip(ATTEMPT_COLUMNS, record[1:], strict=True)))
+            after = found[-1][0]
 
     def close(self) -> None:
         self._file.close()
 
-    def _paged(self, run_id: str, select: str) -> Iterator[Any]:
-        """Rows in the order they were written; nothing is held between two pages."""
-        after = 0
+    def _runs(self, where: str, parameters: Sequence[Any]) -> list[StoredRun]:
+        select = f"{_SELECT_RUNS} {where}"
+        rows = self._file.read(lambda connection: connection.execute(select, parameters).fetchall())
+        return [run_of(dict(zip(RUN_COLUMNS, row, strict=True))) for row in rows]
 
-        def page(connection: sqlite3.Connection) -> list[Any]:
-            key = self._key(connection, run_id)
-            query = f"{select} WHERE run = ? AND rowid > ? ORDER BY rowid LIMIT ?"
-            return connection.execute(query, [key, after, PAGE]).fetchall()
-
-        while rows := self._file.read(page):
-            yield from rows
-            after = rows[-1][0]
-
-    def _page_of(
-        self, connection: sqlite3.Connection, run_id: str, part: str, start: int, limit: int
-    ) -> tuple[int, str, int, int]:
-        return self._key(connection, run_id), part, start, limit
+    def _rows(self, select: str, run_id: str, *parameters: Any) -> list[Any]:
+        """Return the rows that a statement selects, whose first parameter is the run's key."""
+        return self._file.read(
+            lambda connection: connection.execute(select, [self._key(connection, run_id), *parameters]).fetchall()
+        )
 
     def _key(self, connection: sqlite3.Connection, run_id: str) -> int:
         row = connection.execute("SELECT key FROM runs WHERE id = ?", [run_id]).fetchone()
@@ -298,18 +241,13 @@ class SqliteStore:
         return NoSuchRun(f"{self.url} holds no run {run_id}")
 
 
-def _or_any(largest: int | None) -> int:
-    return sys.maxsize if largest is None else largest
-
-
-def _entry(row: Sequence[Any], largest: int) -> Entry:
+def _entry(row: Sequence[Any], largest: int = sys.maxsize) -> Entry:
     part, number, kind, digest, about, answer, size, packed = row
     if answer is not None:
         answer = unpack(answer, packed)
         size = len(answer)
-    if size > largest:
-        return Entry(part, number, kind, digest, about, b"", size)
-    return Entry(part, number, kind, digest, about, answer)
+    fields = (part, number, kind, digest, about)
+    return Entry(*fields, answer) if size <= largest else Entry(*fields, b"", size)
 
 
 def _set(connection: sqlite3.Connection, key: int, record: dict[str, Any]) -> None:

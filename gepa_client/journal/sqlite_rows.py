@@ -64,10 +64,11 @@ UPGRADES = {
 
 RUN_COLUMNS = (*RUN_FIELDS, "owner", "beat")
 ATTEMPT_COLUMNS = (*STARTED_FIELDS, *FINISHED_FIELDS)
-OWNED_COLUMNS = ("run", *ATTEMPT_COLUMNS, "owner")
 ENTRY_COLUMNS = ("run", "part", "number", "kind", "digest", "about", "owner", "packed", "answer")
 _FIND_ENTRY = f"SELECT 1 FROM entries WHERE {' AND '.join(f'{name} IS ?' for name in ENTRY_COLUMNS)}"  # noqa: S608 (our own column names)
 
+_SENT = (*STARTED_FIELDS, "owner")
+_FIND_ATTEMPT = f"SELECT 1 FROM attempts WHERE run IS ? AND {' AND '.join(f'{name} IS ?' for name in _SENT)}"  # noqa: S608 (our own column names)
 _END = f"UPDATE attempts SET {', '.join(f'{name} = ?' for name in FINISHED_FIELDS)}"  # noqa: S608 (our own column names)
 
 
@@ -98,8 +99,7 @@ class PreparedRows:
 
     def write(self, connection: sqlite3.Connection, key: int, run_id: str) -> None:
         """Insert them all. Raises `NumberTaken`, and `JournalError` for an end without a beginning."""
-        sent = [[key, *(record[name] for name in (*ATTEMPT_COLUMNS, "owner"))] for record in self._sent]
-        self._insert(connection, "attempts", OWNED_COLUMNS, ("run", "part", "number", "attempt"), sent, run_id)
+        self._start(connection, key, run_id)
         self._end(connection, key, run_id)
         self._insert_entries(connection, key, run_id)
         connection.executemany(
@@ -142,43 +142,21 @@ class PreparedRows:
             [key, owner, tail.length, tail.link],
         )
 
-    def _insert(
-        self,
-        connection: sqlite3.Connection,
-        table: str,
-        columns: Sequence[str],
-        unique: Sequence[str],
-        rows: list[list[Any]],
-        run_id: str,
-    ) -> None:
-        if not rows:
+    def _start(self, connection: sqlite3.Connection, key: int, run_id: str) -> None:
+        rows = [(key, *(record[name] for name in (*ATTEMPT_COLUMNS, "owner"))) for record in self._sent]
+        if connection.executemany(_INSERT_ATTEMPT, rows).rowcount == len(rows):
             return
-        insert = f"{insert_into(table, columns)} ON CONFLICT ({', '.join(unique)}) DO NOTHING"
-        if connection.executemany(insert, rows).rowcount == len(rows):
-            return
-        # Something was there: a repeat of our own, or another driver's. What an attempt came to may differ.
-        same = [name for name in columns if name not in FINISHED_FIELDS]
-        where = " AND ".join(f"{name} IS ?" for name in same)
-        find = f"SELECT 1 FROM {table} WHERE {where}"  # noqa: S608 (our own names)
-        for row in rows:
-            values = [value for name, value in zip(columns, row, strict=True) if name in same]
-            if connection.execute(find, values).fetchone() is None:
-                numbers = " ".join(str(value) for value in row[1 : len(unique)])
-                raise NumberTaken(f"run {run_id}: another process has written {numbers} of {table}")
+        # Something was there: a repeat of our own, or another driver's. The outcome of an attempt may differ.
+        for record in self._sent:
+            if connection.execute(_FIND_ATTEMPT, [key, *(record[name] for name in _SENT)]).fetchone() is None:
+                place = f"{record['part']} {record['number']} {record['attempt']}"
+                raise NumberTaken(f"run {run_id}: another process has written {place} of attempts")
 
     def _end(self, connection: sqlite3.Connection, key: int, run_id: str) -> None:
-        ends = [
-            [*finished_record(ended).values(), key, ended.part, ended.number, ended.attempt] for ended in self._ended
-        ]
-        if not ends:
-            return
         where = "WHERE run = ? AND part = ? AND number = ? AND attempt = ?"
-        if connection.executemany(f"{_END} {where}", ends).rowcount == len(ends):
-            return
         for ended in self._ended:
-            numbers = [ended.part, ended.number, ended.attempt]
-            found = connection.execute(f"SELECT 1 FROM attempts {where}", [key, *numbers]).fetchone()  # noqa: S608 (constant)
-            if found is None:
+            values = [*finished_record(ended).values(), key, ended.part, ended.number, ended.attempt]
+            if connection.execute(f"{_END} {where}", values).rowcount == 0:
                 raise JournalError(f"run {run_id}: attempt {ended.part} {ended.number} {ended.attempt} was never sent")
 
 
@@ -213,3 +191,6 @@ def insert_into(table: str, columns: Sequence[str]) -> str:
 
 
 _INSERT_ENTRY = insert_into("entries", (*ENTRY_COLUMNS, "seq", "link"))
+_INSERT_ATTEMPT = (
+    f"{insert_into('attempts', ('run', *ATTEMPT_COLUMNS, 'owner'))} ON CONFLICT (run, part, number, attempt) DO NOTHING"
+)

@@ -26,7 +26,7 @@ from gepa_client.journal.run_events import (
     Tested,
     Warned,
 )
-from gepa_client.journal.store_factory import named_store
+from gepa_client.journal.store import named_store
 from protocol.code import code_at
 
 RATE_WINDOW_S = 30.0

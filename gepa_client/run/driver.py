@@ -23,8 +23,7 @@ from gepa_client.journal.lease import LeaseHeartbeat, take
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.run_events import Emit, Finished, FleetChanged, Phase, Warned
 from gepa_client.journal.soundness import check_sound
-from gepa_client.journal.store import Store
-from gepa_client.journal.store_factory import named_store, open_store
+from gepa_client.journal.store import Store, named_store, open_store
 from gepa_client.run import initial_state, splits
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.event_writer import redacting

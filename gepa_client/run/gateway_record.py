@@ -17,8 +17,7 @@ from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SpendingTotals, digest_of
 from gepa_client.journal.run_events import CallRefused, Emit, Event, ModelCalls, ModelTally
-from gepa_client.journal.store import Store
-from gepa_client.journal.store_factory import open_store
+from gepa_client.journal.store import Store, open_store
 from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
 from gepa_client.transport.event_loop import CancelToken
 

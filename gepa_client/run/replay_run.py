@@ -14,8 +14,7 @@ from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.run_events import Emit, Finished, ModelCalls, Started, Warned
 from gepa_client.journal.soundness import check_sound
-from gepa_client.journal.store import Store
-from gepa_client.journal.store_factory import named_store
+from gepa_client.journal.store import Store, named_store
 from gepa_client.run import output_folder as files
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.fingerprint import check_fingerprint, fingerprint_of

@@ -12,6 +12,7 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import JournalError, NumberTaken
 from gepa_client.journal.entries import AttemptFinished, AttemptStarted, CandidateRecord, Claim, Entry, Row, StoredRun
 from gepa_client.journal.exported import Document, ExportedAttempt, ExportedRun, mistakes
+from gepa_client.journal.history import all_rows
 from gepa_client.journal.records import FINISHED_FIELDS, STARTED_FIELDS
 from gepa_client.journal.store import Store
 from gepa_client.run.imported_settings import imported_settings
@@ -43,7 +44,7 @@ def exported(store: Store, run_id: str) -> Iterator[str]:
     separator = ""
     missing = ["attempts", "entries", "candidates"]
     end = ""
-    for name, value in _rows_out(store.rows(run_id)):
+    for name, value in _rows_out(all_rows(store, run_id)):
         while name in missing:  # the first of its list, and those before it that are empty
             yield f'{end},\n"{missing.pop(0)}":['
             end = "]"

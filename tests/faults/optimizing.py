@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gepa_client.journal.entries import SEARCH
-from gepa_client.journal.store_factory import open_store
+from gepa_client.journal.store import open_store
 from tests.faults import execution_log
 from tests.faults.outcome import Executions, Outcome, executions_of, outcome_of
 from tests.faults.runs import Setup

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gepa_client.journal.store_factory import open_store
+from gepa_client.journal.store import open_store
 from tests.faults import execution_log
 from tests.faults.execution_log import Execution
 

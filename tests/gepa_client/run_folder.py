@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gepa_client.journal.store import Store
-from gepa_client.journal.store_factory import open_store
+from gepa_client.journal.store import Store, open_store
 from tests.gepa_client.conftest import TIMEOUT_S
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from gepa_client.journal.entries import SEARCH, CandidateRecord, Entry, Row
-from gepa_client.journal.store_factory import open_store
+from gepa_client.journal.store import open_store
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, git_branch
 from tests.gepa_client.example_records import NASTY
 from tests.gepa_client.stored_run import RUN_ID, Made

@@ -19,8 +19,7 @@ from gepa_client.journal.entries import (
     StoredRun,
 )
 from gepa_client.journal.requests import evaluate_digest
-from gepa_client.journal.store import Store
-from gepa_client.journal.store_factory import open_store
+from gepa_client.journal.store import Store, open_store
 from gepa_client.settings.run_config import RunConfig
 
 RUN_ID = "20260102-030405-1f3a"

@@ -20,7 +20,7 @@ from gepa_client.cli.views.final_summary import RunSummary
 from gepa_client.cli.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from gepa_client.errors import ClientError, JournalError, summary
 from gepa_client.journal.run_events import Finished
-from gepa_client.journal.store_factory import open_store
+from gepa_client.journal.store import open_store
 from gepa_client.report.record import RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.run.control_messages import DriverJob

@@ -17,7 +17,7 @@ from gepa_client.cli.views.console import echo, fail, log_markup, make_console
 from gepa_client.errors import ClientError, JournalError, summary
 from gepa_client.journal import records
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.store_factory import default_store, open_store
+from gepa_client.journal.store import default_store, open_store
 from gepa_client.run import output_folder as files
 from gepa_client.run.output_folder import new_run_id
 from gepa_client.sandboxing.session_interface import NoSandboxes

@@ -10,7 +10,7 @@ from gepa_client.cli.arguments import USAGE, RunName, StoreUrl
 from gepa_client.cli.commands.foreground_run import ForegroundRun
 from gepa_client.cli.commands.store_access import open_cli_run
 from gepa_client.cli.views.console import fail, make_console
-from gepa_client.journal.store_factory import default_store
+from gepa_client.journal.store import default_store
 from gepa_client.run import output_folder as files
 from gepa_client.settings.loading import from_record
 

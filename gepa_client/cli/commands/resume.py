@@ -16,7 +16,7 @@ from gepa_client.cli.views.console import echo, fail, make_console, print_json, 
 from gepa_client.journal.entries import SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.requests import SpendingTotals
-from gepa_client.journal.store_factory import default_store
+from gepa_client.journal.store import default_store
 from gepa_client.run import output_folder as files
 from gepa_client.settings.groups import SandboxSettings, ServerSettings
 from gepa_client.settings.loading import from_record

@@ -23,8 +23,7 @@ from gepa_client.cli.commands.store_access import (
 )
 from gepa_client.cli.views.console import duration, echo, make_console, print_json, safe_line, seconds_since
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.store import Store
-from gepa_client.journal.store_factory import default_store
+from gepa_client.journal.store import Store, default_store
 
 Status = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
 

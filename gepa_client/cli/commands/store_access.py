@@ -14,8 +14,7 @@ from gepa_client.cli.arguments import DECLINED, STOPPED, USAGE
 from gepa_client.cli.views.console import echo, fail, make_console, seconds_since
 from gepa_client.errors import ClientError, JournalError, StoreUnavailable, summary
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.store import Store
-from gepa_client.journal.store_factory import default_store, find_run, looks_like_a_url, open_store
+from gepa_client.journal.store import Store, default_store, find_run, looks_like_a_url, open_store
 from protocol.errors import RpcError
 
 SILENT_S = 60.0

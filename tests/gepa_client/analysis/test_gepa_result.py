@@ -16,7 +16,7 @@ from gepa_client.gepa.rows import Row, RowLoader
 from gepa_client.journal.entries import SEARCH, START, CandidateRecord, Entry
 from gepa_client.journal.entries import Row as JournalRow
 from gepa_client.journal.requests import evaluate_digest
-from gepa_client.journal.store_factory import open_store
+from gepa_client.journal.store import open_store
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 
 WORDS = ("red", "green", "blue", "pink", "grey", "teal")

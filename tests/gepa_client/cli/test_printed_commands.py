@@ -17,7 +17,7 @@ from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.soundness import check_sound
-from gepa_client.journal.store_factory import open_store
+from gepa_client.journal.store import open_store
 from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
 from protocol.errors import UnknownCandidate
 from tests.gepa_client.cli.mutation_script import Evolving

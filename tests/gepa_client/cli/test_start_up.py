@@ -78,7 +78,7 @@ import sys, json, tempfile
 from pathlib import Path
 from gepa_client.cli.commands.optimize import new_run
 from gepa_client.transport.event_loop import CancelToken
-from gepa_client.journal.store_factory import open_store
+from gepa_client.journal.store import open_store
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.run.driver import drive
 from gepa_client.run.gateway_record import GatewayRecord

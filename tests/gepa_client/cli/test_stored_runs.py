@@ -11,7 +11,7 @@ import pytest
 from gepa_client.errors import JournalError
 from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted, Claim, Entry, StoredRun
 from gepa_client.journal.lease import LeaseHeartbeat
-from gepa_client.journal.store_factory import find_run, open_store
+from gepa_client.journal.store import find_run, open_store
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.example_records import NASTY

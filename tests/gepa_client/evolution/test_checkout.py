@@ -7,7 +7,7 @@ import pytest
 
 from gepa_client.analysis.mutation_outcomes import code_history
 from gepa_client.evolution.checkout import CheckoutError, CommitBundle, UserRepository
-from gepa_client.journal.store_factory import open_store
+from gepa_client.journal.store import open_store
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import RUN_ID
 

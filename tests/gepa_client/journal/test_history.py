@@ -9,7 +9,7 @@ import pytest
 from gepa_client.journal.entries import SEARCH, START, CandidateRecord, Entry
 from gepa_client.journal.history import results, validation_rows
 from gepa_client.journal.requests import evaluate_digest
-from gepa_client.journal.store_factory import open_store
+from gepa_client.journal.store import open_store
 from tests.gepa_client.stored_run import RUN_ID, Made
 
 TEXTS = {"rules": "a"}

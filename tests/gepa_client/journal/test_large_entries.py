@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from gepa_client.journal import Store
 from gepa_client.journal.entries import SEARCH, Entry, Row
+from gepa_client.journal.history import all_rows
 from tests.gepa_client.journal.sample_runs import OWNER, RUN, driven, ended, entry, sent
 
 MANY = 20_000
@@ -26,7 +27,7 @@ def test_an_answer_of_forty_megabytes_comes_back(store: Store, another: Callable
     ]
     store.write(RUN.id, OWNER, rows)
     store.write(RUN.id, OWNER, rows)
-    answers = [row.answer for row in another().rows(RUN.id) if isinstance(row, Entry)]
+    answers = [row.answer for row in all_rows(another(), RUN.id) if isinstance(row, Entry)]
     assert answers == [b"1", huge, huge[:2_000_000], b"3"]
     left_out = [(found.answer, found.omitted) for found in store.entries(RUN.id, SEARCH, largest=1000)]
     assert left_out == [(b"1", 0), (b"", 40_000_000), (b"", 2_000_000), (b"3", 0)]

@@ -11,6 +11,7 @@ from pymongo import MongoClient
 from gepa_client.errors import StoreDamaged
 from gepa_client.journal import Store
 from gepa_client.journal.entries import SEARCH
+from gepa_client.journal.history import all_rows
 from gepa_client.journal.soundness import check_sound, damage
 from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, driven, entry, run
 
@@ -59,7 +60,7 @@ def test_a_repeated_write_leaves_the_chain_whole(store: Store) -> None:
 
 
 def test_a_copy_of_a_run_is_sound(written: Store) -> None:
-    written.create(run("copy"), list(written.rows(RUN.id)))
+    written.create(run("copy"), list(all_rows(written, RUN.id)))
     assert damage(written, "copy") is None
     assert sum(written.chains("copy").values()) == 305
 

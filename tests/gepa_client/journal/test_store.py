@@ -11,6 +11,7 @@ import pytest
 from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, NumberTaken, RunExists
 from gepa_client.journal import CandidateRecord, Claim, Spending, Store
 from gepa_client.journal.entries import SEARCH, Row
+from gepa_client.journal.history import all_rows
 from tests.gepa_client.journal.sample_runs import DRIVER, KEPT, OWNER, RUN, driven, ended, entry, run, sent
 
 WAIT_S = 30.0
@@ -50,7 +51,7 @@ def test_a_run_of_the_same_id_is_refused_and_nothing_of_it_stays(store: Store) -
         lambda store: store.spending("x"),
         lambda store: store.spending_at("x", "evaluate"),
         lambda store: store.candidates("x"),
-        lambda store: list(store.rows("x")),
+        lambda store: list(all_rows(store, "x")),
     ],
 )
 def test_an_unknown_run_id_is_an_error(store: Store, act: Callable[[Store], object]) -> None:
@@ -348,10 +349,10 @@ def test_all_rows_of_a_run_begin_another(store: Store) -> None:
         KEPT,
     ]
     store.write(RUN.id, OWNER, rows)
-    found = list(store.rows(RUN.id))
+    found = list(all_rows(store, RUN.id))
     assert sorted(map(repr, found)) == sorted(map(repr, rows))
     store.create(run("copy"), found)
-    assert list(store.rows("copy")) == found
+    assert list(all_rows(store, "copy")) == found
     assert store.spending("copy") == store.spending(RUN.id)
     assert store.run("copy").claim.owner is None
 

@@ -13,6 +13,7 @@ import pytest
 from gepa_client.errors import JournalError, NoSuchRun, RunExists
 from gepa_client.journal import Claim, Store, open_store
 from gepa_client.journal.entries import SEARCH, Row
+from gepa_client.journal.history import all_rows
 from gepa_client.run.imported_settings import MACHINE_SETTINGS
 from gepa_client.run.output_folder import new_run_id
 from gepa_client.run.transfer import export_run, import_run
@@ -77,7 +78,7 @@ def test_a_run_is_the_same_in_another_store(store: Store, target: Store, through
         claim=Claim(None, 0),
     )
     assert [found.answer for found in target.entries(RUN.id, SEARCH)] == ANSWERS
-    assert sorted(map(repr, target.rows(RUN.id))) == sorted(map(repr, store.rows(RUN.id)))
+    assert sorted(map(repr, all_rows(target, RUN.id))) == sorted(map(repr, all_rows(store, RUN.id)))
     assert target.spending(RUN.id) == store.spending(RUN.id)
     assert {**export_run(target, RUN.id), "run": None} == {**document, "run": None}
 
@@ -85,7 +86,7 @@ def test_a_run_is_the_same_in_another_store(store: Store, target: Store, through
 def test_a_run_comes_into_any_store(store: Store, target: Store) -> None:
     document = exported(target)
     import_run(store, document)
-    assert sorted(map(repr, store.rows(RUN.id))) == sorted(map(repr, ROWS))
+    assert sorted(map(repr, all_rows(store, RUN.id))) == sorted(map(repr, ROWS))
 
 
 def test_answers_are_readable_where_that_keeps_their_bytes(store: Store) -> None:

@@ -18,7 +18,7 @@ from gepa_client.gepa.rows import Row
 from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SEARCH
 from gepa_client.journal.records import new_run
 from gepa_client.journal.run_events import Event, Finished, Progress
-from gepa_client.journal.store_factory import open_store
+from gepa_client.journal.store import open_store
 from gepa_client.report.record import RunRecord
 from gepa_client.run import stop_conditions
 from gepa_client.run.control_messages import DriverJob

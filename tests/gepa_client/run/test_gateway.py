@@ -9,6 +9,7 @@ import pytest
 
 from gepa_client.errors import JournalError
 from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SCORE, Spending
+from gepa_client.journal.history import all_rows
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.run_events import CallRefused, Event, ModelCalls, ModelTally
 from gepa_client.journal.sqlite import SqliteStore
@@ -127,7 +128,7 @@ def test_a_secret_in_a_refused_request_is_not_written(store: Watched) -> None:
     events, news, _ = received(
         store, refusal(f"CONNECT {secret}.example.org:443"), call(model=secret, sandbox=secret), secrets=[secret]
     )
-    written = [*store.rows(RUN.id), *events, news]
+    written = [*all_rows(store, RUN.id), *events, news]
     assert len(written) == 5
     assert secret not in repr(written)
     assert "[redacted]" in repr(written)

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from gepa_client.journal.entries import SEARCH
+from gepa_client.journal.records import SCHEMA_VERSION
 from gepa_client.journal.soundness import damage
 from gepa_client.journal.sqlite import SqliteStore
-from gepa_client.journal.store import SCHEMA_VERSION
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import stored
 from tests.gepa_client.word_program import Script, rows, scored
