@@ -6,6 +6,7 @@ from sandbox_runtime.api.sandbox import (
     EgressNotEnforced,
     EnvironmentMissing,
     ProcessEndpoint,
+    RunningSandbox,
     Runtime,
     RuntimeThrottled,
     RuntimeUnavailable,
@@ -23,6 +24,7 @@ from sandbox_runtime.backends.process.running_server import ServerFailed, runnin
 __all__ = [
     "Runtime",
     "Sandbox",
+    "RunningSandbox",
     "SandboxSpec",
     "ResourceLimits",
     "Command",

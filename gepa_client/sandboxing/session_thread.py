@@ -16,8 +16,9 @@ from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage, p
 from gepa_client.sandboxing.remote_exec import FindSandbox, serving_exec
 from gepa_client.sandboxing.session_interface import Driver, Log
 from gepa_client.settings.run_config import RunConfig
+from sandbox_runtime import RunningSandbox
 from sandbox_runtime.gateway import GatewayRefusal, ProviderCall
-from sandbox_runtime.pool import EndpointsFile, PooledSandbox, PoolEvent, PoolFailed, SandboxPool, endpoints_folder
+from sandbox_runtime.pool import EndpointsFile, PoolEvent, PoolFailed, SandboxPool, endpoints_folder
 
 CLOSE_S = 60.0
 """Seconds that ending everything may take; a sweep ends what is left then."""
@@ -62,7 +63,7 @@ class Setup(Protocol):
         """Find a running sandbox by its id."""
         ...
 
-    async def start(self, number: int) -> PooledSandbox:
+    async def start(self, number: int) -> RunningSandbox:
         """Start a sandbox; see `sandbox_runtime.pool.Start`."""
         ...
 

@@ -18,6 +18,7 @@ from sandbox_runtime import (
     GatewaySession,
     Open,
     ResourceLimits,
+    RunningSandbox,
     Runtime,
     SandboxExit,
     ServerEndpoint,
@@ -25,7 +26,6 @@ from sandbox_runtime import (
 )
 from sandbox_runtime.backends import open_runtime
 from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts, Provider, configured, known
-from sandbox_runtime.pool import PooledSandbox
 from sandbox_runtime.source import ClientSandbox, ClientSettings, GitCredentials, GitToken, Source
 
 GITHUB = "github.com"
@@ -135,7 +135,7 @@ class _SandboxSetup:
     def find(self) -> FindSandbox:
         return self._running.get
 
-    async def start(self, number: int) -> PooledSandbox:
+    async def start(self, number: int) -> RunningSandbox:
         gateway_session = self._open_session if self._gateway is not None else None
         client = ClientSandbox(
             self._runtime,

@@ -127,8 +127,8 @@ class SandboxInfo:
     owner: str
 
 
-class Sandbox(Protocol):
-    """A running sandbox. Every method may be called at any time, also concurrently."""
+class RunningSandbox(Protocol):
+    """A sandbox whose server is up. Every method may be called at any time, also concurrently."""
 
     @property
     def id(self) -> str:
@@ -137,14 +137,6 @@ class Sandbox(Protocol):
 
     async def endpoint(self) -> ServerEndpoint:
         """Return the address of its server; ask again if that refuses, as tokens expire. Raises `SandboxGone`."""
-        ...
-
-    async def exec(self, command: Command) -> CommandResult:
-        """Run a command beside the server, until it ends or is killed after its `timeout_s`. Raises `SandboxGone`."""
-        ...
-
-    async def logs(self) -> str:
-        """Return the end of what `setup` and `main` wrote, at most `LOG_BYTES`; also after it has ended."""
         ...
 
     async def wait(self) -> SandboxExit:
@@ -157,6 +149,18 @@ class Sandbox(Protocol):
         Raises:
             SandboxError: not all of it could be freed; a sweep tries again.
         """
+        ...
+
+
+class Sandbox(RunningSandbox, Protocol):
+    """A running sandbox that also runs commands."""
+
+    async def exec(self, command: Command) -> CommandResult:
+        """Run a command beside the server, until it ends or is killed after its `timeout_s`. Raises `SandboxGone`."""
+        ...
+
+    async def logs(self) -> str:
+        """Return the end of what `setup` and `main` wrote, at most `LOG_BYTES`; also after it has ended."""
         ...
 
 

@@ -4,14 +4,14 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import IO, Any, Protocol, TypeVar
+from typing import IO, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import aiohttp
 
 from evolverpc_common.shielded import await_shielded
 from evolverpc_common.tail import OutputTail
-from sandbox_runtime.api.sandbox import Sandbox, SandboxError, SandboxNotReady, ServerEndpoint
+from sandbox_runtime.api.sandbox import RunningSandbox, Sandbox, SandboxError, SandboxNotReady, ServerEndpoint
 from sandbox_runtime.api.spec import Command
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 
@@ -138,15 +138,7 @@ def capture_pipe(tail: OutputTail) -> tuple[OutputCapture, int]:
 logger = logging.getLogger(__name__)
 
 
-class Closable(Protocol):
-    """A sandbox that can be closed."""
-
-    async def close(self) -> None:
-        """See `Sandbox`."""
-        ...
-
-
-async def close_all(sandboxes: Iterable[Closable]) -> None:
+async def close_all(sandboxes: Iterable[RunningSandbox]) -> None:
     """Close sandboxes in parallel, each completely.
 
     Raises:
@@ -161,7 +153,7 @@ async def close_all(sandboxes: Iterable[Closable]) -> None:
         raise SandboxError(f"{len(errors)} of {len(outcomes)} sandboxes could not be freed: {errors[0]}") from errors[0]
 
 
-async def close_after_failure(sandbox: Closable) -> None:
+async def close_after_failure(sandbox: RunningSandbox) -> None:
     """Close a sandbox whose failure is already reported; log an error of the closing."""
     try:
         await sandbox.close()

@@ -6,13 +6,12 @@ from sandbox_runtime.pool.endpoints_file import (
     endpoints_folders,
     sweep_endpoints_folders,
 )
-from sandbox_runtime.pool.interfaces import PooledSandbox, PoolEvent, PoolFailed, StartSandbox
+from sandbox_runtime.pool.interfaces import PoolEvent, PoolFailed, StartSandbox
 from sandbox_runtime.pool.pool import SandboxPool
 
 __all__ = [
     "SandboxPool",
     "EndpointsFile",
-    "PooledSandbox",
     "StartSandbox",
     "PoolEvent",
     "PoolFailed",

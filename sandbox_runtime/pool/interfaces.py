@@ -1,10 +1,10 @@
-"""What a pool reports, and what it needs of a sandbox and of the function that starts one."""
+"""The events of a pool, its failure, and the function that starts its sandboxes."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
-from sandbox_runtime.api.sandbox import SandboxExit, ServerEndpoint
+from sandbox_runtime.api.sandbox import RunningSandbox
 
 PoolEventKind = Literal[
     "starting",
@@ -49,26 +49,5 @@ class PoolFailed(Exception):
     """No sandbox runs, and starts have failed too often in a row; the cause is the first of these failures."""
 
 
-class PooledSandbox(Protocol):
-    """A running sandbox whose server answers; each method as in `Sandbox`."""
-
-    @property
-    def id(self) -> str:
-        """The name that its runtime gives it."""
-        ...
-
-    async def endpoint(self) -> ServerEndpoint:
-        """Return the address and token of its server. Raises `SandboxError`."""
-        ...
-
-    async def wait(self) -> SandboxExit:
-        """Wait until it has ended."""
-        ...
-
-    async def close(self) -> None:
-        """End it and free everything of it; shielded, and safe to call twice. Raises `SandboxError`."""
-        ...
-
-
-StartSandbox = Callable[[int], Awaitable[PooledSandbox]]
+StartSandbox = Callable[[int], Awaitable[RunningSandbox]]
 """Starts the sandbox of a number, from 0. Raises `SandboxError`; a cancellation leaves nothing behind."""

@@ -9,6 +9,7 @@ from typing import Self
 from sandbox_runtime.api.sandbox import (
     EgressNotEnforced,
     EnvironmentMissing,
+    RunningSandbox,
     RuntimeThrottled,
     RuntimeUnavailable,
     SandboxError,
@@ -17,7 +18,7 @@ from sandbox_runtime.api.sandbox import (
     SandboxNotReady,
 )
 from sandbox_runtime.pool.endpoints_file import EndpointsFile
-from sandbox_runtime.pool.interfaces import PooledSandbox, PoolEvent, PoolEventKind, PoolFailed, StartSandbox
+from sandbox_runtime.pool.interfaces import PoolEvent, PoolEventKind, PoolFailed, StartSandbox
 from sandbox_runtime.pool.start_limits import FIRST_PAUSE_S, LONGEST_PAUSE_S, StartLimits
 
 FAILURES = 3
@@ -42,13 +43,13 @@ class _PoolSlot:
 
     number: int
     task: asyncio.Task[None] | None = None
-    member: PooledSandbox | None = None
+    member: RunningSandbox | None = None
     key: str | None = None
     url: str = ""
     retiring: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
     renewed: float = float("-inf")
-    translated_errors: asyncio.Task[None] | None = None
+    renewal: asyncio.Task[None] | None = None
 
 
 class SandboxPool:
@@ -85,10 +86,9 @@ class SandboxPool:
         self._retire_s = retire_s
         self._close_s = close_s
         self._slots: dict[int, _PoolSlot] = {}
-        self._renewing: set[asyncio.Task[None]] = set()
         self._started = 0
         self._ever_ready = False
-        self._first: asyncio.Future[None] | None = None
+        self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._useful = size
         self._most_useful = size
         self._timer: asyncio.TimerHandle | None = None
@@ -96,10 +96,8 @@ class SandboxPool:
         self._began = time.monotonic()
 
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
         self._began = time.monotonic()
-        self._first = loop.create_future()
-        self._timer = loop.call_later(self._idle_s, self._reconsider)
+        self._timer = asyncio.get_running_loop().call_later(self._idle_s, self._reconsider)
         self._fill()
         return self
 
@@ -111,7 +109,7 @@ class SandboxPool:
     @property
     def ready(self) -> int:
         """How many run and are listed."""
-        return sum(place.key is not None for place in self._slots.values())
+        return sum(slot.key is not None for slot in self._slots.values())
 
     async def first_ready(self) -> None:
         """Wait until the first is ready.
@@ -119,7 +117,7 @@ class SandboxPool:
         Raises:
             PoolFailed: none ever was; its cause has the reason.
         """
-        if self._first is None:
+        if self._timer is None:
             raise RuntimeError("the pool is not in its `async with` block")
         await asyncio.shield(self._first)
 
@@ -137,58 +135,49 @@ class SandboxPool:
 
     def refused(self, url: str) -> None:
         """Request a new endpoint for a server that refused the listed token."""
-        place = self._at(url)
-        if (
-            place is None
-            or place.member is None
-            or (place.translated_errors is not None and not place.translated_errors.done())
-        ):
-            return
-        place.translated_errors = asyncio.get_running_loop().create_task(self._renew_endpoint(place, place.member))
-        self._renewing.add(place.translated_errors)
-        place.translated_errors.add_done_callback(self._renewing.discard)
+        slot = self._at(url)
+        if slot is not None and slot.member is not None and (slot.renewal is None or slot.renewal.done()):
+            slot.renewal = asyncio.get_running_loop().create_task(self._renew_endpoint(slot, slot.member))
 
     def left(self, url: str) -> None:
         """Report that a retiring sandbox has no more calls."""
-        place = self._at(url)
-        if place is not None and place.retiring.is_set():
-            place.left.set()
+        slot = self._at(url)
+        if slot is not None and slot.retiring.is_set():
+            slot.left.set()
 
     async def close(self) -> None:
         """End all of them in parallel. Safe to call twice."""
         self._over = True
         if self._timer is not None:
             self._timer.cancel()
-        tasks = [place.task for place in self._slots.values() if place.task is not None]
-        translated_errors = list(self._renewing)
-        for task in [*tasks, *translated_errors]:
+        tasks = [slot.task for slot in self._slots.values() if slot.task is not None]
+        for task in tasks:
             task.cancel()
-        if tasks or translated_errors:
-            _, late = await asyncio.wait([*tasks, *translated_errors], timeout=self._close_s)
-            if left := len(late.intersection(tasks)):
-                self._emit("not_freed", f"{left} did not end within {self._close_s:g} s")
-        if self._first is not None:
-            self._first.cancel()
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=self._close_s)
+            if late:
+                self._emit("not_freed", f"{len(late)} did not end within {self._close_s:g} s")
+        self._first.cancel()
 
     # --- how many there are ------------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
         """Start as many as are wanted; retiring ones take up room until they have ended."""
-        staying = sum(not place.retiring.is_set() for place in self._slots.values())
+        staying = sum(not slot.retiring.is_set() for slot in self._slots.values())
         free = (number for number in range(self.size) if number not in self._slots)
         for number in list(free)[: max(0, self.wanted - staying)]:
-            place = self._slots[number] = _PoolSlot(number)
-            place.task = asyncio.get_running_loop().create_task(self._keep(place))
-            place.task.add_done_callback(lambda task, place=place: self._emptied(place, task))  # type: ignore[misc]
+            slot = self._slots[number] = _PoolSlot(number)
+            slot.task = asyncio.get_running_loop().create_task(self._keep(slot))
+            slot.task.add_done_callback(lambda task, slot=slot: self._emptied(slot, task))  # type: ignore[misc]
 
-    def _emptied(self, place: _PoolSlot, task: asyncio.Task[None]) -> None:
+    def _emptied(self, slot: _PoolSlot, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if self._over:
             # A `SandboxError` is of a start that came to nothing together with the one that ended the pool.
             if error is not None and not isinstance(error, SandboxError):
                 self._emit("not_freed", f"{type(error).__name__}: {error}")
             return
-        del self._slots[place.number]
+        del self._slots[slot.number]
         if error is not None:
             self._give_up(error)
         else:
@@ -199,41 +188,43 @@ class SandboxPool:
         if self._most_useful < self.wanted:
             self.wanted = self._most_useful
             self._emit("shrinks")
-            staying = [place for place in self._slots.values() if not place.retiring.is_set()]
-            staying.sort(key=lambda place: (place.key is not None, -place.number))  # first those that are not up yet
-            for place in staying[: max(0, len(staying) - self.wanted)]:
-                place.retiring.set()
-                if place.member is None and place.task is not None:
-                    place.task.cancel()
+            staying = [slot for slot in self._slots.values() if not slot.retiring.is_set()]
+            staying.sort(key=lambda slot: (slot.key is not None, -slot.number))  # first those that are not up yet
+            for slot in staying[: max(0, len(staying) - self.wanted)]:
+                slot.retiring.set()
+                if slot.member is None and slot.task is not None:
+                    slot.task.cancel()
         self._most_useful = self._useful
         self._timer = asyncio.get_running_loop().call_later(self._idle_s, self._reconsider)
 
     def _give_up(self, error: BaseException) -> None:
         self._over = True
-        for place in self._slots.values():
-            if place.task is not None:
-                place.task.cancel()
+        for slot in self._slots.values():
+            if slot.task is not None:
+                slot.task.cancel()
         self._emit("gave_up", str(error))
-        if self._first is not None and not self._first.done():
+        if not self._first.done():
             gave_up = PoolFailed(str(error))
             gave_up.__cause__ = error
             self._first.set_exception(gave_up)
             self._first.exception()  # retrieved, even if no task waits for it
 
-    # --- one place ---------------------------------------------------------------------------------------------------
+    # --- one slot ---------------------------------------------------------------------------------------------------
 
-    async def _keep(self, place: _PoolSlot) -> None:
+    async def _keep(self, slot: _PoolSlot) -> None:
         """Keep a sandbox running in this slot until it retires."""
         short_lives = 0
-        while not place.retiring.is_set():
-            member = await self._begin(place)
+        while not slot.retiring.is_set():
+            member = await self._begin(slot)
             began = time.monotonic()
             try:
-                ended = await self._serve(place, member)
+                ended = await self._serve(slot, member)
             finally:
-                place.member = None
+                slot.member = None
+                if slot.renewal is not None:
+                    slot.renewal.cancel()
                 try:
-                    self._unlist(place)
+                    self._unlist(slot)
                 finally:
                     freed = await self._free(member)
             if ended is None:
@@ -245,15 +236,15 @@ class SandboxPool:
             self._emit("died", _how(ended), seconds=pause_s, of=member)
             await asyncio.sleep(pause_s)
 
-    async def _begin(self, place: _PoolSlot) -> PooledSandbox:
+    async def _begin(self, slot: _PoolSlot) -> RunningSandbox:
         """Return a listed sandbox; raise the first error of a series once a further start is hopeless."""
         while True:
             async with self._starts.attempt() as failures:
                 self._emit("starting")
                 began = time.monotonic()
                 try:
-                    member = await self._start(place.number)
-                    await self._list(place, member)
+                    member = await self._start(slot.number)
+                    await self._list(slot, member)
                 except RuntimeThrottled as error:
                     self._starts.hold(error.retry_after_s)
                     self._emit("failed", str(error), seconds=error.retry_after_s)
@@ -268,7 +259,7 @@ class SandboxPool:
                 self._starts.succeeded()
             self._ever_ready = True
             self._emit("ready", seconds=time.monotonic() - began, of=member)
-            if self._first is not None and not self._first.done():
+            if not self._first.done():
                 self._first.set_result(None)
             return member
 
@@ -281,19 +272,19 @@ class SandboxPool:
         broken = isinstance(error, SandboxNotReady) and error.stage == "main"
         return self._starts.in_a_row >= (FAILURES_BROKEN if broken else FAILURES)
 
-    async def _list(self, place: _PoolSlot, member: PooledSandbox) -> None:
+    async def _list(self, slot: _PoolSlot, member: RunningSandbox) -> None:
         try:
             endpoint = await member.endpoint()
             self._started += 1
-            key = f"{place.number}-{self._started}"
+            key = f"{slot.number}-{self._started}"
             self._endpoints_file.put(key, endpoint)
         except BaseException:
             await self._free(member)
             raise
-        place.member, place.key, place.url = member, key, _bare(endpoint.url)
-        place.left.clear()
+        slot.member, slot.key, slot.url = member, key, _bare(endpoint.url)
+        slot.left.clear()
 
-    async def _free(self, member: PooledSandbox) -> bool:
+    async def _free(self, member: RunningSandbox) -> bool:
         """Return whether all of it could be freed; the rest is left to a sweep."""
         try:
             await member.close()
@@ -302,18 +293,16 @@ class SandboxPool:
             return False
         return True
 
-    async def _serve(self, place: _PoolSlot, member: PooledSandbox) -> SandboxExit | None:
+    async def _serve(self, slot: _PoolSlot, member: RunningSandbox) -> SandboxExit | None:
         """Wait until it has died, or return None when it was to retire and has finished its calls."""
         died = asyncio.ensure_future(member.wait())
-        retires = asyncio.ensure_future(place.retiring.wait())
-        left = asyncio.ensure_future(place.left.wait())
+        retires = asyncio.ensure_future(slot.retiring.wait())
+        left = asyncio.ensure_future(slot.left.wait())
         try:
             await asyncio.wait({died, retires}, return_when=asyncio.FIRST_COMPLETED)
             if died.done():
                 return died.result()
-            key, place.key = place.key, None
-            if key is not None:
-                self._endpoints_file.drop(key)
+            self._unlist(slot)
             self._emit("retires", of=member)
             await asyncio.wait({died, left}, timeout=self._retire_s, return_when=asyncio.FIRST_COMPLETED)
             return None
@@ -322,30 +311,30 @@ class SandboxPool:
                 task.cancel()
             await asyncio.wait({died, retires, left})
 
-    async def _renew_endpoint(self, place: _PoolSlot, member: PooledSandbox) -> None:
-        await asyncio.sleep(max(0.0, place.renewed + RENEW_PAUSE_S - time.monotonic()))
-        place.renewed = time.monotonic()
+    async def _renew_endpoint(self, slot: _PoolSlot, member: RunningSandbox) -> None:
+        await asyncio.sleep(max(0.0, slot.renewed + RENEW_PAUSE_S - time.monotonic()))
+        slot.renewed = time.monotonic()
         try:
             endpoint = await member.endpoint()
-            if place.member is member and place.key is not None:
-                self._endpoints_file.put(place.key, endpoint)
-                place.url = _bare(endpoint.url)
+            if slot.member is member and slot.key is not None:
+                self._endpoints_file.put(slot.key, endpoint)
+                slot.url = _bare(endpoint.url)
         except SandboxGone:
             return  # `wait` reports its end
         except (SandboxError, OSError) as error:
             self._emit("unasked", str(error), of=member)
 
-    def _unlist(self, place: _PoolSlot) -> None:
-        if place.key is not None:
-            self._endpoints_file.drop(place.key)
-            place.key = None
+    def _unlist(self, slot: _PoolSlot) -> None:
+        key, slot.key = slot.key, None
+        if key is not None:
+            self._endpoints_file.drop(key)
 
     def _at(self, url: str) -> _PoolSlot | None:
         bare = _bare(url)
-        return next((place for place in self._slots.values() if place.url == bare), None)
+        return next((slot for slot in self._slots.values() if slot.url == bare), None)
 
     def _emit(
-        self, kind: PoolEventKind, detail: str = "", *, seconds: float | None = None, of: PooledSandbox | None = None
+        self, kind: PoolEventKind, detail: str = "", *, seconds: float | None = None, of: RunningSandbox | None = None
     ) -> None:
         id_ = None if of is None else of.id
         self._on_event(PoolEvent(kind, self.ready, self.wanted, detail, seconds, id_, time.monotonic() - self._began))

@@ -163,7 +163,7 @@ class ClientSandbox:
             sandbox, made = self._running(), await self._prepared()
             workspace = Workspace(sandbox)
             checkout = made.checkout
-            needs = await program_needs(workspace.read, checkout.folder, self._source.languages)
+            needs = await program_needs(workspace.read, checkout.folder)
             changes = await workspace.changes(checkout.commit)
             prepared = await self._runtime.prepare(
                 self._settings.recipe(needs), on_progress=self._on_progress, rebuild=True

@@ -1,9 +1,8 @@
 """Run git outside of sandboxes with the credentials for one host."""
 
 import base64
-import os
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -109,39 +108,21 @@ class GitToken:
 
     token: str = field(repr=False)
     host: str = "github.com"
-    user: str = TOKEN_USER
 
     @classmethod
-    def from_file(cls, file: Path, host: str = "github.com", user: str = TOKEN_USER) -> "GitToken":
+    def from_file(cls, file: Path, host: str = "github.com") -> "GitToken":
         """Read the token from a file. Raises `CredentialsFailed`."""
         try:
-            return cls(_checked_token(file.read_text(encoding="utf-8"), str(file)), host, user)
+            token = file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise CredentialsFailed(f"the git token in {file} cannot be read: {error}") from None
-
-    @classmethod
-    def from_environment(cls, variable: str, host: str = "github.com", user: str = TOKEN_USER) -> "GitToken":
-        """Read the token from a variable. Raises `CredentialsFailed`."""
-        return cls(_checked_token(os.environ.get(variable, ""), f"${variable}"), host, user)
+        if not token or not token.isprintable() or " " in token:
+            raise CredentialsFailed(f"{file} holds no token for git: one line is expected")
+        return cls(token, host)
 
     async def for_url(self, url: str) -> tuple[str, str] | None:
         """Return the token for its own host."""
-        return (self.user, self.token) if is_for(self.host, url) else None
-
-
-@dataclass(frozen=True)
-class FirstOf:
-    """Uses the first of several sources that has credentials for a URL."""
-
-    several: Sequence[GitCredentials]
-
-    async def for_url(self, url: str) -> tuple[str, str] | None:
-        """Return the first credentials."""
-        for credentials in self.several:
-            found = await credentials.for_url(url)
-            if found is not None:
-                return found
-        return None
+        return (TOKEN_USER, self.token) if is_for(self.host, url) else None
 
 
 def is_for(host: str, url: str) -> bool:
@@ -149,10 +130,3 @@ def is_for(host: str, url: str) -> bool:
     parts = urllib.parse.urlsplit(url)
     private = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
     return private and parts.netloc.lower() == host.lower()
-
-
-def _checked_token(text: str, where: str) -> str:
-    token = text.strip()
-    if not token or not token.isprintable() or " " in token:
-        raise CredentialsFailed(f"{where} holds no token for git: one line is expected")
-    return token

@@ -4,17 +4,13 @@ import json
 import posixpath
 import re
 import tomllib
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 from evolverpc_common.package_managers import INCLUDED_REQUIREMENTS
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.python import OLDEST
-
-Language = Literal["python", "node"]
-LANGUAGES: tuple[Language, ...] = ("python", "node")
 
 REQUIREMENTS = "requirements.txt"
 PACKAGES = "package.json"
@@ -41,8 +37,8 @@ class ProgramNeeds:
     node_folder: str | None
 
 
-async def program_needs(read: Read, folder: str, languages: Collection[Language] = LANGUAGES) -> ProgramNeeds:
-    """Return what the program in a folder needs for these languages, by the manifests there, else at the top.
+async def program_needs(read: Read, folder: str) -> ProgramNeeds:
+    """Return what the program in a folder needs, by the manifests there, else at the top.
 
     A program without any manifest gets a Python all the same. Files keep their names in the recipe; those that
     `requirements.txt` includes are renamed, because they may be in any folder.
@@ -54,19 +50,14 @@ async def program_needs(read: Read, folder: str, languages: Collection[Language]
     node_folder, node = await _found(read, folder, _NODE)
     _, python_version = await _found(read, folder, _PYTHON_VERSION)
     _, node_version = await _found(read, folder, _NODE_VERSION)
-    files: dict[str, bytes] = {}
-    wanted: dict[Language, str | None] = {}
-    if "python" in languages:
-        files |= python
-        if REQUIREMENTS in python:
-            files |= await _with_included(read, python_folder, python[REQUIREMENTS])
-        wanted["python"] = _python_version(python | python_version)
-    if "node" in languages:
-        files |= node
-        wanted["node"] = _node_version(node | node_version)
-    if "python" in languages and not files and not any(wanted.values()):
-        wanted["python"] = OLDEST
-    recipe = Recipe(python=wanted.get("python"), node=wanted.get("node"), files=files)
+    files = python | node
+    if REQUIREMENTS in python:
+        files |= await _with_included(read, python_folder, python[REQUIREMENTS])
+    python_wanted = _python_version(python | python_version)
+    node_wanted = _node_version(node | node_version)
+    if not (files or python_wanted or node_wanted):
+        python_wanted = OLDEST
+    recipe = Recipe(python=python_wanted, node=node_wanted, files=files)
     return ProgramNeeds(recipe, node_folder if PACKAGES in files else None)
 
 

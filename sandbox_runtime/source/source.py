@@ -5,7 +5,7 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from sandbox_runtime.source.origin import (
     mirror_path,
     remote_commit,
 )
-from sandbox_runtime.source.recipes import LANGUAGES, Language, ProgramNeeds, program_needs
+from sandbox_runtime.source.recipes import ProgramNeeds, program_needs
 
 PROGRAM = "program"
 """The folder of a workspace that the repository is unpacked to."""
@@ -84,14 +84,12 @@ class Source:
         ref: str = "HEAD",
         *,
         credentials: GitCredentials | None = None,
-        languages: Collection[Language] = LANGUAGES,
         cache: Path | None = None,
         most_mb: int = ResourceLimits.workspace_mb,
     ) -> None:
         self._address = address(repository)
         self._ref = ref
         self._credentials = credentials
-        self.languages = tuple(languages)
         self._cache = (cache or _default_cache()).absolute()
         self._most_mb = most_mb
         self._checkout: Checkout | None = None
@@ -119,7 +117,7 @@ class Source:
             origin = await self._origin(on_progress)
             if origin.folder and not await origin.commit.has_folder(origin.folder):
                 raise SandboxError(f"{self._address}: commit {origin.commit.id[:12]} has no folder {origin.folder}")
-            needs = await program_needs(origin.commit.read, origin.folder, self.languages)
+            needs = await program_needs(origin.commit.read, origin.folder)
             tar = self._tar(origin)
             if not await asyncio.to_thread(tar.exists):
                 await origin.commit.pack(origin.branch, tar, self._most_mb)

@@ -143,7 +143,6 @@ class BubblewrapRuntime:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End every sandbox that was started and not closed."""
         await await_shielded(self._leave())
 
     async def _leave(self) -> None:
@@ -175,7 +174,6 @@ class BubblewrapRuntime:
         )
 
     async def start(self, spec: SandboxSpec) -> Sandbox:
-        """Start a sandbox; see `Runtime.start`."""
         _check(spec)
         try:
             sandbox = BubblewrapSandbox(await self._machine_up(), spec)
@@ -212,12 +210,9 @@ class BubblewrapRuntime:
             logger.error("not all of sandbox %s could be freed, `sweep` tries again: %s", sandbox.id, error)
 
     async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
-        """Return the sandboxes of this user on this machine."""
         return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]
 
     async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
-        """End those whose owner has ended, or all of them; see `Runtime.sweep`."""
-
         async def end(record: SandboxRecord) -> None:
             await run_shielded(self._sweep, record)
 

@@ -65,7 +65,6 @@ class BubblewrapSandbox:
 
     @property
     def id(self) -> str:
-        """The name that the runtime gives it."""
         return self._container.record.id
 
     async def bring_up(self) -> None:
@@ -136,7 +135,6 @@ class BubblewrapSandbox:
         return not_ready(message, self.stage, self._container.log)
 
     async def endpoint(self) -> ServerEndpoint:
-        """Return the address of its server."""
         self._check_up()
         return ServerEndpoint(url=f"http+unix://{quote(str(self._socket), safe='')}", token=self._token)
 
@@ -155,15 +153,12 @@ class BubblewrapSandbox:
         return CommandResult(status, stdout, stderr, time.monotonic() - began)
 
     async def logs(self) -> str:
-        """Return the end of what `setup` and `main` wrote."""
         return self._container.log.text()
 
     async def wait(self) -> SandboxExit:
-        """Wait until it has ended and is freed."""
         return await asyncio.shield(self._ended)
 
     async def close(self) -> None:
-        """End it and free everything of it. Raises `SandboxError` if something is left."""
         self._end(SandboxExit("terminated", detail="closed"))
         await await_shielded(self.wait())
         if self.not_freed is not None:

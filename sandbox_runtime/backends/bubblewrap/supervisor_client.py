@@ -58,7 +58,7 @@ class CommandOrder:
         return written({**asdict(way), **asdict(self)})
 
 
-_MODULE = "sandbox_runtime.backends.bubblewrap.supervisor"
+_MODULE = "sandbox_runtime.backends.bubblewrap.supervisor.daemon"
 _LOG_TAIL_BYTES = 4096
 _END_S = 10.0
 

@@ -22,9 +22,8 @@ from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.backends.lifecycle import close_after_failure, close_all
 from sandbox_runtime.backends.modal import image_setup, images
 from sandbox_runtime.backends.modal.api import GONE, REFUSED, retried, translated_errors
-from sandbox_runtime.backends.modal.egress_rules import egress_rules, gateway_urls
+from sandbox_runtime.backends.modal.creation import START, egress_rules, found, gateway_urls, tags_of_start
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
-from sandbox_runtime.backends.modal.tags import START, found, tags_of_start
 
 APP = "evolverpc"
 """The default app of sandboxes, which lists them in Modal's own tools."""
@@ -81,7 +80,6 @@ class ModalRuntime:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End every sandbox that was started and not closed."""
         await await_shielded(close_all(self._open))
 
     async def prepare(
@@ -127,7 +125,6 @@ class ModalRuntime:
         return image_setup.prepared(recipe, image)
 
     async def start(self, spec: SandboxSpec) -> ModalSandbox:
-        """See `Runtime.start`."""
         image = spec.prepared.image
         if image is None:
             raise EnvironmentMissing("there is no image to start from: `prepare` the recipe with this runtime")

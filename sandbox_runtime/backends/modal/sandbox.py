@@ -27,7 +27,7 @@ from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
 from sandbox_runtime.backends.lifecycle import failure_of, finished_before, healthy_before, not_ready
 from sandbox_runtime.backends.modal.api import GONE, retried, translated_errors
 from sandbox_runtime.backends.modal.commands import ModalCommands, copied, probe_command
-from sandbox_runtime.backends.modal.egress_rules import gateway_urls
+from sandbox_runtime.backends.modal.creation import gateway_urls
 from sandbox_runtime.backends.modal.image_setup import PORT
 
 LOST_S = 60.0
@@ -85,15 +85,12 @@ class ModalSandbox:
         return ServerEndpoint(credentials.url, self._token, credentials.token)
 
     async def exec(self, command: Command) -> CommandResult:
-        """See `Sandbox.exec`."""
         return await self._asked("run a command", lambda: self._commands.run(command))
 
     async def logs(self) -> str:
-        """See `Sandbox.logs`."""
         return self._log.text()
 
     async def wait(self) -> SandboxExit:
-        """See `Sandbox.wait`."""
         return await asyncio.shield(self._ended)
 
     async def close(self) -> None:

@@ -63,7 +63,6 @@ class ProcessRuntime:
         self._entered = False
 
     async def __aenter__(self) -> Self:
-        """See `Runtime`."""
         if not _is_known_here():
             raise RuntimeUnavailable("the process backend needs Linux, version 5.3 or later, with /proc mounted")
         logger.warning(NO_ISOLATION_WARNING)
@@ -71,14 +70,12 @@ class ProcessRuntime:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """See `Runtime`."""
         self._entered = False
         await await_shielded(close_all(self._sandboxes.values()))
 
     async def prepare(
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
-        """See `Runtime`."""
         built = await self._environments.ready(recipe, run=run_build, on_progress=on_progress, rebuild=rebuild)
         return PreparedEnvironment(
             recipe=recipe,
@@ -90,7 +87,6 @@ class ProcessRuntime:
         )
 
     async def start(self, spec: SandboxSpec) -> ProcessSandbox:
-        """See `Runtime`."""
         if not self._entered:
             raise RuntimeUnavailable("the process backend starts sandboxes within its `async with` block only")
         _check(spec)
@@ -103,12 +99,9 @@ class ProcessRuntime:
         return sandbox
 
     async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
-        """See `Runtime`."""
         return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]
 
     async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
-        """See `Runtime`."""
-
         async def end(record: SandboxRecord) -> None:
             await await_shielded(asyncio.to_thread(self._end, record))
 

@@ -67,7 +67,6 @@ class ProcessSandbox:
 
     @property
     def id(self) -> str:
-        """See `Sandbox`."""
         return self._record.id
 
     async def begin(self) -> None:
@@ -85,7 +84,6 @@ class ProcessSandbox:
         self._life = asyncio.create_task(self._live())
 
     async def endpoint(self) -> ProcessEndpoint:
-        """See `Sandbox`."""
         self._check_up()
         assert self._main is not None, "it is up"  # noqa: S101
         return ProcessEndpoint(self._url, self._token, pid=self._main.command)
@@ -100,16 +98,13 @@ class ProcessSandbox:
         return CommandResult(status, stdout.bytes(), stderr.bytes(), time.monotonic() - started)
 
     async def logs(self) -> str:
-        """See `Sandbox`."""
         return self._log.text()
 
     async def wait(self) -> SandboxExit:
-        """See `Sandbox`."""
         assert self._life is not None, "it is up"  # noqa: S101
         return await asyncio.shield(self._life)
 
     async def close(self) -> None:
-        """See `Sandbox`."""
         self._closing.set()
         await await_shielded(self.wait())
         if self._not_freed is not None:

@@ -24,9 +24,9 @@ from gepa_client.sandboxing.session import pool_log
 from gepa_client.sandboxing.session_interface import Log
 from gepa_client.sandboxing.session_thread import BudgetExhausted, SessionMessage
 from gepa_client.settings.run_config import RunConfig
-from sandbox_runtime import RuntimeUnavailable, SandboxNotReady
+from sandbox_runtime import RunningSandbox, RuntimeUnavailable, SandboxNotReady
 from sandbox_runtime.gateway import GatewayRefusal, ProviderCall, TokenCounts
-from sandbox_runtime.pool import PooledSandbox, PoolEvent
+from sandbox_runtime.pool import PoolEvent
 from tests.sandbox_runtime.pool.fakes import FakeSandbox
 
 COMMIT = "a" * 40
@@ -59,7 +59,7 @@ class FakeSetup:
         finally:
             self.closed += 1
 
-    async def start(self, _number: int) -> PooledSandbox:
+    async def start(self, _number: int) -> RunningSandbox:
         self.on_start()
         if self.fails is not None:
             raise self.fails

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime.source import CredentialsFailed, FirstOf, GitFailed, GitToken, Source
+from sandbox_runtime.source import CredentialsFailed, GitFailed, GitToken, Source
 from tests.sandbox_runtime.source.repositories import commit, git_host
 
 GITS_OWN = {"git", "git-remote-http", "git-remote-https", "sh"}
@@ -94,22 +94,13 @@ async def test_a_token_is_given_for_its_host_and_never_in_the_clear() -> None:
         assert await token.for_url(url) is None
 
 
-async def test_the_first_that_has_some_is_asked_no_further() -> None:
-    both = FirstOf([GitToken("a", "a.com"), GitToken("b", "b.com")])
-    assert await both.for_url("https://b.com/o/r") == ("x-access-token", "b")
-    assert await both.for_url("https://c.com/o/r") is None
-
-
-def test_a_token_is_read_from_a_file_or_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_read_from_a_file_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("abc\n")
-    monkeypatch.setenv("THE_TOKEN", "def")
     assert GitToken.from_file(tmp_path / "token").token == "abc"
-    assert GitToken.from_environment("THE_TOKEN", "a.com").token == "def"
     (tmp_path / "token").write_text("two\nlines\n")
     for read in (
         lambda: GitToken.from_file(tmp_path / "token"),
         lambda: GitToken.from_file(tmp_path / "missing"),
-        lambda: GitToken.from_environment("NO_SUCH_VARIABLE"),
     ):
         with pytest.raises(CredentialsFailed):
             read()

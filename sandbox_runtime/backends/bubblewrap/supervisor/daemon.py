@@ -1,11 +1,18 @@
-"""The supervisor's loop: receive orders, reap children, and end every container when the runtime ends."""
+"""The supervisor's loop: receive orders, reap children, and end every container when the runtime ends.
+
+`python -I -m sandbox_runtime.backends.bubblewrap.supervisor.daemon SOCKET RUNTIME_PID [MODULE]`
+"""
 
 import contextlib
+import gc
+import importlib
 import json
 import os
+import resource
 import selectors
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -286,3 +293,28 @@ class SupervisorDaemon:
         if not self._leaving:
             with contextlib.suppress(ConnectionError):  # noticed by the next `_read_message`
                 self._wire.sendall(json.dumps(message).encode())
+
+
+def main(arguments: list[str]) -> None:
+    """Serve on the socket; `MODULE` is imported first, for servers that are forked from here."""
+    wire, runtime, *modules = arguments
+    for module in modules:
+        importlib.import_module(module)
+    assert len(os.listdir("/proc/self/task")) == 1, "a thread would not survive a fork"  # noqa: S101, PTH208
+    forked_process.adopt_orphans()
+    forked_process.leave_keyring()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # it holds some for each sandbox
+    gc.collect()
+    gc.freeze()  # so that its forks share these objects' memory
+    work: forked_process.Child | None = None
+    try:
+        SupervisorDaemon(socket.socket(fileno=int(wire)), int(runtime)).serve()
+    except InForkedChild as unwound:
+        work = unwound.work
+    if work is not None:
+        work()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,13 +1,61 @@
-"""The tags of a sandbox at Modal: its labels, the start that made it, and its owner."""
+"""The arguments of a new sandbox at Modal: the egress that Modal enforces, and the tags by which it is found."""
 
+import ipaddress
 import re
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
 
+from evolverpc_common.network_addresses import parse_address
 from evolverpc_common.process_identity import ProcessIdentity
-from sandbox_runtime.api.sandbox import SandboxInfo
+from sandbox_runtime.api.egress import Allow, Egress, GatewaySession, Open
+from sandbox_runtime.api.sandbox import RuntimeUnavailable, SandboxInfo
 from sandbox_runtime.backends.records import check_labels
+
+
+@dataclass(frozen=True)
+class EgressRules:
+    """Arguments of `Sandbox.create`. None for both allows everything; two empty lists allow nothing."""
+
+    cidrs: list[str] | None
+    domains: list[str] | None
+
+
+def egress_rules(egress: Egress, gateway_session: GatewaySession | None) -> EgressRules:
+    """Return the hosts of the egress and, if there is a session, the gateway's.
+
+    Raises:
+        RuntimeUnavailable: the gateway listens on loopback only.
+    """
+    hosts, networks = _hosts(gateway_session), []
+    match egress:
+        case Open():
+            return EgressRules(None, None)
+        case Allow():
+            hosts, networks = (*egress.domains, *hosts), [*egress.cidrs]
+    addresses = [host for host in hosts if parse_address(host) is not None]
+    cidrs = [str(ipaddress.ip_network(network)) for network in (*networks, *addresses)]
+    return EgressRules(list(dict.fromkeys(cidrs)), [host for host in dict.fromkeys(hosts) if host not in addresses])
+
+
+def gateway_urls(gateway_session: GatewaySession) -> tuple[str, str]:
+    """Return the addresses of the gateway's models and proxy. Raises `RuntimeUnavailable` as `egress_rules`."""
+    models, tunnel = gateway_session.models_url, gateway_session.tunnel_url
+    if models is None or tunnel is None:
+        raise RuntimeUnavailable(
+            "a sandbox at Modal cannot reach this machine's loopback: give the gateway an address that it can reach,"
+            " with --gateway-port and --gateway-url"
+        )
+    return models, tunnel
+
+
+def _hosts(gateway_session: GatewaySession | None) -> tuple[str, ...]:
+    if gateway_session is None:
+        return ()
+    return tuple(host for url in gateway_urls(gateway_session) if (host := urlsplit(url).hostname))
+
 
 START = "evolverpc-start"
 """`MILLISECONDS-RANDOM`, both in hex: the time, and an id that is unique among all starts."""
