@@ -36,6 +36,11 @@ def line(text: str, limit: int = LINE_LENGTH) -> str:
     return plain(" ".join(text.split()), limit=limit)
 
 
+def counted(number: int, what: str) -> str:
+    """Return `1 row`, `1,200 rows`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def _json_escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

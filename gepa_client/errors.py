@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import ProgramFailed, RpcError, Unauthorized
 
 InterruptStatus = Literal["completed", "paused", "cancelled", "failed"]
@@ -134,7 +135,7 @@ class Interrupted(BaseException):
         self.reason = reason
 
 
-OWN_WORDS = (ConnectionLost, Refused, Unauthorized, JournalError, RecordedFailure, RowsError)
+OWN_WORDS = (ConnectionLost, Refused, Unauthorized, JournalError, RecordedFailure, RowsError, SettingsError)
 """Errors whose text is a sentence for the user, which the name of their class would only make harder to read."""
 
 

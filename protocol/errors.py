@@ -207,24 +207,6 @@ class LimitExceeded(RpcError):
     default_message = "Limit exceeded"
 
 
-ALL: tuple[type[RpcError], ...] = (
-    ParseError,
-    InvalidRequest,
-    MethodNotFound,
-    InvalidParams,
-    InternalError,
-    VersionNotSupported,
-    Unauthorized,
-    UnknownCandidate,
-    UnknownExample,
-    TrajectoryExpired,
-    ProgramFailed,
-    MutationRejected,
-    CallCancelled,
-    CallNotFound,
-    CallIdConflict,
-    Overloaded,
-    LimitExceeded,
-)
+ALL: tuple[type[RpcError], ...] = tuple(RpcError.__subclasses__())
 
 BY_CODE: dict[int, type[RpcError]] = {kind.code: kind for kind in ALL if kind.code is not None}

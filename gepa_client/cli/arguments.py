@@ -1,5 +1,6 @@
 """Arguments, flags and exit statuses of several commands; the statuses of a run are in `views.final_summary`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +12,10 @@ StoreUrl = Annotated[
         "--store", metavar="FILE|URL", help="Where runs are kept (default GEPA_STORE, else runs/evolverpc.db)."
     ),
 ]
+TokenFile = Annotated[
+    Path | None, typer.Option("--token-file", help="File that holds the server's token; else GEPA_TOKEN is read.")
+]
+AllowInsecure = Annotated[bool, typer.Option("--allow-insecure", help="Allow plain http to other machines.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 

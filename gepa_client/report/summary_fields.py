@@ -2,7 +2,7 @@
 
 import difflib
 
-from evolverpc_common.display_text import line, plain
+from evolverpc_common.display_text import counted, line, plain
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.journal.run_events import CallRefused, FailedExamples, FailureGroup, ModelTally, Mutated
 from gepa_client.report.record import RunRecord
@@ -61,9 +61,9 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         (
             "candidates",
             f"{len(record.candidates)} kept, {len(record.front)} on the Pareto front, "
-            f"{_count(len(record.rejected), 'proposal')} not kept, "
-            f"{_count(record.without_proposal, 'iteration')} without a proposal, "
-            f"{_count(len(record.failures), 'failed iteration')}",
+            f"{counted(len(record.rejected), 'proposal')} not kept, "
+            f"{counted(record.without_proposal, 'iteration')} without a proposal, "
+            f"{counted(len(record.failures), 'failed iteration')}",
         )
     )
     if record.failed_examples is not None:
@@ -93,10 +93,6 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
     return found
 
 
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 def failure_summary(failed: FailedExamples) -> str:
     """`6 of 60 evaluations: 5 KeyError, 1 timeout`; texts as they are."""
     groups = ", ".join(f"{group.count:,} {failure_name(group)}" for group in failed.groups[:FAILURES_NAMED])
@@ -118,7 +114,7 @@ def failure_places(group: FailureGroup, named: int = FAILURES_NAMED) -> str:
     ]
     by = ", ".join(times[:named]) + (", ..." if len(times) > named else "")
     return line(
-        f"{_counted(group.count, 'example')}; on {_counted(group.row_count, 'row')}: {rows}; "
+        f"{counted(group.count, 'example')}; on {counted(group.row_count, 'row')}: {rows}; "
         f"by {'candidate' if len(times) == 1 else 'candidates'}: {by}",
         LONGEST_FAILURE,
     )
@@ -128,10 +124,6 @@ def first_failure(group: FailureGroup) -> str:
     """Return the first failure: row, candidate and message, with its traceback on further lines."""
     text = f"the first: row {group.row}, candidate {group.candidate}: {group.type}: {group.message}"
     return f"{text}\n{group.traceback.rstrip()}" if group.traceback else text
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def model_call_rows(record: RunRecord) -> list[tuple[str, ...]]:

@@ -16,10 +16,10 @@ from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome,
 from gepa_client.cli import flags
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.branches_by_hand import branches_by_hand
-from gepa_client.cli.commands.store_access import confirm, is_silent, open_cli_run, refuse
+from gepa_client.cli.commands.store_access import confirm, is_silent, open_cli_run
 from gepa_client.cli.views.candidate_view import show_diff
 from gepa_client.cli.views.code_view import outcome_as_json, show_code
-from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
+from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.errors import JournalError
 from gepa_client.evolution.checkout import CheckoutError, UserRepository, holds_commit
 from gepa_client.evolution.names import BY_HAND, branch_run_name

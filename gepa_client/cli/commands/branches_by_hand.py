@@ -4,8 +4,8 @@ import shlex
 from pathlib import Path
 
 from evolverpc_common.display_text import command
-from gepa_client.cli.commands.store_access import confirm, refuse
-from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
+from gepa_client.cli.commands.store_access import confirm
+from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.evolution.checkout import CheckoutError, UserRepository
 from gepa_client.evolution.names import BY_HAND
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from evolverpc_common.display_text import plain_json
-from gepa_client.cli.arguments import STOPPED, USAGE
-from gepa_client.cli.views.console import fail
+from gepa_client.cli.arguments import STOPPED, AllowInsecure, TokenFile
+from gepa_client.cli.views.console import fail, refuse
 from gepa_client.errors import ClientError, summary, unreadable
 from protocol.errors import RpcError
 
@@ -21,10 +21,8 @@ def call(
     url: Annotated[str, typer.Argument(help="The server.")],
     method: Annotated[str, typer.Argument(help="The method, for instance discover.")],
     params: Annotated[str, typer.Argument(help="Its params: JSON text, @FILE, or - for stdin.")] = "{}",
-    token_file: Annotated[Path | None, typer.Option(help="File that holds the token; else GEPA_TOKEN is read.")] = None,
-    allow_insecure: Annotated[
-        bool, typer.Option("--allow-insecure", help="Allow plain http to other machines.")
-    ] = False,
+    token_file: TokenFile = None,
+    allow_insecure: AllowInsecure = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for the answer.")] = 60.0,
 ) -> None:
     """Make one call and print its result as JSON.
@@ -39,8 +37,7 @@ def call(
         _print(error.to_wire(), to_stderr=True)
         raise typer.Exit(RPC_ERROR) from error
     except ClientError as error:
-        fail(str(error))
-        raise typer.Exit(USAGE) from error
+        refuse(str(error))
     except KeyboardInterrupt:
         raise typer.Exit(STOPPED) from None
     _print(result, to_stderr=False)
@@ -63,14 +60,11 @@ def _read(text: str) -> dict[str, Any]:
             text = Path(text[1:]).read_text(encoding="utf-8")
         params = json.loads(text)
     except (OSError, UnicodeDecodeError) as error:
-        fail(f"the params cannot be read: {unreadable(text.removeprefix('@'), error)}")
-        raise typer.Exit(USAGE) from error
+        refuse(f"the params cannot be read: {unreadable(text.removeprefix('@'), error)}")
     except ValueError as error:
-        fail(f"the params cannot be read: {error}")
-        raise typer.Exit(USAGE) from error
+        refuse(f"the params cannot be read: {error}")
     if not isinstance(params, dict):
-        fail("params go by name: give a JSON object")
-        raise typer.Exit(USAGE)
+        refuse("params go by name: give a JSON object")
     return params
 
 

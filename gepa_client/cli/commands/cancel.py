@@ -8,8 +8,8 @@ import typer
 
 from evolverpc_common.display_text import command
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
-from gepa_client.cli.commands.store_access import open_cli_run, refuse
-from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
+from gepa_client.cli.commands.store_access import open_cli_run
+from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
 

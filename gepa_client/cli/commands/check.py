@@ -1,23 +1,32 @@
 """`gepa-client check`: try a server on a few rows; prints a table, or one JSON object."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from evolverpc_common.display_text import ENOUGH
+from evolverpc_common.display_text import ENOUGH, counted
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight_model
 from gepa_client.cli import flags
 from gepa_client.cli.arguments import STOPPED, USAGE
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.flags import EXAMPLES, MOST_EXAMPLES
-from gepa_client.cli.views.console import echo, fail, log_markup, make_console, print_json, safe, safe_line
+from gepa_client.cli.views.console import (
+    echo,
+    fail,
+    log_markup,
+    make_console,
+    plain_table,
+    print_json,
+    refuse,
+    safe,
+    safe_line,
+    value_cell,
+)
 from gepa_client.errors import summary
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import CALL_BUDGETS, RunConfig
@@ -39,16 +48,12 @@ MARKS = {
 
 
 def check(url: str | None, config: Path | None, json_output: bool, examples: int, **given: Any) -> None:
-    """Try a server on a few training rows; report what a run would find, and take.
-
-    Exits with 0 if a run may start, 1 if it should not, 2 if the server cannot be reached.
-    """
+    """Check one server, in a sandbox if the settings name a repository; the help is in `cli.flags`."""
     try:
         settings = load(config, {"url": url, **given}, must_end=False)
         preflight_model(settings)
     except SettingsError as error:
-        fail(str(error))
-        raise typer.Exit(USAGE) from error
+        refuse(str(error))
     typed = flags.Typed((url,) if url else (), config, given)
     with sandboxed(settings, CHECK, typed.command("check"), quiet=json_output, count=1) as sandboxes:
         status = run_check(sandboxes.settings, typed, json_output=json_output, examples=examples)
@@ -71,12 +76,12 @@ def run_check(
 
     def trying(count: int) -> None:
         if not json_output:
-            echo(console, f"[dim]check: trying {_count(count, 'row')} …[/]")
+            echo(console, f"[dim]check: trying {counted(count, 'row')} …[/]")
 
     try:
         report = asyncio.run(tried(settings, examples, trying))
     except (SettingsError, ClientError, RpcError) as error:
-        fail(str(error) if isinstance(error, SettingsError) else summary(error))
+        fail(summary(error))
         return USAGE
     except KeyboardInterrupt:
         fail("stopped by hand")
@@ -137,7 +142,7 @@ def _show(console: Console, report: "CheckReport", where: str) -> None:
     if report.examples:
         console.print(_table(report.examples[:MOST_EXAMPLES]))
         if len(report.examples) > MOST_EXAMPLES:
-            echo(console, f"... and {_count(len(report.examples) - MOST_EXAMPLES, 'more row')}")
+            echo(console, f"... and {counted(len(report.examples) - MOST_EXAMPLES, 'more row')}")
     _show_errors(console, report.examples)
     if report.examples:
         console.print()
@@ -163,7 +168,7 @@ def _show_errors(console: Console, examples: "list[CheckedExample]") -> None:
             echo(console, f"[dim]{safe(further.rstrip())}[/]")
     left = sum(map(len, list(alike.values())[ERRORS_IN_FULL:]))
     if left:
-        echo(console, f"\n... and {_count(left, 'more error')}")
+        echo(console, f"\n... and {counted(left, 'more error')}")
 
 
 def _ranges(numbers: list[int]) -> str:
@@ -175,10 +180,6 @@ def _ranges(numbers: list[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _next(report: "CheckReport", typed: flags.Typed) -> str:
@@ -198,7 +199,7 @@ def _table(examples: "list[CheckedExample]") -> Table:
     }
     if not any(columns["failed at"]):
         del columns["failed at"]
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = plain_table()
     for name, cells in columns.items():
         width = max(map(len, [name, *cells]))  # without it these too give way to long inputs and outputs
         side: Literal["left", "right"] = "left" if name == "failed at" else "right"
@@ -206,16 +207,8 @@ def _table(examples: "list[CheckedExample]") -> Table:
     for name in ("input", "output"):
         table.add_column(name, ratio=1)  # may shrink, as a column of `no_wrap` may not; its cells stay on one line
     for example, facts in zip(examples, zip(*columns.values(), strict=True), strict=True):
-        table.add_row(*facts, _cell(example.input, "(stays on the server)"), _cell(example.output, ""))
+        table.add_row(*facts, value_cell(example.input, "(stays on the server)"), value_cell(example.output, ""))
     return table
-
-
-def _cell(value: Any, absent: str) -> Text:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    markup = f"[dim]{absent}[/]" if value is None else safe_line(text, 200)
-    cell = Text.from_markup(markup, overflow="ellipsis")
-    cell.no_wrap = True
-    return cell
 
 
 def _timing(timing: "RunEstimate", evolve: "Evolve") -> str:

@@ -1,12 +1,12 @@
 """`gepa-client conformance URL`: check whether a server in any language keeps the contract."""
 
 import asyncio
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gepa_client.cli.views.console import echo, fail, make_console, print_json, safe_line
+from gepa_client.cli.arguments import AllowInsecure, TokenFile
+from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.conformance import Check, CheckOutcome, ConformanceReport, Verdict, load_checks, run_conformance
 from gepa_client.errors import ClientError
 from gepa_client.transport.address import find_token, refused
@@ -18,28 +18,22 @@ MARKS = {
     Verdict.WARNED: "[yellow]warn[/]",
     Verdict.SKIPPED: "[dim]skip[/]",
 }
-EXIT_UNUSABLE = 2
 
 
 def conformance(
     url: Annotated[str, typer.Argument(help="The server, with or without /rpc.")],
-    token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="File with the server's token; else GEPA_TOKEN.")
-    ] = None,
+    token_file: TokenFile = None,
     only: Annotated[
         list[str] | None, typer.Option("--only", help="Run only checks whose id begins so; may be repeated.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON report and nothing else.")] = False,
     show_skipped: Annotated[bool, typer.Option("--show-skipped", help="List the checks that do not apply.")] = False,
-    allow_insecure: Annotated[
-        bool, typer.Option("--allow-insecure", help="Allow plain http to another machine.")
-    ] = False,
+    allow_insecure: AllowInsecure = False,
 ) -> None:
     """Run every conformance check that applies; exit with 1 if a MUST is broken, with 2 if no check could run."""
     checks = tuple(check for check in load_checks() if not only or check.id.startswith(tuple(only)))
     if not checks:
-        fail(f"no check has an id that begins with {' or '.join(only or [])}")
-        raise typer.Exit(EXIT_UNUSABLE)
+        refuse(f"no check has an id that begins with {' or '.join(only or [])}")
     printer = None if as_json else _Printer(show_skipped=show_skipped)
     try:
         token = find_token(None, token_file)
@@ -53,11 +47,9 @@ def conformance(
             )
         )
     except ClientError as error:
-        fail(str(error))
-        raise typer.Exit(EXIT_UNUSABLE) from error
-    except Unauthorized as error:
-        fail(refused(None, token_file))
-        raise typer.Exit(EXIT_UNUSABLE) from error
+        refuse(str(error))
+    except Unauthorized:
+        refuse(refused(None, token_file))
     if printer is None:
         print_json(report.as_json(), indent=2)
     else:

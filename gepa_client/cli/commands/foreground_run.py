@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, Self
+from types import FrameType
+from typing import Self
 
 from rich.console import Console
 
@@ -81,7 +81,7 @@ class ForegroundRun:
         record = RunRecord()
         began = time.monotonic()
         with self._log() as log, DriverProcess(job, log, self.hash_seed) as process:
-            with _StopOnSignals(process, display) as stops, sandboxes.reporting_to(process), display:
+            with _StopOnSignals(process, display).handled() as stops, sandboxes.reporting_to(process), display:
                 try:
                     while True:
                         stops.attend()
@@ -201,18 +201,16 @@ class _StopOnSignals:
         self._display = display
         self.received = 0
         self._attended = 0
-        self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._on_signal)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+    @contextmanager
+    def handled(self) -> Iterator[Self]:
+        """Handle both signals during the block."""
+        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def attend(self) -> None:
         """Act on the signals received since the last call."""

@@ -5,8 +5,8 @@ from typing import Any
 
 from evolverpc_common.display_text import command
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.cli.commands.store_access import open_cli_run, refuse, run_as_json
-from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
+from gepa_client.cli.commands.store_access import open_cli_run, run_as_json
+from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.journal.entries import SEARCH, STOP, Entry, StoredRun
 from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.records import new_run
@@ -23,10 +23,7 @@ OF_ITS_OWN = ("name", "output")
 
 
 def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) -> None:
-    """Start a new run from the first N entries of another run's journal, with any of its settings changed.
-
-    Recorded work is not paid for again. The rows and the server's description are fetched again.
-    """
+    """Store the new run and print how to resume it; the help is in `cli.flags`."""
     store: str | None = given["store"]
     with open_cli_run(store, run) as (kept, found):
         _refuse_beyond(kept, found, at)

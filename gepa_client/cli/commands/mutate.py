@@ -12,10 +12,9 @@ from rich.console import Console
 
 from evolverpc_common.display_text import command
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.cli.arguments import PAUSED, STOPPED, USAGE, AsJson
-from gepa_client.cli.commands.store_access import refuse
-from gepa_client.cli.views.console import echo, fail, make_console, print_json, safe, safe_line
-from gepa_client.cli.views.mutation_view import MutationProgressView, rejection, show_made, show_rejection, show_rows
+from gepa_client.cli.arguments import PAUSED, STOPPED, USAGE, AllowInsecure, AsJson, TokenFile
+from gepa_client.cli.views.console import echo, fail, make_console, print_json, refuse, safe, safe_line
+from gepa_client.cli.views.mutation_view import mutation_progress, rejection, show_made, show_rejection, show_rows
 from gepa_client.errors import ClientError, RowsError, details, summary, unreadable
 from gepa_client.evolution.manual_mutation import ManualMutation
 from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
@@ -102,10 +101,8 @@ def mutate(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the new candidate is written, as JSON.")
     ] = None,
-    token_file: Annotated[Path | None, typer.Option(help="File that holds the token; else GEPA_TOKEN is read.")] = None,
-    allow_insecure: Annotated[
-        bool, typer.Option("--allow-insecure", help="Allow plain http to other machines.")
-    ] = False,
+    token_file: TokenFile = None,
+    allow_insecure: AllowInsecure = False,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that the mutation may take.")] = 3600.0,
     as_json: AsJson = False,
 ) -> None:
@@ -184,19 +181,19 @@ async def _mutate_once(
             candidate = _candidate_to_change(discovery, args.candidate)
             rows = await _rows(discovery, args, lambda split: list_server_rows(client, split))
         except (SettingsError, RowsError, ClientError, RpcError) as error:
-            refuse(str(error) if isinstance(error, SettingsError) else summary(error))
+            refuse(summary(error))
         outcome.can_be_cancelled = client.offers("cancel") and client.offers("idempotency")
         if not outcome.quiet:
             who = f"{safe_line(discovery.program.name)} behind {safe_line(client.url)}"
             echo(outcome.console, f"[bold]{safe_line(code_label(candidate) or '', 200)}[/] of {who}")
-        with MutationProgressView(outcome.console, quiet=outcome.quiet) as watching:
+        with mutation_progress(outcome.console, quiet=outcome.quiet) as report:
             return await mutate_once(
                 client,
                 candidate,
                 args.mutation,
                 rows,
                 timeout_s=args.timeout_s,
-                report=watching.progress,
+                report=report,
                 on_made=outcome.take,
             )
 

@@ -13,7 +13,7 @@ from gepa_client.cli.arguments import STOPPED, USAGE
 from gepa_client.cli.commands.check import run_check
 from gepa_client.cli.commands.foreground_run import ForegroundRun
 from gepa_client.cli.commands.sandbox_session import sandboxed
-from gepa_client.cli.views.console import echo, fail, log_markup, make_console
+from gepa_client.cli.views.console import echo, fail, log_markup, make_console, refuse
 from gepa_client.errors import ClientError, JournalError, summary
 from gepa_client.journal import records
 from gepa_client.journal.entries import StoredRun
@@ -28,15 +28,7 @@ from protocol.errors import RpcError
 
 
 def optimize(url: list[str] | None, config: Path | None, json_events: bool, **given: Any) -> None:
-    """Improve the texts of the program behind one server or many; write its best candidate and a report.
-
-    Name servers that run already, or give --repo to start them in sandboxes for as long as the run takes.
-
-    Everything is recorded as it happens: `gepa-client resume` continues a run that ended early.
-
-    Exits with 0 if the run is complete, 1 if it failed, 2 if it was refused before it started, 3 if it paused because
-    the infrastructure failed, 130 if you stopped it. Results are kept in every case.
-    """
+    """Check the servers, start a run and drive it to its end; the help and the exit statuses are in `cli.flags`."""
     console = make_console()
     try:
         settings = load(config, {"url": url, **given})
@@ -46,8 +38,7 @@ def optimize(url: list[str] | None, config: Path | None, json_events: bool, **gi
             preflight_output(settings.output)
             preflight_model(settings)
     except (SettingsError, ClientError) as error:
-        fail(str(error) if isinstance(error, SettingsError) else summary(error))
-        raise typer.Exit(USAGE) from error
+        refuse(summary(error))
     typed = flags.Typed(tuple(url or ()), config, given)
     run_id = new_run_id(settings.name)
     with sandboxed(settings, run_id, typed.command("optimize"), quiet=json_events) as sandboxes:
@@ -61,7 +52,7 @@ def _go(sandboxes: NoSandboxes, run_id: str, typed: flags.Typed, json_events: bo
     try:
         preflight(settings, output=settings.output)
     except (SettingsError, ClientError, RpcError) as error:
-        fail(str(error) if isinstance(error, SettingsError) else summary(error))
+        fail(summary(error))
         return USAGE
     except KeyboardInterrupt:
         fail("stopped by hand")

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.cli.arguments import USAGE, RunName, StoreUrl
+from gepa_client.cli.arguments import RunName, StoreUrl
 from gepa_client.cli.commands.foreground_run import ForegroundRun
 from gepa_client.cli.commands.store_access import open_cli_run
-from gepa_client.cli.views.console import fail, make_console
+from gepa_client.cli.views.console import make_console, refuse
 from gepa_client.journal.store import default_store
 from gepa_client.run import output_folder as files
 from gepa_client.settings.loading import from_record
@@ -38,8 +38,7 @@ def replay(
         settings = from_record(open_part, {}, calls=False)
         folder = files.create(output) if output is not None else None
     except (SettingsError, OSError) as error:
-        fail(str(error))
-        raise typer.Exit(USAGE) from error
+        refuse(str(error))
     running = ForegroundRun(
         settings=settings,
         store=default_store(store),

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from evolverpc_common.display_text import command
-from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
-from gepa_client.cli.commands.store_access import open_cli_run, refuse
-from gepa_client.cli.views.console import echo, make_console, print_json, safe_line
+from gepa_client.cli.arguments import AllowInsecure, AsJson, RunName, StoreUrl, TokenFile
+from gepa_client.cli.commands.store_access import open_cli_run
+from gepa_client.cli.views.console import echo, make_console, plain_table, print_json, refuse, safe_line
 
 if TYPE_CHECKING:
     from gepa_client.analysis.rescoring import RescoringResult
@@ -26,12 +25,8 @@ REASONS_SHOWN = 5
 def rescore(
     run: RunName,
     url: Annotated[str, typer.Option("--with", metavar="URL", help="The server that scores (capability `scoring`).")],
-    token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="File that holds its token; else GEPA_TOKEN is read.")
-    ] = None,
-    allow_insecure: Annotated[
-        bool, typer.Option("--allow-insecure", help="Allow plain http to other machines.")
-    ] = False,
+    token_file: TokenFile = None,
+    allow_insecure: AllowInsecure = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write all scores here, as JSON.")
     ] = None,
@@ -78,9 +73,7 @@ def _progress(console: Console, *, quiet: bool) -> Iterator[Callable[[int, int],
 
 
 def _show(console: Console, done: "RescoringResult") -> None:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("candidate", "old mean", "new mean", "scored", "failed", "no output"):
-        table.add_column(column, justify="right", no_wrap=True)
+    table = plain_table(right=("candidate", "old mean", "new mean", "scored", "failed", "no output"))
     for one in done.candidates:
         table.add_row(
             str(one.index),

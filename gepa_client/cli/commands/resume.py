@@ -7,12 +7,12 @@ import typer
 
 from evolverpc_common.display_text import command
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.cli.arguments import PAUSED, USAGE
+from gepa_client.cli.arguments import PAUSED
 from gepa_client.cli.commands.foreground_run import ForegroundRun
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.commands.store_access import open_cli_run
 from gepa_client.cli.flags import OF_CHECK
-from gepa_client.cli.views.console import echo, fail, make_console, print_json, safe_line
+from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.journal.entries import SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.requests import SpendingTotals
@@ -28,13 +28,7 @@ DOUBLED = ("max_metric_calls", "max_cost_usd", "max_seconds", "max_reflection_co
 
 
 def resume(run: str, url: list[str] | None, config: Path | None, json_events: bool, **given: Any) -> None:
-    """Continue a run that paused, failed, was cancelled or killed; with a larger budget, also a complete one.
-
-    Servers, concurrency, budgets and deadlines may differ from before. What would make it another run is refused, with
-    the differences; `gepa-client fork` continues from there in a new run.
-
-    Exits as `gepa-client optimize` does; with 2 if it is refused, with 3 if no server or store answers.
-    """
+    """Continue a run from its record; the help and the exit statuses are in `cli.flags`."""
     where = default_store(given["store"])
     with open_cli_run(given["store"], run, unavailable=PAUSED) as (kept, found):
         spent_usd = SpendingTotals(kept.spending(found.id)).cost_usd
@@ -47,8 +41,7 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
             return
         output = files.open_again(Path(found.output)) if found.output else files.open_new(found.id)
     except (SettingsError, OSError) as error:
-        fail(str(error))
-        raise typer.Exit(USAGE) from error
+        refuse(str(error))
     again = command("resume", found.id, store=given["store"])
     with sandboxed(settings, found.id, again, quiet=json_events, spent_usd=spent_usd, failed=PAUSED) as sandboxes:
         status = ForegroundRun(

@@ -2,13 +2,12 @@
 
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
-from rich.status import Status
 
 from gepa_client.cli.arguments import STOPPED, USAGE
 from gepa_client.cli.views.console import echo, fail, log_markup, make_console, safe
@@ -53,12 +52,12 @@ def sandboxed(
             try:
                 began = time.monotonic()
                 title = f"starting {size} sandbox{'' if size == 1 else 'es'} ({settings.sandbox})"
-                with StartStatus(console, title) as status:
+                with _start_status(console, title) as update:
 
                     def show(log: Log) -> None:
                         echo(console, log_markup(log))
 
-                    session.start(show, status.update, spent_usd=spent_usd)
+                    session.start(show, update, spent_usd=spent_usd)
                 which = "the sandbox" if size == 1 else f"the first of {size} sandboxes"
                 echo(console, f"[dim]{which} was ready after {time.monotonic() - began:.1f} s[/]")
             except KeyboardInterrupt:
@@ -97,24 +96,12 @@ def _if_given(settings: RunConfig, name: str) -> object:
     return getattr(settings, name) if name in settings.model_fields_set else None
 
 
-class StartStatus:
-    """How far the start is: a line that changes in place on a terminal, a single line elsewhere."""
-
-    def __init__(self, console: Console, text: str) -> None:
-        self._status: Status | None = console.status(text) if console.is_terminal else None
-        if self._status is None:
-            echo(console, f"{text} …")
-
-    def __enter__(self) -> "StartStatus":
-        if self._status is not None:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-    def update(self, text: str) -> None:
-        """Replace the line on a terminal."""
-        if self._status is not None:
-            self._status.update(text)
+@contextmanager
+def _start_status(console: Console, text: str) -> Iterator[Callable[[str], None]]:
+    """Print the progress of the start; yield the function that replaces the line on a terminal."""
+    if console.is_terminal:
+        with console.status(text) as status:
+            yield status.update
+    else:
+        echo(console, f"{text} …")
+        yield lambda _: None

@@ -13,14 +13,22 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from evolverpc_common.display_text import ENOUGH, command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli import flags
 from gepa_client.cli.arguments import PAUSED, STOPPED
-from gepa_client.cli.commands.store_access import refuse
-from gepa_client.cli.views.console import duration, echo, fail, make_console, print_json, safe, safe_line
+from gepa_client.cli.views.console import (
+    duration,
+    echo,
+    fail,
+    make_console,
+    plain_table,
+    print_json,
+    refuse,
+    safe,
+    safe_line,
+)
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
 from gepa_client.settings.groups import SandboxKind
 from gepa_client.settings.loading import load
@@ -264,7 +272,7 @@ def _show(found: list[ListedSandbox], run: str | None, again: Sequence[str], *, 
 
 def _show_table(console: Console, found: Sequence[ListedSandbox], *, swept: bool) -> None:
     """Print a table of sandboxes; `swept`: they were to be ended."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = plain_table()
     for heading in ("id", "sandbox", "run", "age", "owner", "state"):
         table.add_column(heading, no_wrap=heading != "owner", justify="right" if heading == "age" else "left")
     for each in found:

@@ -8,15 +8,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from evolverpc_common.display_text import command
+from evolverpc_common.display_text import command, counted
 from gepa_client.analysis import pareto_fronts
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.analysis.mutation_outcomes import code_history
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.runs import COLOURS
-from gepa_client.cli.commands.store_access import next_command, open_cli_run, refuse, run_as_json
+from gepa_client.cli.commands.store_access import next_command, open_cli_run, run_as_json
 from gepa_client.cli.views.candidate_view import candidate_tree, show_candidate, show_changes
-from gepa_client.cli.views.console import LONGEST, counted, echo, make_console, money, print_json, safe_line
+from gepa_client.cli.views.console import LONGEST, echo, make_console, money, plain_table, print_json, refuse, safe_line
 from gepa_client.cli.views.run_facts import run_facts, show_failures
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import CandidateRecord, Spending, StoredRun
@@ -144,11 +144,7 @@ def _show_facts(console: Console, lines: Sequence[tuple[str, str]], longest: int
 
 def _show_spending(console: Console, spending: Sequence[Spending], *, running: bool) -> None:
     echo(console, "\n[bold]calls[/]")
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("kind", "outcome"):
-        table.add_column(column, no_wrap=True)
-    for column in ("attempts", "results", "seconds", "cost"):
-        table.add_column(column, justify="right", no_wrap=True)
+    table = plain_table("kind", "outcome", right=("attempts", "results", "seconds", "cost"))
     for spent in sorted(spending, key=lambda one: (one.kind, one.outcome != "ok", one.outcome or "")):
         answered = spent.outcome not in WITHOUT_ANSWER
         known = answered or spent.cost_usd or spent.unpriced

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import typer
 
 from evolverpc_common.display_text import command
 from gepa_client.cli.arguments import DECLINED, STOPPED, USAGE
-from gepa_client.cli.views.console import echo, fail, make_console, seconds_since
-from gepa_client.errors import ClientError, JournalError, StoreUnavailable, summary
+from gepa_client.cli.views.console import echo, fail, make_console, refuse, seconds_since
+from gepa_client.errors import ClientError, StoreUnavailable, summary
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store, default_store, find_run, looks_like_a_url, open_store
 from protocol.errors import RpcError
@@ -34,12 +34,6 @@ def confirm(question: str, *, no_answer: str, declined: str) -> None:
         raise typer.Exit(DECLINED)
 
 
-def refuse(message: str, status: int = USAGE) -> NoReturn:
-    """Print what is wrong and exit with 2, or with another status."""
-    fail(message)
-    raise typer.Exit(status)
-
-
 @contextmanager
 def open_cli_store(url: str | None, *, create: bool = False, unavailable: int = USAGE) -> Iterator[Store]:
     """Open the store of `--store` for the block; print its errors and exit with 2.
@@ -58,8 +52,6 @@ def open_cli_store(url: str | None, *, create: bool = False, unavailable: int = 
             store.close()
     except StoreUnavailable as error:
         refuse(str(error), unavailable)
-    except JournalError as error:
-        refuse(str(error))
     except (ClientError, RpcError) as error:
         refuse(summary(error))
     except KeyboardInterrupt:

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.tree import Tree
 
 from gepa_client.analysis.mutation_outcomes import CodeHistory
-from gepa_client.cli.views.console import echo, safe, safe_line
+from gepa_client.cli.views.console import echo, plain_table, safe, safe_line
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.evolution.patches import LineKind, lines
 from gepa_client.journal.entries import CandidateRecord
@@ -126,7 +125,7 @@ def _show_scores(
         return
     if not parents:
         echo(console, "\n[bold]rows[/]")
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = plain_table()
     table.add_column("row", overflow="ellipsis", no_wrap=True, max_width=40)
     table.add_column("score", justify="right", no_wrap=True)
     for parent in parents:

@@ -5,12 +5,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 from rich.tree import Tree
 
+from evolverpc_common.display_text import counted
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome
 from gepa_client.cli.views.candidate_view import ROOM, STEP
-from gepa_client.cli.views.console import counted, echo, safe_line
+from gepa_client.cli.views.console import echo, one_line, safe_line
 from gepa_client.evolution.names import branch_run_name, short_commit_name
 from protocol.code import code_at
 
@@ -116,15 +116,9 @@ def _table(run_id: str, record: CodeHistory) -> Table:
             str(len(made.files)) if made is not None else "-",
             _outcome(outcome) + (" [bold green]best[/]" if best is not None and best.number == outcome.number else ""),
             *([safe_line((made.branch if made is not None else None) or "-", 140)] if apart else []),
-            _request(outcome),
+            one_line(safe_line(outcome.why, REQUEST)),
         )
     return table
-
-
-def _request(outcome: MutationOutcome) -> Text:
-    cell = Text.from_markup(safe_line(outcome.why, REQUEST), overflow="ellipsis")
-    cell.no_wrap = True
-    return cell
 
 
 def _leaf(record: CodeHistory, outcome: MutationOutcome, above: int | None) -> str:

@@ -1,18 +1,26 @@
-"""Terminals: consoles, safe text, JSON, and numbers as text."""
+"""Terminals: consoles, safe text, JSON, numbers as text, and how a command is refused."""
 
 import json
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
+import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
 
 from evolverpc_common.display_text import line, plain, plain_json
+from gepa_client.cli.arguments import USAGE
 from gepa_client.sandboxing.session_interface import Log
 
 LONGEST = 20_000
 """Characters that are shown of one text of a server, a file or an exception."""
+
+CELL = 200
+"""Characters of an input or output that are shown in a table."""
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -45,6 +53,35 @@ def fail(message: str) -> None:
     echo(make_console(stderr=True), f"[bold red]error:[/] {safe(message)}")
 
 
+def refuse(message: str, status: int = USAGE) -> NoReturn:
+    """Print what is wrong and exit with 2, or with another status."""
+    fail(message)
+    raise typer.Exit(status)
+
+
+def plain_table(*left: str, right: Iterable[str] = ()) -> Table:
+    """Return a table without lines; its columns `left` and then `right`, aligned so, are never wrapped."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in left:
+        table.add_column(name, no_wrap=True)
+    for name in right:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def one_line(markup: str) -> Text:
+    """Return the text of a table's cell that is cut instead of wrapped."""
+    text = Text.from_markup(markup, overflow="ellipsis")
+    text.no_wrap = True
+    return text
+
+
+def value_cell(value: Any, absent: str) -> Text:
+    """Return the cell of an input or output; `absent` in its place if it is None."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return one_line(f"[dim]{absent}[/]" if value is None else safe_line(text, CELL))
+
+
 def print_json(value: Any, *, indent: int | None = None) -> None:
     """Print JSON to stdout, with control and bidirectional characters escaped."""
     print(plain_json(json.dumps(value, ensure_ascii=False, indent=indent)), flush=True)
@@ -56,11 +93,6 @@ def money(usd: float, unpriced: int = 0) -> str:
     if not unpriced:
         return known
     return f"{known} + {unpriced:,} unpriced" if usd else f"unknown ({unpriced:,} unpriced)"
-
-
-def counted(number: int, what: str) -> str:
-    """Return `1 row`, `1,200 rows`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def seconds_since(moment: str) -> float | None:

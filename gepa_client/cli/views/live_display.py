@@ -2,9 +2,10 @@
 
 import sys
 import time
+from abc import abstractmethod
 from collections import deque
-from types import TracebackType
-from typing import Protocol, Self
+from contextlib import AbstractContextManager
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -13,8 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from evolverpc_common.display_text import plain_json
-from gepa_client.cli.views.console import counted, echo, safe_line
+from evolverpc_common.display_text import counted, plain_json
+from gepa_client.cli.views.console import echo, one_line, safe_line
 from gepa_client.cli.views.event_text import PHASES, clock, event_text, fleet_text
 from gepa_client.journal.run_events import (
     Event,
@@ -39,44 +40,25 @@ SPARE = 3
 """Columns left free: a terminal prints ^C after the frame, and a wrapped line would break the redrawing."""
 
 
-class Display(Protocol):
+class Display(AbstractContextManager["Display"]):
     """Displays a run while it is driven."""
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
-
-    def event(self, event: Event, record: RunRecord) -> None:
-        """Display an event that `record` already contains."""
-        ...
-
-    def tick(self, record: RunRecord) -> None:
-        """Update what depends on time."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Print something that is not an event; `text` is markup."""
-        ...
-
-
-class _Frameless:
-    """What displays without a frame share."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         pass
 
+    @abstractmethod
+    def event(self, event: Event, record: RunRecord) -> None:
+        """Display an event that `record` already contains."""
+
+    @abstractmethod
+    def note(self, text: str) -> None:
+        """Print something that is not an event; `text` is markup."""
+
     def tick(self, record: RunRecord) -> None:
-        """Do nothing: nothing moves by itself."""
+        """Update what depends on time; without a frame nothing does."""
 
 
-class JsonDisplay(_Frameless):
+class JsonDisplay(Display):
     """Prints every event as a line of JSON on stdout."""
 
     def event(self, event: Event, _record: RunRecord) -> None:
@@ -107,7 +89,7 @@ class _KnownCooldowns:
         return False
 
 
-class PlainDisplay(_Frameless):
+class PlainDisplay(Display):
     """Prints a line for each notable event, and the progress every ten seconds."""
 
     def __init__(self, console: Console) -> None:
@@ -141,7 +123,7 @@ DRAW_S = 0.1
 """Seconds between two drawings of the frame, at least."""
 
 
-class LiveDisplay:
+class LiveDisplay(Display):
     """A frame that is redrawn in place, with the latest events below it."""
 
     LINES = 6
@@ -159,9 +141,7 @@ class LiveDisplay:
         self._live.start(refresh=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def event(self, event: Event, record: RunRecord) -> None:
@@ -214,12 +194,8 @@ def frame(record: RunRecord, latest: list[str], width: int) -> RenderableType:
     facts.add_row("pace", _pace(record) if record.waiting is None else Text.from_markup(_waiting(record)))
     facts.add_row("pool", _pool(record))
     if record.started is not None and record.started.evolve != "prompts":
-        code = Text.from_markup(_code(record), overflow="ellipsis")
-        code.no_wrap = True
-        facts.add_row("code", code)
-    latest_lines = [Text.from_markup(text, overflow="ellipsis") for text in latest]
-    for text in latest_lines:
-        text.no_wrap = True
+        facts.add_row("code", one_line(_code(record)))
+    latest_lines = [one_line(text) for text in latest]
     phase = record.finished.status if record.finished is not None else PHASES[record.phase]
     title = _title(record.started) if record.started else "gepa-client"
     return Panel(

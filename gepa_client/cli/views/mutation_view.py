@@ -1,18 +1,18 @@
 """A manual mutation on the terminal: its progress, the diff and the outputs, or why it was rejected."""
 
-import json
 import re
 import time
-from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from evolverpc_common.display_text import counted
 from gepa_client.cli.views.candidate_view import diff_size, show_diff
-from gepa_client.cli.views.console import counted, echo, money, safe, safe_line
+from gepa_client.cli.views.console import CELL, echo, money, one_line, plain_table, safe, safe_line, value_cell
 from gepa_client.evolution.manual_mutation import ManualMutation, Result, score_of
 from gepa_client.evolution.names import short_commit_name
 from gepa_client.evolution.patches import totals
@@ -52,37 +52,20 @@ PATCH_ADVICE = "make the patch against the commit of the candidate that --candid
 EDIT_ADVICE = {"patch": PATCH_ADVICE, "texts": TEXTS_ADVICE, "merge": CONFLICT_ADVICE}
 """What to do about a rejection at stage `edit`, by the mutation's kind."""
 
-CELL = 200
-"""Characters of an input or output that are shown."""
 
+@contextmanager
+def mutation_progress(console: Console, *, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Yield the function that prints a progress message, unless it repeats the last one."""
+    began, last = time.monotonic(), ""
 
-class MutationProgressView:
-    """Prints a line for each progress message, and on a terminal that the mutation is running."""
+    def report(message: str) -> None:
+        nonlocal last
+        if not quiet and message != last:
+            last = message
+            echo(console, f"[dim]{time.monotonic() - began:7.1f} s[/]  {safe_line(message)}")
 
-    def __init__(self, console: Console, *, quiet: bool) -> None:
-        self._console = console
-        self._quiet = quiet
-        self._began = time.monotonic()
-        self._last = ""
-        self._status = console.status("at work") if console.is_terminal and not quiet else None
-
-    def __enter__(self) -> Self:
-        if self._status is not None:
-            self._status.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-    def progress(self, message: str) -> None:
-        """Print the message, unless it repeats the last one."""
-        if self._quiet or message == self._last:
-            return
-        self._last = message
-        echo(self._console, f"[dim]{time.monotonic() - self._began:7.1f} s[/]  {safe_line(message)}")
+    with console.status("at work") if console.is_terminal and not quiet else nullcontext():
+        yield report
 
 
 def show_made(console: Console, made: ApplyMutationResult, kind: str) -> None:
@@ -174,7 +157,7 @@ def _is_usage(value: Any) -> bool:
 
 
 def _table(step: ManualMutation) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = plain_table()
     for name in ("row", "before", "after"):
         table.add_column(name, justify="right", no_wrap=True, max_width=20, overflow="ellipsis")
     for name in ("input", "output before", "output after"):
@@ -184,7 +167,7 @@ def _table(step: ManualMutation) -> Table:
             safe_line(tried.row.id, 80),
             _score(tried.before),
             _score(tried.after),
-            _cell(tried.row.data, "(stays on the server)"),
+            value_cell(tried.row.data, "(stays on the server)"),
             _outcome(tried.before),
             _outcome(tried.after),
         )
@@ -199,19 +182,8 @@ def _score(result: Result) -> str:
 def _outcome(result: Result) -> Text:
     error = result.get("error")
     if error:
-        return _one_line(f"[red]{safe_line(_error_text(error), CELL)}[/]")
-    return _cell(result.get("output"), "")
-
-
-def _cell(value: Any, absent: str) -> Text:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return _one_line(f"[dim]{absent}[/]" if value is None else safe_line(text, CELL))
-
-
-def _one_line(markup: str) -> Text:
-    cell = Text.from_markup(markup, overflow="ellipsis")
-    cell.no_wrap = True
-    return cell
+        return one_line(f"[red]{safe_line(_error_text(error), CELL)}[/]")
+    return value_cell(result.get("output"), "")
 
 
 def _show_errors(console: Console, step: ManualMutation) -> None:
