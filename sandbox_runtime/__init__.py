@@ -19,9 +19,11 @@ from sandbox_runtime.api.sandbox import (
     ServerEndpoint,
 )
 from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
+from sandbox_runtime.backends import open_runtime
 from sandbox_runtime.backends.process.running_server import ServerFailed, running_server
 
 __all__ = [
+    "open_runtime",
     "Runtime",
     "Sandbox",
     "RunningSandbox",

@@ -20,6 +20,7 @@ RUN = {
         "docs/guides/typescript.md: // program.ts",
         "docs/guides/python.md: import gepa",
         "docs/guides/python.md: def evaluator(candidate, example):",
+        "docs/guides/sandboxes.md: import asyncio",
     ],
     "tests/docs/test_commands.py": [
         "README.md: gepa-server --program program.py --port 8000 --token-file token --threads 16",

@@ -12,6 +12,8 @@ import pytest
 from gepa_client import RemoteAdapter
 from sandbox_runtime import ServerEndpoint, running_server
 from tests.docs import pages
+from tests.sandbox_runtime.environments.building import make_wheel
+from tests.sandbox_runtime.source.repositories import commit
 
 PACKAGE = pages.ROOT / "clients" / "typescript"
 TSC = PACKAGE / "node_modules" / ".bin" / "tsc"
@@ -72,6 +74,26 @@ def test_the_python_program_is_optimized(tmp_path: Path) -> None:
             assert evaluators["evaluator"](billing, ROWS[0]) == (1.0, {"Output": "billing", "Feedback": "right"})
             pairs = [(billing, ROWS[0]), (billing, ROWS[1])]
             assert [score for score, _ in evaluators["batch_evaluator"](pairs)] == [1.0, 0.0]
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed: apt install bubblewrap")
+def test_the_python_program_uses_a_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_wheel(tmp_path / "wheels", "httpx", "1.2", {"httpx.py": "__version__ = '1.2'"})
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    program = pages.block("README.md", "# program.py").text
+    files = {"program.py": program, "openai.py": PYTHON_CLIENT, "gepa.toml": 'program = "program.py"\n'}
+    commit(tmp_path / "program", files)
+    snippet = pages.block("docs/guides/sandboxes.md", "import asyncio").text
+    exec(snippet.replace("path/to/program", str(tmp_path / "program")), {})  # noqa: S102  the page's own code
+    serving, lines, installed = capsys.readouterr().out.split("\n", 2)
+    assert serving.startswith("serving at http+unix://")
+    assert lines == f"status 0 lines {len(program.splitlines())}"
+    assert installed.strip() == "installed 1.2"
 
 
 def test_the_same_program_stands_on_each_page() -> None:
