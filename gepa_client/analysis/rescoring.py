@@ -1,10 +1,10 @@
 """Scores the outputs that a run recorded anew, by another server; the program itself is not run."""
 
+import functools
 import itertools
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import orjson
@@ -14,7 +14,7 @@ from gepa_client.analysis import pareto_fronts
 from gepa_client.errors import BadResponse, Interrupted, JournalError, Refused
 from gepa_client.fleet import Address, Fleet
 from gepa_client.gepa.batch_evaluator import score_call
-from gepa_client.gepa.rows import AnyRow, Row, ServerRow
+from gepa_client.gepa.rows import Row, ServerRow
 from gepa_client.journal.entries import SCORE, CandidateRecord, StoredRun
 from gepa_client.journal.history import RecordedRow, Results, results, validation_rows
 from gepa_client.journal.journal import Journal
@@ -28,15 +28,6 @@ OUTAGE_S = 60.0
 
 SENT = ("output",)
 """What the scorer sees of a recorded result, besides its status and its seconds."""
-
-
-@dataclass(frozen=True)
-class ScorerAddress:
-    """The server that scores; see `RpcClient`."""
-
-    url: str
-    token_file: Path | None = None
-    allow_insecure: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,9 +98,7 @@ class RescoringResult:
                     "old": one.old,
                     "new": one.new,
                     **{status: one.count(status) for status in ("scored", "failed", "missing")},
-                    "rows": [
-                        {"row": row.row, "status": row.status, "old": row.old, "new": row.new} for row in one.rows
-                    ],
+                    "rows": [asdict(row) for row in one.rows],
                 }
                 for one in self.candidates
             ],
@@ -117,16 +106,12 @@ class RescoringResult:
         }
 
 
-@dataclass(frozen=True)
-class _RecordedOutput:
-    """An output to be scored, once for all candidates that gave it on this row."""
-
-    row: RecordedRow
-    result: dict[str, Any]
+_RecordedOutput = tuple[RecordedRow, dict[str, Any]]
+"""A row, and a result whose output is scored once for all candidates that gave it there."""
 
 
 async def rescore_run(
-    store: Store, run: StoredRun, scorer: ScorerAddress, on_progress: Callable[[int, int], None] | None = None
+    store: Store, run: StoredRun, scorer: Address, on_progress: Callable[[int, int], None] | None = None
 ) -> RescoringResult:
     """Score every recorded validation output; an output that several candidates gave on a row is scored once.
 
@@ -149,7 +134,7 @@ async def rescore_run(
         result = recorded.get((kept.index, row.row_id))
         if result is not None and result["status"] in ("ok", "rollout"):
             key = orjson.dumps([row.row_id, [result.get(name) for name in SENT]], option=orjson.OPT_SORT_KEYS)
-            outputs.setdefault(key, _RecordedOutput(row, result))
+            outputs.setdefault(key, (row, result))
             keys[kept.index, row.row_id] = key
     answers = await _scored(scorer, outputs, on_progress or (lambda _done, _all: None))
     best = pareto_fronts.best(candidates)
@@ -166,9 +151,7 @@ async def rescore_run(
             )
             for kept in candidates
         ],
-        reasons=[
-            _reason(output.row, answers[key]) for key, output in outputs.items() if answers[key]["status"] != "ok"
-        ],
+        reasons=[_reason(row, answers[key]) for key, (row, _) in outputs.items() if answers[key]["status"] != "ok"],
     )
 
 
@@ -191,27 +174,24 @@ def _row_score(
 
 
 async def _scored(
-    scorer: ScorerAddress, outputs: dict[bytes, _RecordedOutput], on_progress: Callable[[int, int], None]
+    scorer: Address, outputs: dict[bytes, _RecordedOutput], on_progress: Callable[[int, int], None]
 ) -> dict[bytes, dict[str, Any]]:
     """Return the scorer's response to each output, one example per call, within its concurrency limit."""
     answers: dict[bytes, dict[str, Any]] = {}
     journal = Journal(f"rescore-{uuid.uuid4().hex}")  # names the calls; nothing is kept of them
     fleet = Fleet(max_outage_s=OUTAGE_S)
-    await fleet.open([Address(scorer.url, token_file=scorer.token_file, allow_insecure=scorer.allow_insecure)])
+    await fleet.open([scorer])
     try:
         if "scoring" not in fleet.discovery.capabilities:
             raise Refused(f"{scorer.url} does not score (it lacks the capability `scoring`): name a server that does")
-        slots = journal.ask([request_key(SCORE, f"score row {output.row.id!r}") for output in outputs.values()])
+        slots = journal.ask([request_key(SCORE, f"score row {row.id!r}") for row, _ in outputs.values()])
 
-        def work(key: bytes, output: _RecordedOutput, attempts: AttemptLog) -> GroupTask:
-            async def run(_job: GroupTask) -> None:
-                answers[key] = await _verdict(fleet, output, attempts)
-                on_progress(len(answers), len(outputs))
+        async def score(key: bytes, attempts: AttemptLog, _task: GroupTask) -> None:
+            answers[key] = await _verdict(fleet, *outputs[key], attempts)
+            on_progress(len(answers), len(outputs))
 
-            return GroupTask(run)
-
-        placed = zip(outputs.items(), slots, strict=True)
-        await run_group([work(key, output, journal.attempts(slot, SCORE)) for (key, output), slot in placed])
+        attempts = [journal.attempts(slot, SCORE) for slot in slots]
+        await run_group([GroupTask(functools.partial(score, *each)) for each in zip(outputs, attempts, strict=True)])
     except Interrupted as ended:  # no run is interrupted here: the scorer gave no result
         raise BadResponse(f"the scorer gave no verdict: {ended.reason}") from ended
     finally:
@@ -219,22 +199,17 @@ async def _scored(
     return answers
 
 
-async def _verdict(fleet: Fleet, output: _RecordedOutput, attempts: AttemptLog) -> dict[str, Any]:
-    """`ok`, or a failure that is the output's own."""
-    row = _as_row(output.row)
-    sent = {name: output.result[name] for name in SENT if output.result.get(name) is not None}
-    result = {"status": "rollout", "score": None, "output": None, "seconds": output.result["seconds"], **sent}
-
-    [given] = (await fleet.call(score_call([row], [result], PriceTable({})), attempts)).value
+async def _verdict(fleet: Fleet, recorded: RecordedRow, result: dict[str, Any], attempts: AttemptLog) -> dict[str, Any]:
+    """Return the scorer's result: `ok`, or a failure that is the output's own."""
+    hidden = recorded.data is None and "split" in recorded.example
+    # with its data if the run was shown it: a scorer need not hold the same splits
+    row = ServerRow(recorded.id, recorded.example["split"]) if hidden else Row(recorded.id, recorded.data)
+    sent = {name: result[name] for name in SENT if result.get(name) is not None}
+    rollout = {"status": "rollout", "score": None, "output": None, "seconds": result["seconds"], **sent}
+    [given] = (await fleet.call(score_call([row], [rollout], PriceTable({})), attempts)).value
     if given["status"] == "rollout":
         raise BadResponse("the scorer answered `rollout` again, and no score")
     return given
-
-
-def _as_row(row: RecordedRow) -> AnyRow:
-    """With its data where the run was shown it: a scorer need not hold the same splits."""
-    hidden = row.data is None and "split" in row.example
-    return ServerRow(row.id, row.example["split"]) if hidden else Row(row.id, row.data)
 
 
 def _reason(row: RecordedRow, answer: dict[str, Any]) -> str:

@@ -3,12 +3,12 @@
 import asyncio
 import random
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Interrupted, Refused, summary
-from gepa_client.fleet.commit_uploader import SHOWN, CommitUploader, missing_commit
-from gepa_client.fleet.endpoint import REPLACED, Endpoint, requested_pause_s
+from gepa_client.fleet.endpoint import REPLACED, Bundle, Endpoint, requested_pause_s
 from gepa_client.fleet.membership import Membership
 from gepa_client.fleet.slots import Pin, Shutdown, Slots
 from gepa_client.transport.calls import AttemptLog, Call, FailureCost, InconclusiveResult, Reply
@@ -20,6 +20,7 @@ from protocol.errors import (
     RpcError,
     TrajectoryExpired,
     Unauthorized,
+    UnknownCandidate,
 )
 
 T = TypeVar("T")
@@ -31,6 +32,9 @@ PINNED_ATTEMPTS = 2
 
 REPEATS = 2
 """How often a lost attempt is sent again to the process that may know it, before a new attempt is made elsewhere."""
+
+SHOWN = 12
+"""Characters of a commit's id in messages."""
 
 NOT_THE_SERVER = (BadResponse, Refused)
 """Errors that no server raises: a proxy in between answers in its place, or its certificate is not trusted."""
@@ -61,7 +65,7 @@ class CallExecution(Generic[T]):
     slots: Slots
     membership: Membership
     shutdown: Shutdown
-    uploader: CommitUploader
+    bundles: Callable[[str], Sequence[Bundle]]
     max_attempts: int
     first_backoff_s: float
     max_outage_s: float
@@ -188,17 +192,25 @@ class CallExecution(Generic[T]):
             return reply
         finally:
             self._release(endpoint)
-        commit = missing_commit(failure)
-        if commit is None or (endpoint.instance, commit) in self.uploaded:
-            await self._failed(endpoint, failure, cooldowns, idempotent=idempotent)
-        else:
+        commit = failure.details.get("commit") if isinstance(failure, UnknownCandidate) else None
+        if isinstance(commit, str) and (endpoint.instance, commit) not in self.uploaded:
             await self._upload(endpoint, commit, cooldowns)
+        else:
+            await self._failed(endpoint, failure, cooldowns, idempotent=idempotent)
         return None
 
     async def _upload(self, endpoint: Endpoint, commit: str, cooldowns: int) -> None:
         """Upload the commit for lack of which the attempt ran nothing; the call is then made again."""
+        bundles = self.bundles(commit)
+        if not bundles:
+            self._finish("refused")
+            raise Interrupted(
+                "paused",
+                f"{endpoint.url} lacks commit {commit[:SHOWN]}, and the run has no bundle of it: fetch it into the "
+                "repository there, or leave this endpoint out",
+            )
         try:
-            await self.uploader.upload(endpoint.client, commit)
+            await endpoint.upload(bundles)
         except (ConnectionLost, BadResponse, Refused, Overloaded) as error:
             await self._failed(endpoint, error, cooldowns, idempotent=False)
         except RpcError as error:

@@ -1,9 +1,9 @@
-"""One endpoint of a fleet: its client, its slots, its health, and how long it cools down after failures."""
+"""One endpoint of a fleet: its client, its slots, its health, its cooldowns, and the commits uploaded to it."""
 
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -33,6 +33,12 @@ DRAIN_POLL_S = 0.5
 DRAIN_TIMEOUT_S = 2.0
 DRAIN_SILENT_POLLS = 2
 """Consecutive polls without an answer after which a draining endpoint counts as gone; a refused connection suffices."""
+
+REQUEST_SHARE = 0.5
+"""The part of the largest accepted request that bundles may fill; a larger bundle is sent alone."""
+
+Bundle = tuple[str, str]
+"""A commit, and the git bundle in base64 that has it."""
 
 Cooldown = Literal["lost", "overloaded", "failing", "broken", "unreached"]
 """Why an endpoint gets no calls for a while; `unreached`: it has never answered."""
@@ -66,6 +72,7 @@ class Endpoint:
     calls that brought a result. `up`: it takes new calls. `left`: it has left the fleet. `gone`: what its instance knew
     is given up. `instance`: the admitted server process; `answered_at`: its last answer, on the monotonic clock.
     `cooldowns`: how often it has cooled down: a call sent before a cooldown is no evidence about the endpoint after it.
+    `uploaded`: (instance, commit) of the commits that it imported.
     """
 
     address: Address
@@ -90,6 +97,8 @@ class Endpoint:
     prober: asyncio.Task[None] | None = None
     checking: asyncio.Task[bool] | None = None
     pinned: list[tuple[int, int, Any]] = field(default_factory=list)
+    uploaded: set[tuple[str | None, str]] = field(default_factory=set)
+    uploading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
     def at(cls, address: Address) -> "Endpoint":
@@ -228,6 +237,36 @@ class Endpoint:
                 self.client.cut(f"{self.url} has left the fleet, and no server answers there")
                 return
             await asyncio.sleep(DRAIN_POLL_S)
+
+    # --- commits -----------------------------------------------------------------------------------------------------
+
+    async def upload(self, bundles: Sequence[Bundle]) -> None:
+        """Have the server import those of these commits, parents first, that it has not imported yet.
+
+        A second call waits for the upload under way. Raises: RpcError, ClientError: it did not accept them.
+        """
+        if self.client.discovery is None:
+            raise AssertionError("endpoints are discovered before they are called")
+        limit = REQUEST_SHARE * self.client.discovery.limits.max_request_bytes
+        instance = self.client.instance_id
+        async with self.uploading:
+            for part in _requests([each for each in bundles if (instance, each[0]) not in self.uploaded], limit):
+                await self.client.import_commits([bundle for _, bundle in part])
+                self.uploaded |= {(instance, commit) for commit, _ in part}
+
+
+def _requests(bundles: Sequence[Bundle], limit: float) -> Iterator[list[Bundle]]:
+    """Yield the bundles in order, as many at a time as one request may hold."""
+    part: list[Bundle] = []
+    size = 0
+    for commit, bundle in bundles:
+        if part and size + len(bundle) > limit:
+            yield part
+            part, size = [], 0
+        part.append((commit, bundle))
+        size += len(bundle)
+    if part:
+        yield part
 
 
 def requested_pause_s(error: Overloaded) -> float:

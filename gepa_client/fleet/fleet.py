@@ -6,8 +6,7 @@ from typing import TypeVar
 
 from gepa_client.errors import Interrupted
 from gepa_client.fleet.calls import CallExecution
-from gepa_client.fleet.commit_uploader import BundleSource, CommitUploader, NoBundles
-from gepa_client.fleet.endpoint import Endpoint, FleetEvent
+from gepa_client.fleet.endpoint import Bundle, Endpoint, FleetEvent
 from gepa_client.fleet.endpoints_file import Address
 from gepa_client.fleet.handshake import SplitChoice
 from gepa_client.fleet.membership import Membership
@@ -26,8 +25,8 @@ class Fleet:
     failure, three times as long after each further one. `max_outage_s`: how long calls wait while no endpoint is up.
     `splits`: chooses the splits whose rows must be the same everywhere. `allow_mixed_programs`: programs of different
     names may work together if all else is the same. `on_event`: called with each change of state. `on_token`: called
-    with each token before it is used, as its file may be written while the fleet works. `bundles`: commits of
-    candidates, uploaded to endpoints that lack them.
+    with each token before it is used, as its file may be written while the fleet works. `bundles`: returns all
+    that lead to a commit, parents first, for endpoints that lack it; empty if the run has no bundle of it.
     """
 
     def __init__(
@@ -40,12 +39,12 @@ class Fleet:
         allow_mixed_programs: bool = False,
         on_event: Callable[[FleetEvent], None] = lambda _: None,
         on_token: Callable[[str], None] = lambda _: None,
-        bundles: BundleSource | None = None,
+        bundles: Callable[[str], Sequence[Bundle]] = lambda _: (),
     ) -> None:
         self._max_attempts = max_attempts
         self._first_backoff_s = first_backoff_s
         self._max_outage_s = max_outage_s
-        self._uploader = CommitUploader(bundles or NoBundles())
+        self._bundles = bundles
         self._slots = Slots(lambda: self._membership.waiting_changed())
         self._shutdown = Shutdown(lambda: self._slots.wake(self._membership.endpoints))
         self._membership = Membership(
@@ -141,7 +140,7 @@ class Fleet:
             slots=self._slots,
             membership=self._membership,
             shutdown=self._shutdown,
-            uploader=self._uploader,
+            bundles=self._bundles,
             max_attempts=self._max_attempts,
             first_backoff_s=self._first_backoff_s,
             max_outage_s=self._max_outage_s,

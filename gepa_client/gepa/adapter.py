@@ -6,7 +6,6 @@ import uuid
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from gepa.core.adapter import ProposalFn
@@ -115,7 +114,7 @@ class RemoteAdapter:
                 allow_mixed_programs=allow_mixed_programs,
                 on_event=on_fleet or (lambda _event: None),
                 on_token=self.journal.secrets.add,
-                bundles=self.commits,
+                bundles=self.commits.leading_to,
             )
 
         def addresses(urls: str | Sequence[str], file: Path | str | None) -> list[Address]:
@@ -155,9 +154,7 @@ class RemoteAdapter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -315,22 +315,15 @@ _BY_KIND: dict[str, TypeAdapter[Any]] = {
     FAILURE: TypeAdapter(_Failure),
     "finalize": TypeAdapter(str | None, config=ConfigDict(strict=True)),
 }
-_DISCOVERY = TypeAdapter(DiscoverResult)
-_TRAINING = TypeAdapter(list[_HeldRow | _Row])
-_ROWS = TypeAdapter(list[_HeldRow | _Row] | None)
+_AT_START: dict[int, TypeAdapter[Any]] = {0: TypeAdapter(DiscoverResult), 1: TypeAdapter(list[_HeldRow | _Row])}
+_FURTHER_ROWS: TypeAdapter[Any] = TypeAdapter(list[_HeldRow | _Row] | None)
 
 
 def check_answer(part: str, number: int, kind: str, answer: Any) -> None:
     """Raise `ValidationError` for an answer that does not fit its kind, `ValueError` for an unknown kind."""
     if part == START:
-        _started_with(number).validate_python(answer)
+        _AT_START.get(number, _FURTHER_ROWS).validate_python(answer)
     elif kind not in _BY_KIND:
         raise ValueError(f"kind: `{kind}` is none of {', '.join(_BY_KIND)}")
     else:
         _BY_KIND[kind].validate_python(answer)
-
-
-def _started_with(number: int) -> TypeAdapter[Any]:
-    if number == 0:
-        return _DISCOVERY
-    return _TRAINING if number == 1 else _ROWS

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from gepa_client.errors import JournalError, RunBusy, StoreUnavailable
@@ -95,9 +94,7 @@ class LeaseHeartbeat:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ended.set()
         for thread in self._threads:
             thread.join(STOP_WAIT_S)

@@ -109,19 +109,12 @@ class PreparedRows:
         )
 
     def _insert_entries(self, connection: sqlite3.Connection, key: int, run_id: str) -> None:
-        if not self._entries:
-            return
-        connection.execute("SAVEPOINT entries")
-        try:
-            self._chain(connection, key, self._entries)
-        except sqlite3.IntegrityError:  # a repeat of our own, or another driver's
-            connection.execute("ROLLBACK TO entries")
-            left: dict[tuple[Any, ...], _Entry] = {}
-            for each in self._entries:
-                if left.setdefault(each.values[:2], each).values != each.values:
-                    raise _taken(run_id, each) from None
-            self._chain(connection, key, [each for each in left.values() if _is_new(connection, key, run_id, each)])
-        connection.execute("RELEASE entries")
+        new: dict[tuple[Any, ...], _Entry] = {}
+        for each in self._entries:
+            if new.setdefault(each.values[:2], each).values != each.values:
+                raise _taken(run_id, each)
+        if new:
+            self._chain(connection, key, [each for each in new.values() if _is_new(connection, key, run_id, each)])
 
     def _chain(self, connection: sqlite3.Connection, key: int, entries: "Sequence[_Entry]") -> None:
         """Insert them behind the end of their writer's chain."""

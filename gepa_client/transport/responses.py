@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from evolverpc_common.json_bounds import MAX_READABLE_NESTING, MAX_RESULT_NESTING, is_nested_deeper
+from evolverpc_common.json_bounds import MAX_RESULT_NESTING, is_nested_deeper
 from gepa_client.errors import AnswerTooLarge, BadResponse, ConnectionLost, data_of
 from protocol import EvaluateResult, JsonValue, ScoreResult, Usage
 from protocol.errors import LimitExceeded, Overloaded, RpcError, Unauthorized
@@ -114,8 +114,6 @@ MAX_NUMBER = 1e15
 
 _AROUND_RESULT = 3  # the message, its `result`, the list of results
 _ORDINARY = MAX_RESULT_NESTING + _AROUND_RESULT
-_BEFORE = b"[" * (MAX_READABLE_NESTING - _ORDINARY)
-_AFTER = b"]" * (MAX_READABLE_NESTING - _ORDINARY)
 _CUT_AT = MAX_ANSWER_NESTING + 10  # still too deep after the cut
 
 # A string may lack its end: each byte is read once, in any body.
@@ -132,22 +130,13 @@ def read(body: bytes) -> tuple[JsonValue, bool]:
     Raises:
         orjson.JSONDecodeError: it is not JSON.
     """
-    if _opens_at_most(_ORDINARY, body):
-        return orjson.loads(body), False
-    # Within as many arrays as leave it the levels it may have, its reading is the check: it costs no second pass.
     try:
-        value = orjson.loads(b"%b%b%b" % (_BEFORE, body, _AFTER))
-    except orjson.JSONDecodeError:
-        pass
-    else:
-        if (inner := _unwrapped(value)) is not None:
-            return inner[0], False
-    try:
-        return orjson.loads(body), True
+        value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         if "depth" not in error.msg:
             raise
-    return orjson.loads(_cut(body)), True
+        return orjson.loads(_cut(body)), True
+    return value, not _opens_at_most(_ORDINARY, body) and is_nested_deeper(value, _ORDINARY)
 
 
 def _opens_at_most(count: int, body: bytes) -> bool:
@@ -160,15 +149,6 @@ def _opens_at_most(count: int, body: bytes) -> bool:
             count -= 1
             at = body.find(bracket, at + 1)
     return True
-
-
-def _unwrapped(value: Any) -> list[Any] | None:
-    """Return the innermost of the arrays around the value; None if the body closed one of them: it is not JSON."""
-    for _ in range(len(_BEFORE) - 1):
-        if len(value) != 1:
-            return None
-        value = value[0]
-    return value if len(value) == 1 else None
 
 
 def _cut(body: bytes) -> bytes:

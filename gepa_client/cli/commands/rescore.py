@@ -34,16 +34,14 @@ def rescore(
     as_json: AsJson = False,
 ) -> None:
     """Score the recorded outputs of a run again; report the best candidate by the old and by the new scores."""
-    from gepa_client.analysis.rescoring import (  # aiohttp comes with it, which `--help` does not need
-        ScorerAddress,
-        rescore_run,
-    )
+    from gepa_client.analysis.rescoring import rescore_run  # aiohttp comes with it, which `--help` does not need
+    from gepa_client.fleet import Address
 
     console = make_console()
     with open_cli_run(store, run) as (kept, found):
         if output is not None and output.exists():
             refuse(f"{output} is there already, and nothing is written over: give another --output")
-        scorer = ScorerAddress(url, token_file=token_file, allow_insecure=allow_insecure)
+        scorer = Address(url, token_file=token_file, allow_insecure=allow_insecure)
         with _progress(console, quiet=as_json) as on_progress:
             done = asyncio.run(rescore_run(kept, found, scorer, on_progress))
         document = done.as_json()
