@@ -28,7 +28,6 @@ _NOT_PUBLIC_6 = tuple(
 )
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
-
 _HOST_PORT = re.compile(r"(?:\[(?P<six>[^]]+)\]|(?P<host>[^:]+)):(?P<port>[0-9]{1,5})")
 
 

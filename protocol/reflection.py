@@ -10,7 +10,6 @@ from protocol.evaluation import Example, ExampleResult
 ReflectiveDataset = dict[str, Items[dict[str, JsonValue]]]
 """Component name -> records, each a JSON object such as `{"Inputs", "Generated Outputs", "Feedback"}` (GEPA's)."""
 
-
 MAX_IMAGE_BYTES = 5 * 2**20
 """Bytes of one image; what model providers accept in one request is not much more."""
 

@@ -18,7 +18,6 @@ TokenFile = Annotated[
 AllowInsecure = Annotated[bool, typer.Option("--allow-insecure", help="Allow plain http to other machines.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
-
 DECLINED = 1
 """The user answered no to a question of the command."""
 

@@ -6,6 +6,7 @@ from evolverpc_common.display_text import line, plain
 from gepa_client.evolution.names import component_texts
 from gepa_client.evolution.patches import FileDiff, Line, by_file
 from gepa_client.journal.run_events import CandidateFound, Mutated, MutationRejected
+from gepa_client.report import summary_fields as fields
 from gepa_client.report.record import (
     DIFF_SHOWN,
     REFUSED_DIFF_SHOWN,
@@ -17,16 +18,6 @@ from gepa_client.report.record import (
     changes_not_kept,
     full_diff_command,
     omitted_changes,
-)
-from gepa_client.report.summary_fields import (
-    MODEL_CALL_COLUMNS,
-    failure_name,
-    failure_places,
-    first_failure,
-    model_call_rows,
-    refusal_text,
-    summary_facts,
-    text_changes,
 )
 
 WIDTH, HEIGHT, MARGIN = 720, 260, 44
@@ -60,7 +51,6 @@ table { border-collapse: collapse; } th, td { padding: .15rem .8rem; text-align:
 summary { cursor: pointer; }
 """
 
-
 LINES_OPEN = 60
 """Lines of a file's diff that are shown without a click."""
 
@@ -79,7 +69,7 @@ def html(record: RunRecord) -> str:
             _facts(record),
             _section("Warnings", [f"<p>{_text(message)}</p>" for message in record.warnings]),
             _section("Model calls", _model_calls(record)),
-            _section("Refused", [f"<p>{_text(refusal_text(event))}</p>" for event in record.refusals]),
+            _section("Refused", [f"<p>{_text(fields.refusal_text(event))}</p>" for event in record.refusals]),
             _section("Score over metric calls", [chart(record)] if record.candidates else []),
             _section("Where candidates came from", [tree(record)] if record.candidates else []),
             _section(f"Best candidate ({record.best.index})", _texts(record.best)) if record.best else "",
@@ -102,7 +92,7 @@ def _section(title: str, parts: list[str]) -> str:
 
 
 def _facts(record: RunRecord) -> str:
-    rows = [f"<dt>{escape(label)}</dt><dd>{_text(text)}</dd>" for label, text in summary_facts(record)]
+    rows = [f"<dt>{escape(label)}</dt><dd>{_text(text)}</dd>" for label, text in fields.summary_facts(record)]
     if record.finalized is not None:
         answer = record.finalized.error or record.finalized.message or "no message"
         rows.append(f"<dt>finalize</dt><dd>{_text(line(answer))}</dd>")
@@ -218,7 +208,7 @@ def _changes(record: RunRecord, candidate: CandidateFound) -> str:
     parts = [f"<h3>Candidate {candidate.index}, score {candidate.score:.4g}</h3>"]
     if (change := change_of(record, candidate)) is not None:
         parts.append(code_change(record, change))
-    for component, parent, lines in text_changes(record, candidate.index):
+    for component, parent, lines in fields.text_changes(record, candidate.index):
         shown = "\n".join(_diff_line(text) for text in lines)
         parts.append(f'<p class="note">{_text(line(component, 200))} against candidate {parent}</p><pre>{shown}</pre>')
     return "\n".join(parts)
@@ -230,10 +220,10 @@ def _diff_line(text: str) -> str:
 
 
 def _model_calls(record: RunRecord) -> list[str]:
-    called = model_call_rows(record)
+    called = fields.model_call_rows(record)
     if not called:
         return []
-    head = "".join(f"<th>{escape(column)}</th>" for column in MODEL_CALL_COLUMNS)
+    head = "".join(f"<th>{escape(column)}</th>" for column in fields.MODEL_CALL_COLUMNS)
     body = ["<tr>" + "".join(f"<td>{_text(text)}</td>" for text in row) + "</tr>" for row in called]
     return [f'<div class="scroll"><table><tr>{head}</tr>', *body, "</table></div>"]
 
@@ -241,8 +231,8 @@ def _model_calls(record: RunRecord) -> list[str]:
 def _failed_examples(record: RunRecord) -> list[str]:
     groups = record.failed_examples.groups if record.failed_examples is not None else []
     return [
-        f"<h3>{_text(line(failure_name(group), 200))}</h3><p>{_text(failure_places(group))}</p>"
-        f"<pre>{_text(first_failure(group))}</pre>"
+        f"<h3>{_text(line(fields.failure_name(group), 200))}</h3><p>{_text(fields.failure_places(group))}</p>"
+        f"<pre>{_text(fields.first_failure(group))}</pre>"
         for group in groups
     ]
 

@@ -3,6 +3,7 @@
 from evolverpc_common.display_text import line, plain
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.run_events import Mutated, MutationRejected
+from gepa_client.report import summary_fields as fields
 from gepa_client.report.record import (
     DIFF_SHOWN,
     REFUSED_DIFF_SHOWN,
@@ -15,39 +16,29 @@ from gepa_client.report.record import (
     full_diff_command,
     omitted_changes,
 )
-from gepa_client.report.summary_fields import (
-    MODEL_CALL_COLUMNS,
-    failure_name,
-    failure_places,
-    first_failure,
-    model_call_rows,
-    refusal_text,
-    summary_facts,
-    text_changes,
-)
 
 
 def markdown(record: RunRecord) -> str:
     """Return the report as Markdown; texts of servers and models stand in code blocks they cannot end."""
     parts = [f"# Run {line(record.started.run_id, 200) if record.started else ''}".rstrip(), ""]
-    for label, text in summary_facts(record):
+    for label, text in fields.summary_facts(record):
         parts += [f"- {label}: {_code(text)}"] if "\n" not in text else _long(label, text)
     if record.finalized is not None:
         answer = record.finalized.error or record.finalized.message or "no message"
         parts.append(f"- finalize{' failed' if record.finalized.error else ''}: {_code(line(answer))}")
     if record.warnings:
         parts += ["", "## Warnings", "", *(f"- {_code(line(message))}" for message in record.warnings)]
-    if calls := model_call_rows(record):
+    if calls := fields.model_call_rows(record):
         parts += [
             "",
             "## Model calls",
             "",
-            f"| {' | '.join(MODEL_CALL_COLUMNS)} |",
-            f"|---|{'---:|' * (len(MODEL_CALL_COLUMNS) - 1)}",
+            f"| {' | '.join(fields.MODEL_CALL_COLUMNS)} |",
+            f"|---|{'---:|' * (len(fields.MODEL_CALL_COLUMNS) - 1)}",
         ]
         parts += [f"| {_code(name.replace('|', '/'))} | {' | '.join(figures)} |" for name, *figures in calls]
     if record.refusals:
-        parts += ["", "## Refused", "", *(f"- {_code(refusal_text(event))}" for event in record.refusals)]
+        parts += ["", "## Refused", "", *(f"- {_code(fields.refusal_text(event))}" for event in record.refusals)]
     if record.best is not None:
         parts += ["", f"## Best candidate ({record.best.index})"]
         for component, text in component_texts(record.best.texts).items():
@@ -69,7 +60,7 @@ def markdown(record: RunRecord) -> str:
         parts += ["", f"### Candidate {candidate.index}, score {candidate.score:.4g}"]
         if (change := change_of(record, candidate)) is not None:
             parts += _change(record, change, DIFF_SHOWN)
-        for component, parent, lines in text_changes(record, candidate.index):
+        for component, parent, lines in fields.text_changes(record, candidate.index):
             parts += ["", f"{_code(line(component, 200))} against candidate {parent}:", "", *_block(lines, "diff")]
     if refused := changes_not_kept(record):
         parts += ["", "## What was tried and refused"]
@@ -86,8 +77,14 @@ def markdown(record: RunRecord) -> str:
     if record.failed_examples is not None:
         parts += ["", "## Failed examples"]
         for group in record.failed_examples.groups:
-            parts += ["", f"### {_code(line(failure_name(group), 200))}", "", _code(failure_places(group)), ""]
-            parts += _block(plain(first_failure(group)).splitlines(), "text")
+            parts += [
+                "",
+                f"### {_code(line(fields.failure_name(group), 200))}",
+                "",
+                _code(fields.failure_places(group)),
+                "",
+            ]
+            parts += _block(plain(fields.first_failure(group)).splitlines(), "text")
     if record.failures:
         parts += ["", "## Failed iterations"]
         for failure in record.failures[:20]:

@@ -3,42 +3,17 @@
 from dataclasses import dataclass, field
 
 from evolverpc_common.display_text import command
-from gepa_client.journal.run_events import (
-    Budget,
-    CallRefused,
-    CandidateFound,
-    Event,
-    FailedExamples,
-    Finalized,
-    Finished,
-    FleetChanged,
-    ModelCalls,
-    Mutated,
-    MutationProgress,
-    MutationRejected,
-    MutationStarted,
-    NoProposal,
-    Phase,
-    Progress,
-    Rejected,
-    Started,
-    StepFailed,
-    Tested,
-    Warned,
-)
+from gepa_client.journal import run_events as events
 from gepa_client.journal.store import named_store
 from protocol.code import code_at
 
 RATE_WINDOW_S = 30.0
 
-
 DIFF_SHOWN = 400
 """Lines of a kept change's diff that a report shows; the command that shows all of them is named below it."""
 
-
 REFUSED_DIFF_SHOWN = 60
 """The same of a change that was not kept."""
-
 
 REFUSED_SHOWN = 50
 """Changes that were not kept which a report shows, the last ones."""
@@ -57,27 +32,27 @@ class Headline:
 class RunRecord:
     """What is known so far. Every list is in the order things happened; candidates are by index."""
 
-    started: Started | None = None
+    started: events.Started | None = None
     phase: str = "connecting"
-    candidates: list[CandidateFound] = field(default_factory=list)
-    rejected: list[Rejected] = field(default_factory=list)
+    candidates: list[events.CandidateFound] = field(default_factory=list)
+    rejected: list[events.Rejected] = field(default_factory=list)
     without_proposal: int = 0
-    mutations: list[Mutated | MutationRejected] = field(default_factory=list)
+    mutations: list[events.Mutated | events.MutationRejected] = field(default_factory=list)
     mutating: dict[int, str] = field(default_factory=dict)
     """The last progress of each mutation that is being made, by its number."""
-    model_calls: ModelCalls | None = None
-    refusals: list[CallRefused] = field(default_factory=list)
+    model_calls: events.ModelCalls | None = None
+    refusals: list[events.CallRefused] = field(default_factory=list)
     """What a gateway refused, each different thing once."""
-    failures: list[StepFailed] = field(default_factory=list)
-    failed_examples: FailedExamples | None = None
+    failures: list[events.StepFailed] = field(default_factory=list)
+    failed_examples: events.FailedExamples | None = None
     warnings: list[str] = field(default_factory=list)
-    tested: dict[int, Tested] = field(default_factory=dict)
-    finalized: Finalized | None = None
-    finished: Finished | None = None
+    tested: dict[int, events.Tested] = field(default_factory=dict)
+    finalized: events.Finalized | None = None
+    finished: events.Finished | None = None
     budget_used: int = 0
     evaluated: int = 0
     in_flight: int = 0
-    waiting: FleetChanged | None = None
+    waiting: events.FleetChanged | None = None
     up: int = 1
     endpoints: int = 1
     spent_usd: float = 0.0
@@ -86,63 +61,63 @@ class RunRecord:
     _base: int = 0
     _pace: list[tuple[float, int]] = field(default_factory=list)
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: events.Event) -> None:
         """Take one event into account."""
         self.seconds = max(self.seconds, event.seconds)
         match event:
-            case Started():
+            case events.Started():
                 self.started = event
-            case Phase():
+            case events.Phase():
                 if self.phase == "replaying" and event.phase != "replaying":
                     self._base = self.budget_used - self.evaluated
                 self.phase = event.phase
                 self._pace = [(event.seconds, self.evaluated)]
-            case FleetChanged():
+            case events.FleetChanged():
                 if event.kind in ("waiting", "back", "joined"):
                     self.waiting = event if event.kind == "waiting" else None
-            case Progress():
+            case events.Progress():
                 self.evaluated, self.in_flight = event.evaluated, event.in_flight
                 self.up, self.endpoints, self.spent_usd = event.up, event.endpoints, event.spent_usd
                 if self.phase not in ("testing", "finalizing"):
                     self._searched = event.evaluated
                 self._pace = [point for point in self._pace if event.seconds - point[0] <= RATE_WINDOW_S]
                 self._pace.append((event.seconds, event.evaluated))
-            case ModelCalls():
+            case events.ModelCalls():
                 self.model_calls = event
-            case CallRefused():
+            case events.CallRefused():
                 again = [(each.what, each.reason) == (event.what, event.reason) for each in self.refusals]
                 if any(again):
                     self.refusals[again.index(True)] = event
                 else:
                     self.refusals.append(event)
-            case Budget():
+            case events.Budget():
                 self.budget_used = event.metric_calls
-            case CandidateFound():
+            case events.CandidateFound():
                 self.candidates.append(event)
                 self.budget_used = max(self.budget_used, event.metric_calls)
-            case Rejected():
+            case events.Rejected():
                 self.rejected.append(event)
-            case NoProposal():
+            case events.NoProposal():
                 self.without_proposal += 1
-            case MutationStarted():
+            case events.MutationStarted():
                 self.mutating[event.number] = ""
-            case MutationProgress():
+            case events.MutationProgress():
                 if event.number in self.mutating:
                     self.mutating[event.number] = event.message
-            case Mutated() | MutationRejected():
+            case events.Mutated() | events.MutationRejected():
                 self.mutating.pop(event.number, None)
                 self.mutations.append(event)
-            case StepFailed():
+            case events.StepFailed():
                 self.failures.append(event)
-            case FailedExamples():
+            case events.FailedExamples():
                 self.failed_examples = event
-            case Warned():
+            case events.Warned():
                 self.warnings.append(event.message)
-            case Tested():
+            case events.Tested():
                 self.tested[event.index] = event
-            case Finalized():
+            case events.Finalized():
                 self.finalized = event
-            case Finished():
+            case events.Finished():
                 self.finished = event
                 self.waiting = None
                 self.mutating = {}
@@ -150,12 +125,12 @@ class RunRecord:
                 self.budget_used = max(self.budget_used, event.metric_calls)
 
     @property
-    def seed(self) -> CandidateFound | None:
+    def seed(self) -> events.CandidateFound | None:
         """The seed, once it has been scored."""
         return self.candidates[0] if self.candidates else None
 
     @property
-    def best(self) -> CandidateFound | None:
+    def best(self) -> events.CandidateFound | None:
         """The best candidate so far by mean validation score."""
         return self.candidates[self.candidates[-1].best] if self.candidates else None
 
@@ -213,7 +188,7 @@ class RunRecord:
         return Headline(f"{rows} validation rows" if rows else "validation", self.seed.score, self.best.score)
 
 
-def change_of(record: RunRecord, candidate: CandidateFound) -> Mutated | None:
+def change_of(record: RunRecord, candidate: events.CandidateFound) -> events.Mutated | None:
     """Return the code mutation that made this candidate; None if it runs the code of a parent, or the seed's."""
     commit = _commit(candidate)
     if commit is None or any(_commit(record.candidates[parent]) == commit for parent in candidate.parents):
@@ -227,17 +202,17 @@ def omitted_changes(record: RunRecord) -> str | None:
     return f"{count} earlier ones are left out; `{_branches(record)}` lists them" if count > 0 else None
 
 
-def changes_not_kept(record: RunRecord) -> list[Mutated | MutationRejected]:
+def changes_not_kept(record: RunRecord) -> list[events.Mutated | events.MutationRejected]:
     """Every change that no candidate of the pool runs, in the order they were tried."""
     kept = {_commit(candidate) for candidate in record.candidates}
     return [
         mutation
         for mutation in record.mutations
-        if isinstance(mutation, MutationRejected) or mutation.commit not in kept
+        if isinstance(mutation, events.MutationRejected) or mutation.commit not in kept
     ]
 
 
-def change_origin(mutation: MutationStarted | Mutated | MutationRejected) -> str:
+def change_origin(mutation: events.MutationStarted | events.Mutated | events.MutationRejected) -> str:
     """`candidate 3`, or `candidates 3 and 5, merged`."""
     parents = [str(parent) for parent in mutation.parents]
     if mutation.kind == "merge":
@@ -245,14 +220,14 @@ def change_origin(mutation: MutationStarted | Mutated | MutationRejected) -> str
     return f"candidate {parents[0]}" if parents else "the seed"
 
 
-def change_outcome(mutation: Mutated | MutationRejected) -> str:
+def change_outcome(mutation: events.Mutated | events.MutationRejected) -> str:
     """Return the outcome of a change that was not kept, in one line without markup."""
-    if isinstance(mutation, MutationRejected):
+    if isinstance(mutation, events.MutationRejected):
         return f"rejected at stage {mutation.stage}: {mutation.reason}"
     return "made, but not kept: not better on its minibatch, or the run ended first"
 
 
-def full_diff_command(record: RunRecord, mutation: Mutated | MutationRejected) -> str:
+def full_diff_command(record: RunRecord, mutation: events.Mutated | events.MutationRejected) -> str:
     """Return the command that shows the whole diff."""
     return _branches(record, "--diff", str(mutation.number))
 
@@ -263,9 +238,9 @@ def _branches(record: RunRecord, *words: str) -> str:
     return command("branches", started.run_id, *words, store=named_store(started.store))
 
 
-def _made(record: RunRecord) -> list[Mutated]:
-    return [mutation for mutation in record.mutations if isinstance(mutation, Mutated)]
+def _made(record: RunRecord) -> list[events.Mutated]:
+    return [mutation for mutation in record.mutations if isinstance(mutation, events.Mutated)]
 
 
-def _commit(candidate: CandidateFound) -> str | None:
+def _commit(candidate: events.CandidateFound) -> str | None:
     return code_at(candidate.texts)[1]

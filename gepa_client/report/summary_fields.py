@@ -10,13 +10,10 @@ from gepa_client.report.record import RunRecord
 ENDED_SHOWN = 4000
 """Characters of why a run ended."""
 
-
 LONGEST_FAILURE = 20_000
-
 
 FAILURES_NAMED = 10
 """Rows and candidates of a group that are named."""
-
 
 MODEL_CALL_COLUMNS = ("model", "calls", "failed", "tokens in", "tokens out", "cost")
 

@@ -22,10 +22,8 @@ LONGEST_LINE = 200
 
 COLOURS = {"+": "green", "-": "red", "@": "dim"}
 
-
 STEP = 4
 """Columns of indentation per level."""
-
 
 ROOM = 44
 """Columns left for a candidate's own line."""
@@ -191,10 +189,8 @@ def _labels(
 DIFF_LINES_SHOWN = 400
 """Lines of a diff that are shown, unless in full."""
 
-
 DIFF_COLUMNS_SHOWN = 300
 """Characters of a line that are shown, unless in full."""
-
 
 _STYLES: dict[LineKind, str] = {"head": "bold", "at": "cyan", "add": "green", "del": "red"}
 

@@ -3,29 +3,7 @@
 from gepa_client.cli.views.candidate_view import diff_size
 from gepa_client.cli.views.console import safe, safe_line
 from gepa_client.evolution.names import code_label
-from gepa_client.journal.run_events import (
-    Budget,
-    CallRefused,
-    CandidateFound,
-    Event,
-    FailedExamples,
-    Finalized,
-    Finished,
-    FleetChanged,
-    ModelCalls,
-    Mutated,
-    MutationProgress,
-    MutationRejected,
-    MutationStarted,
-    NoProposal,
-    Phase,
-    Progress,
-    Rejected,
-    Started,
-    StepFailed,
-    Tested,
-    Warned,
-)
+from gepa_client.journal import run_events as events
 from gepa_client.report.record import change_origin
 from gepa_client.report.summary_fields import refusal_text
 
@@ -44,63 +22,63 @@ REQUEST = 160
 """Characters of a change request that are shown."""
 
 
-def event_text(event: Event) -> str:
+def event_text(event: events.Event) -> str:
     """Return the event as one line of markup; empty if it is not printed."""
     match event:
-        case Started():
+        case events.Started():
             rows = ", ".join(f"{size} {split}" for split, size in event.splits.items())
             return (
                 f"[bold]{safe_line(event.program)}[/] behind {safe_line(event.server)}: {rows} rows; "
                 f"components {safe_line(', '.join(event.components))}; proposals by {safe_line(event.proposer)}"
             )
-        case Warned():
+        case events.Warned():
             return f"[yellow]warning:[/] {safe(event.message)}"
-        case Phase(phase="connecting"):
+        case events.Phase(phase="connecting"):
             return ""
-        case Phase():
+        case events.Phase():
             return PHASES[event.phase]
-        case CandidateFound(index=0):
+        case events.CandidateFound(index=0):
             return f"seed {event.score:.4g} on validation"
-        case CandidateFound():
+        case events.CandidateFound():
             code = code_label(event.texts)
             runs = f" [dim]({safe_line(code, 100)})[/]" if code is not None else ""
             parents = " and ".join(str(parent) for parent in event.parents)
             best = " [green]best so far[/]" if event.best == event.index else ""
             return f"candidate {event.index} from {parents}: {event.score:.4g}{best}{runs}"
-        case Rejected(old_score=float(), new_score=float()) if not event.reason.startswith(NOT_BY_SCORE):
+        case events.Rejected(old_score=float(), new_score=float()) if not event.reason.startswith(NOT_BY_SCORE):
             return f"[dim]proposal not kept: {event.old_score:g} -> {event.new_score:g}, sum over its minibatch[/]"
-        case Rejected():
+        case events.Rejected():
             return f"[dim]proposal not kept: {safe_line(event.reason)}[/]"
-        case NoProposal():
+        case events.NoProposal():
             return f"[dim]iteration {event.iteration}: {safe_line(event.reason)}[/]"
-        case FleetChanged():
+        case events.FleetChanged():
             return fleet_text(event)
-        case MutationStarted():
+        case events.MutationStarted():
             return f"change {event.number}, of {change_origin(event)}: {safe_line(event.request, REQUEST)}"
-        case MutationProgress():
+        case events.MutationProgress():
             return f"[dim]change {event.number}: {safe_line(event.message, REQUEST)}[/]"
-        case Mutated():
+        case events.Mutated():
             size = diff_size(event.lines_added, event.lines_removed, len(event.files))
             return f"change {event.number} made: {size}: {safe_line(event.summary or event.request, REQUEST)}"
-        case MutationRejected():
+        case events.MutationRejected():
             why = f"at stage {safe_line(event.stage, 20)}: {safe_line(event.reason)}"
             return f"[yellow]change {event.number} rejected[/] {why}"
-        case StepFailed():
+        case events.StepFailed():
             return f"[red]{safe_line(event.step)} failed:[/] {safe_line(event.message)}"
-        case Tested():
+        case events.Tested():
             what = "seed" if event.index == 0 else f"candidate {event.index}"
             return f"{what}: {event.score:.4g} on {event.rows} test rows"
-        case Finalized(error=str()):
+        case events.Finalized(error=str()):
             return f"[yellow]finalize failed:[/] {safe_line(event.error or '')}"
-        case Finalized():
+        case events.Finalized():
             return f"finalize: {safe_line(event.message)}" if event.message else "finalize was called"
-        case CallRefused():
+        case events.CallRefused():
             return f"[yellow]refused[/] {safe_line(refusal_text(event))}"
-        case Budget() | Progress() | ModelCalls() | FailedExamples() | Finished():
+        case events.Budget() | events.Progress() | events.ModelCalls() | events.FailedExamples() | events.Finished():
             return ""
 
 
-def fleet_text(event: FleetChanged) -> str:
+def fleet_text(event: events.FleetChanged) -> str:
     """Return a change of the fleet as markup."""
     where = safe_line(event.url or "", 80)
     detail = f": {safe_line(event.detail)}" if event.detail else ""

@@ -13,17 +13,8 @@ from gepa_client.cli.views.console import fail, safe, safe_line
 from gepa_client.evolution.checkout import holds_commit
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import Finished
+from gepa_client.report import summary_fields as fields
 from gepa_client.report.record import RunRecord
-from gepa_client.report.summary_fields import (
-    failure_name,
-    failure_places,
-    failure_summary,
-    first_failure,
-    model_call_summary,
-    refusal_count,
-    refusal_summary,
-    refusal_text,
-)
 from gepa_client.run import output_folder as files
 from gepa_client.settings.run_config import RunConfig
 from protocol.code import code_at
@@ -96,7 +87,7 @@ def as_json(ended: RunSummary) -> dict[str, Any]:
         "metric_calls": ended.record.metric_calls,
         "best_code": code_label(ended.record.best.texts) if ended.record.best is not None else None,
         "model_calls": _model_calls(ended.record),
-        "refused": refusal_count(ended.record),
+        "refused": fields.refusal_count(ended.record),
         "failed_examples": ended.record.failed_examples.failed if ended.record.failed_examples is not None else 0,
         "seconds": round(ended.seconds, 3),
         "active_seconds": round(ended.record.active_seconds, 3),
@@ -130,7 +121,7 @@ def show(ended: RunSummary, console: Console) -> None:
     lines += [
         f"{label:<15} {safe_line(text)}"
         for label, text in (
-            ("model calls", model_call_summary(ended.record)),
+            ("model calls", fields.model_call_summary(ended.record)),
             ("refused", _refused(ended.record)),
         )
         if text is not None
@@ -171,10 +162,10 @@ def _failed_examples(ended: RunSummary) -> list[str]:
     failed = ended.record.failed_examples
     if failed is None:
         return []
-    lines = [f"[yellow]{'failed':<15} {safe_line(failure_summary(failed))}[/]"]
+    lines = [f"[yellow]{'failed':<15} {safe_line(fields.failure_summary(failed))}[/]"]
     for group in failed.groups[:TYPES_SHOWN]:
-        name, where = failure_name(group), failure_places(group, ROWS_SHOWN)
-        first, *traceback = first_failure(group).splitlines()
+        name, where = fields.failure_name(group), fields.failure_places(group, ROWS_SHOWN)
+        first, *traceback = fields.first_failure(group).splitlines()
         lines.append(f"  {safe_line(name, 200)}: {safe_line(where, 1000)}")
         lines.append(f"    {safe_line(first, 1000)}")
         lines += [f"[dim]    {safe(text)}[/]" for text in traceback[-TRACEBACK_SHOWN:]]
@@ -188,8 +179,8 @@ def _model_calls(record: RunRecord) -> dict[str, Any] | None:
 
 def _refused(record: RunRecord) -> str | None:
     """Return how often something was refused, and the first of it."""
-    times = refusal_summary(record)
-    first = f", the first {refusal_text(record.refusals[0])}" if record.refusals else ""
+    times = fields.refusal_summary(record)
+    first = f", the first {fields.refusal_text(record.refusals[0])}" if record.refusals else ""
     return f"{times}{first}" if times is not None else None
 
 

@@ -17,20 +17,7 @@ from rich.text import Text
 from evolverpc_common.display_text import counted, plain_json
 from gepa_client.cli.views.console import echo, one_line, safe_line
 from gepa_client.cli.views.event_text import PHASES, clock, event_text, fleet_text
-from gepa_client.journal.run_events import (
-    Event,
-    Finalized,
-    Finished,
-    FleetChanged,
-    Mutated,
-    MutationProgress,
-    NoProposal,
-    Phase,
-    Progress,
-    Rejected,
-    Started,
-    Warned,
-)
+from gepa_client.journal import run_events as events
 from gepa_client.report.record import RunRecord
 from gepa_client.report.summary_fields import refusal_count
 
@@ -47,7 +34,7 @@ class Display(AbstractContextManager["Display"]):
         pass
 
     @abstractmethod
-    def event(self, event: Event, record: RunRecord) -> None:
+    def event(self, event: events.Event, record: RunRecord) -> None:
         """Display an event that `record` already contains."""
 
     @abstractmethod
@@ -61,7 +48,7 @@ class Display(AbstractContextManager["Display"]):
 class JsonDisplay(Display):
     """Prints every event as a line of JSON on stdout."""
 
-    def event(self, event: Event, _record: RunRecord) -> None:
+    def event(self, event: events.Event, _record: RunRecord) -> None:
         """Print the event on one line, with control and bidirectional characters escaped."""
         print(plain_json(event.model_dump_json()), flush=True)
 
@@ -76,9 +63,9 @@ class _KnownCooldowns:
     def __init__(self) -> None:
         self._resting: set[str] = set()
 
-    def repeats(self, event: Event) -> bool:
+    def repeats(self, event: events.Event) -> bool:
         """Return whether the event repeats what was printed."""
-        if not isinstance(event, FleetChanged) or event.url is None:
+        if not isinstance(event, events.FleetChanged) or event.url is None:
             return False
         if event.kind == "resting" and event.url in self._resting:
             return True
@@ -97,16 +84,19 @@ class PlainDisplay(Display):
         self._printed_s = 0.0
         self._rests = _KnownCooldowns()
 
-    def event(self, event: Event, record: RunRecord) -> None:
+    def event(self, event: events.Event, record: RunRecord) -> None:
         """Print the event, if it is notable."""
-        if isinstance(event, Progress | MutationProgress) and event.seconds - self._printed_s < PLAIN_EVERY_S:
+        if (
+            isinstance(event, events.Progress | events.MutationProgress)
+            and event.seconds - self._printed_s < PLAIN_EVERY_S
+        ):
             return
         code_evolves = record.started is not None and record.started.evolve != "prompts"
-        if isinstance(event, Rejected) and not code_evolves:  # of texts they are many; a change of code was dear
+        if isinstance(event, events.Rejected) and not code_evolves:  # of texts they are many; a change of code was dear
             return
-        if isinstance(event, NoProposal) or self._rests.repeats(event):
+        if isinstance(event, events.NoProposal) or self._rests.repeats(event):
             return
-        if isinstance(event, Progress):
+        if isinstance(event, events.Progress):
             text = f"{calls(record)} · {_pace(record)} · {_pool(record)}"
         else:
             text = event_text(event)
@@ -144,17 +134,17 @@ class LiveDisplay(Display):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def event(self, event: Event, record: RunRecord) -> None:
+    def event(self, event: events.Event, record: RunRecord) -> None:
         """Add the event to the frame; warnings stay above it."""
         self._record = record
-        if isinstance(event, Finished) and record.started is None:
+        if isinstance(event, events.Finished) and record.started is None:
             self._live.transient = True  # there was nothing to see
         if self._rests.repeats(event):
             return
         text = event_text(event)
-        if isinstance(event, Warned | Finalized):
+        if isinstance(event, events.Warned | events.Finalized):
             echo(self._console, text)
-        elif text and not isinstance(event, Phase | MutationProgress):  # the frame has lines for those
+        elif text and not isinstance(event, events.Phase | events.MutationProgress):  # the frame has lines for those
             self._latest.append(f"[dim]{event.seconds:7.1f} s[/]  {text}")
         self._draw()
 
@@ -209,7 +199,7 @@ def frame(record: RunRecord, latest: list[str], width: int) -> RenderableType:
     )
 
 
-def _title(started: Started) -> str:
+def _title(started: events.Started) -> str:
     """Return the run's own name first, as several programs often have the same name."""
     own = started.config.get("name") or started.run_id
     return f"{safe_line(str(own), 40)} · {safe_line(started.program, 40)}"
@@ -269,7 +259,7 @@ def _pool(record: RunRecord) -> str:
 
 def _code(record: RunRecord) -> str:
     """Return `3 changes made · 1 refused · 2 being made: the agent reads a.py`, as markup."""
-    made = sum(isinstance(mutation, Mutated) for mutation in record.mutations)
+    made = sum(isinstance(mutation, events.Mutated) for mutation in record.mutations)
     parts = [f"{counted(made, 'change')} made", f"{len(record.mutations) - made} refused"]
     if record.mutating:
         latest = next((message for message in reversed(record.mutating.values()) if message), "")

@@ -14,14 +14,7 @@ from gepa_client.journal.entries import SEARCH, CandidateRecord, StoredRun
 from gepa_client.journal.history import discovery, end_of, row_counts
 from gepa_client.journal.run_events import FailedExamples
 from gepa_client.journal.store import Store
-from gepa_client.report.summary_fields import (
-    FAILURES_NAMED,
-    LONGEST_FAILURE,
-    failure_name,
-    failure_places,
-    failure_summary,
-    first_failure,
-)
+from gepa_client.report import summary_fields as fields
 from gepa_client.settings.run_config import RunConfig
 
 ELSEWHERE = frozenset({"url", "fleet", "name", "output", "store", "max_metric_calls"})
@@ -157,15 +150,19 @@ def show_failures(console: Console, run_id: str, failed: FailedExamples | None, 
     if failed is None:
         echo(console, f"[bold]{safe_line(run_id)}[/]: no example failed in the program")
         return
-    echo(
-        console, f"[bold]{safe_line(run_id)}[/]: failed examples: {safe_line(failure_summary(failed), LONGEST_FAILURE)}"
-    )
+    counts = safe_line(fields.failure_summary(failed), fields.LONGEST_FAILURE)
+    echo(console, f"[bold]{safe_line(run_id)}[/]: failed examples: {counts}")
     for group in failed.groups:
-        echo(console, f"\n[bold red]{safe_line(failure_name(group), 200)}[/]")
-        echo(console, safe_line(failure_places(group, ROWS_LISTED if full else FAILURES_NAMED), LONGEST_FAILURE))
-        message, *traceback = first_failure(group).splitlines()
+        echo(console, f"\n[bold red]{safe_line(fields.failure_name(group), 200)}[/]")
+        echo(
+            console,
+            safe_line(
+                fields.failure_places(group, ROWS_LISTED if full else fields.FAILURES_NAMED), fields.LONGEST_FAILURE
+            ),
+        )
+        message, *traceback = fields.first_failure(group).splitlines()
         echo(console, safe(message))
         if traceback:
             echo(console, f"[dim]{safe(chr(10).join(traceback))}[/]")
-    if not full and any(group.row_count > FAILURES_NAMED for group in failed.groups):
+    if not full and any(group.row_count > fields.FAILURES_NAMED for group in failed.groups):
         echo(console, "\n[dim]--full names more rows[/]")
