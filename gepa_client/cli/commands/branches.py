@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ from evolverpc_common.display_text import ENOUGH, command
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome, code_history
 from gepa_client.cli import flags
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
-from gepa_client.cli.commands.branches_by_hand import branches_by_hand
+from gepa_client.cli.commands.repository_branches import branches_by_hand, delete_branches, listed
 from gepa_client.cli.commands.store_access import confirm, is_silent, open_cli_run
 from gepa_client.cli.views.candidate_view import show_diff
 from gepa_client.cli.views.code_view import outcome_as_json, show_code
@@ -39,9 +39,6 @@ REPEATED = (
     *("reflection_lm", "reflection_lm_kwargs", *SandboxSettings.model_fields),
 )
 """Recorded settings without which another run would not have the servers, rows and model of this one."""
-
-NAMED = 10
-"""Files and branches that a message names."""
 
 
 @dataclass(frozen=True)
@@ -182,17 +179,17 @@ def _list(asked: _BranchesRequest) -> None:
 def _diff(asked: _BranchesRequest, which: str, *, against_seed: bool) -> None:
     outcome = _outcome_named(asked.record, which)
     made, rejected = outcome.made, outcome.mutation.entry.rejected
-    if made is None and rejected is not None and rejected.diff is None:
-        refuse(f"{outcome.number} was rejected at stage {rejected.stage}, and nothing was recorded of its diff")
-    if made is None and against_seed:
+    if made is None and (rejected is None or rejected.diff is None):
+        stage = f" at stage {rejected.stage}" if rejected is not None else ""
+        refuse(f"{outcome.number} was rejected{stage}, and nothing was recorded of its diff")
+    if not against_seed:
+        text = made.diff if made is not None else (rejected.diff if rejected is not None else None) or ""
+    elif made is None:
         refuse(f"{outcome.number} was rejected, so there is no commit to compare")
-    if made is not None and against_seed:
-        seed = _seed(asked.record)
-        if seed is None:
-            refuse("the record does not name the commit of the seed")
-        text = _repository(asked).diff(seed, made.commit, asked.record.bundles(made.commit))
+    elif (seed := _seed(asked.record)) is None:
+        refuse("the record does not name the commit of the seed")
     else:
-        text = (made.diff if made is not None else rejected.diff if rejected is not None else None) or ""
+        text = _repository(asked).diff(seed, made.commit, asked.record.bundles(made.commit))
     if asked.as_json:
         print_json(outcome_as_json(asked.record, outcome) | {"diff": text}, indent=2)
     elif asked.console.is_terminal:
@@ -208,7 +205,7 @@ def _check_out(asked: _BranchesRequest, *, yes: bool) -> None:
         refuse("the record names no branch of the best candidate's code")
     repository = _repository(asked)
     if changed := repository.changed():
-        refuse(f"{repository.top} has changes that are not committed: {_listed(changed)}; commit or stash them first")
+        refuse(f"{repository.top} has changes that are not committed: {listed(changed)}; commit or stash them first")
     before = repository.way_back()
     here = ["-C", str(asked.repo)] if asked.repo != Path() else []
     back = shlex.join(["git", *here, "switch", *before]) if before != (outcome.made.branch,) else None
@@ -221,14 +218,9 @@ def _check_out(asked: _BranchesRequest, *, yes: bool) -> None:
     filtered = repository.filtered(left, outcome.made.commit)
     texts = _texts_apart(asked)
     if asked.as_json:
-        done: dict[str, Any] = {
-            "branch": outcome.made.branch,
-            "commit": outcome.made.commit,
-            "back": back,
-            "texts": texts,
-        }
-        done |= {"run_unasked": unasked, "unfiltered": filtered}
-        print_json({"run": asked.run.id, "repository": str(repository.top), **done})
+        done: dict[str, Any] = {"run": asked.run.id, "repository": str(repository.top), "branch": outcome.made.branch}
+        done |= {"commit": outcome.made.commit, "back": back, "texts": texts}
+        print_json({**done, "run_unasked": unasked, "unfiltered": filtered})
         return
     echo(
         asked.console,
@@ -237,7 +229,7 @@ def _check_out(asked: _BranchesRequest, *, yes: bool) -> None:
     if filtered:
         echo(
             asked.console,
-            f"[yellow]git's filters were not run:[/] {safe_line(_listed(sorted(filtered)), 1000)} are as the commit "
+            f"[yellow]git's filters were not run:[/] {safe_line(listed(sorted(filtered)), 1000)} are as the commit "
             "stores them; to run the filters, delete these files, then `git checkout -- .`",
         )
     if texts is not None:
@@ -254,7 +246,7 @@ def _confirm_check_out(asked: _BranchesRequest, unasked: Mapping[str, str]) -> N
     """List the changed files that other programs run by themselves, and ask."""
     how = "look at them with --diff best, then give --yes"
     if asked.as_json:
-        refuse(f"the change touches files that programs run unasked: {_listed([*unasked])}; {how}")
+        refuse(f"the change touches files that programs run unasked: {listed([*unasked])}; {how}")
     echo(asked.console, "[yellow]the change touches files that programs run unasked:[/]")
     for path, reason in unasked.items():
         echo(asked.console, f"  {safe_line(path)}: {safe_line(reason)}")
@@ -287,36 +279,13 @@ def _delete(asked: _BranchesRequest, *, yes: bool) -> None:
         refuse(
             f"{asked.run.id} is running, and needs its branches: `{command('cancel', asked.run.id, store=asked.store)}`"
         )
-    repository = UserRepository(asked.repo)
     best = asked.record.best_outcome
-    stays = best.made.branch if best is not None and best.made is not None else None
-    run = branch_run_name(asked.run.id)
-    others = sorted(branch for branch in repository.branches(run) if branch != stays)
-    if not yes and others:
-        if asked.as_json:
-            refuse("--json asks nothing: give --yes as well")
-        _confirm(asked, repository, others, stays)
-    deleted, held = repository.delete(run, but=stays)
-    if asked.as_json:
-        print_json({"run": asked.run.id, "deleted": deleted, "checked_out": held, "best": stays})
-        return
-    echo(asked.console, f"{len(deleted):,} branch{'' if len(deleted) == 1 else 'es'} deleted")
-    if held:
-        echo(asked.console, f"[yellow]checked out, so they stay:[/] {safe_line(_listed(held), 1000)}")
-    if stays is not None:
-        echo(asked.console, f"the best stays: {safe_line(stays, 200)}")
-    echo(asked.console, "the run's record keeps all of them; `--check-out` makes the best one again")
-
-
-def _confirm(asked: _BranchesRequest, repository: UserRepository, others: Sequence[str], stays: str | None) -> None:
-    echo(asked.console, f"in {safe_line(str(repository.top))}, to be deleted: {safe_line(_listed(others), 1000)}")
-    if stays is not None:
-        echo(asked.console, f"the best stays: {safe_line(stays, 200)}")
-    confirm(
-        "Delete them?",
-        no_answer="nothing was deleted: there was no answer; --yes deletes without asking",
-        declined="nothing was deleted",
-    )
+    keep = best.made.branch if best is not None and best.made is not None else None
+    facts = {"run": asked.run.id, "best": keep} if asked.as_json else None
+    runs = [branch_run_name(asked.run.id)]
+    delete_branches(UserRepository(asked.repo), runs, keep=keep, yes=yes, json_facts=facts)
+    if facts is None:
+        echo(asked.console, "the run's record keeps all of them; `--check-out` makes the best one again")
 
 
 def _outcome_named(record: CodeHistory, which: str) -> MutationOutcome:
@@ -354,7 +323,3 @@ def _texts_apart(asked: _BranchesRequest) -> str | None:
 def _texts(candidate: Candidate) -> dict[str, str]:
     """Return the components of a candidate that are not code."""
     return {name: text for name, text in candidate.items() if name != GIT_BRANCH}
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
