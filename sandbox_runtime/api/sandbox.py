@@ -63,7 +63,7 @@ class EnvironmentMissing(SandboxError):
 class SandboxNotReady(SandboxError):
     """The sandbox did not become ready; nothing of it is left.
 
-    `stage`: `create`, `setup` (a command failed), `way out` (the gateway is not reached), `main` (the server ended) or
+    `stage`: `create`, `setup` (a command failed), `gateway` (it is not reached), `main` (the server ended) or
     `ready` (it took too long).
     """
 

@@ -117,13 +117,13 @@ class ConnectProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(UNIDENTIFIED_TIMEOUT_S):
-                head = await _head(reader)
+                head = await _read_request(reader)
             session = self._find(head.token) if head.token is not None else None
             if session is None:
                 if head.token is not None:
                     self._wrong_token()
                 raise _ProxyError(407, "this wants the sandbox's own token")
-            with session.at_work(), _among(session, writer.transport):
+            with session.at_work(), _counted_tunnel(session, writer.transport):
                 await self._carry(head, session, reader, writer)
         except _ProxyError as answered:
             await _answer(reader, writer, answered)
@@ -160,7 +160,7 @@ class ConnectProxy:
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to an address that was checked: the name is resolved once, and not again by the connection."""
         what = f"{head.host}:{head.port}"
-        if not self._may(head, session):
+        if not self._is_allowed(head, session):
             session.refusals.add(what, f"not among the hosts that it may reach ({session.opened_by})")
             raise _ProxyError(403, NOT_ALLOWED)
         addresses = await self._resolved(head, session)
@@ -176,7 +176,7 @@ class ConnectProxy:
                 continue
         raise _ProxyError(502, NOT_REACHED)
 
-    def _may(self, head: _ProxyRequest, session: SandboxGatewaySession) -> bool:
+    def _is_allowed(self, head: _ProxyRequest, session: SandboxGatewaySession) -> bool:
         """Check the egress before anything is resolved, so that a sandbox cannot find out which hosts exist."""
         egress = session.egress
         if isinstance(egress, Closed) or (self._ports is not None and head.port not in self._ports):
@@ -188,7 +188,7 @@ class ConnectProxy:
             return True
         if address is not None:
             return any(address in network for network in session.named)
-        return any(_fits(head.host, domain.lower()) for domain in egress.domains)
+        return any(_matches(head.host, domain.lower()) for domain in egress.domains)
 
     async def _resolved(self, head: _ProxyRequest, session: SandboxGatewaySession) -> list[Address]:
         if (address := parse_address(head.host)) is not None:
@@ -197,7 +197,7 @@ class ConnectProxy:
             async with asyncio.timeout(RESOLVE_S):
                 await session.lookups.acquire()
                 lookup = asyncio.ensure_future(self._resolve(head.host, head.port))
-                lookup.add_done_callback(lambda done: _looked_up(done, session.lookups))
+                lookup.add_done_callback(lambda done: _end_lookup(done, session.lookups))
                 found = await asyncio.shield(lookup)  # a thread that hangs still counts
         except (OSError, UnicodeError, TimeoutError):
             raise _ProxyError(502, NOT_REACHED) from None
@@ -226,7 +226,7 @@ class _ProxyConnection(asyncio.StreamReaderProtocol):
 
 
 @contextlib.contextmanager
-def _among(session: SandboxGatewaySession, transport: asyncio.BaseTransport) -> Iterator[None]:
+def _counted_tunnel(session: SandboxGatewaySession, transport: asyncio.BaseTransport) -> Iterator[None]:
     """Count a tunnel of the sandbox while the block runs, or refuse it if there are too many."""
     if len(session.tunnels) >= TUNNELS:
         raise _ProxyError(429, f"more than {TUNNELS} tunnels at once")
@@ -237,7 +237,7 @@ def _among(session: SandboxGatewaySession, transport: asyncio.BaseTransport) -> 
         session.tunnels.discard(transport)
 
 
-async def _head(reader: asyncio.StreamReader) -> _ProxyRequest:
+async def _read_request(reader: asyncio.StreamReader) -> _ProxyRequest:
     try:
         content = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
@@ -284,11 +284,11 @@ def _authority(text: str, port: int | None) -> tuple[str, int]:
     return (match["six"] or match["host"]).lower().removesuffix("."), found
 
 
-def _fits(host: str, domain: str) -> bool:
+def _matches(host: str, domain: str) -> bool:
     return host.endswith(domain[1:]) and host != domain[1:] if domain.startswith("*.") else host == domain
 
 
-def _looked_up(done: "asyncio.Future[Sequence[str]]", lookups: asyncio.Semaphore) -> None:
+def _end_lookup(done: "asyncio.Future[Sequence[str]]", lookups: asyncio.Semaphore) -> None:
     lookups.release()
     if not done.cancelled():
         done.exception()  # retrieved, even if no task waits for it any more

@@ -132,18 +132,18 @@ class Gateway:
         self._sessions = [one for one in self._sessions if not one.closed] + [session]
         return session
 
-    def _whose(self, token: str) -> SandboxGatewaySession | None:
+    def _session_of(self, token: str) -> SandboxGatewaySession | None:
         # All are asked, whichever it is.
         return next(iter([session for session in self._sessions if session.knows(token)]), None)
 
     def _serve(self, session: SandboxGatewaySession, models: socket.socket, tunnel: socket.socket) -> list[Listener]:
-        front = HttpFrontend(session.mine, session.wrong_token, session.malformed, self._models.answer)
-        proxy = ConnectProxy(session.mine, session.wrong_token, self._resolve, self._policy.ports)
+        front = HttpFrontend(session.find, session.wrong_token, session.malformed, self._models.answer)
+        proxy = ConnectProxy(session.find, session.wrong_token, self._resolve, self._policy.ports)
         return [Listener(models, CONNECTIONS, front.connect), Listener(tunnel, TUNNELS, proxy.connect)]
 
     def _serve_all(self, models: socket.socket, tunnel: socket.socket) -> list[Listener]:
-        front = HttpFrontend(self._whose, _unattributed, _unattributed, self._models.answer)
-        proxy = ConnectProxy(self._whose, _unattributed, self._resolve, self._policy.ports)
+        front = HttpFrontend(self._session_of, _unattributed, _unattributed, self._models.answer)
+        proxy = ConnectProxy(self._session_of, _unattributed, self._resolve, self._policy.ports)
         return [Listener(models, SHARED, front.connect), Listener(tunnel, SHARED, proxy.connect)]
 
 

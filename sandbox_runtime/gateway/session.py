@@ -203,7 +203,7 @@ class SandboxGatewaySession:
         """Return whether a token is this sandbox's, in constant time; False once the session is closed."""
         return hmac.compare_digest(token.encode(errors="replace"), self._token.encode()) and not self._closed
 
-    def mine(self, token: str) -> "SandboxGatewaySession | None":
+    def find(self, token: str) -> "SandboxGatewaySession | None":
         """Return this session if the token is its own."""
         return self if self.knows(token) else None
 

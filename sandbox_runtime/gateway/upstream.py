@@ -31,12 +31,12 @@ KEPT_S = 15.0
 """How long an unused connection to a provider is kept: shorter than providers do, so that none closes while in use."""
 
 # What goes to the provider of the sandbox's own headers, and comes back of the provider's: nothing else.
-_ASKED = ("Accept", "User-Agent", "anthropic-version", "anthropic-beta", "OpenAI-Beta", "Idempotency-Key")
-_ANSWERED = frozenset(
+_REQUEST_HEADERS = ("Accept", "User-Agent", "anthropic-version", "anthropic-beta", "OpenAI-Beta", "Idempotency-Key")
+_RESPONSE_HEADERS = frozenset(
     {"content-type", "retry-after", "retry-after-ms", "x-should-retry", "request-id", "x-request-id"}
     | {"openai-processing-ms", "openai-version", "openai-model"}
 )
-_ANSWERED_LIKE = ("x-ratelimit-", "anthropic-ratelimit-")
+_RESPONSE_HEADER_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class UpstreamCall:
 
     sandbox: str
     provider: Provider
-    parse_request: ModelRequest
+    model_request: ModelRequest
     path: str
     query: str
     price: ModelPrice | None
@@ -96,25 +96,25 @@ class _RunningCall:
         self._reader: JsonUsageReader | StreamUsageReader | None = None
 
     async def run(self, http: aiohttp.ClientSession, request: web.BaseRequest) -> web.StreamResponse:
-        provider, parse_request = self._call.provider, self._call.parse_request
-        url = provider.url(parse_request.path) + (f"?{self._call.query}" if self._call.query else "")
-        headers = {name: value for name in _ASKED if (value := request.headers.get(name)) and value.isascii()}
+        provider, model_request = self._call.provider, self._call.model_request
+        url = provider.url(model_request.path) + (f"?{self._call.query}" if self._call.query else "")
+        headers = {name: value for name in _REQUEST_HEADERS if (value := request.headers.get(name)) and value.isascii()}
         headers |= {"Content-Type": "application/json", "Accept-Encoding": "identity", **provider.key_headers()}
         response: web.StreamResponse | None = None
         try:
             async with http.post(
-                url, data=parse_request.take(), headers=headers, allow_redirects=False, proxy=_proxy(url)
+                url, data=model_request.take(), headers=headers, allow_redirects=False, proxy=_proxy(url)
             ) as answer:
                 self._status = answer.status
                 if 300 <= answer.status < 400:
                     return failure(502, "api_error", "the provider answered with a redirect, which is not followed")
                 redactor = StreamRedactor(provider.key)
-                response = web.StreamResponse(status=answer.status, headers=_passed_on(answer.headers, redactor))
+                response = web.StreamResponse(status=answer.status, headers=_response_headers(answer.headers, redactor))
                 await self._stream(request, response, answer, redactor)
                 return response
         except _ClientGone:
             _log.debug("%s hung up on %s", self._call.sandbox, provider.name)
-            return _cut(request, response)
+            return _disconnect(request, response)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             self._sent = False
             _log.warning("provider %s cannot be reached: %s", provider.name, type(error).__name__)
@@ -122,7 +122,7 @@ class _RunningCall:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             _log.warning("provider %s broke off: %s", provider.name, type(error).__name__)
             if response is not None and response.prepared:
-                return _cut(request, response)
+                return _disconnect(request, response)
             return failure(502, "api_error", "the provider broke off")
 
     async def _stream(
@@ -133,9 +133,9 @@ class _RunningCall:
         redactor: StreamRedactor,
     ) -> None:
         events = answer.content_type == "text/event-stream"
-        parse_request = self._call.parse_request
+        model_request = self._call.model_request
         self._reader = reader = (
-            StreamUsageReader(self._call.provider.dialect, hide_usage=parse_request.usage_added)
+            StreamUsageReader(self._call.provider.dialect, hide_usage=model_request.usage_added)
             if events
             else JsonUsageReader()
         )
@@ -152,21 +152,21 @@ class _RunningCall:
         call = self._call
         tokens, whole = self._reader.tokens() if self._reader is not None else (None, False)
         cost: float | None = None
-        if not self._sent or call.parse_request.free or (self._status is not None and self._status >= 300):
+        if not self._sent or call.model_request.free or (self._status is not None and self._status >= 300):
             cost = 0.0  # providers charge for answers
-        elif whole and tokens is not None and call.price is not None and call.parse_request.unpriced is None:
+        elif whole and tokens is not None and call.price is not None and call.model_request.unpriced is None:
             cost = call.price.cost(tokens)
         return ProviderCall(
             sandbox=call.sandbox,
             provider=call.provider.name,
-            model=call.parse_request.model,
+            model=call.model_request.model,
             path=call.path,
             status=self._status,
             seconds=time.perf_counter() - self._started,
             tokens=tokens,
             cost_usd=cost,
             counted_usd=max_cost_usd if cost is None else cost,
-            streamed=call.parse_request.streamed,
+            streamed=call.model_request.streamed,
         )
 
 
@@ -183,18 +183,18 @@ async def _to_sandbox(writing: Awaitable[object]) -> None:
         raise _ClientGone from None
 
 
-def _cut(request: web.BaseRequest, response: web.StreamResponse | None) -> web.StreamResponse:
+def _disconnect(request: web.BaseRequest, response: web.StreamResponse | None) -> web.StreamResponse:
     """Close the connection within the answer, so that the part is not mistaken for the whole."""
     if request.transport is not None:
         request.transport.close()
     return response if response is not None else web.Response(status=502)
 
 
-def _passed_on(headers: Mapping[str, str], redactor: StreamRedactor) -> dict[str, str]:
+def _response_headers(headers: Mapping[str, str], redactor: StreamRedactor) -> dict[str, str]:
     return {
         name: redactor.redact_text(value)
         for name, value in headers.items()
-        if name.lower() in _ANSWERED or name.lower().startswith(_ANSWERED_LIKE)
+        if name.lower() in _RESPONSE_HEADERS or name.lower().startswith(_RESPONSE_HEADER_PREFIXES)
     }
 
 

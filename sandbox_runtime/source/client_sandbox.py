@@ -5,6 +5,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.egress import Closed, Egress, GatewaySession
@@ -75,15 +76,11 @@ class _StartState:
     changes: bytes | None = None
 
 
-def _log_progress(words: str) -> None:
-    logger.info("%s", words)
-
-
 class ClientSandbox:
     """A client's sandbox. Methods may be called at any time; those that start or end it wait for each other.
 
     `name`: the name that `gateway_session` gets, which opens a session at the gateway for each start. `on_progress` is
-    called with the progress of long steps. Use it in an `async with` block, or close it.
+    called with the progress of long steps, which is logged by default. Use it in an `async with` block, or close it.
     """
 
     def __init__(
@@ -94,14 +91,14 @@ class ClientSandbox:
         *,
         name: str = "client",
         gateway_session: Callable[[str], GatewaySession] | None = None,
-        on_progress: Callable[[str], None] = _log_progress,
+        on_progress: Callable[[str], None] | None = None,
     ) -> None:
         self._runtime = runtime
         self._source = source
         self._settings = settings or ClientSettings()
         self._name = name
         self._open_session = gateway_session
-        self._on_progress = on_progress
+        self._on_progress = on_progress or partial(logger.info, "%s")
         self._commands = {name: PrebuiltCommand(name, script) for name, script in self._settings.commands.items()}
         self._made: _StartState | None = None
         self._sandbox: Sandbox | None = None

@@ -81,16 +81,16 @@ class Commit:
             raise SandboxError(
                 f"commit {self.id[:12]} is of {size_mb:.0f} MB, and a sandbox's workspace of {most_mb} MB"
             )
-        with tempfile.TemporaryDirectory(dir=tar.parent, prefix="packing-") as made:
-            base = str(Path(made) / "pack")
+        with tempfile.TemporaryDirectory(dir=tar.parent, prefix="packing-") as folder:
+            repository, draft = Path(folder) / ".git", Path(folder) / "tar"
+            self._make(repository, branch)
             # Neither deltas nor compression: it is written once and unpacked in every sandbox.
             plain = ("--window=0", "--compression=0", "--no-reuse-delta", "--no-reuse-object")
-            pack = ("pack-objects", "--quiet", "--threads=1", *plain, base)
-            name = await self._git(*pack, stdin=objects, timeout_s=PACK_S)
-            stem = f"{base}-{name.decode().strip()}"
-            await run_shielded(self._write, branch, Path(stem), Path(made) / "tar")
-            (Path(made) / "tar").chmod(0o600)
-            (Path(made) / "tar").replace(tar)
+            pack = ("pack-objects", "--quiet", "--threads=1", *plain, str(repository / "objects" / "pack" / "pack"))
+            await self._git(*pack, stdin=objects, timeout_s=PACK_S)
+            await run_shielded(_archive, repository, draft)
+            draft.chmod(0o600)
+            draft.replace(tar)
 
     async def _sizes(self, objects: bytes) -> list[int]:
         """Return the sizes of the objects with these ids, one on each line."""
@@ -103,30 +103,29 @@ class Commit:
     async def _git(self, *arguments: str, stdin: bytes = b"", timeout_s: float = LOCAL_TIMEOUT_S) -> bytes:
         return await git(*arguments, folder=self.folder, bare=self.bare, stdin=stdin, timeout_s=timeout_s)
 
-    def _write(self, branch: str, stem: Path, tar: Path) -> None:
+    def _make(self, repository: Path, branch: str) -> None:
+        """Make a repository without objects, in which the branch is at this commit."""
         sha256 = len(self.id) == _SHA256_DIGITS
         config = f"[core]\n\trepositoryformatversion = {int(sha256)}\n\tfilemode = true\n\tbare = false\n"
         if sha256:
             config += "[extensions]\n\tobjectformat = sha256\n"
-        with tarfile.open(tar, "w", format=tarfile.PAX_FORMAT) as archive:
-            for folder in ("", "/objects", "/objects/pack", "/info", "/refs", "/refs/heads"):
-                entry = tarfile.TarInfo(f".git{folder}")
-                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-                archive.addfile(entry)
-            texts = {
-                "HEAD": f"ref: refs/heads/{branch}\n",
-                "config": config,
-                "shallow": f"{self.id}\n",
-                "packed-refs": f"# pack-refs with: peeled fully-peeled sorted\n{self.id} refs/heads/{branch}\n",
-            }
-            for name, text in texts.items():
-                content = text.encode()
-                entry = tarfile.TarInfo(f".git/{name}")
-                entry.size, entry.mode = len(content), 0o644
-                archive.addfile(entry, io.BytesIO(content))
-            for suffix in (".pack", ".idx"):
-                file = stem.with_name(stem.name + suffix)
-                entry = tarfile.TarInfo(f".git/objects/pack/{file.name}")
-                entry.size, entry.mode = file.stat().st_size, 0o444
-                with file.open("rb") as content_of:
-                    archive.addfile(entry, content_of)
+        for folder in ("objects/pack", "info", "refs/heads"):
+            (repository / folder).mkdir(parents=True)
+        (repository / "HEAD").write_text(f"ref: refs/heads/{branch}\n", encoding="utf-8")
+        (repository / "config").write_text(config, encoding="utf-8")
+        (repository / "shallow").write_text(f"{self.id}\n", encoding="utf-8")
+        refs = f"# pack-refs with: peeled fully-peeled sorted\n{self.id} refs/heads/{branch}\n"
+        (repository / "packed-refs").write_text(refs, encoding="utf-8")
+
+
+def _archive(repository: Path, tar: Path) -> None:
+    """Write the repository to a tar, for any owner. Blocks."""
+
+    def anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+        entry.uid = entry.gid = entry.mtime = 0
+        entry.uname = entry.gname = ""
+        entry.mode = 0o755 if entry.isdir() else 0o644
+        return entry
+
+    with tarfile.open(tar, "w", format=tarfile.PAX_FORMAT) as archive:
+        archive.add(repository, ".git", filter=anonymous)

@@ -9,10 +9,11 @@ import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TypeVar
 
 import aiohttp
 import jwt
+from pydantic import BaseModel, Field, ValidationError
 
 from evolverpc_common.network_addresses import is_loopback
 from sandbox_runtime.source.git import TOKEN_USER, CredentialsFailed, is_for
@@ -29,10 +30,16 @@ _JWT_S = 540
 _REQUEST_S = 30.0
 
 
-@dataclass(frozen=True)
-class _Token:
-    value: str = field(repr=False)
-    until: float
+class _Installation(BaseModel):
+    id: int
+
+
+class _Token(BaseModel):
+    token: str = Field(repr=False)
+    expires_at: datetime
+
+
+_Reply = TypeVar("_Reply", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -74,9 +81,9 @@ class GitHubApp:
         repository = (path[0], path[1])
         async with self._making.setdefault(repository, asyncio.Lock()):
             token = self._tokens.get(repository)
-            if token is None or token.until - time.time() < EARLY_S:
+            if token is None or token.expires_at.timestamp() - time.time() < EARLY_S:
                 token = self._tokens[repository] = await self._made(*repository)
-        return TOKEN_USER, token.value
+        return TOKEN_USER, token.token
 
     async def _made(self, owner: str, name: str) -> _Token:
         where = f"{urllib.parse.quote(owner, safe='')}/{urllib.parse.quote(name, safe='')}"
@@ -90,16 +97,11 @@ class GitHubApp:
         async with aiohttp.ClientSession(headers=headers, timeout=timeout, proxy=_proxy_to(self._app.api)) as session:
             installation = self._app.installation
             if installation is None:
-                found = await self._asked(session, "GET", f"/repos/{where}/installation", None, f"{owner}/{name}")
-                installation = self._read(found, "id", int)
+                path = f"/repos/{where}/installation"
+                installation = (await self._request(session, "GET", path, None, f"{owner}/{name}", _Installation)).id
             wanted = {"repositories": [name], "permissions": {"contents": "read"}}
             path = f"/app/installations/{installation}/access_tokens"
-            answer = await self._asked(session, "POST", path, wanted, f"{owner}/{name}")
-        try:
-            until = datetime.fromisoformat(self._read(answer, "expires_at", str)).timestamp()
-        except ValueError:
-            raise CredentialsFailed(f"{self._app.api} does not state when the token for {owner}/{name} ends") from None
-        return _Token(self._read(answer, "token", str), until)
+            return await self._request(session, "POST", path, wanted, f"{owner}/{name}", _Token)
 
     def _signed(self) -> str:
         now = int(time.time())
@@ -111,30 +113,30 @@ class GitHubApp:
                 f"the private key of GitHub App {self._app.app_id} cannot be used: give the PEM file that GitHub made"
             ) from None
 
-    async def _asked(
-        self, session: aiohttp.ClientSession, method: str, path: str, body: object, repository: str
-    ) -> dict[str, Any]:
-        app = f"GitHub App {self._app.app_id}"
+    async def _request(
+        self,
+        session: aiohttp.ClientSession,
+        method: str,
+        path: str,
+        body: object,
+        repository: str,
+        reply: type[_Reply],
+    ) -> _Reply:
+        app, api = f"GitHub App {self._app.app_id}", self._app.api
         try:
-            async with session.request(method, self._app.api + path, json=body, allow_redirects=False) as response:
+            async with session.request(method, api + path, json=body, allow_redirects=False) as response:
                 if response.status in _ADVICE:
                     raise CredentialsFailed(f"{app} may not read {repository}: {_ADVICE[response.status]}")
                 if response.status not in {200, 201}:
-                    raise CredentialsFailed(f"{app}: {self._app.api} answered {response.status} for {repository}")
-                answer = await response.json(content_type=None)
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+                    raise CredentialsFailed(f"{app}: {api} answered {response.status} for {repository}")
+                return reply.model_validate_json(await response.read())
+        except ValidationError as error:  # its own text would show the token
+            fields = ", ".join(".".join(map(str, fault["loc"])) or "JSON" for fault in error.errors())
+            raise CredentialsFailed(f"{app}: the answer of {api} for {repository} lacks a valid {fields}") from None
+        except (aiohttp.ClientError, TimeoutError) as error:
             raise CredentialsFailed(
-                f"{app}: {self._app.api} cannot be asked about {repository}: {type(error).__name__}"
+                f"{app}: {api} cannot be asked about {repository}: {type(error).__name__}"
             ) from None
-        if not isinstance(answer, dict):
-            raise CredentialsFailed(f"{app}: {self._app.api} answered something else than an object for {repository}")
-        return answer
-
-    def _read(self, answer: dict[str, Any], name: str, kind: type[Any]) -> Any:
-        value = answer.get(name)
-        if not isinstance(value, kind):
-            raise CredentialsFailed(f"GitHub App {self._app.app_id}: {self._app.api} left {name} out of its answer")
-        return value
 
 
 def _proxy_to(url: str) -> str | None:

@@ -69,19 +69,19 @@ class Container:
 
     def __init__(
         self,
-        machine: BackendContext,
+        context: BackendContext,
         labels: Mapping[str, str],
-        shape: VisiblePaths,
+        visible: VisiblePaths,
         limits: ResourceLimits,
         user: int | None,
     ) -> None:
-        self._machine = machine
-        self._shape = shape
+        self._context = context
+        self._visible = visible
         self._limits = limits
-        self._number = machine.supervisor.number()
-        self.record = machine.records.add(labels)
-        self._group: ControlGroup = machine.groups.group(host_name(self.record.id))
-        self._way = ContainerEntry(user, self._group.entries)
+        self._number = context.supervisor.number()
+        self.record = context.records.add(labels)
+        self._group: ControlGroup = context.groups.group(host_name(self.record.id))
+        self._entry = ContainerEntry(user, self._group.entries)
         self.log = OutputTail(LOG_BYTES)
         self._log_end: int | None = None
         self._log_capture: OutputCapture | None = None
@@ -89,29 +89,29 @@ class Container:
     async def start(self) -> None:
         """Start it, without a command. Raises `SandboxError`, `OSError`: see `log_tail`; it must still be closed."""
         resources = RecordedResources(groups=[str(folder) for folder in self._group.folders])
-        self.record = self._machine.records.update(self.record, resources.model_dump())
+        self.record = self._context.records.update(self.record, resources.model_dump())
         self._log_capture, self._log_end = capture_pipe(self.log)
-        self._machine.groups.make(host_name(self.record.id), self._limits)
+        self._context.groups.make(host_name(self.record.id), self._limits)
         with ExitStack() as opened:
             orders = (
                 start_order(
-                    self._shape,
-                    self._way,
-                    bubblewrap=self._machine.bubblewrap,
+                    self._visible,
+                    self._entry,
+                    bubblewrap=self._context.bubblewrap,
                     name=host_name(self.record.id),
                     workspace_mb=self._limits.workspace_mb,
                 ),
-                mounts_order(self._shape, self._way),
+                mounts_order(self._visible, self._entry),
             )
             descriptors = [_closed_by(opened, written(order)) for order in orders]
             try:
-                pid = await self._machine.supervisor.start(self._number, [*descriptors, self._log_end])
+                pid = await self._context.supervisor.start(self._number, [*descriptors, self._log_end])
             except SandboxError:
                 await self.gone()
                 await asyncio.sleep(0)  # its last output may not be read yet
                 raise
         resources = RecordedResources(groups=resources.groups, monitor=pid, started=started_at(pid))
-        self.record = self._machine.records.update(self.record, resources.model_dump())
+        self.record = self._context.records.update(self.record, resources.model_dump())
 
     async def run(self, order: CommandOrder, descriptors: Sequence[int], timeout_s: float) -> int | None:
         """Run a command with these descriptors as its 0, 1, 2 and further ones.
@@ -122,7 +122,7 @@ class Container:
         Raises:
             SandboxGone: the container has ended.
         """
-        run = self._machine.supervisor.number()
+        run = self._context.supervisor.number()
         status = await self.begin(order, descriptors, run)
         try:
             done, _ = await asyncio.wait({status}, timeout=timeout_s)
@@ -135,15 +135,15 @@ class Container:
         self, order: CommandOrder, descriptors: Sequence[int], run: int | None = None
     ) -> "asyncio.Future[int]":
         """Start a command; its status, or `SandboxGone`, comes later. The descriptors may be closed afterwards."""
-        supervisor = self._machine.supervisor
+        supervisor = self._context.supervisor
         with ExitStack() as opened:
-            first = _closed_by(opened, order.written(self._way))
+            first = _closed_by(opened, order.written(self._entry))
             return await supervisor.run(
                 self._number, supervisor.number() if run is None else run, [first, *descriptors]
             )
 
     async def _stop(self, run: int, status: "asyncio.Future[int]") -> None:
-        await self._machine.supervisor.stop(run)
+        await self._context.supervisor.stop(run)
         await asyncio.wait({status})
         status.exception()  # looked at: that the sandbox has ended is as good
 
@@ -172,17 +172,17 @@ class Container:
     async def listen(self, *ports: int) -> list[socket.socket]:
         """Return sockets that listen on the container's own 127.0.0.1."""
         with ExitStack() as opened:
-            order = _closed_by(opened, written({"user": self._way.user, "listen": list(ports)}))
-            return await self._machine.supervisor.listen(self._number, order, len(ports))
+            order = _closed_by(opened, written({"user": self._entry.user, "listen": list(ports)}))
+            return await self._context.supervisor.listen(self._number, order, len(ports))
 
     async def gone(self) -> None:
         """Wait until it has ended."""
-        await self._machine.supervisor.gone(self._number)
+        await self._context.supervisor.gone(self._number)
 
     @property
     def is_condemned(self) -> bool:
         """Whether it was swept."""
-        return self._machine.records.is_condemned(self.record)
+        return self._context.records.is_condemned(self.record)
 
     def has_lacked_memory(self) -> bool:
         """Return whether a process in it was killed because the memory was exhausted."""
@@ -190,24 +190,24 @@ class Container:
 
     def limits(self, *, server: bool = False) -> dict[str, int]:
         """Return the limits of each process in it: of the server, or of others."""
-        return process_limits(self._limits, self._machine.groups.missing_controllers, server=server)
+        return process_limits(self._limits, self._context.groups.missing_controllers, server=server)
 
     def server_variables(self) -> dict[str, str]:
         """Return the variables that describe its limits to its server."""
-        return server_variables(self._limits, self._machine.groups.missing_controllers)
+        return server_variables(self._limits, self._context.groups.missing_controllers)
 
     async def close(self) -> None:
         """End it and remove everything of it."""
         await await_shielded(self._close())
 
     async def _close(self) -> None:
-        await self._machine.supervisor.close(self._number)
+        await self._context.supervisor.close(self._number)
         if self._log_end is not None and self._log_capture is not None:
             os.close(self._log_end)
             self._log_end = None
             await self._log_capture.close(_LAST_WORDS_S)
         await run_shielded(self._group.remove)
-        await run_shielded(self._machine.records.remove, self.record)
+        await run_shielded(self._context.records.remove, self.record)
 
 
 def _closed_by(stack: ExitStack, descriptor: int) -> int:

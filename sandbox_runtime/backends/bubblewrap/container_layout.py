@@ -51,22 +51,22 @@ class VisiblePaths:
 
 
 def start_order(
-    shape: VisiblePaths, way: ContainerEntry, *, bubblewrap: str, name: str, workspace_mb: int
+    visible: VisiblePaths, entry: ContainerEntry, *, bubblewrap: str, name: str, workspace_mb: int
 ) -> dict[str, Any]:
     """Return the order to start a container, see `forks.become_bubblewrap`. `name`: its host name, to find it by."""
-    kinds = {str(shape.writable): "--bind"}
-    mounts = [part for path in shape.mounts for part in (kinds.get(path, "--ro-bind"), ["shown", path], path)]
+    kinds = {str(visible.writable): "--bind"}
+    mounts = [part for path in visible.mounts for part in (kinds.get(path, "--ro-bind"), ["shown", path], path)]
     argv = _argv(bubblewrap, name, mounts, workspace_mb)
-    return {"user": way.user, "groups": list(way.groups), "argv": argv}
+    return {"user": entry.user, "groups": list(entry.groups), "argv": argv}
 
 
-def mounts_order(shape: VisiblePaths, way: ContainerEntry) -> dict[str, Any]:
+def mounts_order(visible: VisiblePaths, entry: ContainerEntry) -> dict[str, Any]:
     """Return the order to finish its mounts, see `forks.finish_mounts`."""
     return {
-        "user": way.user,
+        "user": entry.user,
         "folders": [HOME, TMP, _SHARED_MEMORY],
         "covers": [list(cover) for cover in _COVERS],
-        "mounts": shape.mounts,
+        "mounts": visible.mounts,
         "aside": f"{WORKSPACE}/.aside",
     }
 

@@ -126,7 +126,7 @@ class BubblewrapRuntime:
         self._build_session = build_gateway_session
         self._records = records or SandboxRecords("bubblewrap")
         self._warm = warm
-        self._machine: BackendContext | None = None
+        self._context: BackendContext | None = None
         self._sandboxes: dict[str, BubblewrapSandbox] = {}
 
     async def __aenter__(self) -> "BubblewrapRuntime":
@@ -134,7 +134,7 @@ class BubblewrapRuntime:
         rooted = os.geteuid() == 0
         path = await asyncio.to_thread(bubblewrap, BUILDER if rooted else None)
         groups = await asyncio.to_thread(find_control_groups)
-        self._machine = BackendContext(
+        self._context = BackendContext(
             path, SupervisorClient(PRELOAD if self._warm else None), self._records, groups, rooted, self._warm
         )
         logger.info("control groups (version %d) bound %s", groups.version, ", ".join(groups.parents) or "nothing")
@@ -149,20 +149,20 @@ class BubblewrapRuntime:
         try:
             await close_all(self._sandboxes.values())
         finally:
-            await self._here.supervisor.leave()
-            self._machine = None
+            await self._entered.supervisor.leave()
+            self._context = None
 
     @property
-    def _here(self) -> BackendContext:
-        if self._machine is None:
+    def _entered(self) -> BackendContext:
+        if self._context is None:
             raise RuntimeError("use the runtime in an `async with` block")
-        return self._machine
+        return self._context
 
     async def prepare(
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
         """Make the recipe's environment ready on this machine. Raises `EnvironmentMissing`, `RuntimeUnavailable`."""
-        run = partial(run_build, self._here, self._build_session)
+        run = partial(run_build, self._entered, self._build_session)
         built = await self._environments.ready(recipe, run=run, on_progress=on_progress, rebuild=rebuild)
         return PreparedEnvironment(
             recipe=recipe,
@@ -176,7 +176,7 @@ class BubblewrapRuntime:
     async def start(self, spec: SandboxSpec) -> Sandbox:
         _check(spec)
         try:
-            sandbox = BubblewrapSandbox(await self._machine_up(), spec)
+            sandbox = BubblewrapSandbox(await self._context_with_supervisor(), spec)
         except OSError as error:
             raise SandboxNotReady(f"no sandbox can be made: {error}", stage="create") from error
         self._sandboxes[sandbox.id] = sandbox
@@ -194,14 +194,14 @@ class BubblewrapRuntime:
             raise
         return sandbox
 
-    async def _machine_up(self) -> BackendContext:
+    async def _context_with_supervisor(self) -> BackendContext:
         """Return the context with a running supervisor."""
-        machine = self._here
-        if machine.supervisor.lost.done():
-            logger.warning("the process that kept the sandboxes has ended: %s", machine.supervisor.lost.result())
-            self._machine = replace(machine, supervisor=SupervisorClient(PRELOAD if self._warm else None))
-            await machine.supervisor.leave()
-        return self._here
+        context = self._entered
+        if context.supervisor.lost.done():
+            logger.warning("the process that kept the sandboxes has ended: %s", context.supervisor.lost.result())
+            self._context = replace(context, supervisor=SupervisorClient(PRELOAD if self._warm else None))
+            await context.supervisor.leave()
+        return self._entered
 
     def _forget(self, sandbox: BubblewrapSandbox, ended: "asyncio.Future[SandboxExit]") -> None:
         del self._sandboxes[sandbox.id]
@@ -227,7 +227,8 @@ class BubblewrapRuntime:
 def _check(spec: SandboxSpec) -> None:
     if not isinstance(spec.egress, Closed) and spec.gateway_session is None:
         raise EgressNotEnforced(
-            f"a bubblewrap sandbox has no network: {type(spec.egress).__name__} needs a way out, which enforces it"
+            f"a bubblewrap sandbox has no network: {type(spec.egress).__name__} needs a gateway session, which"
+            " enforces it"
         )
     missing = [path for path in spec.prepared.mounts if not Path(path).exists()]
     if missing:

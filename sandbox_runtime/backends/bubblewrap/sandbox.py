@@ -47,12 +47,12 @@ Stage = Literal["create", "setup", "main", "ready"]
 class BubblewrapSandbox:
     """Made by `BubblewrapRuntime.start`; see `Sandbox`."""
 
-    def __init__(self, machine: BackendContext, spec: SandboxSpec) -> None:
-        self._machine = machine
+    def __init__(self, context: BackendContext, spec: SandboxSpec) -> None:
+        self._context = context
         self._spec = spec
         bundle = certificate_bundle()
-        shape = VisiblePaths((*spec.prepared.mounts, *([] if bundle is None else [bundle])))
-        self._container = Container(machine, spec.labels, shape, spec.limits, machine.new_user())
+        visible = VisiblePaths((*spec.prepared.mounts, *([] if bundle is None else [bundle])))
+        self._container = Container(context, spec.labels, visible, spec.limits, context.new_user())
         self._token = secrets.token_urlsafe(32)
         self._socket = self._container.record.sockets / "server"
         self._main: asyncio.Future[int] | None = None
@@ -110,7 +110,7 @@ class BubblewrapSandbox:
 
     def _order(self, command: Command, *, alone: bool, own: Mapping[str, str] | None = None) -> CommandOrder:
         argv, warm = command.argv, None
-        if not alone and self._machine.warm and argv[: len(SERVER)] == SERVER:
+        if not alone and self._context.warm and argv[: len(SERVER)] == SERVER:
             argv, warm = ("gepa-server", *argv[len(SERVER) :]), MAIN
         return CommandOrder(
             argv=argv,
@@ -193,7 +193,7 @@ class BubblewrapSandbox:
     async def _watch(self) -> None:
         """Wait for an end that was not requested here."""
         await self._container.gone()
-        if self._machine.supervisor.lost.done():
+        if self._context.supervisor.lost.done():
             self._end(SandboxExit("lost", detail="the process that kept it has ended"))
         else:
             swept = "swept" if self._container.is_condemned else "killed from outside"

@@ -53,9 +53,9 @@ class CommandOrder:
     alone: bool
     warm: tuple[str, str] | None = None
 
-    def written(self, way: ContainerEntry) -> int:
+    def written(self, entry: ContainerEntry) -> int:
         """Return the descriptor of a file with it."""
-        return written({**asdict(way), **asdict(self)})
+        return written({**asdict(entry), **asdict(self)})
 
 
 _MODULE = "sandbox_runtime.backends.bubblewrap.supervisor.daemon"

@@ -175,7 +175,7 @@ class ModalRuntime:
         gateway_session = (
             {} if spec.gateway_session is None else spec.gateway_session.env(*gateway_urls(spec.gateway_session))
         )
-        # All of it as secrets: Modal shows and keeps none of these, and the way out's hold a token.
+        # All of it as secrets: Modal shows and keeps none of these, and those of the gateway session hold a token.
         hidden: dict[str, str | None] = {**gateway_session, **spec.secrets}
         if image not in self._images:
             self._images[image] = modal.Image.from_id(image, client=client)
@@ -225,7 +225,7 @@ class ModalRuntime:
             tags = dict(labels or {})
             return [sandbox async for sandbox in modal.Sandbox.list.aio(app_id=app.app_id, tags=tags, client=client)]
 
-        async def on_progress(sandbox: modal.Sandbox) -> tuple[modal.Sandbox, SandboxInfo] | None:
+        async def with_info(sandbox: modal.Sandbox) -> tuple[modal.Sandbox, SandboxInfo] | None:
             try:
                 of = found(sandbox.object_id, await retried(sandbox.get_tags.aio))
             except GONE:
@@ -233,7 +233,7 @@ class ModalRuntime:
             return None if of is None else (sandbox, of)
 
         with translated_errors("list sandboxes"):
-            everything = await _at_once([on_progress(sandbox) for sandbox in await retried(listed)])
+            everything = await _at_once([with_info(sandbox) for sandbox in await retried(listed)])
         return [one for one in everything if one is not None]
 
     def _client_and_app(self) -> tuple[modal.Client, modal.App]:

@@ -68,7 +68,7 @@ class ModalSandbox:
                 for command in self._spec.setup:
                     await self._set_up(command)
                 if self._spec.gateway_session is not None:
-                    stage = "way out"
+                    stage = "gateway"
                     await self._reach_gateway(gateway_urls(self._spec.gateway_session)[0])
                 stage = "main"
                 endpoint = await self._start_main()
@@ -112,7 +112,7 @@ class ModalSandbox:
             raise self._not_ready(
                 f"the gateway is not reached at {models_url}: {reason}; let --gateway-url lead to --gateway-port of"
                 " this machine",
-                "way out",
+                "gateway",
             )
 
     async def _start_main(self) -> ServerEndpoint:

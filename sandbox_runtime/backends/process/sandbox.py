@@ -116,9 +116,9 @@ class ProcessSandbox:
 
     async def _set_up(self) -> None:
         try:
-            gateway_session = await self._way_out()
+            gateway_session = await self._gateway_variables()
         except OSError as error:
-            raise self._not_ready("create", f"its way out cannot be opened: {error}") from error
+            raise self._not_ready("create", f"its gateway session cannot be opened: {error}") from error
         self._variables = {
             "PATH": ":".join((str(self._workspace / "bin"), *self._spec.prepared.path, STANDARD_PATH)),
             "HOME": str(self._workspace / "home"),
@@ -143,7 +143,7 @@ class ProcessSandbox:
             if status != 0:
                 raise self._not_ready("setup", failure_of(command, status))
 
-    async def _way_out(self) -> Mapping[str, str]:
+    async def _gateway_variables(self) -> Mapping[str, str]:
         session = self._spec.gateway_session
         if session is None:
             return {}

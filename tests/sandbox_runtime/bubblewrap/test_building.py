@@ -9,14 +9,14 @@ from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime, run_b
 from sandbox_runtime.backends.records import SandboxRecords
 from sandbox_runtime.environments import RunBuildCommand
 from tests.sandbox_runtime.bubblewrap.containers import left_of, shell_output, spec_of
-from tests.sandbox_runtime.bubblewrap.test_way_out import Echoing
+from tests.sandbox_runtime.bubblewrap.test_gateway_session import Echoing
 
 ENV = {"PATH": "/usr/bin:/bin", "GIVEN": "1"}
 
 
 def builder(runtime: BubblewrapRuntime, gateway_session: Echoing | None = None) -> RunBuildCommand:
-    assert runtime._machine is not None
-    return partial(run_build, runtime._machine, gateway_session)
+    assert runtime._context is not None
+    return partial(run_build, runtime._context, gateway_session)
 
 
 def names(folder: Path) -> list[str]:
@@ -46,7 +46,7 @@ touch {readable}/x {tmp_path}/x /usr/x; exec 2>/dev/null; setsid sleep 600 &
     assert left_of(records, sockets) == []
 
 
-async def test_a_build_reaches_its_way_out_alone(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
+async def test_a_build_reaches_its_gateway_session_alone(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
     code = "import os, socket; print(os.environ['MODELS']); socket.create_connection(('127.0.0.1', 8182)).recv(9)"
     argv = [sys.executable, "-I", "-S", "-c", code]
     site, readable = tmp_path / "site", [sys.prefix, sys.base_prefix]

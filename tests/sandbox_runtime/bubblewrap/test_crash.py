@@ -31,7 +31,7 @@ async def main():
         starting = asyncio.ensure_future(runtime.start(await spec_of(runtime, setup=(shell("sleep 600"),))))
         await asyncio.sleep(0.05)
         print(json.dumps({"ids": [sandbox.id for sandbox in sandboxes], "spaces": sorted(spaces),
-                          "daemon": runtime._machine.supervisor.pid}), flush=True)
+                          "daemon": runtime._context.supervisor.pid}), flush=True)
         await asyncio.sleep(600)
 
 asyncio.run(main())

@@ -203,8 +203,8 @@ async def test_when_the_daemon_is_killed_its_sandboxes_are_lost_and_the_next_sta
     spaces = await namespaces(sandbox)
     running = asyncio.create_task(sandbox.exec(shell("sleep 60")))
     await asyncio.sleep(0.05)
-    assert runtime._machine is not None
-    os.kill(runtime._machine.supervisor.pid, signal.SIGKILL)
+    assert runtime._context is not None
+    os.kill(runtime._context.supervisor.pid, signal.SIGKILL)
     assert (await sandbox.wait()).kind == "lost"
     with pytest.raises(SandboxGone):
         await running

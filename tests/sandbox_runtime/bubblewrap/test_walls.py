@@ -138,7 +138,7 @@ async def test_what_it_writes_is_bounded_wherever_it_does(runtime: BubblewrapRun
 async def test_memory_is_bounded_for_one_process_and_for_all(runtime: BubblewrapRuntime) -> None:
     sandbox = await started(runtime, limits=ResourceLimits(memory_mb=128))
     done = await sandbox.exec(python("print(len(bytearray(b'x') * (200 * 2**20)))"))
-    if "memory" in runtime._machine.groups.missing_controllers:  # type: ignore[union-attr]
+    if "memory" in runtime._context.groups.missing_controllers:  # type: ignore[union-attr]
         assert b"MemoryError" in done.stderr
     else:
         assert done.status == 137

@@ -27,17 +27,17 @@ COLD = (sys.executable, "-I", "-c", f"{inspect.getsource(process_state)}\nmain()
 async def container(find_control_groups: None, records: SandboxRecords) -> AsyncIterator[Container]:
     rooted = os.geteuid() == 0
     path = bubblewrap(BUILDER if rooted else None)
-    machine = BackendContext(
+    context = BackendContext(
         path, SupervisorClient(process_state.__name__), records, usable_groups(), rooted, warm=True
     )
     limits = ResourceLimits(cpu=1.0, memory_mb=512, workspace_mb=16, processes=64, lifetime_s=60.0)
-    container = Container(machine, {}, VisiblePaths(server_mounts()), limits, machine.new_user())
+    container = Container(context, {}, VisiblePaths(server_mounts()), limits, context.new_user())
     try:
         await container.start()
         yield container
     finally:
         await container.close()
-        await machine.supervisor.leave()
+        await context.supervisor.leave()
 
 
 async def state_of(container: Container, *, warm: bool) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from tests.support.modal_cloud.box import Box
 NetworkAccess = api_pb2.NetworkAccess
 
 
-class ContainerEntry:
+class FakeGatewaySession:
     """A gateway that can be reached at an address of its own."""
 
     def __init__(self, models_url: str | None, tunnel_url: str | None) -> None:
@@ -45,7 +45,7 @@ class ContainerEntry:
 @asynccontextmanager
 async def gateway(
     cloud: Cloud, answer: bytes = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
-) -> AsyncIterator[ContainerEntry]:
+) -> AsyncIterator[FakeGatewaySession]:
     """A gateway that sandboxes can reach; it knows no token."""
 
     async def answered(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -57,7 +57,7 @@ async def gateway(
         port = server.sockets[0].getsockname()[1]
         cloud.reach(port)
         url = f"http://127.0.0.1:{port}"
-        yield ContainerEntry(url, url)
+        yield FakeGatewaySession(url, url)
 
 
 async def box_of(cloud: Cloud, runtime: ModalRuntime, **further: Any) -> Box:
@@ -112,25 +112,25 @@ async def test_egress_is_exact(
 
 
 async def test_the_gateways_host_and_no_other_is_added(cloud: Cloud, runtime: ModalRuntime) -> None:
-    way = ContainerEntry("https://gateway.example:8443", "http://203.0.113.7:8182")
+    session = FakeGatewaySession("https://gateway.example:8443", "http://203.0.113.7:8182")
     with pytest.raises(
         SandboxNotReady, match=r"gateway is not reached at https://gateway\.example:8443: .*--gateway-url"
     ):
-        await runtime.start(spec(cloud, gateway_session=way))
+        await runtime.start(spec(cloud, gateway_session=session))
     (container,) = cloud.boxes
     access = container.definition.network_access
     assert (list(access.allowed_cidrs), list(access.allowed_domains)) == (["203.0.113.7/32"], ["gateway.example"])
 
 
-async def test_a_sandbox_reaches_the_gateway_and_one_without_a_way_out_does_not(
+async def test_a_sandbox_reaches_the_gateway_and_one_without_a_gateway_session_does_not(
     cloud: Cloud, runtime: ModalRuntime
 ) -> None:
-    async with gateway(cloud) as way:
+    async with gateway(cloud) as session:
         inside, outside = await asyncio.gather(
-            runtime.start(spec(cloud, gateway_session=way)), runtime.start(spec(cloud))
+            runtime.start(spec(cloud, gateway_session=session)), runtime.start(spec(cloud))
         )
-        assert (await inside.exec(probe_command(str(way.models_url)))).status == 0
-        refused = await outside.exec(probe_command(str(way.models_url)))
+        assert (await inside.exec(probe_command(str(session.models_url)))).status == 0
+        refused = await outside.exec(probe_command(str(session.models_url)))
         assert (refused.status, b"Connection refused" in refused.stderr) == (1, True)
         await inside.close()
 
@@ -142,26 +142,26 @@ async def test_a_sandbox_reaches_the_gateway_and_one_without_a_way_out_does_not(
 async def test_a_forwarder_to_the_wrong_server_is_an_error_before_anything_runs(
     cloud: Cloud, runtime: ModalRuntime, answer: bytes, message: str
 ) -> None:
-    async with gateway(cloud, answer) as way:
-        with pytest.raises(SandboxNotReady, match=rf"not reached at {way.models_url}: .*{message}") as raised:
-            await runtime.start(spec(cloud, gateway_session=way))
-    assert raised.value.stage == "way out"
+    async with gateway(cloud, answer) as session:
+        with pytest.raises(SandboxNotReady, match=rf"not reached at {session.models_url}: .*{message}") as raised:
+            await runtime.start(spec(cloud, gateway_session=session))
+    assert raised.value.stage == "gateway"
     assert cloud.running == []
 
 
-async def test_a_gateway_on_loopback_alone_cannot_be_the_way_out(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_a_gateway_on_loopback_alone_cannot_be_the_gateway_session(cloud: Cloud, runtime: ModalRuntime) -> None:
     with pytest.raises(RuntimeUnavailable, match="--gateway-url"):
-        await runtime.start(spec(cloud, gateway_session=ContainerEntry(None, None)))
+        await runtime.start(spec(cloud, gateway_session=FakeGatewaySession(None, None)))
     assert cloud.boxes == []
 
 
 async def test_secrets_are_in_the_environment_and_nowhere_else(cloud: Cloud, runtime: ModalRuntime) -> None:
-    async with gateway(cloud) as way:
+    async with gateway(cloud) as session:
         sandbox = await runtime.start(
             spec(
                 cloud,
                 secrets={"API_KEY": "secret-of-the-spec"},
-                gateway_session=way,
+                gateway_session=session,
                 setup=(Command(("true",), env={"GIT_TOKEN": "secret-of-a-command"}),),
                 env={"PLAIN": "plain"},
             )

@@ -216,7 +216,7 @@ async def test_a_closed_one_stays_closed(make: Make) -> None:
     assert isinstance(await sandbox.wait(), SandboxExit)
 
 
-class ContainerEntry:
+class FakeGatewaySession:
     """A session that records what is done with it."""
 
     models_url = tunnel_url = "http://127.0.0.1:9"
@@ -234,25 +234,25 @@ class ContainerEntry:
         self.closed = True
 
 
-async def test_each_start_has_a_way_out_of_its_own_which_ends_with_it(make: Make) -> None:
-    ways: list[ContainerEntry] = []
+async def test_each_start_has_a_gateway_session_of_its_own_which_ends_with_it(make: Make) -> None:
+    sessions: list[FakeGatewaySession] = []
 
-    def gateway_session(name: str) -> ContainerEntry:
-        ways.append(ContainerEntry(name))
-        return ways[-1]
+    def gateway_session(name: str) -> FakeGatewaySession:
+        sessions.append(FakeGatewaySession(name))
+        return sessions[-1]
 
     sandbox = make(name="first", gateway_session=gateway_session)
     await sandbox.start()
     assert await shell_output(sandbox, 'echo "$THE_WAY"') == "first http://127.0.0.1:9"
     await sandbox.stop()
     await sandbox.start()
-    assert [way.closed for way in ways] == [True, False]
+    assert [session.closed for session in sessions] == [True, False]
     await sandbox.close()
-    assert [way.closed for way in ways] == [True, True]
+    assert [session.closed for session in sessions] == [True, True]
     failing = make(replace(SETTINGS, main=("false",)), gateway_session=gateway_session)
     with pytest.raises(SandboxNotReady):
         await failing.start()
-    assert all(way.closed for way in ways)
+    assert all(session.closed for session in sessions)
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")

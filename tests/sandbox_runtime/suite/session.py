@@ -1,4 +1,4 @@
-"""A way out that has but one answer."""
+"""A gateway session that gives every connection the same answer."""
 
 import asyncio
 import socket

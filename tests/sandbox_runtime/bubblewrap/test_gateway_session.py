@@ -12,7 +12,7 @@ from tests.sandbox_runtime.bubblewrap.containers import python, shell, shell_out
 
 @dataclass
 class Echoing:
-    """A way out whose gateway answers each connection with the name of the socket that it came by."""
+    """A gateway session whose gateway answers each connection with the name of the socket that it came by."""
 
     models_url: str | None = None
     tunnel_url: str | None = None
@@ -39,7 +39,7 @@ class Echoing:
             server.close()
 
 
-async def test_the_way_out_answers_on_loopback_inside_and_nowhere_else(runtime: BubblewrapRuntime) -> None:
+async def test_the_gateway_session_answers_on_loopback_inside_and_nowhere_else(runtime: BubblewrapRuntime) -> None:
     gateway_session = Echoing()
     setup = (shell("echo $MODELS $HTTPS_PROXY"),)
     sandbox = await started(
@@ -69,7 +69,7 @@ async def test_an_egress_that_nothing_would_enforce_is_refused(
     assert await runtime.found() == []
 
 
-async def test_two_with_a_way_out_have_the_same_ports_and_different_sockets(runtime: BubblewrapRuntime) -> None:
+async def test_two_with_a_gateway_session_have_the_same_ports_and_different_sockets(runtime: BubblewrapRuntime) -> None:
     ways = [Echoing(), Echoing()]
     sandboxes = await asyncio.gather(*(started(runtime, gateway_session=way) for way in ways))
     for sandbox in sandboxes:
