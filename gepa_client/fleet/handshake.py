@@ -72,23 +72,19 @@ async def shake_hands(
 
 
 async def _ask(endpoints: Sequence[Endpoint], resends: int, on_token: Callable[[str], None]) -> Handshake:
-    met = Handshake([], [])
-    answers = await asyncio.gather(*(_contact(endpoint, resends, on_token) for endpoint in endpoints))
-    for endpoint, answer in zip(endpoints, answers, strict=True):
-        if isinstance(answer, Exception):
-            met.silent.append((endpoint, answer))
-        else:
-            met.answered.append((endpoint, answer))
-    return met
+    async def discover(endpoint: Endpoint) -> DiscoverResult | Exception:
+        await endpoint.client.__aenter__()
+        try:
+            endpoint.read_token(on_token)
+            return await endpoint.client.discover(resends=resends)
+        except (RpcError, ClientError) as error:
+            return error
 
-
-async def _contact(endpoint: Endpoint, resends: int, on_token: Callable[[str], None]) -> DiscoverResult | Exception:
-    await endpoint.client.__aenter__()
-    try:
-        endpoint.read_token(on_token)
-        return await endpoint.client.discover(resends=resends)
-    except (RpcError, ClientError) as error:
-        return error
+    answers = list(zip(endpoints, await asyncio.gather(*map(discover, endpoints)), strict=True))
+    return Handshake(
+        [(endpoint, answer) for endpoint, answer in answers if not isinstance(answer, Exception)],
+        [(endpoint, answer) for endpoint, answer in answers if isinstance(answer, Exception)],
+    )
 
 
 def _none_answers(silent: list[tuple[Endpoint, Exception]]) -> Exception:

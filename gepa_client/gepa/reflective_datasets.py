@@ -14,8 +14,8 @@ from gepa_client.fleet import Fleet, Pin
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem
 from gepa_client.gepa.results import Trajectory, instance_of
 from gepa_client.journal.entries import PROPOSAL, REFLECTIVE_DATASET
-from gepa_client.journal.journal import Journal, KeyedCall, gather_recorded
-from gepa_client.journal.requests import RecordedRequest, complete, request_key
+from gepa_client.journal.journal import Journal, KeyedCall, execute_missing, gather_recorded
+from gepa_client.journal.requests import RecordedRequest, RequestKey, complete, request_key
 from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.responses import validated
 from protocol import Candidate, DiscoverResult, JsonValue, MakeReflectiveDatasetResult, ProposeNewTextsResult
@@ -106,9 +106,7 @@ class ReflectiveDatasets:
                     "paused", "trajectories expire as soon as they are made; raise max_trace_bytes"
                 ) from error
 
-        [request] = self.journal.ask([key])
-        answer: Any = await self._recorded(request, execute)
-        self._keep_state(request.number, answer)
+        answer = await self._recorded(key, execute)
         dataset: Dataset = with_images(answer["dataset"], answer.get("images") or {})
         return dataset
 
@@ -117,9 +115,8 @@ class ReflectiveDatasets:
         empty: dict[str, Any] = {"eval_batch": {"batch": [], "results": []}, "components_to_update": []}
         params = {"candidate": candidate, **empty}
         self.state.restore({STATE_KEY: state})
-        [request] = self.journal.ask([request_key("adapter_state", "take over the adapter's state", state)])
-        answer: Any = await self._recorded(request, lambda request: self._call(request, params, Pin()))
-        self._keep_state(request.number, answer)
+        key = request_key("adapter_state", "take over the adapter's state", state)
+        await self._recorded(key, lambda request: self._call(request, params, Pin()))
 
     async def _request_records(
         self, request: RecordedRequest, candidate: Candidate, traced: Sequence[Trajectory], components: list[str]
@@ -145,35 +142,25 @@ class ReflectiveDatasets:
         answer = reply.value
         return {**answer, "made_by": reply.instance} if STATE_KEY in answer else answer
 
-    def _keep_state(self, number: int, answer: Mapping[str, Any]) -> None:
-        """Keep the program's state and the instance that has it.
-
-        An instance that still runs has continued from there, as this run did; but not if the answer comes from the run
-        that this one was forked from: the state then travels with the next request.
-        """
-        if STATE_KEY in self.discovery.capabilities:
-            made_by = answer.get("made_by") if number >= self.journal.inherited else None
-            self.state.keep(answer.get(STATE_KEY), made_by)
-
     async def _recorded(
-        self, request: RecordedRequest, execute: Callable[[RecordedRequest], Awaitable[JsonValue]]
-    ) -> JsonValue:
-        """Return the recorded answer, or that of `execute` once it is recorded.
+        self, key: RequestKey, execute: Callable[[RecordedRequest], Awaitable[JsonValue]]
+    ) -> Mapping[str, Any]:
+        """Return the recorded answer, or that of `execute` once it is recorded; a `ProgramFailed` is recorded too.
 
-        A `ProgramFailed` is recorded as an answer too. Raises: what `execute` raises.
+        The program's state is kept with the instance that has it. An instance that still runs has continued from there,
+        as this run did; but not if the answer comes from the run that this one was forked from: the state then travels
+        with the next request. Raises: what `execute` raises.
         """
-        if request.failure is not None:
-            raise request.failure
-        if request.recorded:
-            return request.answer
-        with self.journal.executing([request]):
-            try:
-                [answer] = self.journal.record((request, await execute(request)))
-            except ProgramFailed as error:
-                self.journal.fail(request, error)
-                raise
-            await self.journal.settled()
-        return answer
+        [request] = self.journal.ask([key])
+        [answer] = await execute_missing(
+            self.journal, [request], lambda _at, _task: execute(request), failures=(ProgramFailed,)
+        )
+        if isinstance(answer, Exception):
+            raise answer
+        if STATE_KEY in self.discovery.capabilities:
+            made_by = answer.get("made_by") if request.number >= self.journal.inherited else None
+            self.state.keep(answer.get(STATE_KEY), made_by)
+        return dict(answer)
 
 
 def _dataset_of(answer: JsonValue, *, keeps_state: bool) -> Reply[dict[str, Any]]:

@@ -7,9 +7,9 @@ anything is sent, and to resume a run is to run it again with its journal in fro
 import asyncio
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import orjson
@@ -88,17 +88,7 @@ class Journal:
 
     def stream(self, part: str) -> "Journal":
         """Return another stream of the same run, numbered from 0."""
-        stream = Journal(
-            self.run_id,
-            self.storage,
-            self.spending,
-            self.cancel_token,
-            self.secrets,
-            part,
-            self.replays,
-            metered=self.metered,
-        )
-        stream.store = self.store
+        stream = replace(self, part=part, until=None, inherited=0)
         stream._on_first_write, stream._lock = self._on_first_write, self._lock
         return stream
 
@@ -326,6 +316,28 @@ async def gather_recorded(journal: Journal, caller: Caller, calls: Sequence[Keye
         Interrupted: the run must stop. RpcError, ClientError: a call is wrong.
     """
     requests = journal.ask([keyed.key for keyed in calls])
+
+    async def execute(at: int, task: GroupTask) -> JsonValue:
+        keyed, request = calls[at], requests[at]
+        reply = await caller.call(keyed.call, journal.attempts(request, keyed.key.kind, task))
+        answer = keyed.to_json(reply.value)
+        keyed.on_answer(request, answer)
+        return answer
+
+    return await execute_missing(journal, requests, execute)
+
+
+async def execute_missing(
+    journal: Journal,
+    requests: Sequence[RecordedRequest],
+    execute: Callable[[int, GroupTask], Awaitable[JsonValue]],
+    failures: tuple[type[Exception], ...] = RECORDED_FAILURES,
+) -> list[Any]:
+    """Execute the requests that have no recorded entry, all at once, and record their answers.
+
+    `execute` gets a request's index. Returns each answer as JSON, or the exception in its place that is one of
+    `failures`; in order. Raises: what else `execute` raises.
+    """
     answers: list[Any] = [
         request.failure or request.answer if request.entry is not None else None for request in requests
     ]
@@ -335,15 +347,12 @@ async def gather_recorded(journal: Journal, caller: Caller, calls: Sequence[Keye
     failed: dict[int, Exception] = {}
 
     async def make(at: int, task: GroupTask) -> None:
-        keyed, request = calls[at], requests[at]
         try:
-            reply = await caller.call(keyed.call, journal.attempts(request, keyed.key.kind, task))
-            answer = keyed.to_json(reply.value)
-        except RECORDED_FAILURES as error:
+            answer = await execute(at, task)
+        except failures as error:
             answers[at] = failed[at] = error
         else:
-            keyed.on_answer(request, answer)
-            [answers[at]] = journal.record((request, answer))
+            [answers[at]] = journal.record((requests[at], answer))
 
     with journal.executing(requests):
         try:

@@ -47,29 +47,24 @@ class RequestKey:
 def digest_of(value: Any) -> str:
     """Return a digest of any JSON value, in hex; the order of keys does not matter."""
     text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+    return _digest(text)
+
+
+def _digest(text: bytes) -> str:
     return hashlib.blake2b(text, digest_size=DIGEST_BYTES).hexdigest()
-
-
-def evaluate_digest(candidate: Mapping[str, str], example: Mapping[str, Any], trace: bool) -> str:
-    """Return the digest of `evaluate_key` for a candidate and an example as sent."""
-    return _evaluate(digest_of(candidate), digest_of(example), trace)
 
 
 def evaluate_key(candidate_digest: str, example_digest: str, example_id: str, trace: bool) -> RequestKey:
     """Return the key of one example with one candidate; takes digests, as a run repeats them often."""
     traced = ", traced," if trace else ""
     about = f"evaluate example {example_id!r}{traced} with candidate {candidate_digest[:SHOWN]}"
-    return RequestKey(EVALUATE, _evaluate(candidate_digest, example_digest, trace), about)
+    text = f"evaluate {candidate_digest} {example_digest} {trace}"
+    return RequestKey(EVALUATE, _digest(text.encode()), about)
 
 
 def request_key(kind: str, about: str, *parts: Any) -> RequestKey:
     """Return the key of any other request; `parts`: JSON values that determine its answer."""
     return RequestKey(kind, digest_of([kind, *parts]), about)
-
-
-def _evaluate(candidate_digest: str, example_digest: str, trace: bool) -> str:
-    text = f"evaluate {candidate_digest} {example_digest} {trace}"
-    return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).hexdigest()
 
 
 @dataclass

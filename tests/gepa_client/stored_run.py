@@ -18,7 +18,7 @@ from gepa_client.journal.entries import (
     Row,
     StoredRun,
 )
-from gepa_client.journal.requests import evaluate_digest
+from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store, open_store
 from gepa_client.settings.run_config import RunConfig
 
@@ -118,7 +118,8 @@ class Made:
             for position in range(len(NEEDS)):
                 if (index, position) in self.absent:
                     continue
-                digest = evaluate_digest({"rules": text}, self.wire(position), False)
+                row = self.wire(position)
+                digest = evaluate_key(digest_of({"rules": text}), digest_of(row), row["id"], trace=False).digest
                 result = self.result(index, position)
                 rows.append(_entry(SEARCH, number, "evaluate", digest, result))
                 usage = {"cost_usd": self.cost_usd} if self.cost_usd is not None else None

@@ -15,7 +15,7 @@ from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.gepa.rows import Row, RowLoader
 from gepa_client.journal.entries import SEARCH, START, CandidateRecord, Entry
 from gepa_client.journal.entries import Row as JournalRow
-from gepa_client.journal.requests import evaluate_digest
+from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import open_store
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 
@@ -43,7 +43,7 @@ class Recorded:
             score = 1.0 if found else -0.125 * (len(known) % 3)
             output = f"{row.id} of {len(known)}" if len(known) % 4 else None  # GEPA passes over absent outputs
             result = {"status": "ok", "score": score, "output": output, "seconds": 0.1}
-            digest = evaluate_digest(candidate, row.wire, capture_traces)
+            digest = evaluate_key(digest_of(candidate), digest_of(row.wire), row.id, capture_traces).digest
             self.rows.append(Entry(SEARCH, self.number, "evaluate", digest, "", orjson.dumps(result)))
             self.number += 1
             outputs.append(output)

@@ -8,7 +8,7 @@ import pytest
 
 from gepa_client.journal.entries import SEARCH, START, CandidateRecord, Entry
 from gepa_client.journal.history import results, validation_rows
-from gepa_client.journal.requests import evaluate_digest
+from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import open_store
 from tests.gepa_client.stored_run import RUN_ID, Made
 
@@ -20,7 +20,14 @@ def evaluated(number: int, score: float | None, *, trace: bool = False, kind: st
     answer: dict[str, Any] = {"status": "ok", "score": score, "output": f"output {number}", "seconds": 0.1}
     if score is None:
         answer["status"] = "timeout"
-    return Entry(SEARCH, number, kind, evaluate_digest(TEXTS, ROW, trace), "", orjson.dumps(answer))
+    return Entry(
+        SEARCH,
+        number,
+        kind,
+        evaluate_key(digest_of(TEXTS), digest_of(ROW), str(ROW["id"]), trace).digest,
+        "",
+        orjson.dumps(answer),
+    )
 
 
 @pytest.mark.parametrize(
