@@ -47,7 +47,7 @@ def preflight_model(settings: RunConfig) -> None:
 async def _capabilities(settings: RunConfig) -> list[str]:
     """Return the capabilities of all servers that answer; raise the first one's error if none does."""
     from gepa_client.fleet.endpoints_file import Address
-    from gepa_client.run.named_endpoints import endpoints
+    from gepa_client.run.resolved_settings import endpoints
     from gepa_client.transport.rpc import RESENDS, RpcClient  # aiohttp comes with it, which `--help` does not need
 
     addresses = endpoints(settings)

@@ -11,8 +11,16 @@ from typing import Any
 
 from evolverpc_common.model_prices import PriceTable, priced
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.check.check_report import CheckedExample, CheckReport, CheckStep, RunEstimate, StepName, StepVerdict
-from gepa_client.check.verdicts import output_fault, spread_over
+from gepa_client.check.check_report import (
+    CheckedExample,
+    CheckReport,
+    CheckStep,
+    RunEstimate,
+    StepName,
+    StepVerdict,
+    output_fault,
+    spread_over,
+)
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.fleet.endpoints_file import Address
@@ -20,8 +28,7 @@ from gepa_client.fleet.handshake import differences
 from gepa_client.gepa.litellm_model import sees
 from gepa_client.gepa.rows import AnyRow, list_server_rows
 from gepa_client.run import splits
-from gepa_client.run.named_endpoints import endpoints, scorers
-from gepa_client.run.resolved_settings import evolve_of, metric_call_budget
+from gepa_client.run.resolved_settings import endpoints, evolve_of, metric_call_budget, scorers
 from gepa_client.settings.groups import Evolve
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import rpc_url

@@ -26,16 +26,15 @@ from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, named_store, open_store
 from gepa_client.run import initial_state, splits
 from gepa_client.run.control_messages import DriverJob
-from gepa_client.run.event_writer import redacting
+from gepa_client.run.event_writer import ProgressReporter, redacting
 from gepa_client.run.fingerprint import RunMismatch, check_fingerprint, fingerprint_of
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.initial_state import InitialState
-from gepa_client.run.named_endpoints import known_secrets
 from gepa_client.run.optimizer import Optimization
-from gepa_client.run.progress import ProgressReporter, RunCounters
 from gepa_client.run.replay_run import emit_failed_examples, emit_started, inherited_numbers, replay_run
-from gepa_client.run.resolved_settings import evolve_of, with_resolved_budget
+from gepa_client.run.resolved_settings import evolve_of, known_secrets, with_resolved_budget
 from gepa_client.run.run_errors import interrupted_run, refused_run, run_ended_by, stop_reason
+from gepa_client.run.run_watcher import RunCounters
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, HeldCallAbandoner
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.event_loop import CancelToken

@@ -1,17 +1,20 @@
-"""Write the events of a run to the supervisor and into a file, without secrets."""
+"""The events of a run: read its progress at intervals, and write them all, without secrets, to supervisor and file."""
 
 import os
 import queue
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from pydantic import BaseModel
 
 from evolverpc_common.redaction import Secrets
 from gepa_client.errors import unreadable
-from gepa_client.journal.run_events import Emit, Event, Finished, Started, Warned
+from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.journal.run_events import Emit, Event, Finished, Progress, Started, Warned
+from gepa_client.run.gateway_record import GatewayRecord
 
 
 class EventWriter:
@@ -102,3 +105,52 @@ def _clean(secrets: Secrets, value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_copy(update={name: _clean(secrets, part) for name, part in value})
     return value
+
+
+REPORT_EVERY_S = 0.1
+
+
+class ProgressReporter:
+    """Emits a `progress` event a few times a second while the figures change; none after its `with` block.
+
+    Regular readings are needed: at the moment an example ends, its slot is empty. `gateway`: its totals are emitted
+    too.
+    """
+
+    def __init__(self, adapter: RemoteAdapter, emit: Emit, gateway: GatewayRecord) -> None:
+        self._adapter = adapter
+        self._gateway = gateway
+        self._emit = emit
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="progress", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        last = Progress(evaluated=0, in_flight=0)
+        over = False
+        while not over:
+            over = self._over.wait(REPORT_EVERY_S)  # the last reading comes after everything has ended
+            endpoints = self._adapter.fleet.endpoints
+            reading = Progress(
+                evaluated=self._adapter.tally.examples,
+                in_flight=self._adapter.in_flight,
+                up=sum(not endpoint.resting for endpoint in endpoints),
+                endpoints=len(endpoints),
+                slots=self._adapter.fleet.slots,
+                waiting=self._adapter.fleet.waiting,
+                spent_usd=round(self._adapter.journal.spending.cost_usd, 6),
+            )
+            if reading != last:
+                last = reading
+                self._emit(reading)
+            if (news := self._gateway.news(at_once=over)) is not None:
+                self._emit(news)

@@ -22,13 +22,12 @@ from gepa_client.journal.requests import journal_reference
 from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
 from gepa_client.run import output_folder as files
 from gepa_client.run import strategies
-from gepa_client.run.evolution_setup import EvolutionSetup
 from gepa_client.run.guards import FailureGuard, PriceGuard, ScorerGuard
 from gepa_client.run.initial_state import InitialState
-from gepa_client.run.progress import RunCounters
 from gepa_client.run.run_errors import error_details, stop_for, stop_reason
-from gepa_client.run.run_watcher import FailFastCallback, RunWatcher
+from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatcher
 from gepa_client.run.stop_conditions import BetweenIterations, between_iterations
+from gepa_client.run.strategies import EvolutionSetup
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from protocol.code import CODE_COMPONENTS
 from protocol.errors import RpcError

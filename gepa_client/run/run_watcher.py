@@ -1,6 +1,8 @@
 """Turn GEPA's callbacks into events, and keep the last complete state for a run that is interrupted."""
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -25,11 +27,52 @@ from gepa.core.state import GEPAState
 from gepa_client.errors import Interrupted, summary
 from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.journal import Journal
+from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.run_events import Budget, CandidateFound, Emit, NoProposal, Phase, PhaseName, Rejected
-from gepa_client.run.progress import RunCounters
 from gepa_client.run.run_errors import merge_unusable, stop_for
 
 OnBest = Callable[[dict[str, str]], None]
+
+
+class RunCounters:
+    """Written by the run, read by its heartbeat; safe to use from any thread.
+
+    `before`: the counters in the store. Active seconds continue from there, on a monotonic clock.
+    """
+
+    def __init__(self, before: Mapping[str, Any], spend: SpendingTotals) -> None:
+        self._lock = threading.Lock()
+        self._figures = dict(before)
+        self._best: dict[str, Any] | None = None
+        self._spend = spend
+        self._active_before = float(before.get("active_seconds") or 0.0)
+        self._began = time.monotonic()
+
+    @property
+    def active_seconds(self) -> float:
+        """Seconds that processes have driven this run, pauses excluded."""
+        return self._active_before + time.monotonic() - self._began
+
+    def set(self, **figures: Any) -> None:
+        """Set counters by name: iteration, metric_calls, candidates, ..."""
+        with self._lock:
+            self._figures.update(figures)
+
+    def found_best(self, index: int, score: float, texts: Mapping[str, str]) -> None:
+        """Note a candidate that beats all before it."""
+        with self._lock:
+            self._best = {"index": index, "score": score, "texts": dict(texts)}
+
+    def changes(self) -> dict[str, Any]:
+        """Return the counters as fields of `StoredRun`."""
+        with self._lock:
+            figures = {
+                **self._figures,
+                "active_seconds": round(self.active_seconds, 3),
+                "spent_usd": self._spend.cost_usd,
+                "unpriced": self._spend.unpriced,
+            }
+            return {"counters": figures} | ({"best": self._best} if self._best is not None else {})
 
 
 class RunWatcher:

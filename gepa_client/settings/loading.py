@@ -16,7 +16,6 @@ from evolverpc_common.settings.sources import (
     from_flags,
     validated,
 )
-from gepa_client.settings.older import upgraded
 from gepa_client.settings.run_config import ALTERNATIVES, DEPENDS, REPLACED, SETTINGS, RunConfig
 from gepa_client.settings.secrets import NOT_RECORDED, left_out
 
@@ -143,3 +142,35 @@ def _settings(source: Source, *, must_end: bool) -> RunConfig:
     if must_end and not config.ends:
         raise SettingsError(NO_END)
     return config
+
+
+STOPS = {
+    "timeout": ("max_seconds", float),
+    "no_improvement": ("patience", int),
+    "score_threshold": ("target_score", float),
+    "max_candidate_proposals": ("max_iterations", int),
+    "max_tracked_candidates": ("max_candidates", int),
+    "file": ("stop_file", str),
+}
+"""Kinds of the former `stop_callbacks`, written `KIND:VALUE`."""
+
+
+def upgraded(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return recorded settings with those that were replaced by others under their new names.
+
+    Raises:
+        SettingsError: a value is not of its kind.
+    """
+    values = {name: value for name, value in recorded.items() if name not in ("reflection", "wandb_api_key")}
+    sampling = values.pop("sampling_strategy", None)
+    if "proposals" in values and values["proposals"] is None:
+        values["proposals"] = "1" if sampling in (None, "single") else sampling
+    for text in values.pop("stop_callbacks", None) or ():
+        kind, _, value = str(text).partition(":")
+        try:
+            name, read = STOPS[kind]
+            before = values.get(name)
+            values[name] = read(value) if before is None else before if kind == "file" else min(before, read(value))
+        except (KeyError, ValueError, TypeError):
+            raise SettingsError(f"the run's record: stop_callbacks: {text!r} is none of {', '.join(STOPS)}") from None
+    return values

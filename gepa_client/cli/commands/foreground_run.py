@@ -129,7 +129,7 @@ class ForegroundRun:
         if not sandboxes.has_gateway:
             return
         from gepa_client.run.gateway_record import record_late_calls
-        from gepa_client.run.named_endpoints import known_secrets
+        from gepa_client.run.resolved_settings import known_secrets
 
         try:
             secrets = known_secrets(sandboxes.settings, self.store)  # some are in files that go with the sandboxes

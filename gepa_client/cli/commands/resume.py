@@ -19,8 +19,7 @@ from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.store import default_store
 from gepa_client.run import output_folder as files
 from gepa_client.settings.groups import SandboxSettings, ServerSettings
-from gepa_client.settings.loading import from_record
-from gepa_client.settings.older import upgraded
+from gepa_client.settings.loading import from_record, upgraded
 from gepa_client.settings.run_config import RunConfig
 
 DOUBLED = ("max_metric_calls", "max_cost_usd", "max_seconds", "max_reflection_cost")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client.run.imported_settings import MACHINE_SETTINGS
+from gepa_client.run.transfer import MACHINE_SETTINGS
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 

@@ -9,7 +9,7 @@ import gepa
 from gepa_client import ConcurrentReflection, RemoteAdapter, Row
 from gepa_client.journal.run_events import Event
 from gepa_client.run import strategies
-from gepa_client.run.evolution_setup import EvolutionSetup
+from gepa_client.run.strategies import EvolutionSetup
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.code_server import Model
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from gepa_client.evolution.code_reflection import change_request, code_prompt
 from gepa_client.evolution.lineage import Lineage
 from gepa_client.evolution.names import branch_run_name
-from gepa_client.evolution.prompt import change_request, code_prompt
 from gepa_client.journal.mutation_entries import CommitGraph, MutationEntry
 from protocol import MutationName
 from protocol.code import GIT_BRANCH, git_branch

@@ -14,9 +14,8 @@ from gepa_client.errors import JournalError, NoSuchRun, RunExists
 from gepa_client.journal import Claim, Store, open_store
 from gepa_client.journal.entries import SEARCH, Row
 from gepa_client.journal.history import all_rows
-from gepa_client.run.imported_settings import MACHINE_SETTINGS
 from gepa_client.run.output_folder import new_run_id
-from gepa_client.run.transfer import export_run, import_run
+from gepa_client.run.transfer import MACHINE_SETTINGS, export_run, import_run
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.journal.sample_runs import KEPT, OWNER, RUN, driven, ended, entry, sent
 from tests.gepa_client.stored_run import DISCOVERY, IDENTITY

@@ -6,7 +6,7 @@ import pytest
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import Refused
-from gepa_client.run.named_endpoints import endpoints, scorers
+from gepa_client.run.resolved_settings import endpoints, scorers
 from gepa_client.settings.run_config import RunConfig
 
 FIRST, SECOND, THIRD = (f"http://127.0.0.1:{port}" for port in (1, 2, 3))

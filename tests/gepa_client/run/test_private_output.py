@@ -7,7 +7,7 @@ from pathlib import Path
 from evolverpc_common.redaction import Secrets
 from gepa_client.journal.run_events import Event, Finished, Started, StepFailed
 from gepa_client.run.event_writer import redacting
-from gepa_client.run.named_endpoints import known_secrets
+from gepa_client.run.resolved_settings import known_secrets
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import only_run, stored
