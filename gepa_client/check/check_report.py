@@ -1,15 +1,34 @@
 """The report of a check: each step's verdict, each example's result, and an estimate of a run."""
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.requests import digest_of
 from gepa_client.settings.groups import Evolve
 
 StepVerdict = Literal["ok", "warning", "failed", "skipped"]
 StepName = Literal["handshake", "rows", "evaluate", "scores", "reflective dataset", "proposals", "code"]
+
+Result = dict[str, Any]
+"""An `ExampleResult` of the contract as JSON."""
+
+TOLERATED = 0.10
+"""The share of examples that may end in a system error: the infrastructure's, a time-out, or the program's."""
+
+SYSTEM_ERRORS = ("infra_error", "timeout", "program_error", "cancelled")
+
+_PLACES = {
+    "program_error": "program",
+    "timeout": "deadline",
+    "infra_error": "infrastructure",
+    "cancelled": "cancelled",
+    "rollout": "score",
+}
+"""Where an example with this status failed."""
 
 
 class _ReportModel(BaseModel):
@@ -39,6 +58,24 @@ class CheckedExample(_ReportModel):
     error: str | None = None
     details: str | None = None
     cost_usd: float | None = None
+
+    @classmethod
+    def of(cls, at: int, row: AnyRow, result: Result) -> Self:
+        """Return what is reported of a result."""
+        error = result.get("error") or {}
+        return cls(
+            row=at,
+            id=row.id,
+            status=result["status"],
+            score=result["score"],
+            seconds=result["seconds"],
+            input=row.data,
+            output=result.get("output"),
+            step="result" if error.get("type") == "invalid_result" else _PLACES.get(result["status"]),
+            error=f"{error.get('type')}: {error.get('message')}" if error else None,
+            details="\n".join(text for key in ("traceback", "log") if (text := error.get(key))) or None,
+            cost_usd=(result.get("usage") or {}).get("cost_usd"),
+        )
 
 
 class RunEstimate(_ReportModel):
@@ -80,7 +117,77 @@ class CheckReport(_ReportModel):
         return all(step.verdict != "failed" for step in self.steps)
 
 
-def output_fault(results: Sequence[dict[str, Any]]) -> str | None:
+def share_failed(examples: Sequence[CheckedExample]) -> float:
+    """Return the share of the examples that ended in a system error."""
+    return sum(example.status in SYSTEM_ERRORS for example in examples) / len(examples)
+
+
+def examples_verdict(examples: Sequence[CheckedExample], *, evolves: bool) -> tuple[StepVerdict, str]:
+    """Judge how many examples ended in a system error. `evolves`: a change of code may fix the program."""
+    counts = Counter(example.status for example in examples if example.status in SYSTEM_ERRORS)
+    if not counts:
+        return "ok", f"{len(examples)} examples, none failed"
+    failed = f"{counts.total()} of {len(examples)}"
+    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in SYSTEM_ERRORS if counts[kind])
+    if share_failed(examples) <= TOLERATED:
+        return "warning", f"{failed} examples failed ({kinds})"
+    if set(counts) != {"program_error"}:
+        return "failed", f"{failed} examples ended in a system error ({kinds}); 10 % are tolerated"
+    if evolves:
+        return "warning", f"the program fails on {failed}; code mutations may fix that"
+    return "failed", f"the program failed on {failed} examples; 10 % are tolerated"
+
+
+def scores_verdict(
+    results: Sequence[Result], texts: Mapping[str, str], scorers: Sequence[str], *, evolves: bool
+) -> tuple[StepVerdict, str]:
+    """Judge the scores. `texts`: of the seed. `scorers`: the servers that score. `evolves`: as `examples_verdict`.
+
+    Scores that are all 0 are an error only if the outputs show that something is broken.
+    """
+    if any(result["status"] == "rollout" for result in results):
+        if scorers:
+            return "ok", f"by {', '.join(scorers)} (not called here)"
+        return "failed", (
+            "the program has no score function: name a server that scores its results with --score-with URL"
+        )
+    scores = [result["score"] for result in results if result["score"] is not None]
+    if not scores:
+        return "skipped", "no example has a score"
+    if any(scores):
+        return "ok", f"{min(scores):g} to {max(scores):g}, mean {mean(scores):.3g}"
+    if are_blank(texts):
+        return "ok", f"the seed's texts are empty ({', '.join(texts)}), so every score is 0: nothing to worry about"
+    if evolves:
+        return "warning", "every score is 0: a code mutation may fix that, if the score function is right"
+    if (fault := output_fault(results)) is not None:
+        return "failed", (
+            f"every score is 0 and {fault}: look at the outputs above and at the score function. If both are right, "
+            "--ignore-findings scores starts a run all the same"
+        )
+    return "warning", (
+        f"every score is 0 on the {len(results)} rows tried: a run learns nothing until a candidate scores above 0 "
+        "somewhere. Is the score function right?"
+    )
+
+
+def are_zero(results: Sequence[Result]) -> bool:
+    """Return whether something was scored, everything with 0, and no result waits for another server's score."""
+    scores = [result["score"] for result in results if result["score"] is not None]
+    return bool(scores) and not any(scores) and not any(result["status"] == "rollout" for result in results)
+
+
+def are_blank(texts: Mapping[str, str]) -> bool:
+    """Return whether there are texts and all of them are empty."""
+    return bool(texts) and not any(text.strip() for text in texts.values())
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean, without the sum, which may be infinite although every value is finite."""
+    return sum(value / len(values) for value in values)
+
+
+def output_fault(results: Sequence[Result]) -> str | None:
     """Return how the outputs show that the program or its score function is broken; None if they do not.
 
     `results`: the contract's results, of which every scored one scored 0. Failed examples count as missing outputs. A
@@ -95,12 +202,6 @@ def output_fault(results: Sequence[dict[str, Any]]) -> str | None:
     if len(written) > 1 and len({digest_of(output) for output in written}) == 1:
         return "every output is either empty or the same"
     return None
-
-
-def spread_over(untried: Sequence[int], count: int) -> list[int]:
-    """Return `count` of the indices, evenly spread over all of them; all if there are no more."""
-    count = min(count, len(untried))
-    return [untried[number * len(untried) // count] for number in range(count)]
 
 
 def _is_empty(value: JsonValue) -> bool:

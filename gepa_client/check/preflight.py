@@ -1,7 +1,8 @@
 """Find errors that would certainly end a run, before anything is tried or written."""
 
 import asyncio
-from pathlib import Path
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError
@@ -10,26 +11,39 @@ from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from gepa_client.transport.address import rpc_url
 from protocol.errors import RpcError
 
+if TYPE_CHECKING:  # aiohttp comes with them, which `--help` does not need
+    from gepa_client.fleet.endpoints_file import Address
+    from gepa_client.transport.rpc import RpcClient
+    from protocol import DiscoverResult
 
-def preflight(settings: RunConfig, *, output: Path | None) -> None:
+
+def preflight(settings: RunConfig) -> None:
     """Check the settings and call `discover` once at each server, without a metric call.
 
     Raises:
         SettingsError: the folder for the results is in use, the reflection model cannot answer, or no proposer.
         ClientError, RpcError: no server can be used; the error of the first one.
     """
-    preflight_output(output)
+    preflight_output(settings)
     preflight_model(settings)
-    offered = asyncio.run(_capabilities(settings))
-    if settings.reflection_lm is None and "proposals" not in offered:
+    from gepa_client.run.resolved_settings import endpoints
+
+    servers = endpoints(settings)
+    for server in servers:
+        rpc_url(server.url, allow_insecure=server.allow_insecure)  # an invalid address is no unreachable server
+    answers = asyncio.run(discovered(servers, resend=len(servers) == 1))
+    found = [answer for answer in answers if not isinstance(answer, Exception)]
+    if not found:
+        raise next(answer for answer in answers if isinstance(answer, Exception))
+    if settings.reflection_lm is None and not any("proposals" in each.capabilities for each in found):
         raise SettingsError(NO_PROPOSER)
 
 
-def preflight_output(output: Path | None) -> None:
+def preflight_output(settings: RunConfig) -> None:
     """Raise SettingsError if the folder for the results is in use."""
-    if output is not None:
+    if settings.output is not None:
         try:
-            refuse_results(output)
+            refuse_results(settings.output)
         except OSError as error:
             raise SettingsError(f"no folder for the results: {error}") from error
 
@@ -44,30 +58,27 @@ def preflight_model(settings: RunConfig) -> None:
         raise SettingsError(f"{found} (nothing was run)")
 
 
-async def _capabilities(settings: RunConfig) -> list[str]:
-    """Return the capabilities of all servers that answer; raise the first one's error if none does."""
-    from gepa_client.fleet.endpoints_file import Address
-    from gepa_client.run.resolved_settings import endpoints
-    from gepa_client.transport.rpc import RESENDS, RpcClient  # aiohttp comes with it, which `--help` does not need
+def client_of(server: "Address") -> "RpcClient":
+    """Return a client that is not open yet. Raises Refused if its token cannot be used."""
+    from gepa_client.transport.rpc import RpcClient
 
-    addresses = endpoints(settings)
-    resends = RESENDS if len(addresses) == 1 else 0
+    return RpcClient(
+        server.url,
+        token_file=server.token_file,
+        proxy_token_file=server.proxy_token_file,
+        allow_insecure=server.allow_insecure,
+    )
 
-    async def offered(at: Address) -> list[str] | Exception:
-        rpc_url(at.url, allow_insecure=at.allow_insecure)  # what cannot be an address is no endpoint that is away
+
+async def discovered(servers: Sequence["Address"], *, resend: bool) -> "list[DiscoverResult | ClientError | RpcError]":
+    """Return what each server describes, or why it is unavailable. `resend`: wait for one that is about to start."""
+    from gepa_client.transport.rpc import RESENDS
+
+    async def discover(server: "Address") -> "DiscoverResult | ClientError | RpcError":
         try:
-            async with RpcClient(
-                at.url,
-                token_file=at.token_file,
-                proxy_token_file=at.proxy_token_file,
-                allow_insecure=at.allow_insecure,
-            ) as client:
-                return list((await client.discover(resends=resends)).capabilities)
+            async with client_of(server) as client:
+                return await client.discover(resends=RESENDS if resend else 0)
         except (ClientError, RpcError) as error:
             return error
 
-    answers = await asyncio.gather(*(offered(at) for at in addresses))
-    answered = [answer for answer in answers if not isinstance(answer, Exception)]
-    if not answered:
-        raise next(answer for answer in answers if isinstance(answer, Exception))
-    return sorted({capability for capabilities in answered for capability in capabilities})
+    return await asyncio.gather(*map(discover, servers))

@@ -35,7 +35,7 @@ def optimize(url: list[str] | None, config: Path | None, json_events: bool, **gi
         for server in settings.url:
             rpc_url(server, allow_insecure=settings.allow_insecure)
         if settings.repo is not None:  # what needs no server is looked at before any is started
-            preflight_output(settings.output)
+            preflight_output(settings)
             preflight_model(settings)
     except (SettingsError, ClientError) as error:
         refuse(summary(error))
@@ -50,7 +50,7 @@ def _go(sandboxes: NoSandboxes, run_id: str, typed: flags.Typed, json_events: bo
     """Check the servers, create the run, and drive it; return the exit status."""
     settings = sandboxes.settings
     try:
-        preflight(settings, output=settings.output)
+        preflight(settings)
     except (SettingsError, ClientError, RpcError) as error:
         fail(summary(error))
         return USAGE
