@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -26,16 +27,16 @@ from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, named_store, open_store
 from gepa_client.run import initial_state, splits
 from gepa_client.run.control_messages import DriverJob
-from gepa_client.run.event_writer import ProgressReporter, redacting
-from gepa_client.run.fingerprint import RunMismatch, check_fingerprint, fingerprint_of
+from gepa_client.run.event_writer import progress_reported, redacting
+from gepa_client.run.fingerprint import check_fingerprint, fingerprint_of
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.optimizer import Optimization
 from gepa_client.run.replay_run import emit_failed_examples, emit_started, inherited_numbers, replay_run
 from gepa_client.run.resolved_settings import evolve_of, known_secrets, with_resolved_budget
-from gepa_client.run.run_errors import interrupted_run, refused_run, run_ended_by, stop_reason
+from gepa_client.run.run_errors import finished_by, stop_reason
 from gepa_client.run.run_watcher import RunCounters
-from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, HeldCallAbandoner
+from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.event_loop import CancelToken
 from protocol import DiscoverResult
@@ -64,34 +65,23 @@ def drive(
         finally:
             on_drainable()
             store.close()
-    except Interrupted as interrupted:
-        finished = finished or interrupted_run(interrupted)
-    except OSError as error:
-        finished = run_ended_by(error)
-    except (SettingsError, ClientError, RpcError) as error:
-        finished = refused_run(error)
+    except (Interrupted, OSError, SettingsError, ClientError, RpcError) as error:
+        finished = finished or finished_by(error)
     emit(finished)
 
 
+@dataclass
 class _DriverRun:
-    def __init__(
-        self,
-        job: DriverJob,
-        store: Store,
-        emit: Emit,
-        cancel_token: CancelToken,
-        on_drainable: OnDrainable,
-        secrets: Secrets,
-        gateway: GatewayRecord,
-    ) -> None:
-        self.job = job
-        self.gateway = gateway
-        self.store = store
-        self.emit = emit
-        self.cancel_token = cancel_token
-        self.on_drainable = on_drainable
-        self.config = RunConfig(**job.config)
-        self.secrets = secrets
+    job: DriverJob
+    store: Store
+    emit: Emit
+    cancel_token: CancelToken
+    on_drainable: OnDrainable
+    secrets: Secrets
+    gateway: GatewayRecord
+
+    def __post_init__(self) -> None:
+        self.config = RunConfig(**self.job.config)
 
     def run(self) -> Finished:
         """Take the lease, drive the run, write its status and release the lease."""
@@ -122,15 +112,10 @@ class _DriverRun:
                 self.store, job.run_id, job.owner, config.lease_s, counters.changes, self._on_action, self._on_lost
             ):
                 finished = self._with_journal(run, spend, counters, resumed=resumed)
-        except Interrupted as interrupted:
-            finished = finished or interrupted_run(interrupted)
-        except OSError as error:
-            finished = run_ended_by(error)
-        except RunMismatch:
-            self._release(counters, **before)
-            raise
+        except (Interrupted, OSError) as error:
+            finished = finished or finished_by(error)
         except (SettingsError, ClientError, RpcError) as error:
-            ended = refused_run(error).status
+            ended = finished_by(error).status
             status = {"status": ended if ended == "paused" else "failed", "reason": stop_reason(error)}
             self._release(counters, **(before if resumed else status))
             raise
@@ -203,14 +188,13 @@ class _DriverRun:
         try:
             with (
                 self._adapter(journal, failure_stop.done) as adapter,
-                ProgressReporter(adapter, self.emit, self.gateway),
-                HeldCallAbandoner(adapter, self.gateway) as abandoner,
+                progress_reported(adapter, self.emit, self.gateway),
+                held_calls_abandoned(adapter, self.gateway) as abandon_held_calls,
                 BetweenExamples(
-                    self.config, journal, counters, abandoner.spent if metered else lambda: None
+                    self.config, journal, counters, abandon_held_calls if metered else lambda: None
                 ) as between_examples,
             ):
-                self.gateway.begin(journal, self.store, self.emit)
-                self.gateway.when_capped(between_examples.capped)
+                self.gateway.begin(journal, self.store, self.emit, between_examples.capped)
                 initial = self._initial_state(run, journal, adapter)
                 self._resolve_budget(run, initial, counters)
                 failure_stop.begin(evolve_of(self.config, initial.discovery))

@@ -4,9 +4,10 @@ import os
 import queue
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -110,47 +111,38 @@ def _clean(secrets: Secrets, value: Any) -> Any:
 REPORT_EVERY_S = 0.1
 
 
-class ProgressReporter:
-    """Emits a `progress` event a few times a second while the figures change; none after its `with` block.
+@contextmanager
+def progress_reported(adapter: RemoteAdapter, emit: Emit, gateway: GatewayRecord) -> Iterator[None]:
+    """Emit a `progress` event, and totals of the gateway, a few times a second in the block while they change.
 
-    Regular readings are needed: at the moment an example ends, its slot is empty. `gateway`: its totals are emitted
-    too.
+    Regular readings are needed: at the moment an example ends, its slot is empty.
     """
+    over = threading.Event()
 
-    def __init__(self, adapter: RemoteAdapter, emit: Emit, gateway: GatewayRecord) -> None:
-        self._adapter = adapter
-        self._gateway = gateway
-        self._emit = emit
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="progress", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _beat(self) -> None:
-        last = Progress(evaluated=0, in_flight=0)
-        over = False
-        while not over:
-            over = self._over.wait(REPORT_EVERY_S)  # the last reading comes after everything has ended
-            endpoints = self._adapter.fleet.endpoints
+    def report() -> None:
+        last, is_last = Progress(evaluated=0, in_flight=0), False
+        while not is_last:
+            is_last = over.wait(REPORT_EVERY_S)  # the last reading comes after everything has ended
+            endpoints = adapter.fleet.endpoints
             reading = Progress(
-                evaluated=self._adapter.tally.examples,
-                in_flight=self._adapter.in_flight,
+                evaluated=adapter.tally.examples,
+                in_flight=adapter.in_flight,
                 up=sum(not endpoint.resting for endpoint in endpoints),
                 endpoints=len(endpoints),
-                slots=self._adapter.fleet.slots,
-                waiting=self._adapter.fleet.waiting,
-                spent_usd=round(self._adapter.journal.spending.cost_usd, 6),
+                slots=adapter.fleet.slots,
+                waiting=adapter.fleet.waiting,
+                spent_usd=round(adapter.journal.spending.cost_usd, 6),
             )
             if reading != last:
                 last = reading
-                self._emit(reading)
-            if (news := self._gateway.news(at_once=over)) is not None:
-                self._emit(news)
+                emit(reading)
+            if (news := gateway.news(at_once=is_last)) is not None:
+                emit(news)
+
+    thread = threading.Thread(target=report, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

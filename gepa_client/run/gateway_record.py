@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -75,27 +75,35 @@ class GatewayRecord:
         self._refused: dict[_RefusalKey, _Refused] = {}
         self._free_failures = 0
         self._cap: str | None = None
-        self._when_capped: Callable[[str], None] = lambda _reason: None
+        self._on_cap: Callable[[str], None] = lambda _reason: None
         self._emitted: ModelCalls | None = ModelCalls()
         self._emitted_s = 0.0
 
-    def begin(self, journal: Journal, store: Store, emit: Emit) -> None:
-        """Write into this journal from now on, and emit what it holds already."""
+    def begin(
+        self, journal: Journal, store: Store, emit: Emit, on_cap: Callable[[str], None] = lambda _reason: None
+    ) -> None:
+        """Write into this journal from now on, and emit what it holds already.
+
+        `on_cap`: called when the spend cap is reached, or now if it was reached before.
+        """
         calls, refusals = recorded_gateway_events(store, journal.run_id)
         first = sum(tally.calls for tally in calls.by_model.values())  # each has a number, from 0
         beyond = store.attempts(journal.run_id, GATEWAY, first)
         with self._lock:
-            self._journal, self._emit = journal, emit
+            self._journal, self._emit, self._on_cap = journal, emit, on_cap
             self._next_call = max((attempt.number + 1 for attempt in beyond), default=first)
             self._next_refusal = end_of(store, journal.run_id, GATEWAY)
             self._by_model = dict(calls.by_model)
             for event in refusals:
                 self._refused[event.what, event.reason] = _Refused(event.sandbox, event.times, event.times)
             early, self._early = self._early, []
+            cap = self._cap
         for event in refusals[:REFUSALS_EMITTED]:
             emit(event)
         for message in early:
             self.receive(message)
+        if cap is not None:
+            on_cap(cap)
 
     def receive(self, message: ModelCallMessage | RefusalMessage) -> None:
         """Record a call that ended, or a refusal; never waits for the store."""
@@ -124,16 +132,8 @@ class GatewayRecord:
         """Report that the gateway holds all further calls; safe to call from any thread."""
         with self._lock:
             self._cap = reason
-            on_cap = self._when_capped
+            on_cap = self._on_cap
         on_cap(reason)
-
-    def when_capped(self, on_cap: Callable[[str], None]) -> None:
-        """Call `on_cap` when the spend cap is reached, or now if it was reached before."""
-        with self._lock:
-            self._when_capped = on_cap
-            reason = self._cap
-        if reason is not None:
-            on_cap(reason)
 
     def news(self, *, at_once: bool = False) -> ModelCalls | None:
         """Return the totals, unless they are unchanged or were returned a moment ago."""
@@ -183,7 +183,7 @@ class GatewayRecord:
 
     def _called(self, journal: Journal, call: ModelCallMessage) -> None:
         name = self._name(journal, call)
-        self._by_model[name] = _added(self._by_model.get(name, ModelTally()), call)
+        self._by_model[name] = _sum([self._by_model.get(name, ModelTally()), _tally_of_call(call)])
         if call.is_free:
             self._free_failures += 1
             if self._free_failures > FAILURES_KEPT:
@@ -203,15 +203,9 @@ class GatewayRecord:
         return name if known else OTHERS
 
     def _was_refused(self, journal: Journal, refusal: RefusalMessage) -> CallRefused | None:
-        what, reason, sandbox = (
-            journal.secrets.redact_text(line(text, limit))
-            for text, limit in (
-                (refusal.what, REASON_SHOWN),
-                (refusal.reason, REASON_SHOWN),
-                (refusal.sandbox, NAME_SHOWN),
-            )
-        )
-        key = (what, reason)
+        redact = journal.secrets.redact_text
+        sandbox = redact(line(refusal.sandbox, NAME_SHOWN))
+        key = (redact(line(refusal.what, REASON_SHOWN)), redact(line(refusal.reason, REASON_SHOWN)))
         if key not in self._refused and len(self._refused) >= REFUSALS_KEPT:
             key, sandbox = (OTHERS, "further different refusals"), OTHERS
         known = key in self._refused
@@ -236,43 +230,38 @@ class GatewayRecord:
 
 def recorded_gateway_events(store: Store, run_id: str) -> tuple[ModelCalls, list[CallRefused]]:
     """Return the totals of a run's model calls, and each different refusal once, from its store."""
-    by_model = {endpoint: _tally(spending) for endpoint, spending in store.spending_at(run_id, MODEL_CALL).items()}
+    by_model = {
+        endpoint: _sum(map(_tally_of_spending, spending))
+        for endpoint, spending in store.spending_at(run_id, MODEL_CALL).items()
+    }
     refused: dict[_RefusalKey, CallRefused] = {}
-    for event in _refusals(store, run_id):
+    for entry in entries(store, run_id, GATEWAY):
+        if entry.kind != REFUSAL:
+            continue
+        event = CallRefused.model_validate_json(entry.answer)
         before = refused.get((event.what, event.reason))
         times = event.times + (before.times if before is not None else 0)
         refused[event.what, event.reason] = (before or event).model_copy(update={"times": times})
     return _reading(by_model, sum(event.times for event in refused.values())), list(refused.values())
 
 
-def _refusals(store: Store, run_id: str) -> Iterator[CallRefused]:
-    for entry in entries(store, run_id, GATEWAY):
-        if entry.kind == REFUSAL:
-            yield CallRefused.model_validate(orjson.loads(entry.answer))
-
-
 def _reading(by_model: Mapping[str, ModelTally], refused: int) -> ModelCalls:
-    total = ModelTally()
-    for tally in by_model.values():
-        total = _sum(total, tally)
-    return ModelCalls(total=total, by_model=dict(by_model), refused=refused)
+    return ModelCalls(total=_sum(by_model.values()), by_model=dict(by_model), refused=refused)
 
 
-def _sum(one: ModelTally, other: ModelTally) -> ModelTally:
-    return ModelTally(**{name: getattr(one, name) + getattr(other, name) for name in ModelTally.model_fields})
+def _sum(tallies: Iterable[ModelTally]) -> ModelTally:
+    each = list(tallies)
+    return ModelTally(**{name: sum(getattr(tally, name) for tally in each) for name in ModelTally.model_fields})
 
 
-def _added(tally: ModelTally, call: ModelCallMessage) -> ModelTally:
-    return _sum(
-        tally,
-        ModelTally(
-            calls=1,
-            failed=int(call.outcome != "ok"),
-            input_tokens=call.input_tokens or 0,
-            output_tokens=call.output_tokens or 0,
-            cost_usd=call.cost_usd or 0.0,
-            unpriced=_unpriced(call),
-        ),
+def _tally_of_call(call: ModelCallMessage) -> ModelTally:
+    return ModelTally(
+        calls=1,
+        failed=int(call.outcome != "ok"),
+        input_tokens=call.input_tokens or 0,
+        output_tokens=call.output_tokens or 0,
+        cost_usd=call.cost_usd or 0.0,
+        unpriced=_unpriced(call),
     )
 
 
@@ -280,22 +269,15 @@ def _unpriced(call: ModelCallMessage) -> int:
     return int(call.cost_usd is None and not call.is_free)
 
 
-def _tally(spending: list[Spending]) -> ModelTally:
-    total = ModelTally()
-    for spent in spending:
-        failed = 0 if spent.outcome == "ok" else spent.attempts
-        total = _sum(
-            total,
-            ModelTally(
-                calls=spent.attempts,
-                failed=failed,
-                input_tokens=spent.input_tokens,
-                output_tokens=spent.output_tokens,
-                cost_usd=spent.cost_usd,
-                unpriced=spent.unpriced,
-            ),
-        )
-    return total
+def _tally_of_spending(spent: Spending) -> ModelTally:
+    return ModelTally(
+        calls=spent.attempts,
+        failed=0 if spent.outcome == "ok" else spent.attempts,
+        input_tokens=spent.input_tokens,
+        output_tokens=spent.output_tokens,
+        cost_usd=spent.cost_usd,
+        unpriced=spent.unpriced,
+    )
 
 
 def record_late_calls(

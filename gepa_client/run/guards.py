@@ -59,13 +59,11 @@ class FailureGuard:
         """Reset what concerns one iteration."""
         self._raised = self._proposed = False
 
-    def on_proposal_end(self, _event: ProposalEndEvent) -> None:
-        """Note that reflection returned new texts."""
+    def on_proposal_end(self, _event: ProposalEndEvent | MergeAttemptedEvent) -> None:
+        """Note that the iteration proposed texts or a merge."""
         self._proposed = True
 
-    def on_merge_attempted(self, _event: MergeAttemptedEvent) -> None:
-        """Note that a merge was proposed."""
-        self._proposed = True
+    on_merge_attempted = on_proposal_end
 
     def on_error(self, event: ErrorEvent) -> None:
         """Note that an exception ended the iteration."""

@@ -43,8 +43,7 @@ TEST_SKIPPED = (
 class _SearchEnd:
     """How the search ended, with its result so far.
 
-    `search_complete`: GEPA ended it between two iterations; `stopped_by`: why, None for its limit of metric calls.
-    `lacks_limit`: no limit of its settings can take effect.
+    `search_complete`: GEPA ended it between two iterations. `lacks_limit`: no limit of its settings can take effect.
     """
 
     status: Status
@@ -53,7 +52,6 @@ class _SearchEnd:
     details: str | None = None
     lacks_limit: bool = False
     search_complete: bool = False
-    stopped_by: str | None = None
 
 
 class _GepaLog:
@@ -94,7 +92,7 @@ class Optimization:
         ending = self._search(reflection)
         tested: dict[int, float] = {}
         written = self._write(ending, tested)
-        if ending.status == "completed" and ending.reason is None and ending.result is not None:
+        if ending.search_complete and ending.result is not None:
             if splits.test is not None:
                 ending = self._test(ending, ending.result, splits.test, tested)
                 written = self._write(ending, tested)
@@ -106,7 +104,7 @@ class Optimization:
         spend = self.adapter.journal.spending
         return Finished(
             status=ending.status,
-            reason=ending.reason or self._natural_end(ending),
+            reason=ending.reason,
             search_complete=ending.search_complete,
             details=ending.details,
             resume_with=["--max-metric-calls", str(ENOUGH)] if ending.lacks_limit else [],
@@ -158,16 +156,6 @@ class Optimization:
             model, template, config.reflection_workers, failures=adapter.failures, journal=adapter.journal
         )
 
-    def _natural_end(self, ending: _SearchEnd) -> str | None:
-        """Return why GEPA ended the search: a stopper's reason, else the limit of metric calls."""
-        if ending.stopped_by is not None:
-            return ending.stopped_by
-        budget = self.config.max_metric_calls
-        done = ending.result.total_metric_calls if ending.result is not None else None
-        if ending.status != "completed" or budget is None or done is None or done < budget:
-            return None
-        return f"max_metric_calls of {budget:,} is reached"
-
     def _search(self, reflection: Any) -> _SearchEnd:
         """Run GEPA. The one place where an `Interrupted` from inside GEPA is caught."""
         config, journal, splits = self.config, self.adapter.journal, self.initial.splits
@@ -213,20 +201,18 @@ class Optimization:
             )
             journal.commit_failures()
         except Interrupted as stopped:
-            interrupted = self._recorded(stopped)
-            cause = guard.cause if interrupted.status == "failed" else None
-            more = cause.details if cause is not None else None
-            return _SearchEnd(
-                interrupted.status, watcher.result(), interrupted.reason, more, lacks_limit=prices.lacks_limit
-            )
-        except OSError as error:
-            stop = stop_for(error)
-            more = error_details(error) if stop.status == "failed" else None
-            return _SearchEnd(stop.status, watcher.result(), stop.reason, more)
+            stop = self._recorded(stopped)
+            more = guard.cause.details if guard.cause is not None else None
         except Exception as error:  # noqa: BLE001 - the results are kept and the cause is reported
-            return _SearchEnd("failed", watcher.result(), stop_reason(error), error_details(error))
-        reason = next((stop.reason for stop in stops if stop.reason is not None), None)
-        return _SearchEnd("completed", result, search_complete=True, stopped_by=reason)
+            stop, more = stop_for(error), error_details(error)
+        else:
+            reason = next((stopper.reason for stopper in stops if stopper.reason is not None), None)
+            budget = config.max_metric_calls
+            if reason is None and budget is not None and (result.total_metric_calls or 0) >= budget:
+                reason = f"max_metric_calls of {budget:,} is reached"
+            return _SearchEnd("completed", result, reason, search_complete=True)
+        more = more if stop.status == "failed" else None
+        return _SearchEnd(stop.status, watcher.result(), stop.reason, more, lacks_limit=prices.lacks_limit)
 
     def _recorded(self, stopped: Interrupted) -> Interrupted:
         """Record a completing stop for replays; return it, or the interruption that prevented the record."""

@@ -11,11 +11,11 @@ DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, err
 """The errors of the disk among all `OSError`s, which include lost connections and time-outs."""
 
 
-def stop_for(error: OSError, what: str = "") -> Interrupted:
-    """Return how an OSError ends a run: paused if free disk space helps, else failed. `what`: the failed step."""
-    if error.errno in DISK_ERRORS:
+def stop_for(error: Exception, what: str = "") -> Interrupted:
+    """Return how an error ends a run: paused if free disk space helps, else failed. `what`: the failed step."""
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         return Interrupted("paused", f"a file of the run cannot be written: {summary(error)}; make room, then resume")
-    return Interrupted("failed", f"{what} failed: {summary(error)}" if what else summary(error))
+    return Interrupted("failed", f"{what} failed: {stop_reason(error)}" if what else stop_reason(error))
 
 
 def stop_reason(error: BaseException) -> str:
@@ -42,25 +42,19 @@ def merge_unusable(why: str) -> str:
     )
 
 
-def interrupted_run(interrupted: Interrupted) -> Finished:
-    """Return the last event of a run that was interrupted before its search."""
-    return Finished(status=interrupted.status, reason=interrupted.reason, metric_calls=0)
+def finished_by(error: BaseException) -> Finished:
+    """Return the last event of a run that the error ended before or after its search.
 
-
-def refused_run(error: Exception) -> Finished:
-    """Return the last event of a run that could not start: paused if a later attempt can succeed, else refused.
-
-    If the program itself failed, the run has failed.
+    An error of settings or calls pauses the run if a later attempt can succeed, else it refuses the run; if the program
+    itself failed, the run has failed.
     """
+    if isinstance(error, Interrupted):
+        return Finished(status=error.status, reason=error.reason, metric_calls=0)
+    if isinstance(error, OSError):
+        stop = stop_for(error)
+        more = details(error) if stop.status == "failed" else None
+        return Finished(status=stop.status, reason=stop.reason, details=more, metric_calls=0)
     if isinstance(error, ProgramFailed):
         return Finished(status="failed", reason=stop_reason(error), details=error_details(error), metric_calls=0)
     later = isinstance(error, ConnectionLost | StoreUnavailable) or (isinstance(error, RpcError) and error.retryable)
     return Finished(status="paused" if later else "refused", reason=stop_reason(error), metric_calls=0)
-
-
-def run_ended_by(error: OSError) -> Finished:
-    """Return the last event of a run that an error of the operating system ended."""
-    stop = stop_for(error)
-    if stop.status == "paused":
-        return interrupted_run(stop)
-    return Finished(status="failed", reason=stop_reason(error), details=details(error), metric_calls=0)

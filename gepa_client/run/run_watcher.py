@@ -24,14 +24,12 @@ from gepa.core.callbacks import (
 from gepa.core.result import GEPAResult
 from gepa.core.state import GEPAState
 
-from gepa_client.errors import Interrupted, summary
+from gepa_client.errors import Interrupted
 from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.run_events import Budget, CandidateFound, Emit, NoProposal, Phase, PhaseName, Rejected
 from gepa_client.run.run_errors import merge_unusable, stop_for
-
-OnBest = Callable[[dict[str, str]], None]
 
 
 class RunCounters:
@@ -87,7 +85,7 @@ class RunWatcher:
     def __init__(
         self,
         emit: Emit,
-        on_best: OnBest,
+        on_best: Callable[[dict[str, str]], None],
         journal: Journal,
         counters: RunCounters,
         *,
@@ -204,17 +202,15 @@ class RunWatcher:
             )
         )
 
-    def on_merge_attempted(self, _event: MergeAttemptedEvent) -> None:
-        """Note that the iteration proposed a merge."""
-        self._proposed = True
-
     def on_merge_rejected(self, event: MergeRejectedEvent) -> None:
         """Emit a merge that was worse than a parent; GEPA gives its scores in the reason only."""
         self._emit(Rejected(iteration=event["iteration"], reason=event["reason"]))
 
-    def on_proposal_end(self, _event: ProposalEndEvent) -> None:
-        """Note that the iteration proposed texts."""
+    def on_proposal_end(self, _event: ProposalEndEvent | MergeAttemptedEvent) -> None:
+        """Note that the iteration proposed texts or a merge."""
         self._proposed = True
+
+    on_merge_attempted = on_proposal_end
 
     def on_evaluation_skipped(self, event: EvaluationSkippedEvent) -> None:
         """Note why a minibatch was not reflected on."""
@@ -277,9 +273,7 @@ class FailFastCallback:
         def called(event: Any) -> None:
             try:
                 method(event)
-            except OSError as error:
-                raise stop_for(error, name) from error
             except Exception as error:
-                raise Interrupted("failed", f"{name} failed: {summary(error)}") from error
+                raise stop_for(error, name) from error
 
         return called

@@ -2,7 +2,8 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -28,14 +29,11 @@ FAILURE_SHARE = 0.5
 Reason = Callable[[], str | None]
 """Returns why the run is over, None while it is not."""
 
-
 QUIET_S = 5.0
 """Seconds without the end of a model call, after which the calls left are held."""
 
-
 LONGEST_WAIT_S = 60.0
 """Seconds after which calls are abandoned although some keep ending."""
-
 
 POLL_S = 0.2
 
@@ -183,40 +181,30 @@ class FailureStop:
             )
 
 
-class HeldCallAbandoner:
-    """Once the money is spent, lets examples that need no further model complete, then abandons the rest.
+@contextmanager
+def held_calls_abandoned(adapter: RemoteAdapter, gateway: GatewayRecord) -> Iterator[Callable[[], None]]:
+    """Yield a function to call, from any thread, once the money is spent.
 
-    A program whose call is held would otherwise fail its example by time-out, and that failure would get a score.
+    From then on, examples that need no further model can complete, and the rest are abandoned. A program whose call is
+    held would otherwise fail its example by time-out, and that failure would get a score.
     """
+    spent, over = threading.Event(), threading.Event()
 
-    def __init__(self, adapter: RemoteAdapter, gateway: GatewayRecord) -> None:
-        self._adapter = adapter
-        self._gateway = gateway
-        self._spent = threading.Event()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="abandoning", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._spent.set()
-        self._thread.join()
-
-    def spent(self) -> None:
-        """Report that the money is spent; safe to call from any thread, and again."""
-        self._spent.set()
-
-    def _watch(self) -> None:
-        self._spent.wait()
+    def watch() -> None:
+        spent.wait()
         waited_s = 0.0
-        while min(self._gateway.quiet_for(), waited_s) < QUIET_S and waited_s < LONGEST_WAIT_S:
-            if self._over.wait(POLL_S):
+        while min(gateway.quiet_for(), waited_s) < QUIET_S and waited_s < LONGEST_WAIT_S:
+            if over.wait(POLL_S):
                 return
             waited_s += POLL_S
-        if not self._over.is_set():
-            self._adapter.abandon("the money is spent, and what still needs a model never ends")
+        if not over.is_set():
+            adapter.abandon("the money is spent, and what still needs a model never ends")
+
+    thread = threading.Thread(target=watch, name="abandoning", daemon=True)
+    thread.start()
+    try:
+        yield spent.set
+    finally:
+        over.set()
+        spent.set()
+        thread.join()

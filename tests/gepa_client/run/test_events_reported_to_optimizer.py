@@ -23,7 +23,7 @@ from gepa_client.report.record import RunRecord
 from gepa_client.run import stop_conditions
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.gateway_record import GatewayRecord
-from gepa_client.run.stop_conditions import HeldCallAbandoner
+from gepa_client.run.stop_conditions import held_calls_abandoned
 from gepa_client.run.supervisor import DriverProcess
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Ran
@@ -273,8 +273,8 @@ def test_at_the_cap_held_calls_are_abandoned_without_a_score(
             with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
                 gateway.begin(journal, store, lambda _event: None)
                 stopper = threading.Thread(target=_at_the_cap, args=(server, journal))
-                with HeldCallAbandoner(adapter, gateway) as abandoned:
-                    journal.cancel_token.add_listener(lambda _reason: abandoned.spent())
+                with held_calls_abandoned(adapter, gateway) as abandon:
+                    journal.cancel_token.add_listener(lambda _reason: abandon())
                     stopper.start()
                     with pytest.raises(Interrupted, match="the money is spent") as caught:
                         adapter.evaluate([Row(str(number), {}) for number in range(6)], {"system": "s", "style": "t"})
