@@ -109,7 +109,6 @@ class _ServerCheck:
 
     def __post_init__(self) -> None:
         self.texts = component_texts(self.discovery.program.seed_candidate)
-        self.held = {split: info.size for split, info in self.discovery.datasets.items()}
 
     def report(self, url: str) -> CheckReport:
         server = self.discovery.server
@@ -197,13 +196,14 @@ class _ServerCheck:
 
     async def _rows(self) -> list[AnyRow]:
         """Return all training rows; none if they cannot be read."""
+        held = {split: info.size for split, info in self.discovery.datasets.items()}
+        sources = splits.sources(self.config, held)
         try:
             fetch = functools.partial(list_server_rows, self.client)
-            rows = await splits.training_rows(self.config, self.held, fetch)
+            rows = await splits.training_rows(sources["train"], held, fetch)
             val = None
             if self.config.auto is not None or self.config.max_full_evals is not None:
-                source = splits.sources(self.config, self.held)["val"]
-                val = await splits.rows_of(source, "valset", self.held, fetch)
+                val = await splits.rows_of(sources["val"], "valset", held, fetch)
         except (SettingsError, RowsError) as error:
             self.note("rows", "failed", str(error))
             return []
@@ -214,7 +214,7 @@ class _ServerCheck:
             self.config, texts=len(self.texts), train=len(rows), val=len(val) if val is not None else None
         )
         count = min(self.wanted, self.discovery.limits.max_batch_size, len(rows))
-        self.note("rows", "ok", f"{count} of {len(rows)} training rows of {splits.train_name(self.config, self.held)}")
+        self.note("rows", "ok", f"{count} of {len(rows)} training rows of {sources['train']}")
         return rows
 
     async def _try(self, rows: list[AnyRow]) -> None:

@@ -96,17 +96,14 @@ class MutationRunner:
             )
             for at, one in enumerate(wanted)
         ]
-        made: list[MutationEntry | Exception] = []
-        for at, answer in enumerate(await gather_recorded(journal, self._adapter.fleet, calls)):
-            if isinstance(answer, Exception):
-                made.append(answer)
-                continue
-            entry = MutationEntry.model_validate(answer)
-            if first + at not in executed:
-                self._report(first + at, wanted[at], entry)
-            self._adapter.commits.add(entry)
-            self._lineage.add(entry)
-            made.append(entry)
+        answers = await gather_recorded(journal, self._adapter.fleet, calls)
+        made = [each if isinstance(each, Exception) else MutationEntry.model_validate(each) for each in answers]
+        for number, (one, entry) in enumerate(zip(wanted, made, strict=True), first):
+            if isinstance(entry, MutationEntry):
+                if number not in executed:
+                    self._report(number, one, entry)
+                self._adapter.commits.add(entry)
+                self._lineage.add(entry)
         return made
 
     def _call(self, wanted: MutationRequest, number: int) -> Call[MutationEntry]:
@@ -234,18 +231,27 @@ class CodeOutlines:
 def _applied(wanted: MutationRequest, answer: JsonValue) -> Reply[MutationEntry]:
     applied = validated(ApplyMutationResult, answer)
     _check_candidate(wanted, applied)
-    return _reply(_entry(wanted, applied=applied), "ok", applied.usage)
+    return _reply(wanted, "ok", applied)
 
 
 def _rejected(wanted: MutationRequest, error: Exception, _seconds: float) -> Reply[MutationEntry] | None:
     """Return a final rejection as an answer; None for any other error."""
     if not isinstance(error, rpc_errors.MutationRejected) or error.retryable:
         return None
-    rejected = validated(Rejection, {"reason": error.message, **error.details})
-    return _reply(_entry(wanted, rejected=rejected), "rejected", rejected.usage)
+    return _reply(wanted, "rejected", validated(Rejection, {"reason": error.message, **error.details}))
 
 
-def _reply(entry: MutationEntry, outcome: str, usage: Usage | None) -> Reply[MutationEntry]:
+def _reply(wanted: MutationRequest, outcome: str, result: ApplyMutationResult | Rejection) -> Reply[MutationEntry]:
+    entry = MutationEntry(
+        kind=wanted.kind,
+        request=wanted.request,
+        location=wanted.location,
+        parent=commit_of(wanted.candidate) or "",
+        other=commit_of(wanted.other) if wanted.other is not None else None,
+        applied=result if isinstance(result, ApplyMutationResult) else None,
+        rejected=result if isinstance(result, Rejection) else None,
+    )
+    usage = result.usage
     unpriced = entry.kind == "change_request" and (usage is None or usage.cost_usd is None)
     reported = usage.model_dump(exclude_none=True) if usage is not None else None
     return Reply(entry, outcome, usage=reported, unpriced=int(unpriced))
@@ -272,20 +278,6 @@ def _usage_in(error: Exception | None) -> dict[str, Any] | None:
         return Usage.model_validate(reported).model_dump(exclude_none=True)
     except ValidationError:
         return None
-
-
-def _entry(
-    wanted: MutationRequest, *, applied: ApplyMutationResult | None = None, rejected: Rejection | None = None
-) -> MutationEntry:
-    return MutationEntry(
-        kind=wanted.kind,
-        request=wanted.request,
-        location=wanted.location,
-        parent=commit_of(wanted.candidate) or "",
-        other=commit_of(wanted.other) if wanted.other is not None else None,
-        applied=applied,
-        rejected=rejected,
-    )
 
 
 def _check_candidate(wanted: MutationRequest, applied: ApplyMutationResult) -> None:

@@ -57,7 +57,10 @@ def record_initial_state(journal: Journal, config: RunConfig, adapter: RemoteAda
     written = iter(line.record(*fresh))
     line.settle()
     seen = [slot.answer if slot.recorded else next(written) for slot in slots]  # as a replay sees it, secrets replaced
-    return replace(_from_record(seen, _data(config, discovery.datasets, _digest_of_rows(splits))), discovery=discovery)
+    return replace(
+        _from_record(seen, _data(config, discovery.datasets, lambda name, _source: _digest_of_split(splits, name))),
+        discovery=discovery,
+    )
 
 
 def resume_initial_state(
@@ -70,7 +73,7 @@ def resume_initial_state(
         if not Path(source).exists():
             missing.append(source)
             was = recorded_data.get(name)
-            return was if isinstance(was, str) else _digest_of_rows(before.splits)(name, source)
+            return was if isinstance(was, str) else _digest_of_split(before.splits, name)
         return _digest(load_rows(source))
 
     data = _data(config, adapter.discovery.datasets, digest)
@@ -94,25 +97,19 @@ def _slots(line: Journal) -> list[RecordedRequest]:
 
 def _data(config: RunConfig, held: Mapping[str, DatasetInfo], file_digest: Callable[[str, str], str]) -> dict[str, Any]:
     sources = rows_of.sources(config, {name: info.size for name, info in held.items()})
-    found: dict[str, Any] = {}
-    for name, source in sources.items():
-        if source is None:
-            continue
-        found[name] = file_digest(name, source) if is_file(source) or source not in held else held[source].digest
-    return found
+    return {
+        name: file_digest(name, source) if is_file(source) or source not in held else held[source].digest
+        for name, source in sources.items()
+        if source is not None
+    }
 
 
-def _digest_of_rows(splits: Splits) -> Callable[[str, str], str]:
-    loaders = {"train": splits.train, "val": splits.val, "test": splits.test}
-
-    def digest(name: str, _source: str) -> str:
-        loader = loaders[name]
-        return _digest(loader.rows if loader is not None else [])
-
-    return digest
+def _digest_of_split(splits: Splits, name: str) -> str:
+    loader = {"train": splits.train, "val": splits.val, "test": splits.test}[name]
+    return _digest(loader.rows if loader is not None else [])
 
 
-def _digest(rows: "list[AnyRow] | list[Row]") -> str:
+def _digest(rows: Sequence[AnyRow]) -> str:
     return digest_of([row.digest for row in rows])
 
 

@@ -39,7 +39,7 @@ async def find(config: RunConfig, held: dict[str, int], list_server_rows: ListSe
         SettingsError: no training rows, or an unknown split. RowsError: an unreadable file.
     """
     named = sources(config, held)
-    train = await training_rows(config, held, list_server_rows)
+    train = await training_rows(named["train"], held, list_server_rows)
     val = await rows_of(named["val"], "valset", held, list_server_rows)
     test = await rows_of(named["test"], "testset", held, list_server_rows)
     return loaders(train, val, test)
@@ -47,11 +47,8 @@ async def find(config: RunConfig, held: dict[str, int], list_server_rows: ListSe
 
 def sources(config: RunConfig, held: dict[str, int]) -> dict[str, str | None]:
     """Return where the rows of `train`, `val` and `test` come from: a file, a split of the server, or None."""
-    return {
-        "train": train_name(config, held),
-        "val": config.valset or _default("val", held),
-        "test": config.testset or _default("test", held),
-    }
+    given = {"train": config.trainset, "val": config.valset, "test": config.testset}
+    return {split: source or (split if held.get(split) else None) for split, source in given.items()}
 
 
 def loaders(train: list[AnyRow], val: list[AnyRow] | None, test: list[AnyRow] | None) -> Splits:
@@ -62,24 +59,15 @@ def loaders(train: list[AnyRow], val: list[AnyRow] | None, test: list[AnyRow] | 
     return Splits(train_loader, val_loader, RowLoader(test, first_id=first_test) if test is not None else None)
 
 
-async def training_rows(config: RunConfig, held: dict[str, int], list_server_rows: ListServerRows) -> list[AnyRow]:
+async def training_rows(source: str | None, held: dict[str, int], list_server_rows: ListServerRows) -> list[AnyRow]:
     """Return all training rows; raises as `find` does."""
-    rows = await rows_of(train_name(config, held), "trainset", held, list_server_rows)
+    rows = await rows_of(source, "trainset", held, list_server_rows)
     if rows is None:
         raise SettingsError(
             "no training rows: give --trainset a file (.json, .jsonl, .csv)"
             + (f" or a split the server holds ({', '.join(sorted(held))})" if held else "; this server holds none")
         )
     return rows
-
-
-def train_name(config: RunConfig, held: dict[str, int]) -> str | None:
-    """Return where training rows come from: a file, a split of the server, or None."""
-    return config.trainset or _default("train", held)
-
-
-def _default(split: str, held: dict[str, int]) -> str | None:
-    return split if held.get(split) else None
 
 
 async def rows_of(

@@ -49,15 +49,13 @@ def exported(store: Store, run_id: str) -> Iterator[str]:
     for name, value in _rows_out(all_rows(store, run_id)):
         while name in missing:  # the first of its list, and those before it that are empty
             yield f'{end},\n"{missing.pop(0)}":['
-            end = "]"
-            separator = ""
+            end, separator = "]", ""
         yield separator + _json(value)
         separator = ",\n"
     for name in missing:
         yield f'{end},\n"{name}":['
         end = "]"
-    yield end
-    yield "}"
+    yield f"{end}}}"
 
 
 def import_run(store: Store, document: object) -> StoredRun:
@@ -188,12 +186,9 @@ def imported_settings(recorded: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {key: value for key, value in upgraded(recorded).items() if key not in MACHINE_SETTINGS}
     arguments = kept.get("reflection_lm_kwargs")
     if isinstance(arguments, dict):
-        kept["reflection_lm_kwargs"] = {key: _harmless(key, value) for key, value in arguments.items()}
+        kept["reflection_lm_kwargs"] = {
+            key: value if key in MODEL_ARGUMENTS or value is None else NOT_RECORDED for key, value in arguments.items()
+        }
     config = from_record(kept, {}, must_end=False, calls=False)
     read = {key: value for key, value in config.recorded().items() if key not in MACHINE_SETTINGS}
     return read | {key: value for key, value in kept.items() if left_out(key, value)}
-
-
-def _harmless(key: str, value: Any) -> Any:
-    """Return the argument if it cannot redirect a request; else the mark for a value that was not recorded."""
-    return value if key in MODEL_ARGUMENTS or value is None else NOT_RECORDED

@@ -26,7 +26,7 @@ from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import socket_of
 from sandbox_runtime import EnvironmentMissing, SandboxError
 from sandbox_runtime.gateway import GatewayRefusal, ProviderCall
-from sandbox_runtime.pool import PoolEvent, PoolFailed
+from sandbox_runtime.pool import PoolEvent, PoolFailed, SandboxPool
 
 CAP_GRACE_S = 70.0
 """Seconds from the spend cap to the end of the sandboxes; longer than the driver needs to abandon calls that are held
@@ -148,7 +148,7 @@ class SandboxSession(NoSandboxes):
         for url, since in self._in_cooldown.items():
             if time.monotonic() - since > ASK_EVERY_S:  # the new token may have expired too, which no event reports
                 self._in_cooldown[url] = time.monotonic()
-                self._thread.refused(url)
+                self._thread.to_pool(SandboxPool.refused, url)
         if self._exhausted_s is not None and time.monotonic() - self._exhausted_s > CAP_GRACE_S:
             self._exhausted_s = None
             show(Log("the spend cap is reached and calls are held: the sandboxes are ended", is_warning=True))
@@ -162,14 +162,15 @@ class SandboxSession(NoSandboxes):
             case FleetChanged(kind="joined" | "back" | "left", url=str(url)):
                 self._in_cooldown.pop(url, None)
                 if event.kind == "left":
-                    thread.left(url)
+                    thread.to_pool(SandboxPool.left, url)
             case FleetChanged(kind="resting" | "warning" | "refused", url=str(url)):
                 self._in_cooldown[url] = time.monotonic()
-                thread.refused(url)  # its token may have expired
+                thread.to_pool(SandboxPool.refused, url)  # its token may have expired
             case Progress():
                 thread.spent(event.spent_usd)
                 if event.up and event.slots:
-                    thread.demand(math.ceil((event.in_flight + event.waiting) * event.up / event.slots))
+                    wanted = math.ceil((event.in_flight + event.waiting) * event.up / event.slots)
+                    thread.to_pool(SandboxPool.demand, wanted)
             case Finished():
                 self._exhausted_s = None
 

@@ -126,26 +126,15 @@ class SandboxThread:
         """End all sandboxes; return whether that was done within its time."""
         if self._thread.ident is None:
             return True  # it was never started
-        task = self._task
-        if task is not None:
-            self._call(task.cancel)
+        if self._task is not None:
+            self._call(self._task.cancel)
         self._thread.join(CLOSE_S)
         return not self._thread.is_alive()
 
-    def demand(self, sandboxes: int) -> None:
-        """See `SandboxPool.demand`."""
+    def to_pool(self, method: Callable[..., object], *arguments: object) -> None:
+        """Call a method of the pool in its thread, such as `SandboxPool.demand`, if there is a pool yet."""
         if self._pool is not None:
-            self._call(self._pool.demand, sandboxes)
-
-    def refused(self, url: str) -> None:
-        """See `SandboxPool.refused`."""
-        if self._pool is not None:
-            self._call(self._pool.refused, url)
-
-    def left(self, url: str) -> None:
-        """See `SandboxPool.left`."""
-        if self._pool is not None:
-            self._call(self._pool.left, url)
+            self._call(method, self._pool, *arguments)
 
     def spent(self, usd: float) -> None:
         """See `Setup.spent`."""
