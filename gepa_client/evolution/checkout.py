@@ -9,7 +9,7 @@ import os
 import posixpath
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,47 @@ ANSWERS = "refs/evolverpc/"
 """Where a server notes, under RUN/NUMBER, how it answered the mutation that made the branch."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+_GIT = "git reads it on every check-out, commit or diff"
+_HOOKS = "a hook that git runs, or that a hook manager installs"
+_SHELL = "a shell extension runs it when you enter the folder"
+_EDITOR = "an editor or coding agent runs it when you open the folder"
+_CI = "a CI service runs it when you push"
+_TOOL = "an install, build or test command runs it"
+
+_NAMES = {
+    _GIT: r"\.gitattributes|\.gitmodules|\.gitconfig|\.lfsconfig",
+    _HOOKS: (
+        r"\.?lefthook(-local)?\.\w+|\.pre-commit-config\.yaml|\.overcommit\.yml|\.lintstagedrc.*|\.simple-git-hooks\..*"
+    ),
+    _SHELL: r"\.envrc|\.?mise(\.\w+)?\.toml|\.tool-versions|\.autoenv(\.zsh)?",
+    _EDITOR: r"\.mcp\.json|\.exrc|\.n?vim(rc|\.lua)|\.dir-locals\.el|[^/]+\.code-workspace",
+    _CI: r"\.gitlab-ci\.yml|jenkinsfile|\.travis\.yml|azure-pipelines\.yml|bitbucket-pipelines\.yml",
+    _TOOL: (
+        r"(gnu)?makefile|justfile|\.justfile|taskfile\.ya?ml|rakefile|cmakelists\.txt|build\.rs|build\.gradle(\.kts)?|"
+        r"package\.json|\.npmrc|\.yarnrc(\.yml)?|\.pnpmfile\.cjs|setup\.(py|cfg)|pyproject\.toml|tox\.ini|noxfile\.py|"
+        r"conftest\.py|pytest\.ini|sitecustomize\.py|usercustomize\.py|[^/]+\.pth|"
+        r"(vite|vitest|jest|webpack|rollup|eslint|babel|next|playwright)\.config\.\w+"
+    ),
+}
+_FOLDERS = {
+    _HOOKS: r"\.husky|\.githooks|\.git-hooks|githooks",
+    _SHELL: r"\.config/mise|\.mise|\.direnv",
+    _EDITOR: r"\.vscode|\.idea|\.devcontainer|\.claude|\.cursor|\.gemini|\.codex|\.zed",
+    _CI: r"\.github/workflows|\.github/actions|\.circleci|\.gitlab|\.buildkite",
+}
+
+_KNOWN = [
+    *((reason, re.compile(rf"(?:.*/)?(?:{names})")) for reason, names in _NAMES.items()),
+    *((reason, re.compile(rf"(?:.*/)?(?:{names})/.*", re.DOTALL)) for reason, names in _FOLDERS.items()),
+]
+_PATH = re.compile(r"[^\s'\"`;|&()<>=,:$!]+")
+_COMMANDS = re.compile(
+    r"alias\..*|.*\.(hookspath|fsmonitor|sshcommand|editor|pager|askpass|clean|smudge|process|command|textconv|external|"
+    r"driver|cmd|helper|program|path|difffilter|attributesfile|alternaterefscommand|packobjectshook)",
+    re.DOTALL,
+)
+"""Settings of git whose values are commands, or files and folders that git obeys."""
 
 
 class CheckoutError(Exception):
@@ -120,8 +161,20 @@ class UserRepository:
         return {path: name for path, name in found if f"filter.{name}.smudge" in filters}
 
     def run_unasked(self, before: str, after: str) -> dict[str, str]:
-        """Return the files that differ between two commits and that programs run by themselves: see `run_unasked`."""
-        return run_unasked(self._differing(before, after), self._configuration(), self._included(), str(self.top))
+        """Return reasons by path, for the files that differ between two commits and that programs run by themselves.
+
+        A file that a command in git's settings names counts too, and one that git reads its settings from. Case does
+        not count, as on some file systems.
+        """
+        named = {
+            _relative(word, str(self.top)): f"your git configuration names it ({name})"
+            for name, value in self._configuration()
+            if _COMMANDS.fullmatch(name.lower())
+            for word in _PATH.findall(value)
+        }
+        named |= {path.lower(): "git reads its configuration from it" for path in self._included()}
+        found = {path: _reason(path.lower(), named) for path in self._differing(before, after)}
+        return {path: reason for path, reason in sorted(found.items()) if reason is not None}
 
     def _differing(self, before: str, after: str) -> list[str]:
         """Return the paths that differ between two commits."""
@@ -280,68 +333,6 @@ def _checked_commit(commit: str) -> str:
     if COMMIT.fullmatch(commit) is None:
         raise CheckoutError(f"{commit!r:.80} is not the full id of a commit")
     return commit
-
-
-_GIT = "git reads it on every check-out, commit or diff"
-_HOOKS = "a hook that git runs, or that a hook manager installs"
-_SHELL = "a shell extension runs it when you enter the folder"
-_EDITOR = "an editor or coding agent runs it when you open the folder"
-_CI = "a CI service runs it when you push"
-_TOOL = "an install, build or test command runs it"
-
-_NAMES = {
-    _GIT: r"\.gitattributes|\.gitmodules|\.gitconfig|\.lfsconfig",
-    _HOOKS: (
-        r"\.?lefthook(-local)?\.\w+|\.pre-commit-config\.yaml|\.overcommit\.yml|\.lintstagedrc.*|\.simple-git-hooks\..*"
-    ),
-    _SHELL: r"\.envrc|\.?mise(\.\w+)?\.toml|\.tool-versions|\.autoenv(\.zsh)?",
-    _EDITOR: r"\.mcp\.json|\.exrc|\.n?vim(rc|\.lua)|\.dir-locals\.el|[^/]+\.code-workspace",
-    _CI: r"\.gitlab-ci\.yml|jenkinsfile|\.travis\.yml|azure-pipelines\.yml|bitbucket-pipelines\.yml",
-    _TOOL: (
-        r"(gnu)?makefile|justfile|\.justfile|taskfile\.ya?ml|rakefile|cmakelists\.txt|build\.rs|build\.gradle(\.kts)?|"
-        r"package\.json|\.npmrc|\.yarnrc(\.yml)?|\.pnpmfile\.cjs|setup\.(py|cfg)|pyproject\.toml|tox\.ini|noxfile\.py|"
-        r"conftest\.py|pytest\.ini|sitecustomize\.py|usercustomize\.py|[^/]+\.pth|"
-        r"(vite|vitest|jest|webpack|rollup|eslint|babel|next|playwright)\.config\.\w+"
-    ),
-}
-_FOLDERS = {
-    _HOOKS: r"\.husky|\.githooks|\.git-hooks|githooks",
-    _SHELL: r"\.config/mise|\.mise|\.direnv",
-    _EDITOR: r"\.vscode|\.idea|\.devcontainer|\.claude|\.cursor|\.gemini|\.codex|\.zed",
-    _CI: r"\.github/workflows|\.github/actions|\.circleci|\.gitlab|\.buildkite",
-}
-
-_KNOWN = [
-    *((reason, re.compile(rf"(?:.*/)?(?:{names})")) for reason, names in _NAMES.items()),
-    *((reason, re.compile(rf"(?:.*/)?(?:{names})/.*", re.DOTALL)) for reason, names in _FOLDERS.items()),
-]
-_PATH = re.compile(r"[^\s'\"`;|&()<>=,:$!]+")
-_COMMANDS = re.compile(
-    r"alias\..*|.*\.(hookspath|fsmonitor|sshcommand|editor|pager|askpass|clean|smudge|process|command|textconv|external|"
-    r"driver|cmd|helper|program|path|difffilter|attributesfile|alternaterefscommand|packobjectshook)",
-    re.DOTALL,
-)
-"""Settings of git whose values are commands, or files and folders that git obeys."""
-
-
-def run_unasked(
-    paths: Iterable[str], configuration: Iterable[tuple[str, str]], included: Iterable[str], top: str
-) -> dict[str, str]:
-    """Return reasons by path, for those of `paths` that programs run or obey though the user does not name them.
-
-    `paths` and `included`, the files that git reads its configuration from, are relative to `top`, the absolute path of
-    the working tree. `configuration`: git's settings, as names and values; a file that a command in them names counts
-    too. Case does not count, as on some file systems.
-    """
-    named = {
-        _relative(word, top): f"your git configuration names it ({name})"
-        for name, value in configuration
-        if _COMMANDS.fullmatch(name.lower())
-        for word in _PATH.findall(value)
-    }
-    named |= {path.lower(): "git reads its configuration from it" for path in included}
-    found = {path: _reason(path.lower(), named) for path in paths}
-    return {path: reason for path, reason in sorted(found.items()) if reason is not None}
 
 
 def _relative(word: str, top: str) -> str:

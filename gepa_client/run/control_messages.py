@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Amount = Annotated[FiniteFloat, Field(ge=0, le=1e15)]
@@ -79,8 +79,6 @@ class _TaggedMessage(BaseModel):
 
 ControlMessage = ModelCallMessage | RefusalMessage | StopMessage | CapMessage
 
-_ADAPTER = TypeAdapter(_TaggedMessage)
-
 
 def parse_message(text: str) -> ControlMessage:
     """Parse a line: an object whose only key names the message.
@@ -89,7 +87,7 @@ def parse_message(text: str) -> ControlMessage:
         ValueError: it is no control message.
     """
     try:
-        tagged = _ADAPTER.validate_json(text)
+        tagged = _TaggedMessage.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise ValueError(f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the line itself'}") from None

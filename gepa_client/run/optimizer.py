@@ -3,11 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from gepa.api import optimize
-from gepa.core.adapter import GEPAAdapter
-from gepa.core.callbacks import GEPACallback
 from gepa.core.result import GEPAResult
 
 from evolverpc_common.display_text import ENOUGH, plain
@@ -16,7 +14,7 @@ from gepa_client.errors import ClientError, Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.litellm_model import LiteLLMModel, is_hopeless
 from gepa_client.gepa.reflection import ConcurrentReflection, ProgramReflection
-from gepa_client.gepa.rows import AnyRow, RowLoader
+from gepa_client.gepa.rows import RowLoader
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE, CandidateRecord
 from gepa_client.journal.requests import journal_reference
 from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
@@ -27,7 +25,6 @@ from gepa_client.run.initial_state import InitialState
 from gepa_client.run.run_errors import error_details, stop_for, stop_reason
 from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatcher
 from gepa_client.run.stop_conditions import BetweenIterations, between_iterations
-from gepa_client.run.strategies import EvolutionSetup
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from protocol.code import CODE_COMPONENTS
 from protocol.errors import RpcError
@@ -176,9 +173,9 @@ class Optimization:
         )
         prices = PriceGuard(config, journal, self.emit)
         asked = ScorerGuard(config, journal, self.emit)
-        arguments = strategies.arguments(config)
-        evolution = EvolutionSetup.of(config, self.adapter, reflection, self.emit)
-        arguments |= evolution.strategies(arguments["selection_strategy"])
+        evolution = strategies.evolution_arguments(config, self.adapter, reflection, self.emit)
+        arguments = strategies.arguments(config) | evolution
+        arguments["callbacks"] = [*evolution["callbacks"], *map(FailFastCallback, [watcher, guard, prices, asked])]
         between = BetweenIterations(journal, between_iterations(config, journal.spending))
         stops: list[strategies.StateStop | BetweenIterations] = [*strategies.stoppers(config), between]
         arguments["stop_callbacks"] = stops
@@ -187,16 +184,7 @@ class Optimization:
                 seed_candidate=dict(self.initial.seed_candidate),
                 trainset=splits.train,
                 valset=splits.val,
-                adapter=cast("GEPAAdapter[AnyRow, Any, Any]", evolution.adapter),
-                reflection_strategy=evolution.reflection,
                 logger=_GepaLog(),
-                callbacks=cast(
-                    "list[GEPACallback]",
-                    [
-                        *self.adapter.callbacks,
-                        *map(FailFastCallback, [*evolution.callbacks, watcher, guard, prices, asked]),
-                    ],
-                ),
                 **arguments,
             )
             journal.commit_failures()

@@ -1,9 +1,8 @@
 """Build GEPA's own objects from the settings: strategies, stoppers, and what evolving code needs."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from gepa.core.state import GEPAState
 from gepa.strategies.proposal_sampling import (
@@ -31,6 +30,7 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection import ConcurrentReflection
 from gepa_client.journal.run_events import Emit
 from gepa_client.run.resolved_settings import evolve_of
+from gepa_client.run.run_watcher import FailFastCallback
 from gepa_client.settings.run_config import RunConfig
 from protocol.code import GIT_BRANCH
 
@@ -153,53 +153,37 @@ def selection(text: str) -> SelectionStrategy:
             return AllImprovements()
 
 
-@dataclass(frozen=True)
-class EvolutionSetup:
-    """`adapter`, `reflection`, `callbacks`: for `gepa.optimize`. `selector`: None if GEPA's own will do.
+def evolution_arguments(config: RunConfig, adapter: RemoteAdapter, reflection: Any, emit: Emit) -> dict[str, Any]:
+    """Return the arguments of `gepa.optimize` that depend on what evolves, among them its `adapter` and `callbacks`.
 
-    `lineage`: None if code is not changed.
+    `reflection`: proposes the texts. `emit`: gets the events of code mutations.
+
+    Raises:
+        SettingsError: as `evolve_of`.
     """
-
-    adapter: RemoteAdapter | EvolvingAdapter
-    reflection: Any
-    selector: ComponentSelector | None = None
-    callbacks: Sequence[object] = ()
-    lineage: Lineage | None = None
-
-    @classmethod
-    def of(cls, config: RunConfig, adapter: RemoteAdapter, reflection: Any, emit: Emit) -> Self:
-        """Set up a run whose texts `reflection` proposes; `emit` gets events of code mutations.
-
-        Raises:
-            SettingsError: as `evolve_of`.
-        """
-        evolve = evolve_of(config, adapter.discovery)
-        if GIT_BRANCH not in adapter.seed_candidate:
-            return cls(adapter, reflection)
-        selector = ComponentSelector(
-            evolve,
-            adapter.commits.unused,
-            schedule=_schedule(config),
-            code_until=config.code_until,
-            all_at_once=config.module_selector == "all",
-        )
-        if evolve == "prompts" or not isinstance(reflection, ConcurrentReflection):
-            return cls(adapter, reflection, selector)
-        lineage = Lineage(adapter.commits)
-        mutations = MutationRunner(adapter, lineage, emit, config.mutation_timeout_s)
-        merge = CodeMerge(adapter, mutations)
-        return cls(
-            EvolvingAdapter(adapter, merge),
-            CodeReflection(adapter, reflection, mutations, lineage, config.code_prompt_template),
-            selector,
-            [lineage, merge],
-            lineage,
-        )
-
-    def strategies(self, selection: SelectionStrategy) -> dict[str, Any]:
-        """Return the arguments of `gepa.optimize` that replace those of the settings."""
-        judged = {} if self.lineage is None else {"selection_strategy": ScoringSelection(selection, self.lineage)}
-        return judged if self.selector is None else judged | {"module_selector": self.selector}
+    evolve = evolve_of(config, adapter.discovery)
+    unchanged = {"adapter": adapter, "reflection_strategy": reflection, "callbacks": adapter.callbacks}
+    if GIT_BRANCH not in adapter.seed_candidate:
+        return unchanged
+    selector = ComponentSelector(
+        evolve,
+        adapter.commits.unused,
+        schedule=_schedule(config),
+        code_until=config.code_until,
+        all_at_once=config.module_selector == "all",
+    )
+    if evolve == "prompts" or not isinstance(reflection, ConcurrentReflection):
+        return unchanged | {"module_selector": selector}
+    lineage = Lineage(adapter.commits)
+    mutations = MutationRunner(adapter, lineage, emit, config.mutation_timeout_s)
+    merge = CodeMerge(adapter, mutations)
+    return {
+        "adapter": EvolvingAdapter(adapter, merge),
+        "reflection_strategy": CodeReflection(adapter, reflection, mutations, lineage, config.code_prompt_template),
+        "callbacks": [*adapter.callbacks, FailFastCallback(lineage), FailFastCallback(merge)],
+        "module_selector": selector,
+        "selection_strategy": ScoringSelection(selection(config.selection_strategy), lineage),
+    }
 
 
 def _schedule(config: RunConfig) -> Schedule | None:

@@ -9,7 +9,6 @@ import gepa
 from gepa_client import ConcurrentReflection, RemoteAdapter, Row
 from gepa_client.journal.run_events import Event
 from gepa_client.run import strategies
-from gepa_client.run.strategies import EvolutionSetup
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.code_server import Model
 
@@ -42,17 +41,14 @@ def optimize(adapter: RemoteAdapter, model: Any = None, watchers: Sequence[objec
     config = RunConfig(**{"skip_perfect_score": False, "proposals": "2x2", **given, **settings})
     events: list[Event] = []
     texts = ConcurrentReflection(model or Model(), failures=adapter.failures, journal=adapter.journal)
-    evolution = EvolutionSetup.of(config, adapter, texts, events.append)
-    arguments = strategies.arguments(config)
+    arguments = strategies.arguments(config) | strategies.evolution_arguments(config, adapter, texts, events.append)
+    arguments["callbacks"] = [*arguments["callbacks"], *watchers]
     result = gepa.optimize(
         seed_candidate=adapter.seed_candidate,
-        adapter=evolution.adapter,
         trainset=rows(20),
         valset=rows(8, 20),
-        reflection_strategy=evolution.reflection,
         logger=Silent(),
-        callbacks=[*adapter.callbacks, *evolution.callbacks, *watchers],
-        **arguments | evolution.strategies(arguments["selection_strategy"]),
+        **arguments,
     )
     adapter.journal.commit_failures()
     outcome = (result.candidates, result.parents, result.val_subscores, result.total_metric_calls)
