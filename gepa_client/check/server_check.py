@@ -150,8 +150,12 @@ class _ServerCheck:
 
     def _code(self) -> None:
         """Note what would be changed, code or prompts; nothing for a program without code."""
-        capabilities = self.discovery.capabilities
+        offered = {"commits", "mutations"} & set(self.discovery.capabilities)
         seed = code_label(self.discovery.program.seed_candidate) or "no commit"
+        if len(offered) == 2 and self.config.reflection_lm is None and self.config.evolve != "prompts":
+            self.evolve = self.config.evolve or "both"
+            self.note("code", "warning", f"can evolve, from {seed}, once a --reflection-lm asks for changes")
+            return
         try:
             self.evolve = evolve_of(self.config, self.discovery)
         except SettingsError as error:
@@ -159,12 +163,11 @@ class _ServerCheck:
             return
         if self.evolves:
             self.note("code", "ok", f"evolves, from {seed} (no agent is called here)")
-        elif {"commits", "mutations"} <= set(capabilities):
+        elif len(offered) == 2:
             self.note("code", "ok", f"could evolve, from {seed}; --evolve prompts leaves it as it is")
-        elif {"commits", "mutations"} & set(capabilities):
-            self.note(
-                "code", "ok", f"candidates name the commit that runs, now {seed}; the server does not change code"
-            )
+        elif offered:
+            message = f"candidates name the commit that runs, now {seed}; the server does not change code"
+            self.note("code", "ok", message)
 
     async def _meet_scorers(self) -> None:
         """Check that the scoring servers can score."""
