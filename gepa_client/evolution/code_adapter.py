@@ -1,27 +1,16 @@
 """The adapter for runs whose code evolves: it resolves added components and merges the code of merged candidates."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from gepa.core.callbacks import EvaluationEndEvent, EvaluationStartEvent, IterationStartEvent
 from gepa.core.state import GEPAState
 
-from gepa_client.errors import ClientError, Interrupted, summary
-from gepa_client.evolution.mutations import MutationRequest, MutationRunner
+from gepa_client.evolution.mutations import MutationRequest, MutationRunner, required
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.results import Batch
 from protocol import Candidate, JsonValue
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, branch_of, commit_of
-from protocol.errors import RpcError
-
-
-@dataclass(frozen=True)
-class _PendingMerge:
-    """A merge that GEPA is about to evaluate: the pool indices of its parents and their ancestor."""
-
-    parents: tuple[int, int]
-    ancestor: int
 
 
 class CodeMerge:
@@ -37,7 +26,7 @@ class CodeMerge:
         self._adapter = adapter
         self._mutations = mutations
         self._state: GEPAState[Any, Any] | None = None
-        self._pending: _PendingMerge | None = None
+        self._pending: tuple[int, int, int] | None = None  # a merge to evaluate: its parents and their ancestor
         self._cache: Any = None
 
     def on_iteration_start(self, event: IterationStartEvent) -> None:
@@ -53,7 +42,7 @@ class CodeMerge:
             return
         first, second, ancestor = state.full_program_trace[-1]["merged_entities"]
         if self._unrelated(state.program_candidates[first], state.program_candidates[second]):
-            self._pending = _PendingMerge((first, second), ancestor)
+            self._pending = (first, second, ancestor)
             # GEPA would look up scores of the candidate before its code is merged
             self._cache, state.evaluation_cache = state.evaluation_cache, None
 
@@ -75,16 +64,14 @@ class CodeMerge:
         if pending is None or self._state is None:
             return
         pool = self._state.program_candidates
-        chosen, left = sorted(pending.parents, key=lambda index: pool[index][GIT_BRANCH] != candidate[GIT_BRANCH])
+        *parents, ancestor = pending
+        chosen, left = sorted(parents, key=lambda index: pool[index][GIT_BRANCH] != candidate[GIT_BRANCH])
         other = pool[left]
-        added = _merged(added_to(pool[pending.ancestor]), added_to(pool[chosen]), added_to(other))
+        added = _merged(added_to(pool[ancestor]), added_to(pool[chosen]), added_to(other))
         base = {**candidate, ADDED_COMPONENTS: added_components(added)} if added else dict(candidate)
         text = f"Merge the code of candidate {left} ({branch_of(other)}) into that of candidate {chosen}."
         wanted = MutationRequest(base, {"kind": "merge", "other": {**other}}, text, other=other)
-        try:
-            [entry] = self._adapter.wait_for(self._mutations.make([wanted]))
-        except (RpcError, ClientError) as error:
-            raise Interrupted("failed", f"apply_mutation: {summary(error)}") from error
+        [entry] = required(self._adapter, "apply_mutation", self._mutations.make([wanted]))
         if isinstance(entry, Exception):
             self._adapter.failures.record("apply_mutation", entry)
         elif entry.applied is not None:
@@ -119,12 +106,6 @@ class EvolvingAdapter:
         self._merge.complete(candidate)
         return self._adapter.evaluate(batch, candidate, capture_traces)
 
-    def batch_evaluate(
-        self, items: Sequence[tuple[Candidate, Sequence[Any]]], capture_traces: bool | None = None
-    ) -> list[Batch]:
-        """Evaluate as the adapter does."""
-        return self._adapter.batch_evaluate(items, capture_traces)
-
     def make_reflective_dataset(
         self, candidate: Candidate, eval_batch: Batch, components_to_update: Sequence[str]
     ) -> dict[str, list[dict[str, JsonValue]]]:
@@ -135,10 +116,6 @@ class EvolvingAdapter:
             names += [name for name in added_to(candidate) if name not in unused]
         return self._adapter.make_reflective_dataset(candidate, eval_batch, names)
 
-    def get_adapter_state(self) -> dict[str, JsonValue]:
-        """Return the adapter's state."""
-        return self._adapter.get_adapter_state()
-
-    def set_adapter_state(self, state: Mapping[str, JsonValue]) -> None:
-        """Restore the adapter's state."""
-        self._adapter.set_adapter_state(state)
+    def __getattr__(self, name: str) -> Any:
+        """Return what the adapter has."""
+        return getattr(self._adapter, name)

@@ -7,16 +7,15 @@ from typing import Any, Self
 from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, ReflectionProposal
 from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
-from gepa_client.errors import BadResponse, ClientError, Interrupted, RecordedFailure, summary
+from gepa_client.errors import BadResponse, RecordedFailure
 from gepa_client.evolution.lineage import Lineage
-from gepa_client.evolution.mutations import CodeOutlines, MutationRequest, MutationRunner
+from gepa_client.evolution.mutations import CodeOutlines, MutationRequest, MutationRunner, required
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection import WHERE, ConcurrentReflection, Prompt
 from gepa_client.gepa.reflective_datasets import Records, without_images
 from gepa_client.journal.mutation_entries import MutationEntry
 from protocol import Candidate, JsonValue
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to
-from protocol.errors import RpcError
 
 APPLY = "apply_mutation"
 
@@ -133,12 +132,7 @@ class CodeReflection:
         return prompts, failed
 
     def _outlined(self, candidates: Sequence[Candidate]) -> list[str | Exception]:
-        if not candidates:
-            return []
-        try:
-            return self._adapter.wait_for(self._outlines.of(candidates))
-        except (RpcError, ClientError) as error:
-            raise Interrupted("failed", f"outline_code: {summary(error)}") from error
+        return required(self._adapter, "outline_code", self._outlines.of(candidates)) if candidates else []
 
     # --- having it made ----------------------------------------------------------------------------------------------
 
@@ -155,10 +149,7 @@ class CodeReflection:
                     self._texts.failures.record(WHERE, BadResponse("the model wrote no change request"))
         if not wanted:
             return {}
-        try:
-            made = self._adapter.wait_for(self._mutations.make(list(wanted.values())))
-        except (RpcError, ClientError) as error:
-            raise Interrupted("failed", f"apply_mutation: {summary(error)}") from error
+        made = required(self._adapter, APPLY, self._mutations.make(list(wanted.values())))
         for entry in made:
             if isinstance(entry, Exception):
                 self._texts.failures.record(APPLY, entry)

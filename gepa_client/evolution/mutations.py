@@ -1,13 +1,13 @@
 """Have code changed: several mutations at once, each recorded as it ends, a rejection like any other answer."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from gepa_client.errors import BadResponse, Refused
+from gepa_client.errors import BadResponse, ClientError, Interrupted, Refused, summary
 from gepa_client.evolution.lineage import Lineage
 from gepa_client.evolution.names import branch_run_name
 from gepa_client.evolution.patches import totals
@@ -23,6 +23,8 @@ from protocol import ApplyMutationResult, Candidate, JsonValue, OutlineCodeResul
 from protocol import errors as rpc_errors
 from protocol.code import GIT_BRANCH, added_to, branch_of, commit_of
 from protocol.errors import RpcError
+
+T = TypeVar("T")
 
 EVENT_DIFF = 64_000
 """Characters of a diff in an event; the journal has all of it."""
@@ -226,6 +228,18 @@ class CodeOutlines:
             needs="mutations",
             timeout_s=self._adapter.call_timeout_s,
         )
+
+
+def required(adapter: RemoteAdapter, method: str, answers: Coroutine[Any, Any, T]) -> T:
+    """Wait for answers without which the run cannot continue.
+
+    Raises:
+        Interrupted: there is no answer, or a call itself is wrong.
+    """
+    try:
+        return adapter.wait_for(answers)
+    except (RpcError, ClientError) as error:
+        raise Interrupted("failed", f"{method}: {summary(error)}") from error
 
 
 def _applied(wanted: MutationRequest, answer: JsonValue) -> Reply[MutationEntry]:

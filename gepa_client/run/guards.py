@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from gepa.core.callbacks import (
     ErrorEvent,
@@ -32,7 +33,11 @@ WORK = {
 }
 """Names of the kinds of attempts."""
 
+COST_LIMITS = {"max_cost_usd": None, "max_reflection_cost": COMPLETION}
+"""Limits on money, each with the only kind of attempts that it counts, if it does not count all."""
 
+
+@dataclass
 class FailureGuard:
     """Report what GEPA swallows, and stop the run after `limit` failed iterations in a row.
 
@@ -43,15 +48,13 @@ class FailureGuard:
     Raises `Interrupted("failed")` from `on_iteration_end`, with the first cause of the row in its reason.
     """
 
-    def __init__(
-        self, failures: Failures, limit: int, emit: Emit, is_hopeless: Callable[[Exception], bool] | None = None
-    ) -> None:
-        self._failures = failures
-        self._limit = limit
-        self._emit = emit
-        self._is_hopeless = is_hopeless
-        self._raised = False
-        self._proposed = False
+    failures: Failures
+    limit: int
+    emit: Emit
+    is_hopeless: Callable[[Exception], bool] | None = None
+
+    def __post_init__(self) -> None:
+        self._raised = self._proposed = False
         self._in_a_row = 0
         self._first: StepFailed | None = None
 
@@ -68,7 +71,7 @@ class FailureGuard:
     def on_error(self, event: ErrorEvent) -> None:
         """Note that an exception ended the iteration."""
         self._raised = True
-        self._failures.record("iteration", event["exception"])
+        self.failures.record("iteration", event["exception"])
 
     @property
     def cause(self) -> StepFailed | None:
@@ -77,7 +80,7 @@ class FailureGuard:
 
     def on_iteration_end(self, event: IterationEndEvent) -> None:
         """Report failures, and stop the run if there were too many."""
-        taken = self._failures.take()
+        taken = self.failures.take()
         for swallowed in taken:
             if swallowed.where == REFLECTION and self._hopeless(swallowed.error):
                 logger.error("%s", plain(details(swallowed.error)))
@@ -92,7 +95,7 @@ class FailureGuard:
             for failure in taken
         ]
         for failure in fresh:
-            self._emit(failure)
+            self.emit(failure)
         if self._proposed and not self._raised:
             self._in_a_row = 0
         elif fresh:
@@ -100,7 +103,7 @@ class FailureGuard:
             if self._in_a_row == 1:
                 self._first = fresh[0]
         first = self.cause
-        if first is not None and self._in_a_row >= self._limit:
+        if first is not None and self._in_a_row >= self.limit:
             raise Interrupted(
                 "failed",
                 f"{self._in_a_row} iterations in a row failed; the first, at {first.step} in iteration "
@@ -109,11 +112,12 @@ class FailureGuard:
 
     def _hopeless(self, error: Exception) -> bool:
         """Return whether to end the run now; a recorded failure does not count, as GEPA continued after it."""
-        if self._is_hopeless is None or isinstance(error, RecordedFailure):
+        if self.is_hopeless is None or isinstance(error, RecordedFailure):
             return False
-        return self._is_hopeless(error)
+        return self.is_hopeless(error)
 
 
+@dataclass
 class PriceGuard:
     """Warn, in a run limited by money, about work without a price, which never reaches the limit.
 
@@ -121,52 +125,50 @@ class PriceGuard:
     is True: a limit of another kind would let the run continue.
     """
 
-    def __init__(self, config: RunConfig, journal: Journal, emit: Emit) -> None:
-        self._limits = {
-            "max_cost_usd": (config.max_cost_usd, None),
-            "max_reflection_cost": (config.max_reflection_cost, COMPLETION),
-        }
-        self._journal = journal
-        self._emit = emit
-        self._only_limit = config.ends_by_money_alone
-        self.lacks_limit = False
-        self._model = config.reflection_lm
+    config: RunConfig
+    journal: Journal
+    emit: Emit
+    lacks_limit: bool = False
+
+    def __post_init__(self) -> None:
         self._warned: set[tuple[str, str]] = set()
 
     def on_iteration_end(self, _event: IterationEndEvent) -> None:
         """Check whether an attempt came without a price."""
-        if self._journal.replaying:
+        if self.journal.replaying:
             return
-        for kind in self._journal.spending.unpriced:
-            for name, (limit, only_kind) in self._limits.items():
-                if limit is None or only_kind not in (None, kind) or (name, kind) in self._warned:
+        for kind in self.journal.spending.unpriced:
+            for name, only_kind in COST_LIMITS.items():
+                is_limited = getattr(self.config, name) is not None and only_kind in (None, kind)
+                if not is_limited or (name, kind) in self._warned:
                     continue
                 self._warned.add((name, kind))
-                what = self._model if kind == COMPLETION else WORK.get(kind, kind)
+                what = self.config.reflection_lm if kind == COMPLETION else WORK.get(kind, kind)
                 message = f"no price is known for {what}, so --{name.replace('_', '-')} cannot hold"
-                if self._only_limit and self._journal.spending.cost_usd == 0:
+                if self.config.ends_by_money_alone and self.journal.spending.cost_usd == 0:
                     self.lacks_limit = True
                     raise Interrupted("failed", f"{message}, and nothing else ends this run: give --max-metric-calls N")
-                self._emit(Warned(message=message))
+                self.emit(Warned(message=message))
 
 
+@dataclass
 class ScorerGuard:
     """Warn once if a scorer is named but the program scores all its outputs itself."""
 
-    def __init__(self, config: RunConfig, journal: Journal, emit: Emit) -> None:
-        self._scorers = config.score_with
-        self._journal = journal
-        self._emit = emit
+    config: RunConfig
+    journal: Journal
+    emit: Emit
+    is_checked: bool = False
 
     def on_valset_evaluated(self, _event: ValsetEvaluatedEvent) -> None:
         """Check after the first candidate's validation rows are scored."""
-        if not self._scorers or self._journal.replaying:
+        if self.is_checked or not self.config.score_with or self.journal.replaying:
             return
-        if not self._journal.spending[SCORE].calls:
-            self._emit(
+        self.is_checked = True
+        if not self.journal.spending[SCORE].calls:
+            self.emit(
                 Warned(
-                    message=f"the scorer {', '.join(self._scorers)} is never asked: the program scores its results "
-                    "itself; leave --score-with out, or have the program leave its results unscored"
+                    message=f"the scorer {', '.join(self.config.score_with)} is never asked: the program scores its "
+                    "results itself; leave --score-with out, or have the program leave its results unscored"
                 )
             )
-        self._scorers = ()

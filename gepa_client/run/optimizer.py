@@ -167,9 +167,9 @@ class Optimization:
             self._best,
             journal,
             self.counters,
+            self.kept,
             seed=config.seed,
             use_merge=config.use_merge,
-            kept=self.kept,
         )
         prices = PriceGuard(config, journal, self.emit)
         asked = ScorerGuard(config, journal, self.emit)

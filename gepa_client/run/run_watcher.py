@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gepa.core.callbacks import (
@@ -73,6 +73,7 @@ class RunCounters:
             return {"counters": figures} | ({"best": self._best} if self._best is not None else {})
 
 
+@dataclass
 class RunWatcher:
     """A GEPA callback.
 
@@ -82,26 +83,17 @@ class RunWatcher:
     while the seed is being scored.
     """
 
-    def __init__(
-        self,
-        emit: Emit,
-        on_best: Callable[[dict[str, str]], None],
-        journal: Journal,
-        counters: RunCounters,
-        *,
-        seed: int,
-        use_merge: bool,
-        kept: Mapping[int, CandidateRecord] | None = None,
-    ) -> None:
-        self._emit = emit
-        self._on_best = on_best
-        self._journal = journal
-        self._counters = counters
-        self._seed = seed
-        self._use_merge = use_merge
+    emit: Emit
+    on_best: Callable[[dict[str, str]], None]
+    journal: Journal
+    counters: RunCounters
+    kept: Mapping[int, CandidateRecord]
+    seed: int
+    use_merge: bool
+
+    def __post_init__(self) -> None:
         self._state: GEPAState[Any, int] | None = None
-        self._kept: GEPAResult[Any, int] | None = None
-        self._in_store = kept or {}
+        self._complete: GEPAResult[Any, int] | None = None
         self._figures: dict[str, Any] = {}
         self._best: tuple[int, float, dict[str, str]] | None = None  # not shown yet
         self._front = [0]
@@ -113,14 +105,14 @@ class RunWatcher:
 
     def result(self) -> GEPAResult[Any, int] | None:
         """Return the complete candidates, with the metric calls counted up to now."""
-        if self._kept is None or self._state is None:
-            return self._kept
-        return replace(self._kept, total_metric_calls=self._state.total_num_evals)
+        if self._complete is None or self._state is None:
+            return self._complete
+        return replace(self._complete, total_metric_calls=self._state.total_num_evals)
 
     def on_optimization_start(self, _event: OptimizationStartEvent) -> None:
         """Enter the first phase: replaying, or scoring the seed."""
-        self._enter("replaying" if self._journal.replaying else "seed")
-        self._journal.on_first_write(self._goes_live)
+        self._enter("replaying" if self.journal.replaying else "seed")
+        self.journal.on_first_write(self._goes_live)
 
     def on_optimization_end(self, _event: OptimizationEndEvent) -> None:
         """Note that real calls from here on are for test rows."""
@@ -129,10 +121,10 @@ class RunWatcher:
     def on_iteration_start(self, event: IterationStartEvent) -> None:
         """Keep the state, which is complete here."""
         self._state = event["state"]
-        if not self._journal.replaying:
+        if not self.journal.replaying:
             self._enter("optimizing")
         self._note(iteration=event["iteration"], metric_calls=self._state.total_num_evals)
-        if self._kept is None:
+        if self._complete is None:
             self._keep()
             self._keep_objectives_of_the_seed()
         self._proposed, self._skipped = False, ""
@@ -156,19 +148,19 @@ class RunWatcher:
             texts=dict(event["candidate"]),
             parents=list(event["parent_ids"]),
             iteration=event["iteration"],
-            number=self._journal.next_number,
+            number=self.journal.next_number,
             score=event["average_score"],
             scores={str(row_id): score for row_id, score in event["scores_by_val_id"].items()},
             metric_calls=found_at,
             objective_scores=objectives or None,
         )
-        if index not in self._in_store or not self._journal.replaying:
-            self._journal.add_candidate(kept)
+        if index not in self.kept or not self.journal.replaying:
+            self.journal.add_candidate(kept)
         if state is None:
             self._seed_kept = kept
         seed = {"seed_score": event["average_score"], "metric_calls": event["num_examples_evaluated"]}
         self._note(candidates=index + 1, **(seed if index == 0 else {}))
-        self._emit(
+        self.emit(
             CandidateFound(
                 index=index,
                 parents=list(event["parent_ids"]),
@@ -183,17 +175,17 @@ class RunWatcher:
         )
         if state is not None:
             self._keep()
-        elif self._use_merge and event["average_score"] <= 0:
+        elif self.use_merge and event["average_score"] <= 0:
             raise Interrupted("failed", merge_unusable(f"the seed's validation score is {event['average_score']:g}"))
 
     def on_budget_updated(self, event: BudgetUpdatedEvent) -> None:
         """Emit the metric calls that GEPA counted."""
         self._note(metric_calls=event["metric_calls_used"])
-        self._emit(Budget(metric_calls=event["metric_calls_used"]))
+        self.emit(Budget(metric_calls=event["metric_calls_used"]))
 
     def on_candidate_rejected(self, event: CandidateRejectedEvent) -> None:
         """Emit a proposal that was not better on its minibatch."""
-        self._emit(
+        self.emit(
             Rejected(
                 iteration=event["iteration"],
                 old_score=event["old_score"],
@@ -204,7 +196,7 @@ class RunWatcher:
 
     def on_merge_rejected(self, event: MergeRejectedEvent) -> None:
         """Emit a merge that was worse than a parent; GEPA gives its scores in the reason only."""
-        self._emit(Rejected(iteration=event["iteration"], reason=event["reason"]))
+        self.emit(Rejected(iteration=event["iteration"], reason=event["reason"]))
 
     def on_proposal_end(self, _event: ProposalEndEvent | MergeAttemptedEvent) -> None:
         """Note that the iteration proposed texts or a merge."""
@@ -219,7 +211,7 @@ class RunWatcher:
     def on_iteration_end(self, event: IterationEndEvent) -> None:
         """Emit an iteration without a proposal; GEPA ends an interrupted iteration in the same way."""
         if not self._proposed and not isinstance(sys.exception(), Interrupted):
-            self._emit(NoProposal(iteration=event["iteration"], reason=self._skipped or "no new text"))
+            self.emit(NoProposal(iteration=event["iteration"], reason=self._skipped or "no new text"))
 
     def _goes_live(self) -> None:
         """Show what was held back during the replay; called from any thread, between two callbacks."""
@@ -233,32 +225,32 @@ class RunWatcher:
     def _note(self, **figures: Any) -> None:
         """Keep figures for the store, which has newer ones until the replay has ended."""
         self._figures |= figures
-        if not self._journal.replaying:
+        if not self.journal.replaying:
             self._show()
 
     def _show(self) -> None:
-        self._counters.set(**self._figures)
+        self.counters.set(**self._figures)
         if self._best is not None:
             best, self._best = self._best, None
-            self._counters.found_best(*best)
-            self._on_best(best[2])
+            self.counters.found_best(*best)
+            self.on_best(best[2])
 
     def _enter(self, phase: PhaseName) -> None:
         if phase != self._phase:
             self._phase = phase
-            self._emit(Phase(phase=phase))
+            self.emit(Phase(phase=phase))
 
     def _keep_objectives_of_the_seed(self) -> None:
         """Record the seed's objective scores, which the state has only after the seed is scored."""
         objectives = dict(self._state.prog_candidate_objective_scores[0]) if self._state is not None else {}
-        before = self._in_store.get(0)
-        known = self._journal.replaying and before is not None and before.objective_scores is not None
+        before = self.kept.get(0)
+        known = self.journal.replaying and before is not None and before.objective_scores is not None
         if self._seed_kept is not None and objectives and not known:
-            self._journal.add_candidate(replace(self._seed_kept, objective_scores=objectives))
+            self.journal.add_candidate(replace(self._seed_kept, objective_scores=objectives))
 
     def _keep(self) -> None:
         if self._state is not None:
-            self._kept = GEPAResult.from_state(self._state, seed=self._seed)
+            self._complete = GEPAResult.from_state(self._state, seed=self.seed)
 
 
 class FailFastCallback:

@@ -112,7 +112,7 @@ class DriverProcess:
             log.seek(0, os.SEEK_END)
             log.seek(max(0, log.tell() - TAIL_BYTES))
             lines = log.read().decode("utf-8", "replace").splitlines()
-        return "\n".join(_cut(plain(line)) for line in lines[-TAIL_LINES:])
+        return "\n".join(plain(line, limit=TAIL_COLUMNS) for line in lines[-TAIL_LINES:])
 
     def _write(self, stdin: IO[bytes]) -> None:
         """Write what is queued, then close stdin, which stops the run."""
@@ -129,7 +129,3 @@ class DriverProcess:
             except ValidationError:
                 break  # not one of ours: the process is treated as dead
         self._events.put(None)
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= TAIL_COLUMNS else f"{line[: TAIL_COLUMNS - 1]}…"

@@ -6,7 +6,7 @@ import shlex
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from gepa_client.sandboxing.remote_exec import FindSandbox
@@ -14,7 +14,6 @@ from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, SW
 from gepa_client.sandboxing.session_thread import BudgetExhausted, SessionMessage, Setup
 from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime import (
-    Egress,
     GatewaySession,
     Open,
     ResourceLimits,
@@ -113,37 +112,29 @@ def _runtime(settings: RunConfig, builds: GatewaySession | None) -> Runtime:
     return open_runtime(settings.sandbox, build_gateway_session=builds, app_name=settings.modal_app)
 
 
+@dataclass
 class _SandboxSetup:
-    def __init__(
-        self,
-        runtime: Runtime,
-        source: Source,
-        settings: ClientSettings,
-        gateway: Gateway | None,
-        commit: str,
-        log: Callable[[str], None],
-    ) -> None:
-        self.commit = commit
-        self._runtime = runtime
-        self._source = source
-        self._settings = settings
-        self._gateway = gateway
-        self._log = log
-        self._running: dict[str, ClientSandbox] = {}
+    runtime: Runtime
+    source: Source
+    settings: ClientSettings
+    gateway: Gateway | None
+    commit: str
+    log: Callable[[str], None]
+    running: dict[str, ClientSandbox] = field(default_factory=dict)
 
     @property
     def find(self) -> FindSandbox:
-        return self._running.get
+        return self.running.get
 
     async def start(self, number: int) -> RunningSandbox:
-        gateway_session = self._open_session if self._gateway is not None else None
+        gateway_session = self._open_session if self.gateway is not None else None
         client = ClientSandbox(
-            self._runtime,
-            self._source,
-            self._settings,
+            self.runtime,
+            self.source,
+            self.settings,
             name=f"sandbox {number}",
             gateway_session=gateway_session,
-            on_progress=self._log,
+            on_progress=self.log,
         )
         try:
             await client.start()
@@ -151,18 +142,18 @@ class _SandboxSetup:
             await client.close()
             raise
         name = client.id or ""
-        self._running[name] = client
-        return _PoolMember(client, name, lambda: self._running.pop(name, None))
+        self.running[name] = client
+        return _PoolMember(client, name, lambda: self.running.pop(name, None))
 
     def spent(self, usd: float) -> None:
-        gateway = self._gateway
+        gateway = self.gateway
         if gateway is not None:  # `usd` is a little old, so this gateway's own part is never too small
             gateway.other_spend_usd = max(gateway.other_spend_usd, usd - gateway.spent_usd)
 
     def _open_session(self, name: str) -> GatewaySession:
-        assert self._gateway is not None, "there is a session only with a gateway"  # noqa: S101
-        session = self._gateway.open_session(name, self._settings.egress)
-        return _ModelsOnly(session) if self._runtime.name == "modal" else session
+        assert self.gateway is not None, "there is a session only with a gateway"  # noqa: S101
+        session = self.gateway.open_session(name, self.settings.egress)
+        return _ModelsOnly(session) if self.runtime.name == "modal" else session
 
 
 @dataclass(frozen=True)
@@ -227,7 +218,7 @@ def client_settings(settings: RunConfig, run_id: str) -> ClientSettings:
         labels["name"] = settings.name[:LABEL_LENGTH]
     return ClientSettings(
         server_args=tuple(shlex.split(settings.server_args)),
-        egress=_egress(settings),
+        egress=Open() if settings.sandbox == "process" else egress_to(settings.allow_hosts),
         secrets={name: os.environ[name] for name in settings.pass_env},
         labels=labels,
         limits=ResourceLimits(
@@ -238,10 +229,6 @@ def client_settings(settings: RunConfig, run_id: str) -> ClientSettings:
         ),
         ready_s=settings.sandbox_ready_s,
     )
-
-
-def _egress(settings: RunConfig) -> Egress:
-    return Open() if settings.sandbox == "process" else egress_to(settings.allow_hosts)
 
 
 def _gateway(settings: RunConfig, receive: Callable[[SessionMessage], None]) -> Gateway:
