@@ -10,9 +10,7 @@ ABSENT: Any = object()
 
 SHOWN_CHARACTERS = 160
 
-
 PLACE = re.compile(r"\$\{([a-z_][^{}]*)\}")
-
 
 PART = re.compile(r"\[(\*|\d+)\]|([^.\[\]]+)")
 

@@ -33,7 +33,7 @@ class CodeMerge:
         """Keep the state, which holds the candidates."""
         self._state = event["state"]
         self._pending = None
-        self._restore_cache()  # GEPA announces no end of a failed evaluation
+        self.on_evaluation_end()  # GEPA announces no end of a failed evaluation
 
     def on_evaluation_start(self, event: EvaluationStartEvent) -> None:
         """Note a merged candidate: only merges have two parents and no index yet."""
@@ -46,11 +46,8 @@ class CodeMerge:
             # GEPA would look up scores of the candidate before its code is merged
             self._cache, state.evaluation_cache = state.evaluation_cache, None
 
-    def on_evaluation_end(self, _event: EvaluationEndEvent) -> None:
+    def on_evaluation_end(self, _event: EvaluationEndEvent | None = None) -> None:
         """Restore GEPA's cache of scores, if it has one."""
-        self._restore_cache()
-
-    def _restore_cache(self) -> None:
         if self._cache is not None and self._state is not None:
             self._state.evaluation_cache, self._cache = self._cache, None
 

@@ -79,7 +79,7 @@ class Lineage:
     def history(self, candidate: Candidate) -> list[dict[str, JsonValue]]:
         """Return past changes for a coding agent: the contract's `PastMutation`s, oldest first."""
         line = self._commits.ancestry(candidate)
-        own = [change for change in self._tried_on(line) if not _is_elsewhere(change, line)]
+        own = [change for change in self._tried_on(line) if not change.kept or change.commit in line]
         return [_past(change, line) for change in own[-LONGEST:]]
 
     def as_text(self, candidate: Candidate) -> str:
@@ -115,11 +115,6 @@ class ScoringSelection:
             if before and after:
                 self._lineage.evaluated(parent, proposal.candidate, _mean(before), _mean(after))
         return self._selection.select(proposals, state, acceptance)
-
-
-def _is_elsewhere(change: CodeChange, line: set[str]) -> bool:
-    """Whether the change was kept, but in a candidate outside the line."""
-    return change.kept and change.commit not in line
 
 
 def _past(change: CodeChange, line: set[str]) -> dict[str, JsonValue]:

@@ -10,7 +10,8 @@ from protocol.code import ADDED_COMPONENTS, CODE_COMPONENTS, GIT_BRANCH, added_t
 SHOWN = 7
 """Characters of a commit's id that are shown."""
 
-LONGEST = 80
+SHOWN_MALFORMED = 80
+"""Characters of a malformed value that are shown."""
 
 
 def code_label(candidate: Candidate) -> str | None:
@@ -18,7 +19,7 @@ def code_label(candidate: Candidate) -> str | None:
     branch, commit = code_at(candidate)
     if branch is not None and commit is not None:
         return short_commit_name(branch, commit)
-    return candidate[GIT_BRANCH][:LONGEST] if GIT_BRANCH in candidate else None
+    return candidate[GIT_BRANCH][:SHOWN_MALFORMED] if GIT_BRANCH in candidate else None
 
 
 def short_commit_name(branch: str, commit: str) -> str:

@@ -109,7 +109,13 @@ class _DriverRun:
             self._check_requested_action(run)
             self._mark_running(run, counters)
             with LeaseHeartbeat(
-                self.store, job.run_id, job.owner, config.lease_s, counters.changes, self._on_action, self._on_lost
+                self.store,
+                job.run_id,
+                job.owner,
+                config.lease_s,
+                counters.changes,
+                lambda action: self.cancel_token.cancel(_requested(action)),
+                lambda error: self.cancel_token.cancel(Interrupted("paused", stop_reason(error))),
             ):
                 finished = self._with_journal(run, spend, counters, resumed=resumed)
         except (Interrupted, OSError) as error:
@@ -166,12 +172,6 @@ class _DriverRun:
             self.store.release(self.job.run_id, self.job.owner)
         except JournalError as error:
             self.emit(Warned(message=f"the run's last state could not be written: {stop_reason(error)}"))
-
-    def _on_action(self, action: str) -> None:
-        self.cancel_token.cancel(_requested(action))
-
-    def _on_lost(self, error: JournalError) -> None:
-        self.cancel_token.cancel(Interrupted("paused", stop_reason(error)))
 
     # --- with the lease ----------------------------------------------------------------------------------------------
 

@@ -5,36 +5,14 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from evolverpc_common.display_text import command
+from evolverpc_common.display_text import command, plain
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal.requests import digest_of
 from gepa_client.run.resolved_settings import evolve_of
-from gepa_client.settings.groups import BudgetSettings, OutputSettings, SandboxSettings, TrackingSettings
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secrets import NOT_RECORDED
 from protocol import Candidate, DiscoverResult
 from protocol.code import GIT_BRANCH, commit_of
-
-MAY_CHANGE = frozenset(
-    {
-        # who does the work: the program is the same everywhere
-        *("url", "fleet", "token_file", "allow_insecure", "allow_mixed_programs", "max_attempts", "max_outage_s"),
-        *("score_with", "score_token_file"),
-        *SandboxSettings.model_fields,
-        # where the rows are; that they are the same rows is seen in the rows themselves
-        *("trainset", "valset", "testset"),
-        # when to stop
-        *BudgetSettings.model_fields,
-        # how fast a model is asked
-        *("reflection_workers", "reflection_per_minute"),
-        # how long a change of code may take: what it came to is recorded
-        "mutation_timeout_s",
-        # trackers and output
-        *TrackingSettings.model_fields,
-        *OutputSettings.model_fields,
-    }
-)
-"""Settings that may differ when a run is resumed: its requests, and their order, stay the same."""
 
 IDENTITY_SETTINGS = frozenset(
     {
@@ -51,10 +29,8 @@ IDENTITY_SETTINGS = frozenset(
 REACHED_BY = frozenset({"api_base", "base_url", "azure_endpoint", "proxy", "timeout", "request_timeout"})
 """Arguments of a reflection model that define how it is reached, not which model it is."""
 
-
 REPLAY_VERSION = 1
 """Grows when requests, their numbers or their digests change, so that older journals cannot be replayed."""
-
 
 _REACHED_BY = frozenset(f"settings.reflection_lm_kwargs.{name}" for name in REACHED_BY)
 """Left out of a comparison: earlier versions recorded some of them as part of the identity."""
@@ -157,5 +133,4 @@ def _flat(value: Any, path: str = "") -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    text = "none" if value is None else str(value)
-    return text if len(text) <= 80 else f"{text[:79]}…"
+    return "none" if value is None else plain(str(value), limit=80)

@@ -46,7 +46,6 @@ OTHERS = "others"
 _RefusalKey: TypeAlias = tuple[str, str]
 """What was refused, and why."""
 
-
 NO_OWNER = ""
 """The owner of entries that are written while no process drives the run."""
 

@@ -82,7 +82,9 @@ class FailureGuard:
         """Report failures, and stop the run if there were too many."""
         taken = self.failures.take()
         for swallowed in taken:
-            if swallowed.where == REFLECTION and self._hopeless(swallowed.error):
+            # GEPA continued after a recorded failure
+            is_new = swallowed.where == REFLECTION and not isinstance(swallowed.error, RecordedFailure)
+            if is_new and self.is_hopeless is not None and self.is_hopeless(swallowed.error):
                 logger.error("%s", plain(details(swallowed.error)))
                 raise Interrupted("failed", line(str(swallowed)))
         fresh = [
@@ -109,12 +111,6 @@ class FailureGuard:
                 f"{self._in_a_row} iterations in a row failed; the first, at {first.step} in iteration "
                 f"{first.iteration}: {first.message}",
             )
-
-    def _hopeless(self, error: Exception) -> bool:
-        """Return whether to end the run now; a recorded failure does not count, as GEPA continued after it."""
-        if self.is_hopeless is None or isinstance(error, RecordedFailure):
-            return False
-        return self.is_hopeless(error)
 
 
 @dataclass

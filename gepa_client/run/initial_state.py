@@ -16,8 +16,6 @@ from gepa_client.settings.groups import is_file
 from gepa_client.settings.run_config import RunConfig
 from protocol import Candidate, DatasetInfo, DiscoverResult
 
-NAMES = ("train", "val", "test")
-
 
 @dataclass(frozen=True)
 class InitialState:
@@ -91,7 +89,7 @@ def _from_record(answers: Sequence[Any], data: dict[str, Any]) -> InitialState:
 
 
 def _slots(line: Journal) -> list[RecordedRequest]:
-    about = ["what the server says of itself", *(f"{name} rows" for name in NAMES)]
+    about = ["what the server says of itself", *(f"{name} rows" for name in ("train", "val", "test"))]
     return line.ask([request_key("begin", words) for words in about])
 
 

@@ -24,7 +24,7 @@ from gepa_client.run.guards import FailureGuard, PriceGuard, ScorerGuard
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.run_errors import error_details, stop_for, stop_reason
 from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatcher
-from gepa_client.run.stop_conditions import BetweenIterations, between_iterations
+from gepa_client.run.stop_conditions import BetweenIterations
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from protocol.code import CODE_COMPONENTS
 from protocol.errors import RpcError
@@ -114,11 +114,6 @@ class Optimization:
             files=written,
         )
 
-    @property
-    def proposer(self) -> str:
-        """The name of the reflection model, or "the program"."""
-        return self.config.reflection_lm or "the program"
-
     def reflection(self) -> Any:
         """Return GEPA's `reflection_strategy`.
 
@@ -176,7 +171,7 @@ class Optimization:
         evolution = strategies.evolution_arguments(config, self.adapter, reflection, self.emit)
         arguments = strategies.arguments(config) | evolution
         arguments["callbacks"] = [*evolution["callbacks"], *map(FailFastCallback, [watcher, guard, prices, asked])]
-        between = BetweenIterations(journal, between_iterations(config, journal.spending))
+        between = BetweenIterations(config, journal)
         stops: list[strategies.StateStop | BetweenIterations] = [*strategies.stoppers(config), between]
         arguments["stop_callbacks"] = stops
         try:

@@ -20,7 +20,6 @@ REPORT_PAGE = "report.html"
 RUNS = Path("runs")
 OWN = 0o700
 
-
 LONGEST_NAME = 60
 """Characters of a name that the id contains."""
 
@@ -63,13 +62,6 @@ def refuse_results(path: Path) -> None:
         raise FileExistsError(f"{path} is not empty; results of another run are never written over")
 
 
-def create_default(run_id: str) -> Path:
-    """Make the folder `runs/RUN`; return its absolute path."""
-    path = RUNS / run_id
-    path.mkdir(mode=OWN, parents=True)
-    return path.resolve()
-
-
 def write_json(path: Path, value: Any, default: Callable[[object], Any] | None = None) -> None:
     """Write JSON as a complete file; keys keep their order. `default`: as of `json.dumps`."""
     replace_file(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=default) + "\n")
@@ -77,12 +69,7 @@ def write_json(path: Path, value: Any, default: Callable[[object], Any] | None =
 
 def new_run_id(name: str | None = None) -> str:
     """Return `20250131-235959-1f3a`, with `-NAME` after it; ids sort by time and differ between machines."""
-    part = slug(name)
+    part = re.sub(r"[^A-Za-z0-9_-]+", "-", name or "").strip("-")[:LONGEST_NAME]
     # os randomness: GEPA's runs depend on the global generator
     own = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     return f"{own}-{part}" if part else own
-
-
-def slug(name: str | None) -> str:
-    """Return `name` as part of a path: characters other than letters, digits, - and _ become -."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", name or "").strip("-")[:LONGEST_NAME]

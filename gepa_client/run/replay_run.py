@@ -91,7 +91,7 @@ def emit_started(
             components=list(discovery.program.seed_candidate),
             splits=optimization.initial.splits.sizes,
             max_metric_calls=config.max_metric_calls,
-            proposer=optimization.proposer,
+            proposer=config.reflection_lm or "the program",
             evolve=evolve_of(config, discovery),
             config=config.recorded(),
             hash_seed=os.environ.get("PYTHONHASHSEED"),

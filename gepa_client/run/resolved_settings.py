@@ -21,16 +21,12 @@ NO_MODEL = (
     "or --evolve prompts to have the prompts changed alone"
 )
 
-
 AUTO_CANDIDATES = {"light": 6, "medium": 12, "heavy": 18}
 """Candidates that each `auto` is meant for."""
 
-
 TRIALS_PER_CANDIDATE = 5
 
-
 DSPY_MINIBATCH = 35
-
 
 FULL_EVALUATION_EVERY = 5
 """Constants of DSPy's estimate, in examples and in trials; a run's own minibatch does not change them."""

@@ -4,6 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,7 +14,6 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import SpendingTotals
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.run_watcher import RunCounters
 from gepa_client.settings.groups import Evolve
@@ -26,9 +26,6 @@ FAILURE_WINDOW = 50
 FAILURE_SHARE = 0.5
 """The share of them that may fail by default."""
 
-Reason = Callable[[], str | None]
-"""Returns why the run is over, None while it is not."""
-
 QUIET_S = 5.0
 """Seconds without the end of a model call, after which the calls left are held."""
 
@@ -38,51 +35,37 @@ LONGEST_WAIT_S = 60.0
 POLL_S = 0.2
 
 
+@dataclass
 class BetweenIterations:
     """A GEPA stopper for what GEPA's state does not contain; its decision is recorded, and replays read the record.
 
     `reason`: why it ended the search, None until it does.
     """
 
-    def __init__(self, journal: Journal, reasons: list[Reason]) -> None:
-        self._journal = journal
-        self._reasons = reasons
-        self.reason: str | None = None
+    config: RunConfig
+    journal: Journal
+    reason: str | None = None
 
     def __call__(self, _state: Any) -> bool:
         """Return whether the search is over."""
-        recorded = self._journal.recorded_stop()
+        recorded = self.journal.recorded_stop()
         if recorded is not None:
-            if recorded.gracefully:
-                self.reason = recorded.interrupted.reason
-                return True
-            raise recorded.interrupted
-        if self._journal.replaying:
-            return False
-        for reason in self._reasons:
-            if (why := reason()) is not None:
-                self._journal.stop(Interrupted("completed", why), gracefully=True)
-                self.reason = why
-                return True
-        return False
+            if not recorded.gracefully:
+                raise recorded.interrupted
+            self.reason = recorded.interrupted.reason
+        elif not self.journal.replaying and (reason := self._found()) is not None:
+            self.journal.stop(Interrupted("completed", reason), gracefully=True)
+            self.reason = reason
+        return self.reason is not None
 
-
-def between_iterations(config: RunConfig, spend: SpendingTotals) -> list[Reason]:
-    """Return the checks between iterations that the settings ask for."""
-    reasons: list[Reason] = []
-    file = config.stop_file
-    if file is not None:
-        reasons.append(lambda: f"stop_file {file}: the file exists" if file.exists() else None)
-    limit = config.max_reflection_cost
-    if limit is not None:
-        reasons.append(
-            lambda: (
-                f"max_reflection_cost of ${limit:g} is reached: ${spend[COMPLETION].cost_usd:.4f} spent"
-                if spend[COMPLETION].cost_usd >= limit
-                else None
-            )
-        )
-    return reasons
+    def _found(self) -> str | None:
+        file, limit = self.config.stop_file, self.config.max_reflection_cost
+        if file is not None and file.exists():
+            return f"stop_file {file}: the file exists"
+        spent = self.journal.spending[COMPLETION].cost_usd
+        if limit is not None and spent >= limit:
+            return f"max_reflection_cost of ${limit:g} is reached: ${spent:.4f} spent"
+        return None
 
 
 class BetweenExamples:

@@ -62,12 +62,6 @@ PASSED = (
 )
 """Settings that `gepa.optimize` takes unchanged."""
 
-BUILT = ("trainset", "valset", "reflection_lm", "reflection_lm_kwargs", "selection_strategy")
-"""Settings of the same name that become an object first: loaders, a reflection strategy, stoppers, strategies."""
-
-ENFORCED = ("max_reflection_cost",)
-"""Settings of the same name that the run enforces itself, by the costs in its journal."""
-
 _STOPPERS: dict[str, Any] = {
     "patience": NoImprovementStopper,
     "target_score": ScoreThresholdStopper,

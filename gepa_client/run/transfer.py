@@ -26,23 +26,14 @@ RUN_FIELDS = tuple(ExportedRun.model_fields)
 ENDED_WRITTEN = tuple(name for name in ExportedAttempt.model_fields if name in FINISHED_FIELDS)
 
 
-def export_run(store: Store, run_id: str) -> dict[str, Any]:
-    """Return the run as JSON values: everything in the store but its driver.
+def export_run(store: Store, run_id: str) -> Iterator[str]:
+    """Yield the text of one JSON document, row by row: everything in the store about the run but its driver.
 
-    Raises `JournalError` for an answer that is not text.
-    """
-    document: dict[str, Any] = json.loads("".join(exported(store, run_id)))
-    return document
-
-
-def exported(store: Store, run_id: str) -> Iterator[str]:
-    """Yield the same as the text of one JSON document, row by row, with at most a page of rows in memory.
-
-    Raises: as `export_run`.
+    At most a page of rows is in memory. Raises `JournalError` for an answer that is not text.
     """
     run = store.run(run_id)
     head = {"format": FORMAT, "version": VERSION, "run": {name: getattr(run, name) for name in RUN_FIELDS}}
-    yield _json(head).removesuffix("}")
+    yield json.dumps(head, ensure_ascii=False).removesuffix("}")
     separator = ""
     missing = ["attempts", "entries", "candidates"]
     end = ""
@@ -50,7 +41,7 @@ def exported(store: Store, run_id: str) -> Iterator[str]:
         while name in missing:  # the first of its list, and those before it that are empty
             yield f'{end},\n"{missing.pop(0)}":['
             end, separator = "]", ""
-        yield separator + _json(value)
+        yield separator + json.dumps(value, ensure_ascii=False)
         separator = ",\n"
     for name in missing:
         yield f'{end},\n"{name}":['
@@ -89,10 +80,6 @@ def import_run(store: Store, document: object) -> StoredRun:
     except NumberTaken:
         raise JournalError("this exported run is malformed: it has two different rows of one number") from None
     return store.run(run.id)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _rows_out(rows: Iterable[Row]) -> Iterator[tuple[str, dict[str, Any]]]:

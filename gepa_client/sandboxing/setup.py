@@ -1,5 +1,6 @@
 """Set up what sandboxes are started from, by the settings: a runtime, the program's source and a gateway."""
 
+import functools
 import os
 import resource
 import shlex
@@ -45,7 +46,7 @@ async def open_setup(
         OSError: a file that the settings name cannot be read.
     """
     source = source_of(settings)
-    log = _each_once(lambda text: receive(Log(text)))
+    log = functools.cache(lambda text: receive(Log(text)))  # each text once, although every sandbox reports it
     client = client_settings(settings, run_id)
     async with AsyncExitStack() as stack:
         stack.enter_context(_file_limit_raised())
@@ -288,15 +289,3 @@ def _credentials(settings: RunConfig) -> GitCredentials | None:
     return GitHubApp(
         GitHubAppSettings(settings.github_app_id, key, settings.github_installation_id, host=host, api=api)
     )
-
-
-def _each_once(log: Callable[[str], None]) -> Callable[[str], None]:
-    """Log each text once, although every sandbox reports it."""
-    seen: set[str] = set()
-
-    def log_once(text: str) -> None:
-        if text not in seen:
-            seen.add(text)
-            log(text)
-
-    return log_once

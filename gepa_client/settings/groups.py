@@ -1,5 +1,6 @@
 """Every setting of a run, group by group: default, type and description, for flags, files, variables and reference."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,16 +32,14 @@ def is_remote(repo: str) -> bool:
     return "://" in repo or (bool(colon) and "@" in head and "/" not in head)
 
 
-def _rows(value: Any, folder: Path) -> Any:
-    return str(folder / value) if isinstance(value, str) and is_file(value) else value
+def _path_unless(is_name: Callable[[str], bool]) -> Callable[[Any, Path], Any]:
+    """Return a function that anchors a text at a folder, unless it names something other than a file or folder."""
+    return lambda value, folder: str(folder / value) if isinstance(value, str) and not is_name(value) else value
 
 
-def _repo(value: Any, folder: Path) -> Any:
-    return str(folder / value) if isinstance(value, str) and not is_remote(value) else value
-
-
-def _store(value: Any, folder: Path) -> Any:
-    return str(folder / value) if isinstance(value, str) and "://" not in value else value
+_rows = _path_unless(lambda value: not is_file(value))
+_repo = _path_unless(is_remote)
+_store = _path_unless(lambda value: "://" in value)
 
 
 def _as_tuple(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """Which settings may hold secrets, and how a record is kept free of them."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 NOT_RECORDED = "(not recorded)"
@@ -46,12 +47,12 @@ def left_out(key: str, value: Any) -> str | None:
     """Where in a recorded setting something was left out, as `reflection_lm_kwargs.api_key`; None where nothing was."""
     if value == NOT_RECORDED:
         return key
-    inside = value.items() if isinstance(value, dict) else [("", part) for part in value] if _is_list(value) else ()
+    inside: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, dict):
+        inside = value.items()
+    elif isinstance(value, list | tuple):
+        inside = (("", part) for part in value)
     for inner, part in inside:
         if found := left_out(f"{key}.{inner}" if inner else key, part):
             return found
     return None
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)

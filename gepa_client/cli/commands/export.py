@@ -13,7 +13,7 @@ from evolverpc_common.display_text import plain_json
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
-from gepa_client.run.transfer import exported
+from gepa_client.run.transfer import export_run
 
 STDOUT = "-"
 
@@ -31,7 +31,7 @@ def export(
         path = Path(output or f"{found.id}.json")
         if output != STDOUT and path.exists():
             refuse(f"{path} is there already, and nothing is written over: give another --output")
-        pieces = chain(exported(kept, found.id), ["\n"])
+        pieces = chain(export_run(kept, found.id), ["\n"])
         if output == STDOUT:
             for piece in pieces:
                 sys.stdout.write(plain_json(piece))

@@ -70,7 +70,7 @@ def _go(sandboxes: NoSandboxes, run_id: str, typed: flags.Typed, json_events: bo
                 echo(make_console(stderr=True), log_markup(log))
             return status
     try:
-        output = files.create(settings.output) if settings.output else files.create_default(run_id)
+        output = files.create(settings.output or files.RUNS / run_id)
         _create(where, new_run(run_id, settings, output))
     except (OSError, JournalError) as error:
         fail(f"no folder for the results: {error}" if isinstance(error, OSError) else str(error))

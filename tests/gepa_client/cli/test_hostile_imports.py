@@ -22,7 +22,7 @@ def exported(tmp_path: Path, **made: Any) -> dict[str, Any]:
     put(tmp_path / "elsewhere.db", Made(identity=IDENTITY, **made))
     store = open_store(str(tmp_path / "elsewhere.db"))
     try:
-        document: dict[str, Any] = json.loads(json.dumps(export_run(store, RUN_ID)))
+        document: dict[str, Any] = json.loads("".join(export_run(store, RUN_ID)))
         return document
     finally:
         store.close()

@@ -51,19 +51,19 @@ def target(tmp_path: Path) -> Any:
     store.close()
 
 
-def exported(store: Store) -> dict[str, Any]:
+def export_of(store: Store) -> dict[str, Any]:
     driven(store)
     changes = {"status": "running", "requested_action": "cancel", "config": CONFIG, "identity": IDENTITY, "best": BEST}
     store.update(RUN.id, changes)
     store.write(RUN.id, OWNER, ROWS)
-    return export_run(store, RUN.id)
+    return json.loads("".join(export_run(store, RUN.id)))
 
 
 @pytest.mark.parametrize(
     "through", [lambda document: orjson.loads(orjson.dumps(document)), lambda d: json.loads(json.dumps(d))]
 )
 def test_a_run_is_the_same_in_another_store(store: Store, target: Store, through: Callable[[Any], Any]) -> None:
-    document = exported(store)
+    document = export_of(store)
     imported = import_run(target, through(document))
     original = store.run(RUN.id)
     assert imported == replace(
@@ -79,30 +79,30 @@ def test_a_run_is_the_same_in_another_store(store: Store, target: Store, through
     assert [found.answer for found in target.entries(RUN.id, SEARCH)] == ANSWERS
     assert sorted(map(repr, all_rows(target, RUN.id))) == sorted(map(repr, all_rows(store, RUN.id)))
     assert target.spending(RUN.id) == store.spending(RUN.id)
-    assert {**export_run(target, RUN.id), "run": None} == {**document, "run": None}
+    assert {**json.loads("".join(export_run(target, RUN.id))), "run": None} == {**document, "run": None}
 
 
 def test_a_run_comes_into_any_store(store: Store, target: Store) -> None:
-    document = exported(target)
+    document = export_of(target)
     import_run(store, document)
     assert sorted(map(repr, all_rows(store, RUN.id))) == sorted(map(repr, ROWS))
 
 
 def test_answers_are_readable_where_that_keeps_their_bytes(store: Store) -> None:
-    entries = exported(store)["entries"]
+    entries = export_of(store)["entries"]
     assert entries[0]["answer"]["output"] == {"z": 1, "a": [1.0, 2.5e-7, None, True], "é": "é"}
     assert '{"spaced": 1.50}' in entries[2]["answer_text"]
 
 
 def test_a_run_that_is_there_is_not_replaced(store: Store) -> None:
-    document = exported(store)
+    document = export_of(store)
     with pytest.raises(RunExists, match=RUN.id):
         import_run(store, document)
     assert store.run(RUN.id).status == "running"
 
 
 def test_an_imported_run_can_be_driven(store: Store, target: Store) -> None:
-    import_run(target, exported(store))
+    import_run(target, export_of(store))
     assert target.claim(RUN.id, target.run(RUN.id).claim, "new", "pid 3")
     target.write(RUN.id, "new", [entry(len(ANSWERS)), sent(0, 3)])
 
@@ -110,7 +110,7 @@ def test_an_imported_run_can_be_driven(store: Store, target: Store) -> None:
 def test_an_export_holds_answers_that_no_import_takes(store: Store, target: Store) -> None:
     driven(store)
     store.write(RUN.id, OWNER, [entry(0, b'"\\ud800"', kind="completion")])
-    document = broken(export_run(store, RUN.id), "run", "config", value=CONFIG)
+    document = broken(json.loads("".join(export_run(store, RUN.id))), "run", "config", value=CONFIG)
     assert document["entries"][0]["answer_text"] == '"\\ud800"'
     with pytest.raises(JournalError, match=r"entries\.0: `answer_text` cannot be read"):
         import_run(target, document)
@@ -182,7 +182,7 @@ def broken(document: dict[str, Any], *path: str | int, value: object) -> dict[st
 def test_an_invalid_document_is_an_error_and_nothing_of_it_is_stored(
     store: Store, target: Store, path: tuple[str | int, ...], value: object, message: str
 ) -> None:
-    document = broken(exported(target), *path, value=value)
+    document = broken(export_of(target), *path, value=value)
     with pytest.raises(JournalError, match=message):
         import_run(store, document)
     assert store.runs() == []
@@ -213,7 +213,7 @@ def test_an_invalid_document_is_an_error_and_nothing_of_it_is_stored(
 def test_an_answer_is_what_its_kind_is_answered_with(
     store: Store, target: Store, part: str, number: int, kind: str, good: object, bad: object
 ) -> None:
-    document = exported(target)
+    document = export_of(target)
     document["entries"] = []
     entry = {"part": part, "number": number, "kind": kind, "digest": "", "about": "", "answer": bad}
     with pytest.raises(JournalError, match=f"entries.0: no answer to `{kind}`"):
@@ -250,7 +250,7 @@ def test_an_import_calls_no_address_and_opens_no_file_of_its_configuration(store
         store="/etc/store.db",
         seed=7,
     ).recorded()
-    document = broken(exported(target), "run", "config", value=config)
+    document = broken(export_of(target), "run", "config", value=config)
     document["run"]["output"] = "/etc/out"
     imported = import_run(store, document)
     assert imported.output is None
@@ -264,7 +264,7 @@ def test_an_import_calls_no_address_and_opens_no_file_of_its_configuration(store
 @pytest.mark.parametrize("name", [None, "words", "../../é ok", "x" * 500, "-", "_"])
 def test_every_id_of_ours_may_be_imported(store: Store, target: Store, name: str | None) -> None:
     run_id = new_run_id(name)
-    document = broken(exported(target), "run", "id", value=run_id)
+    document = broken(export_of(target), "run", "id", value=run_id)
     assert import_run(store, document).id == run_id
     with pytest.raises(RunExists, match=run_id):
         import_run(store, document)

@@ -99,7 +99,7 @@ def test_an_exported_run_takes_its_calls_and_refusals_along(store: Watched, tmp_
     received(store, refusal(), refusal(), call(), call(1, model="large"))
     other = SqliteStore(tmp_path / "other.db")
     try:
-        document = orjson.loads(orjson.dumps(export_run(store, RUN.id)))
+        document = orjson.loads("".join(export_run(store, RUN.id)))
         import_run(other, {**document, "run": {**document["run"], "config": {}}})
         assert recorded_gateway_events(other, RUN.id) == recorded_gateway_events(store, RUN.id)
         assert recorded_gateway_events(other, RUN.id)[0].total.calls == 2
