@@ -142,21 +142,20 @@ def _length(actual: Any, matcher: Any, path: str) -> list[str]:
     return mismatches(len(actual), matcher, f"{path or 'value'} (length)")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+TYPES: dict[str, Any] = {
+    "string": str,
+    "number": int | float,
+    "integer": int,
+    "boolean": bool,
+    "object": dict,
+    "array": list,
+    "null": type(None),
+}
+"""Python's types of JSON values; a boolean is no number."""
 
 
 def _is_type(actual: Any, name: str) -> bool:
-    kinds: dict[str, Callable[[], bool]] = {
-        "string": lambda: isinstance(actual, str),
-        "number": lambda: _is_number(actual),
-        "integer": lambda: isinstance(actual, int) and not isinstance(actual, bool),
-        "boolean": lambda: isinstance(actual, bool),
-        "object": lambda: isinstance(actual, dict),
-        "array": lambda: isinstance(actual, list),
-        "null": lambda: actual is None,
-    }
-    return kinds[name]()
+    return isinstance(actual, TYPES[name]) and (name == "boolean" or not isinstance(actual, bool))
 
 
 def _holds(actual: Any, part: Any) -> bool:
@@ -185,9 +184,9 @@ FLAT: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
     "$absent": (lambda actual, wanted: (actual is ABSENT) is wanted, "is there or not, against"),
     "$type": (_is_type, "is not of type"),
     "$exactly": (same, "is not exactly"),
-    "$approx": (lambda actual, near: _is_number(actual) and abs(actual - near) <= 1e-9, "is not about"),
-    "$at_least": (lambda actual, bound: _is_number(actual) and actual >= bound, "is not at least"),
-    "$at_most": (lambda actual, bound: _is_number(actual) and actual <= bound, "is not at most"),
+    "$approx": (lambda actual, near: _is_type(actual, "number") and abs(actual - near) <= 1e-9, "is not about"),
+    "$at_least": (lambda actual, bound: _is_type(actual, "number") and actual >= bound, "is not at least"),
+    "$at_most": (lambda actual, bound: _is_type(actual, "number") and actual <= bound, "is not at most"),
     "$contains": (_holds, "does not contain"),
     "$lacks": (lambda actual, text: actual is ABSENT or text not in json.dumps(actual), "holds"),
     "$starts": (lambda actual, text: isinstance(actual, str) and actual.startswith(text), "does not begin with"),

@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
-from types import TracebackType
 from typing import Self
 
 import aiohttp
@@ -62,9 +61,7 @@ class RawTransport:
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
 

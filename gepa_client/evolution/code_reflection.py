@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, ReflectionProposal
@@ -58,6 +59,7 @@ belongs, begin with a line such as `Location: path/to/file, name of the function
 Provide the change request within ``` blocks."""
 
 
+@dataclass
 class CodeReflection:
     """Has the model write texts and change requests for all jobs of an iteration at once, then all requests made.
 
@@ -66,25 +68,19 @@ class CodeReflection:
     placeholders are `MARKS`.
     """
 
-    def __init__(
-        self,
-        adapter: RemoteAdapter,
-        texts: ConcurrentReflection,
-        mutations: MutationRunner,
-        lineage: Lineage,
-        template: str | None = None,
-    ) -> None:
-        self._adapter = adapter
-        self._texts = texts
-        self._mutations = mutations
-        self._lineage = lineage
-        self._template = template or DEFAULT_TEMPLATE
-        self._outlines = CodeOutlines(adapter)
+    adapter: RemoteAdapter
+    texts: ConcurrentReflection
+    mutations: MutationRunner
+    lineage: Lineage
+    template: str
+
+    def __post_init__(self) -> None:
+        self._outlines = CodeOutlines(self.adapter)
 
     @property
     def total_cost(self) -> float:
         """USD the model's answers have cost so far, in every process of the run."""
-        return self._texts.total_cost
+        return self.texts.total_cost
 
     def reflect(
         self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
@@ -100,7 +96,7 @@ class CodeReflection:
             ({**added_to(candidate), **candidate}, records, [] if at in failed else names)
             for at, (candidate, records, names) in enumerate(named)
         ]
-        proposals = self._texts.propose(asked, prompts)
+        proposals = self.texts.propose(asked, prompts)
         made = self._make(jobs, proposals)
         return [(self._joined(job[0], proposals[at], made.get(at)), self) for at, job in enumerate(jobs)]
 
@@ -108,7 +104,7 @@ class CodeReflection:
         """Return the components with the added ones in place of the component that holds them."""
         if ADDED_COMPONENTS not in components:
             return components
-        unused = self._adapter.commits.unused(candidate)
+        unused = self.adapter.commits.unused(candidate)
         others = [name for name in components if name != ADDED_COMPONENTS]
         return others + [name for name in added_to(candidate) if name not in unused]
 
@@ -124,15 +120,15 @@ class CodeReflection:
             try:
                 if isinstance(outline, Exception):
                     raise outline
-                lineage = self._lineage.as_text(candidate)
-                prompts[at, GIT_BRANCH] = code_prompt(self._template, outline, records[GIT_BRANCH], lineage)
+                lineage = self.lineage.as_text(candidate)
+                prompts[at, GIT_BRANCH] = code_prompt(self.template, outline, records[GIT_BRANCH], lineage)
             except Exception as error:  # noqa: BLE001 - records that cannot be rendered cost their job its proposal
-                self._texts.failures.record(WHERE, error)
+                self.texts.failures.record(WHERE, error)
                 failed.add(at)
         return prompts, failed
 
     def _outlined(self, candidates: Sequence[Candidate]) -> list[str | Exception]:
-        return required(self._adapter, "outline_code", self._outlines.of(candidates)) if candidates else []
+        return required(self.adapter, "outline_code", self._outlines.of(candidates)) if candidates else []
 
     # --- having it made ----------------------------------------------------------------------------------------------
 
@@ -146,15 +142,15 @@ class CodeReflection:
                 if text:
                     wanted[at] = self._wanted(jobs[at][0], jobs[at][1][GIT_BRANCH], text)
                 else:
-                    self._texts.failures.record(WHERE, BadResponse("the model wrote no change request"))
+                    self.texts.failures.record(WHERE, BadResponse("the model wrote no change request"))
         if not wanted:
             return {}
-        made = required(self._adapter, APPLY, self._mutations.make(list(wanted.values())))
+        made = required(self.adapter, APPLY, self.mutations.make(list(wanted.values())))
         for entry in made:
             if isinstance(entry, Exception):
-                self._texts.failures.record(APPLY, entry)
+                self.texts.failures.record(APPLY, entry)
             elif entry.rejected is not None and entry.rejected.stage == AGENT:
-                self._texts.failures.record(APPLY, RecordedFailure(f"the agent: {entry.rejected.reason}"))
+                self.texts.failures.record(APPLY, RecordedFailure(f"the agent: {entry.rejected.reason}"))
         return dict(zip(wanted, made, strict=True))
 
     def _wanted(self, candidate: Candidate, records: Sequence[Mapping[str, Any]], text: str) -> MutationRequest:
@@ -164,7 +160,7 @@ class CodeReflection:
             "request": request,
             "location": location,
             "records": without_images(records)[0],
-            "history": self._lineage.history(candidate),
+            "history": self.lineage.history(candidate),
         }
         return MutationRequest(candidate, mutation, request, location)
 

@@ -98,12 +98,12 @@ class Lineage:
         return [change for change in on_it if change.tried or change.commit is None]
 
 
+@dataclass
 class ScoringSelection:
     """Wraps a selection strategy of GEPA's to note every proposal's scores."""
 
-    def __init__(self, selection: SelectionStrategy, lineage: Lineage) -> None:
-        self._selection = selection
-        self._lineage = lineage
+    selection: SelectionStrategy
+    lineage: Lineage
 
     def select(
         self, proposals: list[CandidateProposal[Any]], state: GEPAState[Any, Any], acceptance: AcceptanceCriterion
@@ -113,8 +113,8 @@ class ScoringSelection:
             parent = state.program_candidates[proposal.parent_program_ids[0]]
             before, after = proposal.subsample_scores_before, proposal.subsample_scores_after
             if before and after:
-                self._lineage.evaluated(parent, proposal.candidate, _mean(before), _mean(after))
-        return self._selection.select(proposals, state, acceptance)
+                self.lineage.evaluated(parent, proposal.candidate, _mean(before), _mean(after))
+        return self.selection.select(proposals, state, acceptance)
 
 
 def _past(change: CodeChange, line: set[str]) -> dict[str, JsonValue]:

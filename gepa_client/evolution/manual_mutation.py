@@ -13,7 +13,7 @@ from gepa_client.errors import ClientError, summary
 from gepa_client.evolution.names import manual_run_name
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.transport.event_loop import GroupTask, run_group
-from protocol import ApplyMutationResult, Candidate, JsonValue, Limits, Progress
+from protocol import ApplyMutationResult, Candidate, JsonValue, Progress
 from protocol.errors import RpcError
 
 if TYPE_CHECKING:
@@ -109,7 +109,9 @@ async def _results(
     client: "RpcClient", candidate: Candidate, rows: Sequence[AnyRow], when: str, report: Report
 ) -> list[Result]:
     """Return one result per row, even if the calls fail: a program that does not start is a reason to change it."""
-    limits = _limits(client)
+    if client.discovery is None:
+        raise LookupError("discover the server first")
+    limits = client.discovery.limits
     results: list[Result] = [{}] * len(rows)
     done, reported = 0, time.monotonic()
 
@@ -136,9 +138,3 @@ async def _results(
     batches = [(at, rows[at : at + width]) for at in range(0, len(rows), width or 1)]
     await run_group([GroupTask(functools.partial(evaluate, *batch)) for batch in batches], limits.max_concurrency)
     return results
-
-
-def _limits(client: "RpcClient") -> Limits:
-    if client.discovery is None:
-        raise LookupError("discover the server first")
-    return client.discovery.limits

@@ -1,5 +1,6 @@
 """Have code changed: several mutations at once, each recorded as it ends, a rejection like any other answer."""
 
+import contextlib
 import functools
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
@@ -62,18 +63,17 @@ class MutationRequest:
         return "merge" if self.other is not None else "change_request"
 
 
+@dataclass
 class MutationRunner:
     """Calls endpoints that change code; emits an event when a mutation starts, progresses and ends.
 
     `lineage` and the adapter's `commits` get each one in GEPA's order. `timeout_s`: the limit of one mutation.
     """
 
-    def __init__(self, adapter: RemoteAdapter, lineage: Lineage, emit: Emit, timeout_s: float) -> None:
-        self._adapter = adapter
-        self._lineage = lineage
-        self._emit = emit
-        self._timeout_s = timeout_s
-        self._run = branch_run_name(adapter.journal.run_id)
+    adapter: RemoteAdapter
+    lineage: Lineage
+    emit: Emit
+    timeout_s: float
 
     async def make(self, wanted: Sequence[MutationRequest]) -> list[MutationEntry | Exception]:
         """Return the outcome of each, applied or rejected; an exception if the server failed or answered badly.
@@ -81,7 +81,7 @@ class MutationRunner:
         Raises:
             Interrupted: one has no result. RpcError, ClientError: a call itself is wrong.
         """
-        journal = self._adapter.journal
+        journal = self.adapter.journal
         first = journal.next_number
         executed: set[int] = set()
 
@@ -98,31 +98,32 @@ class MutationRunner:
             )
             for at, one in enumerate(wanted)
         ]
-        answers = await gather_recorded(journal, self._adapter.fleet, calls)
+        answers = await gather_recorded(journal, self.adapter.fleet, calls)
         made = [each if isinstance(each, Exception) else MutationEntry.model_validate(each) for each in answers]
         for number, (one, entry) in enumerate(zip(wanted, made, strict=True), first):
             if isinstance(entry, MutationEntry):
                 if number not in executed:
                     self._report(number, one, entry)
-                self._adapter.commits.add(entry)
-                self._lineage.add(entry)
+                self.adapter.commits.add(entry)
+                self.lineage.add(entry)
         return made
 
     def _call(self, wanted: MutationRequest, number: int) -> Call[MutationEntry]:
-        events = _SendingEvents(self._emit, self._head(number, wanted))
+        run = branch_run_name(self.adapter.journal.run_id)
+        events = _SendingEvents(self.emit, self._head(number, wanted))
         return Call(
             "apply_mutation",
             {
                 "candidate": wanted.candidate,
                 "mutation": wanted.mutation,
-                "name": {"run": self._run, "number": number},
+                "name": {"run": run, "number": number},
             },
             functools.partial(_applied, wanted),
-            about=f"the mutation {self._run}/{number}",
+            about=f"the mutation {run}/{number}",
             needs="mutations",
-            timeout_s=self._timeout_s,
+            timeout_s=self.timeout_s,
             parse_error=functools.partial(_rejected, wanted),
-            failure_cost=_agent_cost if wanted.kind == "change_request" else _merge_cost,
+            failure_cost=functools.partial(_failure_cost, wanted.kind),
             on_sent=events.sent,
             on_progress=events.progress,
         )
@@ -131,7 +132,7 @@ class MutationRunner:
         head = self._head(number, wanted)
         if (applied := entry.applied) is not None:
             added, removed = totals(applied.diff)
-            self._emit(
+            self.emit(
                 Mutated(
                     **head,
                     branch=branch_of(applied.candidate) or "",
@@ -147,7 +148,7 @@ class MutationRunner:
                 )
             )
         elif (rejected := entry.rejected) is not None:
-            self._emit(
+            self.emit(
                 MutationRejected(
                     **head,
                     stage=rejected.stage,
@@ -159,7 +160,7 @@ class MutationRunner:
             )
 
     def _head(self, number: int, wanted: MutationRequest) -> dict[str, Any]:
-        indices = [self._lineage.index(candidate) for candidate in (wanted.candidate, wanted.other) if candidate]
+        indices = [self.lineage.index(candidate) for candidate in (wanted.candidate, wanted.other) if candidate]
         return {
             "number": number,
             "kind": wanted.kind,
@@ -204,18 +205,16 @@ class CodeOutlines:
             Interrupted: there is no answer. RpcError, ClientError: the call itself is wrong.
         """
         commits = [commit_of(candidate) for candidate in candidates]
-        unknown = {
-            commit: candidate
-            for commit, candidate in reversed(list(zip(commits, candidates, strict=True)))
-            if commit not in self._known
-        }
-        order = sorted(unknown, key=commits.index)  # as GEPA asks
+        unknown: dict[str | None, Candidate] = {}  # in the order of GEPA's requests
+        for commit, candidate in zip(commits, candidates, strict=True):
+            if commit not in self._known:
+                unknown.setdefault(commit, candidate)
         calls = [
-            KeyedCall(request_key(OUTLINE, f"outline the code at {commit}", commit), self._call(unknown[commit]))
-            for commit in order
+            KeyedCall(request_key(OUTLINE, f"outline the code at {commit}", commit), self._call(candidate))
+            for commit, candidate in unknown.items()
         ]
         made = await gather_recorded(self._adapter.journal, self._adapter.fleet, calls) if calls else []
-        answers = dict(zip(order, made, strict=True))
+        answers = dict(zip(unknown, made, strict=True))
         self._known |= {commit: answer for commit, answer in answers.items() if isinstance(answer, str)}
         return [self._known[commit] if commit in self._known else answers[commit] for commit in commits]
 
@@ -271,27 +270,17 @@ def _reply(wanted: MutationRequest, outcome: str, result: ApplyMutationResult | 
     return Reply(entry, outcome, usage=reported, unpriced=int(unpriced))
 
 
-def _agent_cost(error: Exception | None, outcome: str) -> FailureCost:
-    """Return the cost of an attempt without a result: an agent that worked is paid for all the same."""
-    usage = _usage_in(error)
-    started = outcome != "refused" and not isinstance(error, NEVER_STARTED)
+def _failure_cost(kind: str, error: Exception | None, outcome: str) -> FailureCost:
+    """Return the cost of an attempt without a result: an agent that worked is paid for; a merge may have needed none.
+
+    An error response without a valid `usage` reports no cost.
+    """
+    usage: dict[str, Any] | None = None
+    if isinstance(error, RpcError) and "usage" in error.details:
+        with contextlib.suppress(ValidationError):
+            usage = Usage.model_validate(error.details["usage"]).model_dump(exclude_none=True)
+    started = kind == "change_request" and outcome != "refused" and not isinstance(error, NEVER_STARTED)
     return FailureCost(usage, int(started and (usage or {}).get("cost_usd") is None))
-
-
-def _merge_cost(error: Exception | None, _outcome: str) -> FailureCost:
-    """Return the cost of a merge without a result, which may have needed no agent."""
-    return FailureCost(_usage_in(error))
-
-
-def _usage_in(error: Exception | None) -> dict[str, Any] | None:
-    """Return the cost that an error response reports; None if it reports none, or none that is valid."""
-    reported = error.details.get("usage") if isinstance(error, RpcError) else None
-    if reported is None:
-        return None
-    try:
-        return Usage.model_validate(reported).model_dump(exclude_none=True)
-    except ValidationError:
-        return None
 
 
 def _check_candidate(wanted: MutationRequest, applied: ApplyMutationResult) -> None:

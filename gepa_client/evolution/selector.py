@@ -33,6 +33,7 @@ class Schedule:
         return round(min(wanted, ENDLESS))
 
 
+@dataclass
 class ComponentSelector:
     """A component selector of GEPA's for programs whose code is a component. The same calls give the same answers.
 
@@ -43,20 +44,13 @@ class ComponentSelector:
     Prompts are the program's own texts, and `added_components` if there are any.
     """
 
-    def __init__(
-        self,
-        evolve: Evolve,
-        unused: Callable[[Candidate], Set[str]],
-        *,
-        schedule: Schedule | None = None,
-        code_until: int | None = None,
-        all_at_once: bool = False,
-    ) -> None:
-        self._evolve = evolve
-        self._unused = unused
-        self._schedule = schedule
-        self._code_until = code_until
-        self._all_at_once = all_at_once
+    evolve: Evolve
+    unused: Callable[[Candidate], Set[str]]
+    schedule: Schedule | None = None
+    code_until: int | None = None
+    all_at_once: bool = False
+
+    def __post_init__(self) -> None:
         self._prompts_since_code: int | None = None  # the first step is for code
 
     def __call__(
@@ -69,7 +63,7 @@ class ComponentSelector:
     ) -> list[str]:
         """Return the components to change in one task of an iteration; none if nothing may be changed."""
         names = self._choice(state.i, candidate)
-        if self._all_at_once or len(names) < 2:
+        if self.all_at_once or len(names) < 2:
             return names
         order = state.list_of_named_predictors
         turns = state.named_predictor_id_to_update_next_for_program_candidate
@@ -83,19 +77,19 @@ class ComponentSelector:
 
     def _choice(self, done: int, candidate: Candidate) -> list[str]:
         """Components among which the step is."""
-        prompts = [] if self._evolve == "code" else self._prompts(candidate)
-        may_change_code = self._evolve != "prompts" and (self._code_until is None or done < self._code_until)
+        prompts = [] if self.evolve == "code" else self._prompts(candidate)
+        may_change_code = self.evolve != "prompts" and (self.code_until is None or done < self.code_until)
         code = [GIT_BRANCH] if may_change_code else []
-        if self._schedule is None or not code or not prompts:
+        if self.schedule is None or not code or not prompts:
             return [*code, *prompts]
         since = self._prompts_since_code
-        if since is None or since >= self._schedule.prompts_after_code(done):
+        if since is None or since >= self.schedule.prompts_after_code(done):
             self._prompts_since_code = 0
             return code
         self._prompts_since_code = since + 1
         return prompts
 
     def _prompts(self, candidate: Candidate) -> list[str]:
-        unused = self._unused(candidate)
+        unused = self.unused(candidate)
         own = [name for name in candidate if name not in (GIT_BRANCH, ADDED_COMPONENTS) and name not in unused]
         return [*own, *([ADDED_COMPONENTS] if set(added_to(candidate)) - unused else [])]

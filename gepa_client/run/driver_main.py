@@ -17,12 +17,11 @@ if TYPE_CHECKING:  # they take a second to import, while the job is on its way
     from gepa_client.errors import Interrupted
     from gepa_client.run.gateway_record import GatewayRecord
 
-ENDED = 0
 BY_HAND = "stopped by hand"
 
 
-def main() -> int:
-    """Do one job to its end; return the exit status."""
+def main() -> None:
+    """Do one job to its end."""
     events_fd = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
@@ -50,7 +49,6 @@ def main() -> int:
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         writer.close()
-    return ENDED
 
 
 class _StopHandler:
@@ -103,6 +101,6 @@ def _listen(stopping: _StopHandler, gateway: "GatewayRecord") -> None:
 
 
 if __name__ == "__main__":
-    status = main()
+    main()
     sys.stderr.flush()
-    os._exit(status)  # threads of libraries (litellm's, wandb's) may not keep a finished run from ending
+    os._exit(0)  # threads of libraries (litellm's, wandb's) may not keep a finished run from ending

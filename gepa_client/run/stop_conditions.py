@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from evolverpc_common.display_text import command
@@ -68,6 +67,7 @@ class BetweenIterations:
         return None
 
 
+@dataclass
 class BetweenExamples:
     """Stops a run as soon as its money or its time is spent: examples in flight end, none starts.
 
@@ -75,20 +75,18 @@ class BetweenExamples:
     examples in flight may wait for more of it.
     """
 
-    def __init__(
-        self, config: RunConfig, journal: Journal, counters: RunCounters, on_spent: Callable[[], None] = lambda: None
-    ) -> None:
-        self._journal = journal
-        self._counters = counters
-        self._on_spent = on_spent
+    config: RunConfig
+    journal: Journal
+    counters: RunCounters
+    on_spent: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
         self._capped: str | None = None
         self._live = False
-        self._max_cost_usd = config.max_cost_usd
-        self._max_seconds = config.max_seconds
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
-        self._journal.on_first_write(self._begin)
+        self.journal.on_first_write(self._begin)
         return self
 
     def capped(self, reason: str) -> None:
@@ -99,33 +97,30 @@ class BetweenExamples:
 
     def _begin(self) -> None:
         self._live = True
-        if self._max_cost_usd is not None:
-            self._journal.spending.watch(self._look)
+        if self.config.max_cost_usd is not None:
+            self.journal.spending.watch(self._look)
         self._look()
-        if self._max_seconds is not None:
-            reason = Interrupted("completed", f"max_seconds of {self._max_seconds:g} is reached")
-            left = self._max_seconds - self._counters.active_seconds
+        if (limit_s := self.config.max_seconds) is not None:
+            reason = Interrupted("completed", f"max_seconds of {limit_s:g} is reached")
+            left = limit_s - self.counters.active_seconds
             if left <= 0:
-                self._journal.cancel_token.cancel(reason)
+                self.journal.cancel_token.cancel(reason)
                 return
-            self._timer = threading.Timer(left, self._journal.cancel_token.cancel, [reason])
+            self._timer = threading.Timer(left, self.journal.cancel_token.cancel, [reason])
             self._timer.daemon = True
             self._timer.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
     def _look(self) -> None:
-        spent = self._journal.spending.cost_usd
-        reason = self._capped
-        if self._max_cost_usd is not None and spent >= self._max_cost_usd:
-            reason = f"max_cost_usd of ${self._max_cost_usd:g} is reached: ${spent:.4f} spent"
+        spent, limit, reason = self.journal.spending.cost_usd, self.config.max_cost_usd, self._capped
+        if limit is not None and spent >= limit:
+            reason = f"max_cost_usd of ${limit:g} is reached: ${spent:.4f} spent"
         if reason is not None:
-            self._journal.cancel_token.cancel(Interrupted("completed", reason))
-            self._on_spent()
+            self.journal.cancel_token.cancel(Interrupted("completed", reason))
+            self.on_spent()
 
 
 class FailureStop:

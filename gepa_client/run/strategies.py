@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from gepa.core.state import GEPAState
 from gepa.strategies.proposal_sampling import (
@@ -22,7 +22,7 @@ from gepa.utils import (
 from gepa.utils.stop_condition import MaxTrackedCandidatesStopper
 
 from gepa_client.evolution.code_adapter import CodeMerge, EvolvingAdapter
-from gepa_client.evolution.code_reflection import CodeReflection
+from gepa_client.evolution.code_reflection import DEFAULT_TEMPLATE, CodeReflection
 from gepa_client.evolution.lineage import Lineage, ScoringSelection
 from gepa_client.evolution.mutations import MutationRunner
 from gepa_client.evolution.selector import ComponentSelector, Schedule
@@ -35,30 +35,12 @@ from gepa_client.settings.run_config import RunConfig
 from protocol.code import GIT_BRANCH
 
 PASSED = (
-    "candidate_selection_strategy",
-    "frontier_type",
-    "skip_perfect_score",
-    "batch_sampler",
-    "reflection_minibatch_size",
-    "perfect_score",
-    "reflection_prompt_template",
-    "module_selector",
-    "use_merge",
-    "max_merge_invocations",
-    "merge_val_overlap_floor",
-    "max_metric_calls",
-    "use_wandb",
-    "wandb_init_kwargs",
-    "use_mlflow",
-    "mlflow_tracking_uri",
-    "mlflow_experiment_name",
+    *("reflection_prompt_template", "reflection_minibatch_size", "batch_sampler", "module_selector"),
+    *("skip_perfect_score", "perfect_score", "candidate_selection_strategy", "frontier_type", "acceptance_criterion"),
+    *("val_evaluation_policy", "cache_evaluation", "track_best_outputs", "max_metric_calls", "raise_on_exception"),
+    *("use_merge", "max_merge_invocations", "merge_val_overlap_floor", "seed"),
+    *("use_wandb", "wandb_init_kwargs", "use_mlflow", "mlflow_tracking_uri", "mlflow_experiment_name"),
     "tracking_key_prefix",
-    "track_best_outputs",
-    "cache_evaluation",
-    "seed",
-    "raise_on_exception",
-    "val_evaluation_policy",
-    "acceptance_criterion",
 )
 """Settings that `gepa.optimize` takes unchanged."""
 
@@ -123,28 +105,21 @@ def stoppers(config: RunConfig) -> list[StateStop]:
 def sampling(text: str) -> SamplingStrategy[Any, Any]:
     """Build `single`, `same_parent:4`, `independent:4` or `pxn:2x4`."""
     kind, _, numbers = text.partition(":")
-    counts = [int(number) for number in re.findall(r"\d+", numbers)]
-    match kind:
-        case "same_parent":
-            return SameParentSampling(*counts)
-        case "independent":
-            return IndependentSampling(*counts)
-        case "pxn":
-            return PxNSampling(*counts)
-        case _:
-            return SingleMutationSampling()
+    built = {
+        "single": SingleMutationSampling,
+        "same_parent": SameParentSampling,
+        "independent": IndependentSampling,
+        "pxn": PxNSampling,
+    }[kind](*map(int, re.findall(r"\d+", numbers)))
+    return cast("SamplingStrategy[Any, Any]", built)
 
 
 def selection(text: str) -> SelectionStrategy:
     """Build `all`, `best` or `top_k:2`."""
     kind, _, count = text.partition(":")
-    match kind:
-        case "best":
-            return BestImprovement()
-        case "top_k":
-            return TopKImprovements(int(count))
-        case _:
-            return AllImprovements()
+    if kind == "top_k":
+        return TopKImprovements(int(count))
+    return BestImprovement() if kind == "best" else AllImprovements()
 
 
 def evolution_arguments(config: RunConfig, adapter: RemoteAdapter, reflection: Any, emit: Emit) -> dict[str, Any]:
@@ -173,7 +148,9 @@ def evolution_arguments(config: RunConfig, adapter: RemoteAdapter, reflection: A
     merge = CodeMerge(adapter, mutations)
     return {
         "adapter": EvolvingAdapter(adapter, merge),
-        "reflection_strategy": CodeReflection(adapter, reflection, mutations, lineage, config.code_prompt_template),
+        "reflection_strategy": CodeReflection(
+            adapter, reflection, mutations, lineage, config.code_prompt_template or DEFAULT_TEMPLATE
+        ),
         "callbacks": [*adapter.callbacks, FailFastCallback(lineage), FailFastCallback(merge)],
         "module_selector": selector,
         "selection_strategy": ScoringSelection(selection(config.selection_strategy), lineage),

@@ -25,6 +25,32 @@ VERSION = 1
 RUN_FIELDS = tuple(ExportedRun.model_fields)
 ENDED_WRITTEN = tuple(name for name in ExportedAttempt.model_fields if name in FINISHED_FIELDS)
 
+MACHINE_SETTINGS = frozenset(
+    {
+        # these servers get this user's token and rows
+        *(key for key in ServerSettings.model_fields if key not in ("max_attempts", "max_outage_s")),
+        # what is started here, with which of the user's variables and credentials
+        *SandboxSettings.model_fields,
+        # and here the user's keys, in files and accounts of the user's
+        *TrackingSettings.model_fields,
+        *("stop_file", "output", "store", "lease_s"),
+    }
+)
+"""Settings that an imported file does not choose."""
+
+MODEL_ARGUMENTS = frozenset(
+    {
+        *("temperature", "top_p", "top_k", "min_p", "seed", "n", "stop", "logit_bias"),
+        *("max_tokens", "max_completion_tokens", "presence_penalty", "frequency_penalty", "repetition_penalty"),
+        *("reasoning_effort", "thinking", "verbosity"),
+        *("timeout", "request_timeout", "max_attempts", "pause_s", "drop_params"),
+    }
+)
+"""Arguments of a reflection model that an imported file may set: how it answers and how long it may take.
+
+Any other argument may redirect the request and its key (`api_base`, `azure_endpoint`, `proxy`, `extra_headers`, ...).
+"""
+
 
 def export_run(store: Store, run_id: str) -> Iterator[str]:
     """Yield the text of one JSON document, row by row: everything in the store about the run but its driver.
@@ -120,45 +146,14 @@ def _entry_out(entry: Entry) -> dict[str, Any]:
 
 
 def _rows(document: Document) -> Iterator[Row]:
-    yield from _attempts_in(document.attempts)
-    yield from (entry.entry() for entry in document.entries)
-    for candidate in document.candidates:
-        yield CandidateRecord(**{field.name: getattr(candidate, field.name) for field in fields(CandidateRecord)})
-
-
-def _attempts_in(attempts: Iterable[ExportedAttempt]) -> Iterator[Row]:
-    for attempt in attempts:
+    for attempt in document.attempts:
         yield AttemptStarted(**{name: getattr(attempt, name) for name in STARTED_FIELDS})
         if attempt.outcome is not None:
             numbers = (attempt.part, attempt.number, attempt.attempt)
             yield AttemptFinished(*numbers, **{name: getattr(attempt, name) for name in ENDED_WRITTEN})
-
-
-MACHINE_SETTINGS = frozenset(
-    {
-        # these servers get this user's token and rows
-        *(key for key in ServerSettings.model_fields if key not in ("max_attempts", "max_outage_s")),
-        # what is started here, with which of the user's variables and credentials
-        *SandboxSettings.model_fields,
-        # and here the user's keys, in files and accounts of the user's
-        *TrackingSettings.model_fields,
-        *("stop_file", "output", "store", "lease_s"),
-    }
-)
-"""Settings that an imported file does not choose."""
-
-MODEL_ARGUMENTS = frozenset(
-    {
-        *("temperature", "top_p", "top_k", "min_p", "seed", "n", "stop", "logit_bias"),
-        *("max_tokens", "max_completion_tokens", "presence_penalty", "frequency_penalty", "repetition_penalty"),
-        *("reasoning_effort", "thinking", "verbosity"),
-        *("timeout", "request_timeout", "max_attempts", "pause_s", "drop_params"),
-    }
-)
-"""Arguments of a reflection model that an imported file may set: how it answers and how long it may take.
-
-Any other argument may redirect the request and its key (`api_base`, `azure_endpoint`, `proxy`, `extra_headers`, ...).
-"""
+    yield from (entry.entry() for entry in document.entries)
+    for candidate in document.candidates:
+        yield CandidateRecord(**{field.name: getattr(candidate, field.name) for field in fields(CandidateRecord)})
 
 
 def imported_settings(recorded: Mapping[str, Any]) -> dict[str, Any]:

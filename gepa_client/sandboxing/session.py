@@ -1,6 +1,7 @@
 """The sandboxes of one command: started before its work, controlled by the run's events, ended with it."""
 
 import contextlib
+import json
 import math
 import queue
 import signal
@@ -10,7 +11,7 @@ from pathlib import PurePath
 from types import FrameType
 
 from gepa_client.journal.run_events import Event, Finished, FleetChanged, Progress
-from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
+from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage, parse_message
 from gepa_client.sandboxing.session_interface import SWEEP, Driver, Log, NoSandboxes, Show
 from gepa_client.sandboxing.session_thread import (
     BudgetExhausted,
@@ -20,7 +21,6 @@ from gepa_client.sandboxing.session_thread import (
     SessionFailed,
     SessionMessage,
     control_message,
-    unread_messages,
 )
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import socket_of
@@ -139,7 +139,9 @@ class SandboxSession(NoSandboxes):
     def end(self) -> list[ModelCallMessage | RefusalMessage]:
         """End the sandboxes; the block's own `close` reports one that did not end in time."""
         self.close()
-        return unread_messages(self._thread.messages)
+        calls = [each for each in _drain(self._thread.messages) if isinstance(each, ProviderCall | GatewayRefusal)]
+        parsed = [parse_message(json.dumps(control_message(call))) for call in calls]
+        return [message for message in parsed if isinstance(message, ModelCallMessage | RefusalMessage)]
 
     def forward(self, driver: Driver, show: Show) -> None:
         """Forward messages of the sandboxes; ask again for tokens; end the sandboxes some time after the spend cap."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import logging
 import queue
 import threading
@@ -12,7 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage, parse_message
 from gepa_client.sandboxing.remote_exec import FindSandbox, serving_exec
 from gepa_client.sandboxing.session_interface import Driver, Log
 from gepa_client.settings.run_config import RunConfig
@@ -83,17 +81,6 @@ def control_message(event: ProviderCall | GatewayRefusal) -> Mapping[str, object
     tokens = event.tokens
     counts = {} if tokens is None else {"input_tokens": tokens.all_input, "output_tokens": tokens.output}
     return {"model_call": {**asdict(event), **counts}}
-
-
-def unread_messages(messages: "queue.SimpleQueue[SessionMessage]") -> list[ModelCallMessage | RefusalMessage]:
-    """Return the calls and refusals that are still in the queue, as control messages."""
-    found: list[ModelCallMessage | RefusalMessage] = []
-    while not messages.empty():
-        message = messages.get()
-        if isinstance(message, ProviderCall | GatewayRefusal):
-            parsed = parse_message(json.dumps(control_message(message)))
-            found += [parsed] if isinstance(parsed, ModelCallMessage | RefusalMessage) else []
-    return found
 
 
 class SandboxThread:

@@ -53,8 +53,7 @@ async def open_setup(
         gateway = None
         if settings.sandbox != "modal" or settings.gateway_url is not None:
             gateway = await stack.enter_async_context(_gateway(settings, receive))
-        builds = await stack.enter_async_context(_build_egress(settings, receive))
-        runtime = await stack.enter_async_context(_runtime(settings, builds))
+        runtime = await _runtime(stack, settings, receive)
         if left := [found for found in await runtime.found() if found.orphan]:
             log(f"{len(left)} sandboxes of ended processes are left; this ends them: {SWEEP}")
         checkout = await source.ready(on_progress=log)
@@ -85,32 +84,26 @@ async def publish(settings: RunConfig, log: Callable[[str], None]) -> None:
     """
     source = source_of(settings)
     async with AsyncExitStack() as stack:
-        builds = await stack.enter_async_context(_build_egress(settings, lambda _: None))
-        runtime = await stack.enter_async_context(_runtime(settings, builds))
+        runtime = await _runtime(stack, settings, lambda _: None)
         checkout = await source.ready(on_progress=log)
         await runtime.prepare(ClientSettings().recipe(checkout.needs), on_progress=log, rebuild=True)
 
 
-@asynccontextmanager
-async def _build_egress(
-    settings: RunConfig, receive: Callable[[SessionMessage], None]
-) -> AsyncIterator[GatewaySession | None]:
-    """Open what a build may connect to, if the backend bounds that: hosts, and no models."""
-    if settings.sandbox != "bubblewrap":
-        yield None
-        return
-    async with Gateway(
-        providers=(),
-        policy=GatewayPolicy(),
-        on_call=receive,
-        on_refusal=receive,
-        on_cap=lambda: receive(BudgetExhausted()),
-    ) as gateway:
-        yield gateway.open_session("environment", egress_to(settings.build_hosts), opened_by="build_hosts")
-
-
-def _runtime(settings: RunConfig, builds: GatewaySession | None) -> Runtime:
-    return open_runtime(settings.sandbox, build_gateway_session=builds, app_name=settings.modal_app)
+async def _runtime(stack: AsyncExitStack, settings: RunConfig, receive: Callable[[SessionMessage], None]) -> Runtime:
+    """Open the runtime; if the backend bounds what a build may connect to, these are hosts, and no models."""
+    builds = None
+    if settings.sandbox == "bubblewrap":
+        gateway = Gateway(
+            providers=(),
+            policy=GatewayPolicy(),
+            on_call=receive,
+            on_refusal=receive,
+            on_cap=lambda: receive(BudgetExhausted()),
+        )
+        await stack.enter_async_context(gateway)
+        builds = gateway.open_session("environment", egress_to(settings.build_hosts), opened_by="build_hosts")
+    opened = open_runtime(settings.sandbox, build_gateway_session=builds, app_name=settings.modal_app)
+    return await stack.enter_async_context(opened)
 
 
 @dataclass
