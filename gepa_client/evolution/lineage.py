@@ -1,6 +1,5 @@
 """The changes tried on each line of commits, and their outcomes, for the models that propose the next change."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ from gepa.proposer.base import CandidateProposal
 from gepa.strategies.acceptance import AcceptanceCriterion
 from gepa.strategies.proposal_selection import SelectionStrategy
 
-from gepa_client.journal.mutation_entries import CommitGraph, MutationEntry
+from gepa_client.journal.mutation_entries import CommitGraph, MutationEntry, Rejection
 from protocol import Candidate, JsonValue
 from protocol.code import commit_of
 
@@ -49,7 +48,7 @@ class Lineage:
     def __init__(self, commits: CommitGraph) -> None:
         self._commits = commits
         self._changes: list[CodeChange] = []
-        self._pool: dict[tuple[tuple[str, str], ...], int] = {}
+        self._pool: dict[frozenset[tuple[str, str]], int] = {}
 
     def add(self, entry: MutationEntry) -> None:
         """Add a change that was made or rejected."""
@@ -68,13 +67,13 @@ class Lineage:
 
     def on_valset_evaluated(self, event: ValsetEvaluatedEvent) -> None:
         """Note that a candidate is in the pool."""
-        self._pool.setdefault(_key(event["candidate"]), event["candidate_idx"])
+        self._pool.setdefault(frozenset(event["candidate"].items()), event["candidate_idx"])
         for change in self._of(event["candidate"]):
             change.tried = change.kept = True
 
     def index(self, candidate: Candidate) -> int | None:
         """Return the candidate's index in GEPA's pool."""
-        return self._pool.get(_key(candidate))
+        return self._pool.get(frozenset(candidate.items()))
 
     def history(self, candidate: Candidate) -> list[dict[str, JsonValue]]:
         """Return past changes for a coding agent: the contract's `PastMutation`s, oldest first."""
@@ -121,7 +120,7 @@ def _past(change: CodeChange, line: set[str]) -> dict[str, JsonValue]:
     past: dict[str, JsonValue] = {"request": change.entry.request, "outcome": "not_better"}
     if change.entry.rejected is not None:
         rejected = change.entry.rejected
-        return past | {"outcome": "rejected", "stage": rejected.stage, "reason": _reason(change)}
+        return past | {"outcome": "rejected", "stage": rejected.stage, "reason": _reason(rejected)}
     if change.commit in line:
         past["outcome"] = "accepted"
     if change.score is not None:
@@ -132,7 +131,7 @@ def _past(change: CodeChange, line: set[str]) -> dict[str, JsonValue]:
 def _as_text(change: CodeChange, line: set[str]) -> str:
     scores = "" if change.score is None else f" (mean score {change.parent_score:.4g} before, {change.score:.4g} after)"
     if change.entry.rejected is not None:
-        outcome = f"rejected at the stage `{change.entry.rejected.stage}`: {_reason(change)}"
+        outcome = f"rejected at the stage `{change.entry.rejected.stage}`: {_reason(change.entry.rejected)}"
     elif change.commit in line:
         outcome = f"accepted, part of the code above{scores}"
     elif change.kept:
@@ -142,16 +141,9 @@ def _as_text(change: CodeChange, line: set[str]) -> str:
     return f"{change.entry.request}\nOutcome: {outcome}"
 
 
-def _reason(change: CodeChange) -> str:
-    rejected = change.entry.rejected
-    if rejected is None:
-        return ""
+def _reason(rejected: Rejection) -> str:
     tail = f"\n{rejected.log_tail[-LOG_TAIL:]}" if rejected.log_tail else ""
     return f"{rejected.reason}{tail}"
-
-
-def _key(candidate: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(candidate.items()))
 
 
 def _mean(scores: list[float]) -> float:

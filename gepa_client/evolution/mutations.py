@@ -171,24 +171,24 @@ class MutationRunner:
         }
 
 
+@dataclass
 class _SendingEvents:
     """Emits that a mutation was sent, once, and its progress, each message once."""
 
-    def __init__(self, emit: Emit, head: dict[str, Any]) -> None:
-        self._emit = emit
-        self._head = head
-        self._started = False
-        self._last_message = ""
+    emit: Emit
+    head: dict[str, Any]
+    started: bool = False
+    last_message: str = ""
 
     def sent(self) -> None:
-        if not self._started:
-            self._started = True
-            self._emit(MutationStarted(**self._head))
+        if not self.started:
+            self.started = True
+            self.emit(MutationStarted(**self.head))
 
     def progress(self, progress: Progress) -> None:
-        if progress.message and progress.message != self._last_message:
-            self._last_message = progress.message
-            self._emit(MutationProgress(number=self._head["number"], message=progress.message))
+        if progress.message and progress.message != self.last_message:
+            self.last_message = progress.message
+            self.emit(MutationProgress(number=self.head["number"], message=progress.message))
 
 
 class CodeOutlines:

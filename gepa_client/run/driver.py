@@ -33,7 +33,7 @@ from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.optimizer import Optimization
 from gepa_client.run.replay_run import emit_failed_examples, emit_started, inherited_numbers, replay_run
-from gepa_client.run.resolved_settings import evolve_of, known_secrets, with_resolved_budget
+from gepa_client.run.resolved_settings import evolve_of, known_secrets, metric_call_budget
 from gepa_client.run.run_errors import finished_by, stop_reason
 from gepa_client.run.run_watcher import RunCounters
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
@@ -288,21 +288,21 @@ class _DriverRun:
         if self.config.auto is None and self.config.max_full_evals is None:
             return
         rows = initial.splits
-        config = with_resolved_budget(
+        calls = metric_call_budget(
             self.config,
             texts=len(component_texts(initial.seed_candidate)),
             train=len(rows.train),
             val=len(rows.val) if rows.val is not rows.train else None,
         )
         done = run.counters.get("metric_calls", 0)
-        if (config.max_metric_calls or 0) < done:
+        if (calls or 0) < done:
             raise SettingsError(
-                f"the budget comes to {config.max_metric_calls:,} metric calls, less than the {done:,} that are "
+                f"the budget comes to {calls:,} metric calls, less than the {done:,} that are "
                 f"recorded of run {run.id}: give --max-metric-calls {done} or more"
             )
-        self.config = config
-        counters.set(max_metric_calls=config.max_metric_calls)
-        self.store.update(run.id, {"config": config.recorded()}, owner=self.job.owner)
+        self.config = self.config.model_copy(update={"auto": None, "max_full_evals": None, "max_metric_calls": calls})
+        counters.set(max_metric_calls=calls)
+        self.store.update(run.id, {"config": self.config.recorded()}, owner=self.job.owner)
 
 
 def _requested(action: str) -> Interrupted:

@@ -73,22 +73,14 @@ def metric_call_budget(config: RunConfig, *, texts: int, train: int, val: int | 
     `auto_budget` and `compile`).
     """
     if config.auto is not None:
-        return _auto(AUTO_CANDIDATES[config.auto], texts, train if val is None else val)
+        candidates = AUTO_CANDIDATES[config.auto]
+        trials = int(max(4 * texts * math.log2(candidates), 1.5 * candidates))
+        full_evaluations = 1 + (trials + 1) // FULL_EVALUATION_EVERY + 1
+        rows = train if val is None else val
+        return candidates * TRIALS_PER_CANDIDATE + trials * DSPY_MINIBATCH + full_evaluations * rows
     if config.max_full_evals is not None:
         return config.max_full_evals * (train + (val or 0))
     return config.max_metric_calls
-
-
-def with_resolved_budget(config: RunConfig, *, texts: int, train: int, val: int | None) -> RunConfig:
-    """Return the settings with the budget as a number in `max_metric_calls`."""
-    calls = metric_call_budget(config, texts=texts, train=train, val=val)
-    return config.model_copy(update={"auto": None, "max_full_evals": None, "max_metric_calls": calls})
-
-
-def _auto(candidates: int, texts: int, val: int) -> int:
-    trials = int(max(4 * texts * math.log2(candidates), 1.5 * candidates))
-    full_evaluations = 1 + (trials + 1) // FULL_EVALUATION_EVERY + 1
-    return candidates * TRIALS_PER_CANDIDATE + trials * DSPY_MINIBATCH + full_evaluations * val
 
 
 def endpoints(config: RunConfig) -> list[Address]:
@@ -124,7 +116,9 @@ def known_secrets(config: RunConfig, store: str) -> list[str]:
     """
     values = config.model_dump(mode="json")
     inside = [text for key, value in values.items() for text in _left_out(value, without_secrets(key, value))]
-    return [*secrets_of(), *inside, *_tokens([*endpoints(config), *scorers(config)]), *_password(store)]
+    password = (urlsplit(store).password if "://" in store else None) or ""
+    passwords = {password, unquote(password)} - {""}
+    return [*secrets_of(), *inside, *_tokens([*endpoints(config), *scorers(config)]), *passwords]
 
 
 def _left_out(value: Any, recorded: Any) -> Iterator[str]:
@@ -148,10 +142,3 @@ def _tokens(addresses: list[Address]) -> Iterator[str]:
             continue  # the fleet reports it and tries again
         if token is not None:
             yield token
-
-
-def _password(store: str) -> Iterator[str]:
-    """Yield the password as written in the URL, and decoded."""
-    written = urlsplit(store).password if "://" in store else None
-    if written:
-        yield from {written, unquote(written)}
