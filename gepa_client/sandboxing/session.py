@@ -1,10 +1,13 @@
 """The sandboxes of one command: started before its work, controlled by the run's events, ended with it."""
 
+import asyncio
 import contextlib
 import json
+import logging
 import math
 import queue
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
@@ -12,21 +15,30 @@ from types import FrameType
 
 from gepa_client.journal.run_events import Event, Finished, FleetChanged, Progress
 from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage, parse_message
+from gepa_client.sandboxing.remote_exec import serving_exec
 from gepa_client.sandboxing.session_interface import SWEEP, Driver, Log, NoSandboxes, Show
-from gepa_client.sandboxing.session_thread import (
+from gepa_client.sandboxing.session_messages import (
     BudgetExhausted,
     OpenSetup,
     Ready,
-    SandboxThread,
     SessionFailed,
     SessionMessage,
+    Setup,
     control_message,
+    pool_log,
+    refusal_log,
 )
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import socket_of
 from sandbox_runtime import EnvironmentMissing, SandboxError
 from sandbox_runtime.gateway import GatewayRefusal, ProviderCall
-from sandbox_runtime.pool import PoolEvent, PoolFailed, SandboxPool
+from sandbox_runtime.pool import EndpointsFile, PoolEvent, PoolFailed, SandboxPool, endpoints_folder
+
+CLOSE_S = 60.0
+"""Seconds that ending everything may take; a sweep ends what is left then."""
+
+LONGEST_EXAMPLE_S = 900.0
+"""Seconds that a sandbox without further work may take to complete its calls, code mutations excepted."""
 
 CAP_GRACE_S = 70.0
 """Seconds from the spend cap to the end of the sandboxes; longer than the driver needs to abandon calls that are held
@@ -50,11 +62,24 @@ class SessionNotStarted(Exception):
 
 
 class SandboxSession(NoSandboxes):
-    """`size` sandboxes started from the repository that `settings` name, as the main thread uses them."""
+    """`size` sandboxes started from the repository that `settings` name.
+
+    They and their gateway run in the event loop of a thread; the main thread calls the public methods.
+    """
 
     def __init__(self, settings: RunConfig, run_id: str, open_setup: OpenSetup, *, size: int) -> None:
         super().__init__(settings)
-        self._thread = SandboxThread(settings, run_id, open_setup, size=size)
+        self._run_id = run_id
+        self._open_setup = open_setup
+        self._size = size
+        self._messages: queue.SimpleQueue[SessionMessage] = queue.SimpleQueue()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._started = threading.Event()
+        self._pool: SandboxPool | None = None
+        self._setup: Setup | None = None
+        self._driver: Driver | None = None
+        self._thread = threading.Thread(target=self._run, name="sandboxes", daemon=True)
         self._exhausted_s: float | None = None
         self._in_cooldown: dict[str, float] = {}
 
@@ -67,10 +92,11 @@ class SandboxSession(NoSandboxes):
             SessionNotStarted: none became ready.
         """
         self._thread.start()
+        self._started.wait()
         for_driver: list[SessionMessage] = []
         ready: Ready | None = None
         while ready is None:
-            match message := self._thread.messages.get():
+            match message := self._messages.get():
                 case Ready():
                     ready = message
                 case SessionFailed():
@@ -81,7 +107,7 @@ class SandboxSession(NoSandboxes):
                 case Log():
                     show(message)
                 case GatewayRefusal():
-                    show(_refusal_log(message))
+                    show(refusal_log(message))
                     for_driver.append(message)
                 case PoolEvent():
                     progress(f"{message.ready} of {message.wanted} sandboxes ready")
@@ -90,14 +116,14 @@ class SandboxSession(NoSandboxes):
                 case _:
                     for_driver.append(message)
         for message in for_driver:
-            self._thread.messages.put(message)
-        self._thread.spent(spent_usd)
+            self._messages.put(message)
+        self._spent(spent_usd)
         self.settings = self.settings.model_copy(update={"fleet": ready.fleet, "ref": ready.commit})
 
     def close(self) -> bool:
         """End all sandboxes; return whether that was done in time."""
         with signals_ignored():
-            return self._thread.close()
+            return self._stop_thread()
 
     @property
     def has_gateway(self) -> bool:
@@ -119,60 +145,59 @@ class SandboxSession(NoSandboxes):
     @contextlib.contextmanager
     def reporting_to(self, driver: Driver) -> Iterator[None]:
         """Forward model calls to the driver as they end, while the block runs."""
-        self._thread.report_to(driver)
+        self._driver = driver
         try:
             yield
         finally:
-            self._thread.report_to(None)
+            self._driver = None
 
     def check_findings(self) -> list[Log]:
         """Return the spend cap, if it was reached, and each different refusal once."""
         found: dict[tuple[str, str], Log] = {}
-        for message in _drain(self._thread.messages):
+        for message in _drain(self._messages):
             if isinstance(message, BudgetExhausted):
                 text = f"max_cost_usd of ${self.settings.max_cost_usd:g} was reached by checking a few rows"
                 found["", ""] = Log(f"{text}: give more, or --no-check", is_warning=True)
             elif isinstance(message, GatewayRefusal):
-                found.setdefault((message.what, message.reason), _refusal_log(message))
+                found.setdefault((message.what, message.reason), refusal_log(message))
         return list(found.values())
 
     def end(self) -> list[ModelCallMessage | RefusalMessage]:
         """End the sandboxes; the block's own `close` reports one that did not end in time."""
         self.close()
-        calls = [each for each in _drain(self._thread.messages) if isinstance(each, ProviderCall | GatewayRefusal)]
+        calls = [each for each in _drain(self._messages) if isinstance(each, ProviderCall | GatewayRefusal)]
         parsed = [parse_message(json.dumps(control_message(call))) for call in calls]
         return [message for message in parsed if isinstance(message, ModelCallMessage | RefusalMessage)]
 
     def forward(self, driver: Driver, show: Show) -> None:
         """Forward messages of the sandboxes; ask again for tokens; end the sandboxes some time after the spend cap."""
-        for message in _drain(self._thread.messages):
+        for message in _drain(self._messages):
             self._forward_one(message, driver, show)
         for url, since in self._in_cooldown.items():
             if time.monotonic() - since > ASK_EVERY_S:  # the new token may have expired too, which no event reports
                 self._in_cooldown[url] = time.monotonic()
-                self._thread.to_pool(SandboxPool.refused, url)
+                self._to_pool(SandboxPool.refused, url)
         if self._exhausted_s is not None and time.monotonic() - self._exhausted_s > CAP_GRACE_S:
             self._exhausted_s = None
             show(Log("the spend cap is reached and calls are held: the sandboxes are ended", is_warning=True))
-            if not self._thread.close():
+            if not self._stop_thread():
                 show(Log(f"not all sandboxes have ended: {SWEEP}", is_warning=True))
 
     def observe(self, event: Event) -> None:
         """Adapt the number of sandboxes to the work; ask for a new token of one that takes no calls."""
-        thread = self._thread
         match event:
             case FleetChanged(kind="joined" | "back" | "left", url=str(url)):
                 self._in_cooldown.pop(url, None)
                 if event.kind == "left":
-                    thread.to_pool(SandboxPool.left, url)
+                    self._to_pool(SandboxPool.left, url)
             case FleetChanged(kind="resting" | "warning" | "refused", url=str(url)):
                 self._in_cooldown[url] = time.monotonic()
-                thread.to_pool(SandboxPool.refused, url)  # its token may have expired
+                self._to_pool(SandboxPool.refused, url)  # its token may have expired
             case Progress():
-                thread.spent(event.spent_usd)
+                self._spent(event.spent_usd)
                 if event.up and event.slots:
                     wanted = math.ceil((event.in_flight + event.waiting) * event.up / event.slots)
-                    thread.to_pool(SandboxPool.demand, wanted)
+                    self._to_pool(SandboxPool.demand, wanted)
             case Finished():
                 self._exhausted_s = None
 
@@ -193,34 +218,79 @@ class SandboxSession(NoSandboxes):
             case Log():
                 show(message)
 
+    # --- the thread of the sandboxes ----------------------------------------------------------------------------------
 
-def pool_log(event: PoolEvent) -> Log | None:
-    """Return the line about an event of the pool; None if the user needs none."""
-    ready = f"{event.ready} of {event.wanted} ready"
-    match event.kind:
-        case "ready" if event.ready == event.wanted > 1:
-            return Log(f"all {event.ready} sandboxes are ready, {event.elapsed_s:.1f} s after the first start began")
-        case "died":
-            return Log(f"sandbox {event.id or ''} has ended ({event.detail}) and is replaced; {ready}", is_warning=True)
-        case "failed":
-            later = f"; next attempt in {event.seconds:.0f} s" if event.seconds else ""
-            return Log(f"a sandbox could not be started: {event.detail}{later}", is_warning=True)
-        case "unasked":
-            text = f"sandbox {event.id or ''} refuses its token, and no new one is available: {event.detail}"
-            return Log(text, is_warning=True)
-        case "not_freed":
-            which = "not all sandboxes" if event.id is None else f"not all of sandbox {event.id}"
-            return Log(f"{which} could be freed: {event.detail}; `{SWEEP}` ends what is left", is_warning=True)
-        case "shrinks":
-            return Log(f"there is work for fewer sandboxes: {event.wanted} stay")
-        case "grows":
-            return Log(f"there is work for more sandboxes: {event.wanted} are wanted")
-        case _:
-            return None
+    def _stop_thread(self) -> bool:
+        if self._thread.ident is None:
+            return True  # it was never started
+        if self._task is not None:
+            self._call(self._task.cancel)
+        self._thread.join(CLOSE_S)
+        return not self._thread.is_alive()
 
+    def _to_pool(self, method: Callable[..., object], *arguments: object) -> None:
+        """Call a method of the pool in its thread, such as `SandboxPool.demand`, if there is a pool yet."""
+        if self._pool is not None:
+            self._call(method, self._pool, *arguments)
 
-def _refusal_log(refusal: GatewayRefusal) -> Log:
-    return Log(f"refused: {refusal.what} of {refusal.sandbox}: {refusal.reason}", is_warning=True)
+    def _spent(self, usd: float) -> None:
+        if self._setup is not None:
+            self._call(self._setup.spent, usd)
+
+    def _receive(self, message: SessionMessage) -> None:
+        driver = self._driver
+        if driver is not None and isinstance(message, ProviderCall | GatewayRefusal):
+            driver.send(control_message(message))
+            return
+        self._messages.put(message)
+        if isinstance(message, BudgetExhausted) and driver is None and self._task is not None:
+            self._task.cancel()  # no driver can end the run: a check would wait for the held calls for ever
+
+    def _call(self, function: Callable[..., object], *arguments: object) -> None:
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            return
+        try:
+            loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            return  # the loop was closed in this moment
+
+    def _run(self) -> None:
+        try:
+            with _warnings_to(self._messages):
+                asyncio.run(self._main())
+        except asyncio.CancelledError:
+            pass  # closed
+        except PoolFailed as gave_up:
+            self._messages.put(SessionFailed(gave_up.__cause__ or gave_up))
+        except Exception as error:  # noqa: BLE001  the main thread raises it
+            self._messages.put(SessionFailed(error))
+        finally:
+            self._started.set()
+
+    async def _main(self) -> None:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._started.set()
+        with endpoints_folder() as folder:
+            async with (
+                self._open_setup(self.settings, self._run_id, self._receive) as setup,
+                serving_exec(folder, setup.find),
+            ):
+                self._setup = setup
+                endpoints_file = EndpointsFile(folder)
+                async with SandboxPool(
+                    setup.start,
+                    self._size,
+                    endpoints_file=endpoints_file,
+                    on_event=self._messages.put,
+                    starts_per_s=self.settings.starts_per_s,
+                    idle_s=self.settings.sandbox_idle_s,
+                    retire_s=max(LONGEST_EXAMPLE_S, self.settings.mutation_timeout_s),
+                ) as pool:
+                    self._pool = pool
+                    await pool.first_ready()
+                    self._messages.put(Ready(endpoints_file.path, setup.commit))
+                    await asyncio.Event().wait()  # until it is cancelled
 
 
 def _drain(messages: "queue.SimpleQueue[SessionMessage]") -> Iterator[SessionMessage]:
@@ -255,3 +325,21 @@ def signals_ignored() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _warnings_to(messages: "queue.SimpleQueue[SessionMessage]") -> Iterator[None]:
+    """Turn warnings that the runtime logs into messages, so that they are not printed into a display."""
+
+    class QueueHandler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            messages.put(Log(record.getMessage(), is_warning=True))
+
+    handler, log = QueueHandler(logging.WARNING), logging.getLogger("sandbox_runtime")
+    log.addHandler(handler)
+    log.propagate, before = False, log.propagate
+    try:
+        yield
+    finally:
+        log.propagate = before
+        log.removeHandler(handler)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from gepa_client.sandboxing.remote_exec import FindSandbox
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, SWEEP, Log
-from gepa_client.sandboxing.session_thread import BudgetExhausted, SessionMessage, Setup
+from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage, Setup
 from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime import (
     GatewaySession,

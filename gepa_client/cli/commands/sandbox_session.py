@@ -15,7 +15,7 @@ from gepa_client.sandboxing.session_interface import SWEEP, Log, NoSandboxes
 from gepa_client.settings.run_config import RunConfig
 
 if TYPE_CHECKING:
-    from gepa_client.sandboxing.session_thread import OpenSetup
+    from gepa_client.sandboxing.session_messages import OpenSetup
 
 
 @contextmanager

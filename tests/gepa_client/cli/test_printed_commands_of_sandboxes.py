@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client.sandboxing.session import pool_log
+from gepa_client.sandboxing.session_messages import pool_log
 from sandbox_runtime.pool import PoolEvent
 from tests.gepa_client.cli.sandboxed_program import PROGRAM
 from tests.gepa_client.cli.test_printed_commands_of_code import EXAMPLE, FIX, TASK

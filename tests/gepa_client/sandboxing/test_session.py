@@ -20,9 +20,8 @@ from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.journal.run_events import FleetChanged, Progress
 from gepa_client.run import control_messages
 from gepa_client.sandboxing.remote_exec import FindSandbox
-from gepa_client.sandboxing.session import pool_log
 from gepa_client.sandboxing.session_interface import Log
-from gepa_client.sandboxing.session_thread import BudgetExhausted, SessionMessage
+from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage, pool_log
 from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime import RunningSandbox, RuntimeUnavailable, SandboxNotReady
 from sandbox_runtime.gateway import GatewayRefusal, ProviderCall, TokenCounts

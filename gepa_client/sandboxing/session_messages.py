@@ -1,0 +1,102 @@
+"""What happens in a session of sandboxes: messages for the main thread, and how the user and the driver read them."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+from gepa_client.sandboxing.remote_exec import FindSandbox
+from gepa_client.sandboxing.session_interface import SWEEP, Log
+from gepa_client.settings.run_config import RunConfig
+from sandbox_runtime import RunningSandbox
+from sandbox_runtime.gateway import GatewayRefusal, ProviderCall
+from sandbox_runtime.pool import PoolEvent
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The first sandbox is ready. `fleet`: the file that lists ready sandboxes. `commit`: the one that they all run."""
+
+    fleet: Path
+    commit: str
+
+
+@dataclass(frozen=True)
+class BudgetExhausted:
+    """The spend cap is reached: the gateway holds all further model calls."""
+
+
+@dataclass(frozen=True)
+class SessionFailed:
+    """There is no sandbox, and there will be none, because of `error`."""
+
+    error: BaseException
+
+
+SessionMessage = Log | Ready | BudgetExhausted | SessionFailed | PoolEvent | ProviderCall | GatewayRefusal
+
+
+class Setup(Protocol):
+    """What sandboxes are started from: a runtime, the program's source and a gateway."""
+
+    @property
+    def commit(self) -> str:
+        """The full id of the commit that all sandboxes run."""
+        ...
+
+    @property
+    def find(self) -> FindSandbox:
+        """Find a running sandbox by its id."""
+        ...
+
+    async def start(self, number: int) -> RunningSandbox:
+        """Start a sandbox; see `sandbox_runtime.pool.Start`."""
+        ...
+
+    def spent(self, usd: float) -> None:
+        """Report what the whole run has spent so far, calls through this gateway included."""
+        ...
+
+
+OpenSetup = Callable[[RunConfig, str, Callable[[SessionMessage], None]], AbstractAsyncContextManager[Setup]]
+"""Opens a set-up from the settings, the run's id, and a function that takes its messages."""
+
+
+def control_message(event: ProviderCall | GatewayRefusal) -> Mapping[str, object]:
+    """Return the message of `gepa_client.run.control_messages` for an event of the gateway."""
+    if isinstance(event, GatewayRefusal):
+        return {"refusal": asdict(event)}
+    tokens = event.tokens
+    counts = {} if tokens is None else {"input_tokens": tokens.all_input, "output_tokens": tokens.output}
+    return {"model_call": {**asdict(event), **counts}}
+
+
+def pool_log(event: PoolEvent) -> Log | None:
+    """Return the line about an event of the pool; None if the user needs none."""
+    ready = f"{event.ready} of {event.wanted} ready"
+    match event.kind:
+        case "ready" if event.ready == event.wanted > 1:
+            return Log(f"all {event.ready} sandboxes are ready, {event.elapsed_s:.1f} s after the first start began")
+        case "died":
+            return Log(f"sandbox {event.id or ''} has ended ({event.detail}) and is replaced; {ready}", is_warning=True)
+        case "failed":
+            later = f"; next attempt in {event.seconds:.0f} s" if event.seconds else ""
+            return Log(f"a sandbox could not be started: {event.detail}{later}", is_warning=True)
+        case "unasked":
+            text = f"sandbox {event.id or ''} refuses its token, and no new one is available: {event.detail}"
+            return Log(text, is_warning=True)
+        case "not_freed":
+            which = "not all sandboxes" if event.id is None else f"not all of sandbox {event.id}"
+            return Log(f"{which} could be freed: {event.detail}; `{SWEEP}` ends what is left", is_warning=True)
+        case "shrinks":
+            return Log(f"there is work for fewer sandboxes: {event.wanted} stay")
+        case "grows":
+            return Log(f"there is work for more sandboxes: {event.wanted} are wanted")
+        case _:
+            return None
+
+
+def refusal_log(refusal: GatewayRefusal) -> Log:
+    """Return the line about a refused connection or model call."""
+    return Log(f"refused: {refusal.what} of {refusal.sandbox}: {refusal.reason}", is_warning=True)
