@@ -115,7 +115,9 @@ class CodeReflection:
         places = [at for at, (_, records, names) in enumerate(jobs) if GIT_BRANCH in names and records.get(GIT_BRANCH)]
         prompts: dict[tuple[int, str], Prompt] = {}
         failed: set[int] = set()
-        for at, outline in zip(places, self._outlined([jobs[at][0] for at in places]), strict=True):
+        candidates = [jobs[at][0] for at in places]
+        outlines = required(self.adapter, "outline_code", self._outlines.of(candidates)) if places else []
+        for at, outline in zip(places, outlines, strict=True):
             candidate, records, _ = jobs[at]
             try:
                 if isinstance(outline, Exception):
@@ -126,9 +128,6 @@ class CodeReflection:
                 self.texts.failures.record(WHERE, error)
                 failed.add(at)
         return prompts, failed
-
-    def _outlined(self, candidates: Sequence[Candidate]) -> list[str | Exception]:
-        return required(self.adapter, "outline_code", self._outlines.of(candidates)) if candidates else []
 
     # --- having it made ----------------------------------------------------------------------------------------------
 

@@ -134,10 +134,13 @@ def evolution_arguments(config: RunConfig, adapter: RemoteAdapter, reflection: A
     unchanged = {"adapter": adapter, "reflection_strategy": reflection, "callbacks": adapter.callbacks}
     if GIT_BRANCH not in adapter.seed_candidate:
         return unchanged
+    schedule = None
+    if config.prompts_per_code is not None:
+        schedule = Schedule(config.prompts_per_code, config.decay_factor or 1.0, config.decay_every or 1)
     selector = ComponentSelector(
         evolve,
         adapter.commits.unused,
-        schedule=_schedule(config),
+        schedule=schedule,
         code_until=config.code_until,
         all_at_once=config.module_selector == "all",
     )
@@ -155,9 +158,3 @@ def evolution_arguments(config: RunConfig, adapter: RemoteAdapter, reflection: A
         "module_selector": selector,
         "selection_strategy": ScoringSelection(selection(config.selection_strategy), lineage),
     }
-
-
-def _schedule(config: RunConfig) -> Schedule | None:
-    if config.prompts_per_code is None:
-        return None
-    return Schedule(config.prompts_per_code, config.decay_factor or 1.0, config.decay_every or 1)
