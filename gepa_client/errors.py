@@ -1,22 +1,22 @@
 """What can go wrong on the client's side of a call.
 
 ClientError
-├── ConnectionLost   the outcome is unknown: reset, own time-out, a 5xx of something in between
-│   └── InstanceChanged  another server process answers now; what the old one knew is gone
-├── BadResponse      an answer came, but not one the contract allows
-│   └── AnswerTooLarge   it has more bytes than are accepted
+├── ConnectionLost   the outcome is unknown: reset, own time-out, a 5xx of a proxy
+│   └── InstanceChanged  another server process responds now; the state of the old one is lost
+├── BadResponse      the response breaks the contract
+│   └── AnswerTooLarge   the response has more bytes than are accepted
 ├── Refused          this client declines to send: plain http to another machine, an unusable token or address
 ├── RowsError        a file of rows that cannot be read
 ├── RecordedFailure  the failure of a recorded run, raised again on replay
-└── JournalError     the journal of a run cannot be used as asked
-    ├── JournalMismatch   GEPA asked something else than what is recorded at this number
+└── JournalError     the journal of a run cannot be used
+    ├── JournalMismatch   GEPA's request differs from the recorded one of this number
     ├── NoSuchRun         no run of this name in the store
-    ├── RunExists         a run of this id is there already
+    ├── RunExists         the store has a run of this id already
     ├── StoreTooNew       the store was written by a newer version
-    ├── StoreUnavailable  full, locked or unreachable; nothing was lost, and trying later can help
+    ├── StoreUnavailable  full, locked or unreachable; nothing was lost, and a later attempt can succeed
     ├── ClaimLost         another process drives the run now
     ├── RunBusy           another process drives the run, and lives
-    └── NumberTaken       another process wrote at this number: the same, found out later
+    └── NumberTaken       another process wrote an entry of this number
 
 What the server itself answers as an error is a `protocol.errors.RpcError`. `Interrupted` is none of these: see there.
 """
@@ -40,7 +40,7 @@ class ClientError(Exception):
 class ConnectionLost(ClientError):
     """The outcome of the request is unknown; with a `call_id` the same call may be sent again.
 
-    `sent`: False where the connection was never made, so that the request certainly did not run. `refused`: at last
+    `sent`: False if the connection was never made, so that the request certainly did not run. `refused`: at last
     no process listened at the address, so the server process there has ended.
     """
 
@@ -55,7 +55,7 @@ class InstanceChanged(ConnectionLost):
 
 
 class BadResponse(ClientError):
-    """The peer answered something that is not JSON-RPC, breaks the schema, is too large, or redirects."""
+    """The response is not JSON-RPC, breaks the schema, is too large, or redirects."""
 
 
 class AnswerTooLarge(BadResponse):
@@ -156,7 +156,7 @@ def data_of(error: RpcError) -> str:
 
 
 def details(error: BaseException) -> str:
-    """Everything else that is known of it: a server's own words, or the traceback on this side."""
+    """Return the server's own text, or the traceback on this side."""
     if isinstance(error, RpcError):
         return "\n".join(f"{key}: {_text(value)}" for key, value in error.details.items())
     return "".join(traceback.format_exception(error))

@@ -79,10 +79,10 @@ class CheckedExample(_ReportModel):
 
 
 class RunEstimate(_ReportModel):
-    """Seconds, an example's as measured here, the way there and back included.
+    """Seconds, an example's as measured here, the network included.
 
     `at_once`: over all servers that answer. `run_s`: what `budget` metric calls would take, from every slot busy to one
-    minibatch at a time; None, as `budget` and `run_usd`, where another limit ends the run.
+    minibatch at a time; None, as `budget` and `run_usd`, if another limit ends the run.
     """
 
     example_s: float

@@ -116,7 +116,7 @@ def _unordered(actual: Any, matchers: list[Any], path: str) -> list[str]:
 
 
 def _place(number: int, fitting: list[list[int]], taken: dict[int, int], tried: set[int]) -> bool:
-    """Find an item for matcher `number`, moving earlier ones where that makes room (bipartite matching)."""
+    """Find an item for matcher `number`, moving earlier ones if that makes room (bipartite matching)."""
     for at in fitting[number]:
         if at not in tried:
             tried.add(at)
@@ -207,7 +207,7 @@ def render(node: Any, scope: Mapping[str, Any]) -> Any:
     """`node` with every `${name.path}` replaced and every generator written out.
 
     Raises:
-        Unknown: a name or path is not in `scope`.
+        UnknownName: a name or path is not in `scope`.
     """
     if isinstance(node, str):
         whole = PLACE.fullmatch(node)

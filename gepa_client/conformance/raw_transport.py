@@ -1,4 +1,4 @@
-"""Sends HTTP requests that no proper client would: cut short, endless, without headers, on a connection of their own.
+"""Send HTTP requests that no proper client sends: cut short, endless, without headers, each on its own connection.
 
 Product calls use `gepa_client.transport.http_transport`. A conformance check needs what that file must never do: bodies
 that never end or never come, absent headers, and connections closed in the middle.
@@ -75,12 +75,12 @@ class RawTransport:
         query: str | None = None,
         headers: Mapping[str, str | list[str] | None] | None = None,
     ) -> RawAnswer:
-        """One request. `headers` are added to, or replace, the token and the content type; None leaves one out.
+        """Send one request. `headers` are added to, or replace, the token and the content type; None leaves one out.
 
         A list of values sends the header once for each.
 
         Raises:
-            Lost: no complete answer within `timeout_s`.
+            NoAnswer: no complete answer within `timeout_s`.
         """
         if self._session is None:
             raise RuntimeError("the transport is not open")
@@ -137,7 +137,7 @@ async def chunked(body: bytes) -> AsyncIterator[bytes]:
 
 
 async def withheld(body: bytes) -> AsyncIterator[bytes]:
-    """Yield the body, then wait for ever."""
+    """Yield the body, then wait until it is cancelled."""
     yield body
     await asyncio.Event().wait()
 

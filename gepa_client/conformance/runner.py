@@ -64,7 +64,7 @@ class ConformanceReport:
     outcomes: tuple[CheckOutcome, ...]
 
     def count(self, verdict: Verdict) -> int:
-        """How many checks ended so."""
+        """Return how many checks have this verdict."""
         return sum(outcome.verdict is verdict for outcome in self.outcomes)
 
     @property
@@ -153,7 +153,7 @@ async def _outcome(check: Check, transport: RawTransport, discovery: JsonValue, 
 
 
 async def _failure(check: Check, run: CheckRun) -> str:
-    """Why the check does not hold; empty where it does."""
+    """Return why the check does not hold; empty if it does."""
     try:
         async with asyncio.timeout(check.timeout_s):
             for number, step in enumerate(check.steps, 1):
@@ -176,7 +176,7 @@ def _described(discovery: JsonValue) -> str:
 
 
 def reason_to_skip(check: Check, discovery: JsonValue, *, has_token: bool) -> str | None:
-    """Why the check does not apply, or None where it does."""
+    """Return why the check does not apply, or None if it does."""
     offered = set(discovery.get("capabilities", ()))
     absent = [name for name in check.requires if name not in offered]
     if absent:

@@ -54,7 +54,7 @@ class CheckRun:
 
         Raises:
             CheckFailed: an answer is not what the contract or the check expects.
-            Unknown: the case refers to a value that the answers so far did not give.
+            UnknownName: the case refers to a value that the answers so far did not give.
         """
         await asyncio.sleep(step.after_s)
         if step.times == 1:

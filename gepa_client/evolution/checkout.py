@@ -82,7 +82,7 @@ class UserRepository:
     """The git repository that `folder` is in.
 
     Raises:
-        CheckoutError: there is no git, or no repository; as every method does where git fails.
+        CheckoutError: there is no git, or no repository; as every method does if git fails.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -109,7 +109,7 @@ class UserRepository:
             if entry:
                 found.append(entry[3:])
             if entry[:1] in ("R", "C"):
-                next(entries, None)  # where it was before
+                next(entries, None)  # its former path
         return found
 
     def way_back(self) -> tuple[str, ...]:
@@ -249,7 +249,7 @@ class UserRepository:
         if not self.has(commit):
             raise CheckoutError(
                 f"the commit {commit[:12]} is not here, and the record has no bundle with it: "
-                "it is where the server that made it has its repository"
+                "it is in the repository of the server that made it"
             )
 
     def _take(self, bundle: CommitBundle) -> None:

@@ -37,7 +37,7 @@ def component_texts(candidate: Candidate) -> dict[str, str]:
 
 
 BY_HAND = "by-hand"
-"""Stands for all changes that `gepa-client mutate` made, where commands about branches take a run."""
+"""Stands for all changes that `gepa-client mutate` made, if a command about branches takes a run."""
 
 LONGEST = 100
 DIGEST = 8

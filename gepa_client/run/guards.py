@@ -42,7 +42,7 @@ class FailureGuard:
     """Report what GEPA swallows, and stop the run after `limit` failed iterations in a row.
 
     An iteration has failed if something in it failed and it proposed nothing. One with nothing to do (all scores
-    perfect) neither counts nor resets the count. `failures` is where adapter and reflection record causes.
+    perfect) neither counts nor resets the count. `failures`: the causes that adapter and reflection record.
     `is_hopeless`: whether every iteration would meet this error of reflection again; one such error ends the run.
 
     Raises `Interrupted("failed")` from `on_iteration_end`, with the first cause of the row in its reason.

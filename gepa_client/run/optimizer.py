@@ -125,7 +125,7 @@ class Optimization:
             if not adapter.offers("proposals"):
                 raise SettingsError(NO_PROPOSER)
             return ProgramReflection(adapter)
-        adapter.propose_new_texts = None  # the model proposes, even where the program could
+        adapter.propose_new_texts = None  # the model proposes, even if the program could
         template = config.reflection_prompt_template
         if isinstance(template, dict):
             if coded := sorted(set(template) & set(CODE_COMPONENTS)):

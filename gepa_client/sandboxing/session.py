@@ -244,7 +244,7 @@ class SandboxSession(NoSandboxes):
             return
         self._messages.put(message)
         if isinstance(message, BudgetExhausted) and driver is None and self._task is not None:
-            self._task.cancel()  # no driver can end the run: a check would wait for the held calls for ever
+            self._task.cancel()  # no driver can end the run: a check would wait for the held calls without end
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
         loop = self._loop

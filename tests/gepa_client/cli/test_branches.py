@@ -180,7 +180,7 @@ def test_without_a_bundle_the_repository_of_the_server_is_named(cli: Cli, tmp_pa
     StoredCode(tmp_path, bundles=False).into(tmp_path / "code.db")
     ended = cli("branches", "last", "--check-out", "--repo", "user", "--store", "code.db")
     assert ended.status == 2
-    assert "it is where the server that made it has its repository" in ended.stderr
+    assert "it is in the repository of the server that made it" in ended.stderr
     assert cli("branches", "last", "--check-out", "--repo", "server", "--store", "code.db").status == 0
 
 
