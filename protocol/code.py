@@ -22,18 +22,12 @@ def commit_of(candidate: Candidate) -> str | None:
     Raises:
         ValueError: `git_branch` is not of the form `branch@<full commit id>`.
     """
-    text = candidate.get(GIT_BRANCH)
-    if text is None:
-        return None
-    return _parts(text)["commit"]
+    return _part("commit", candidate)
 
 
 def branch_of(candidate: Candidate) -> str | None:
     """Return the branch in its `git_branch`, None if its code does not evolve; `ValueError` as `commit_of`."""
-    text = candidate.get(GIT_BRANCH)
-    if text is None:
-        return None
-    return _parts(text)["branch"]
+    return _part("branch", candidate)
 
 
 def code_at(candidate: Candidate) -> tuple[str | None, str | None]:
@@ -68,8 +62,11 @@ def added_components(added: dict[str, str]) -> str:
     return json.dumps(added, ensure_ascii=False, indent=2)
 
 
-def _parts(text: str) -> re.Match[str]:
+def _part(name: str, candidate: Candidate) -> str | None:
+    text = candidate.get(GIT_BRANCH)
+    if text is None:
+        return None
     found = _GIT_BRANCH.fullmatch(text)
     if found is None:
         raise ValueError(f"{GIT_BRANCH} is {text!r:.80}, not branch@<full commit id>")
-    return found
+    return found[name]

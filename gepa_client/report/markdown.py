@@ -1,5 +1,7 @@
 """The report as Markdown, for a terminal or a pull request."""
 
+import re
+
 from evolverpc_common.display_text import line, plain
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.run_events import Mutated, MutationRejected
@@ -133,8 +135,4 @@ def _block(lines: list[str], language: str) -> list[str]:
 
 
 def _longest_run(text: str) -> int:
-    longest = run = 0
-    for character in text:
-        run = run + 1 if character == "`" else 0
-        longest = max(longest, run)
-    return longest
+    return max(map(len, re.findall("`+", text)), default=0)

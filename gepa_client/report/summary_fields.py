@@ -4,7 +4,7 @@ import difflib
 
 from evolverpc_common.display_text import counted, line, plain
 from gepa_client.evolution.names import code_label, component_texts
-from gepa_client.journal.run_events import CallRefused, FailedExamples, FailureGroup, ModelTally, Mutated
+from gepa_client.journal.run_events import CallRefused, FailedExamples, FailureGroup, ModelTally, Mutated, Started
 from gepa_client.report.record import RunRecord
 
 ENDED_SHOWN = 4000
@@ -37,57 +37,47 @@ def text_changes(record: RunRecord, index: int) -> list[tuple[str, int, list[str
 
 def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
     """Return the main facts as label and plain text; the reason of the end may take several lines."""
-    started, finished = record.started, record.finished
-    found: list[tuple[str, str]] = []
-    if started is not None:
-        version = f", version {started.program_version}," if started.program_version else ""
-        found.append(("program", line(f"{started.program}{version} behind {started.server}, {started.url}", 300)))
-    if (headline := record.headline()) is not None:
-        found.append(("score", f"{headline.seed:.4g} -> {headline.best:.4g} ({headline.rows})"))
-    if record.seed is not None and record.best is not None:
-        found.append(
-            ("validation", f"{record.seed.score:.4g} -> {record.best.score:.4g}, candidate {record.best.index}")
-        )
-    if record.best is not None and (code := code_label(record.best.texts)) is not None:
-        found.append(("best code", line(code, 300)))
+    started, finished, seed, best = record.started, record.finished, record.seed, record.best
+    headline, failed = record.headline(), record.failed_examples
+    code = code_label(best.texts) if best is not None else None
     budget = f" of {record.budget}" if record.budget is not None else ""
     over = record.budget is not None and record.metric_calls > record.budget
     why = " (the budget is checked between iterations)" if over else ""
-    found.append(("metric calls", f"{record.metric_calls}{budget}{why}, {record.active_seconds:.1f} s"))
-    found.append(
-        (
-            "candidates",
-            f"{len(record.candidates)} kept, {len(record.front)} on the Pareto front, "
-            f"{counted(len(record.rejected), 'proposal')} not kept, "
-            f"{counted(record.without_proposal, 'iteration')} without a proposal, "
-            f"{counted(len(record.failures), 'failed iteration')}",
-        )
-    )
-    if record.failed_examples is not None:
-        found.append(("failed examples", failure_summary(record.failed_examples)))
-    if record.mutations:
-        made = sum(isinstance(mutation, Mutated) for mutation in record.mutations)
-        found.append(("changes of code", f"{made} made, {len(record.mutations) - made} refused"))
-    for label, text in (("model calls", model_call_summary(record)), ("refused", refusal_summary(record))):
-        if text is not None:
-            found.append((label, text))
+    made = sum(isinstance(mutation, Mutated) for mutation in record.mutations)
+    facts = {
+        "program": _program(started) if started is not None else None,
+        "score": f"{headline.seed:.4g} -> {headline.best:.4g} ({headline.rows})" if headline is not None else None,
+        "validation": f"{seed.score:.4g} -> {best.score:.4g}, candidate {best.index}" if seed and best else None,
+        "best code": line(code, 300) if code is not None else None,
+        "metric calls": f"{record.metric_calls}{budget}{why}, {record.active_seconds:.1f} s",
+        "candidates": f"{len(record.candidates)} kept, {len(record.front)} on the Pareto front, "
+        f"{counted(len(record.rejected), 'proposal')} not kept, "
+        f"{counted(record.without_proposal, 'iteration')} without a proposal, "
+        f"{counted(len(record.failures), 'failed iteration')}",
+        "failed examples": failure_summary(failed) if failed is not None else None,
+        "changes of code": f"{made} made, {len(record.mutations) - made} refused" if record.mutations else None,
+        "model calls": model_call_summary(record),
+        "refused": refusal_summary(record),
+    }
     if started is not None:
-        sizes = ", ".join(f"{size} {split}" for split, size in started.splits.items())
-        found.append(("rows", sizes))
-        found.append(("proposals by", line(started.proposer, 200)))
+        facts["rows"] = ", ".join(f"{size} {split}" for split, size in started.splits.items())
+        facts["proposals by"] = line(started.proposer, 200)
     if finished is not None:
-        costs = (
-            ("evaluation", finished.evaluation_usd),
-            ("reflection", finished.reflection_usd),
-            ("changes of code", finished.mutation_usd),
-            ("models that programs called", finished.model_usd),
-        )
-        if known := ", ".join(f"${cost:.4f} {what}" for what, cost in costs if cost is not None):
-            found.append(("cost", known))
-    if finished is not None:
+        costs = {
+            "evaluation": finished.evaluation_usd,
+            "reflection": finished.reflection_usd,
+            "changes of code": finished.mutation_usd,
+            "models that programs called": finished.model_usd,
+        }
+        facts["cost"] = ", ".join(f"${cost:.4f} {what}" for what, cost in costs.items() if cost is not None) or None
         ended = finished.status if finished.reason is None else f"{finished.status}: {finished.reason}"
-        found.append(("ended", plain(ended.strip(), limit=ENDED_SHOWN)))
-    return found
+        facts["ended"] = plain(ended.strip(), limit=ENDED_SHOWN)
+    return [(label, text) for label, text in facts.items() if text is not None]
+
+
+def _program(started: Started) -> str:
+    version = f", version {started.program_version}," if started.program_version else ""
+    return line(f"{started.program}{version} behind {started.server}, {started.url}", 300)
 
 
 def failure_summary(failed: FailedExamples) -> str:

@@ -27,9 +27,10 @@ from gepa_client.cli.views.console import (
     safe_line,
     value_cell,
 )
-from gepa_client.errors import summary
+from gepa_client.errors import ClientError, summary
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import CALL_BUDGETS, RunConfig
+from protocol.errors import RpcError
 
 if TYPE_CHECKING:
     from gepa_client.check.check_report import CheckedExample, CheckReport, RunEstimate
@@ -66,11 +67,7 @@ def run_check(
     settings: RunConfig, typed: flags.Typed, *, json_output: bool, brief: bool = False, examples: int = EXAMPLES
 ) -> int:
     """Check and print the report; return the exit status. `brief`: a check without findings takes one line."""
-    from gepa_client.check.server_check import (
-        check_server as tried,  # aiohttp comes with it, which `--help` does not need
-    )
-    from gepa_client.errors import ClientError
-    from protocol.errors import RpcError
+    from gepa_client.check.server_check import check_server  # aiohttp comes with it, which `--help` does not need
 
     console = make_console()
 
@@ -79,7 +76,7 @@ def run_check(
             echo(console, f"[dim]check: trying {counted(count, 'row')} …[/]")
 
     try:
-        report = asyncio.run(tried(settings, examples, trying))
+        report = asyncio.run(check_server(settings, examples, trying))
     except (SettingsError, ClientError, RpcError) as error:
         fail(summary(error))
         return USAGE

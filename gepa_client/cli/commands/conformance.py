@@ -1,13 +1,15 @@
 """`gepa-client conformance URL`: check whether a server in any language keeps the contract."""
 
 import asyncio
+from collections import Counter
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from gepa_client.cli.arguments import AllowInsecure, TokenFile
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
-from gepa_client.conformance import Check, CheckOutcome, ConformanceReport, Verdict, load_checks, run_conformance
+from gepa_client.conformance import CheckOutcome, ConformanceReport, Verdict, load_checks, run_conformance
 from gepa_client.errors import ClientError
 from gepa_client.transport.address import find_token, refused
 from protocol.errors import Unauthorized
@@ -34,7 +36,12 @@ def conformance(
     checks = tuple(check for check in load_checks() if not only or check.id.startswith(tuple(only)))
     if not checks:
         refuse(f"no check has an id that begins with {' or '.join(only or [])}")
-    printer = None if as_json else _Printer(show_skipped=show_skipped)
+    console = make_console()
+
+    def show(outcome: CheckOutcome) -> None:
+        if not as_json and (show_skipped or outcome.verdict is not Verdict.SKIPPED):
+            _show_outcome(console, outcome)
+
     try:
         token = find_token(None, token_file)
         report = asyncio.run(
@@ -42,7 +49,7 @@ def conformance(
                 url,
                 token,
                 checks=checks,
-                on_outcome=printer.outcome if printer else None,
+                on_outcome=show,
                 allow_insecure=allow_insecure,
             )
         )
@@ -50,42 +57,28 @@ def conformance(
         refuse(str(error))
     except Unauthorized:
         refuse(refused(None, token_file))
-    if printer is None:
+    if as_json:
         print_json(report.as_json(), indent=2)
     else:
-        printer.end(report)
+        _show_counts(console, report)
     if not report.conforms:
         raise typer.Exit(1)
 
 
-class _Printer:
-    """Prints a line for each check as it ends, the reason below a failed one, and the counts."""
-
-    def __init__(self, *, show_skipped: bool) -> None:
-        self._console = make_console()
-        self._show_skipped = show_skipped
-
-    def outcome(self, outcome: CheckOutcome) -> None:
-        if outcome.verdict is Verdict.SKIPPED and not self._show_skipped:
-            return
-        check = outcome.check
-        echo(self._console, f"{MARKS[outcome.verdict]} {check.id:<36} {safe_line(check.title)}")
-        if outcome.reason:
-            echo(self._console, f"     {_duty(check)}: {safe_line(outcome.reason, 600)}")
-
-    def end(self, report: ConformanceReport) -> None:
-        skipped = [outcome for outcome in report.outcomes if outcome.verdict is Verdict.SKIPPED]
-        reasons: dict[str, int] = {}
-        for outcome in skipped:
-            reasons[outcome.reason] = reasons.get(outcome.reason, 0) + 1
-        echo(self._console, "")
-        echo(self._console, safe_line(report.endpoint))
-        for reason, count in sorted(reasons.items(), key=lambda entry: -entry[1]):
-            echo(self._console, f"{count} skipped: {safe_line(reason)}")
-        if report.count(Verdict.WARNED):
-            echo(self._console, f"{report.count(Verdict.WARNED)} warned")
-        echo(self._console, report.last_line)
+def _show_outcome(console: Console, outcome: CheckOutcome) -> None:
+    """Print a line for a check, and the reason below it if it did not pass."""
+    check = outcome.check
+    echo(console, f"{MARKS[outcome.verdict]} {check.id:<36} {safe_line(check.title)}")
+    if outcome.reason:
+        echo(console, f"     {check.level.upper()} ({check.section}): {safe_line(outcome.reason, 600)}")
 
 
-def _duty(check: Check) -> str:
-    return f"{check.level.upper()} ({check.section})"
+def _show_counts(console: Console, report: ConformanceReport) -> None:
+    skipped = Counter(outcome.reason for outcome in report.outcomes if outcome.verdict is Verdict.SKIPPED)
+    echo(console, "")
+    echo(console, safe_line(report.endpoint))
+    for reason, count in skipped.most_common():
+        echo(console, f"{count} skipped: {safe_line(reason)}")
+    if report.count(Verdict.WARNED):
+        echo(console, f"{report.count(Verdict.WARNED)} warned")
+    echo(console, report.last_line)

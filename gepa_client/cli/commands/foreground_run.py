@@ -5,7 +5,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -176,15 +176,12 @@ class ForegroundRun:
     def _let_go(self, job: DriverJob, reason: str) -> float | None:
         """Pause the run in the store; return the seconds it was driven, as last recorded."""
         try:
-            store = open_store(job.store)
-            try:
-                active_seconds: float | None = store.run(job.run_id).counters.get("active_seconds")
-                if store.run(job.run_id).claim.owner == job.owner:
+            with closing(open_store(job.store)) as store:
+                run = store.run(job.run_id)
+                if run.claim.owner == job.owner:
                     store.update(job.run_id, {"status": "paused", "reason": reason}, owner=job.owner)
                     store.release(job.run_id, job.owner)
-                return active_seconds
-            finally:
-                store.close()
+                return run.counters.get("active_seconds")
         except JournalError as error:
             self.console.print(f"[yellow]the run's record could not be brought up to date:[/] {summary(error)}")
             return None

@@ -35,9 +35,12 @@ TRAIN = "train"
 """The split that rows are taken from by default, if the server has it."""
 
 
-@dataclass(frozen=True)
-class MutateArgs:
-    """The parsed arguments. `candidate`: None for the server's seed. `output`: the file for the new candidate."""
+@dataclass
+class _Mutation:
+    """The parsed arguments, and what was made of them. `candidate`: None for the server's seed.
+
+    `output`: the file for the new candidate. `quiet`: print nothing before the JSON object.
+    """
 
     mutation: dict[str, JsonValue]
     candidate: Candidate | None
@@ -45,30 +48,23 @@ class MutateArgs:
     limit: int
     timeout_s: float
     output: Path | None
+    console: Console
+    quiet: bool
+    can_be_cancelled: bool = False
+    made: ApplyMutationResult | None = None
 
     @property
     def kind(self) -> str:
         """The kind of the mutation in the contract."""
         return str(self.mutation["kind"])
 
-
-@dataclass
-class _MutationResult:
-    """The mutation, saved and printed as soon as it was made."""
-
-    args: MutateArgs
-    console: Console
-    quiet: bool
-    can_be_cancelled: bool = False
-    made: ApplyMutationResult | None = None
-
     def take(self, made: ApplyMutationResult) -> None:
-        """Save and print the mutation."""
+        """Save and print the mutation as soon as it was made."""
         self.made = made
-        if self.args.output is not None:
-            _write_candidate(self.args.output, made.candidate)
+        if self.output is not None:
+            _write_candidate(self.output, made.candidate)
         if not self.quiet:
-            show_made(self.console, made, self.args.kind)
+            show_made(self.console, made, self.kind)
 
 
 def mutate(
@@ -113,23 +109,24 @@ def mutate(
     """
     if output is not None and not output.resolve().parent.is_dir():
         refuse(f"--output {output}: there is no such folder")
-    args = MutateArgs(
+    console = make_console()
+    asked = _Mutation(
         mutation=mutation_of(request, location, patch, texts, merge),
         candidate=candidate_of(candidate, texts),
         examples=examples,
         limit=limit,
         timeout_s=timeout,
         output=output,
+        console=console,
+        quiet=as_json,
     )
-    console = make_console()
-    outcome = _MutationResult(args, console, quiet=as_json)
     try:
-        step = asyncio.run(_mutate_once(url, token_file, args, outcome, allow_insecure=allow_insecure))
+        step = asyncio.run(_mutate_once(url, token_file, asked, allow_insecure=allow_insecure))
     except MutationRejected as error:
         if as_json:
             print_json({"event": "mutation", "made": False, **rejection(error)}, indent=2)
         else:
-            show_rejection(console, error, args.kind)
+            show_rejection(console, error, asked.kind)
         raise typer.Exit(NOT_MADE) from error
     except RpcError as error:
         _print_failure(error)
@@ -138,10 +135,10 @@ def mutate(
         fail(f"{summary(error)}; whether the change was made is not known")
         raise typer.Exit(PAUSED) from error
     except TimeoutError as error:
-        fail(f"the change was not made within {timeout:g} s (--timeout); {_state_after_stop(outcome)}")
+        fail(f"the change was not made within {timeout:g} s (--timeout); {_state_after_stop(asked)}")
         raise typer.Exit(PAUSED) from error
     except KeyboardInterrupt:
-        fail(f"stopped by hand; {_state_after_stop(outcome)}")
+        fail(f"stopped by hand; {_state_after_stop(asked)}")
         raise typer.Exit(STOPPED) from None
     if as_json:
         print_json(_as_json(step), indent=2)
@@ -162,12 +159,9 @@ def mutate(
         echo(console, f"list or delete such branches: {safe(command('branches', BY_HAND, store=None))}")
 
 
-async def _mutate_once(
-    url: str, token_file: Path | None, args: MutateArgs, outcome: _MutationResult, *, allow_insecure: bool
-) -> ManualMutation:
-    from gepa_client.evolution.manual_mutation import (
-        mutate_once,  # aiohttp comes with these, which `--help` does not need
-    )
+async def _mutate_once(url: str, token_file: Path | None, asked: _Mutation, *, allow_insecure: bool) -> ManualMutation:
+    # aiohttp comes with these, which `--help` does not need
+    from gepa_client.evolution.manual_mutation import mutate_once
     from gepa_client.gepa.rows import list_server_rows
     from gepa_client.transport.rpc import RpcClient
 
@@ -178,23 +172,23 @@ async def _mutate_once(
     async with opened as client:
         try:
             discovery = await client.discover()
-            candidate = _candidate_to_change(discovery, args.candidate)
-            rows = await _rows(discovery, args, lambda split: list_server_rows(client, split))
+            candidate = _candidate_to_change(discovery, asked.candidate)
+            rows = await _rows(discovery, asked, lambda split: list_server_rows(client, split))
         except (SettingsError, RowsError, ClientError, RpcError) as error:
             refuse(summary(error))
-        outcome.can_be_cancelled = client.offers("cancel") and client.offers("idempotency")
-        if not outcome.quiet:
+        asked.can_be_cancelled = client.offers("cancel") and client.offers("idempotency")
+        if not asked.quiet:
             who = f"{safe_line(discovery.program.name)} behind {safe_line(client.url)}"
-            echo(outcome.console, f"[bold]{safe_line(code_label(candidate) or '', 200)}[/] of {who}")
-        with mutation_progress(outcome.console, quiet=outcome.quiet) as report:
+            echo(asked.console, f"[bold]{safe_line(code_label(candidate) or '', 200)}[/] of {who}")
+        with mutation_progress(asked.console, quiet=asked.quiet) as report:
             return await mutate_once(
                 client,
                 candidate,
-                args.mutation,
+                asked.mutation,
                 rows,
-                timeout_s=args.timeout_s,
+                timeout_s=asked.timeout_s,
                 report=report,
-                on_made=outcome.take,
+                on_made=asked.take,
             )
 
 
@@ -215,14 +209,14 @@ def _candidate_to_change(discovery: DiscoverResult, given: Candidate | None) -> 
     return candidate
 
 
-async def _rows(discovery: DiscoverResult, args: MutateArgs, list_server_rows: ListServerRows) -> list[AnyRow]:
+async def _rows(discovery: DiscoverResult, asked: _Mutation, list_server_rows: ListServerRows) -> list[AnyRow]:
     """Return up to `limit` rows, spread over all there are."""
     held = {split: info.size for split, info in discovery.datasets.items()}
-    source = args.examples if args.examples is not None else (TRAIN if held.get(TRAIN) else None)
-    if source is None or args.limit == 0:
+    source = asked.examples if asked.examples is not None else (TRAIN if held.get(TRAIN) else None)
+    if source is None or asked.limit == 0:
         return []
     rows = await rows_of(source, "examples", held, list_server_rows) or []
-    count = min(args.limit, discovery.limits.max_batch_size, len(rows))
+    count = min(asked.limit, discovery.limits.max_batch_size, len(rows))
     return [rows[(number * len(rows)) // count] for number in range(count)]
 
 
@@ -243,11 +237,11 @@ def _print_failure(error: RpcError) -> None:
         fail("the server has no such commit: `gepa-client branches RUN --check-out` brings a run's into its repository")
 
 
-def _state_after_stop(outcome: _MutationResult) -> str:
+def _state_after_stop(asked: _Mutation) -> str:
     """Return what a stop by hand left behind."""
-    if outcome.made is not None:
-        return f"the change was made: {short_commit_name(outcome.made.branch or '', outcome.made.commit)}"
-    if outcome.can_be_cancelled:
+    if asked.made is not None:
+        return f"the change was made: {short_commit_name(asked.made.branch or '', asked.made.commit)}"
+    if asked.can_be_cancelled:
         return "the server was asked to cancel the mutation, which leaves nothing behind"
     return "this server cannot cancel, so it may yet finish the mutation"
 

@@ -1,5 +1,6 @@
 """`gepa-client optimize`: start a run in a driver process, display it, and write its results into a folder."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,11 @@ from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.views.console import echo, fail, log_markup, make_console, refuse
 from gepa_client.errors import ClientError, JournalError, summary
 from gepa_client.journal import records
-from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import default_store, open_store
 from gepa_client.run import output_folder as files
 from gepa_client.run.output_folder import new_run_id
 from gepa_client.sandboxing.session_interface import NoSandboxes
 from gepa_client.settings.loading import load
-from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import rpc_url
 from protocol.errors import RpcError
 
@@ -71,7 +70,8 @@ def _go(sandboxes: NoSandboxes, run_id: str, typed: flags.Typed, json_events: bo
             return status
     try:
         output = files.create(settings.output or files.RUNS / run_id)
-        _create(where, new_run(run_id, settings, output))
+        with closing(open_store(where)) as store:
+            store.create(records.new_run(run_id, name=settings.name, config=settings.recorded(), output=str(output)))
     except (OSError, JournalError) as error:
         fail(f"no folder for the results: {error}" if isinstance(error, OSError) else str(error))
         return USAGE
@@ -86,16 +86,3 @@ def _go(sandboxes: NoSandboxes, run_id: str, typed: flags.Typed, json_events: bo
         sandboxes=sandboxes,
     )
     return running.run()
-
-
-def new_run(run_id: str, settings: RunConfig, output: Path) -> StoredRun:
-    """Return the record of a run that has not started."""
-    return records.new_run(run_id, name=settings.name, config=settings.recorded(), output=str(output))
-
-
-def _create(where: str, run: StoredRun) -> None:
-    store = open_store(where)
-    try:
-        store.create(run)
-    finally:
-        store.close()

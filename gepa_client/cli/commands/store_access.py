@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,8 @@ def open_cli_store(url: str | None, *, create: bool = False, unavailable: int = 
     if not create and is_absent(where):
         refuse(f"no store at {where}: no run was started there; name another with --store FILE, or GEPA_STORE")
     try:
-        store = open_store(where)
-        try:
+        with closing(open_store(where)) as store:
             yield store
-        finally:
-            store.close()
     except StoreUnavailable as error:
         refuse(str(error), unavailable)
     except (ClientError, RpcError) as error:
