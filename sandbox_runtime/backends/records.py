@@ -16,7 +16,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +107,7 @@ class SandboxRecords:
 
     def update(self, record: SandboxRecord, resources: Mapping[str, Any]) -> SandboxRecord:
         """Replace the resources of a record, on disk too, and return the new record."""
-        updated = SandboxRecord(
-            record.id, record.folder, record.sockets, record.created, record.owner, record.labels, dict(resources)
-        )
+        updated = replace(record, resources=dict(resources))
         _write(updated, record.folder)
         return updated
 

@@ -71,11 +71,6 @@ def build_variables(environ: Mapping[str, str]) -> dict[str, str]:
     return {**uv_variables(environ), **passed}
 
 
-def holds_password(variables: Mapping[str, str]) -> bool:
-    """Return whether these variables show a password to a build script: in a URL, or by themselves."""
-    return any(name.upper().endswith("_PASSWORD") or _USERINFO.search(value) for name, value in variables.items())
-
-
 def readable_by(variables: Mapping[str, str]) -> Iterator[str]:
     """Yield the files and folders of this machine that they name."""
     for value in variables.values():
@@ -166,7 +161,8 @@ class BuildFolder:
     @property
     def may_build(self) -> bool:
         """Whether code of packages may run during installation: not if it could read a password."""
-        return not holds_password(build_variables(os.environ))
+        given = build_variables(os.environ)
+        return not any(name.upper().endswith("_PASSWORD") or _USERINFO.search(value) for name, value in given.items())
 
     @property
     def files(self) -> Path:

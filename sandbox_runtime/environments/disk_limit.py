@@ -35,9 +35,10 @@ async def within(folder: Path, most_mb: int, work: Coroutine[Any, Any, T]) -> T:
     watching = asyncio.ensure_future(_excess(folder, most_mb))
     try:
         await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
-        fault = watching.result() if watching.done() else await _fault(folder, most_mb)
-        if fault is not None:
-            raise EnvironmentMissing(f"the environment cannot be built: {fault}")
+        if watching.done():
+            raise EnvironmentMissing(f"the environment cannot be built: {watching.result()}")
+        if await _used(folder) > most_mb * _MIB:
+            raise EnvironmentMissing(f"the environment cannot be built: {_too_much(most_mb)}")
         return working.result()
     finally:
         for task in (working, watching):
@@ -62,10 +63,6 @@ async def _excess(folder: Path, most_mb: int) -> str:
             if used > most_mb * _MIB:
                 return _too_much(most_mb)
             due = time.monotonic() + max(_MEASURE_S, _SHARE * (time.monotonic() - began))
-
-
-async def _fault(folder: Path, most_mb: int) -> str | None:
-    return _too_much(most_mb) if await _used(folder) > most_mb * _MIB else None
 
 
 def _too_much(most_mb: int) -> str:

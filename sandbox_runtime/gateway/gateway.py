@@ -17,7 +17,7 @@ from sandbox_runtime.gateway.providers import Provider
 from sandbox_runtime.gateway.request_policy import GatewayPolicy
 from sandbox_runtime.gateway.session import CONNECTIONS, TUNNELS, Listener, SandboxGatewaySession
 from sandbox_runtime.gateway.spend_cap import SpendCap
-from sandbox_runtime.gateway.upstream import Upstream, provider_session
+from sandbox_runtime.gateway.upstream import provider_session
 
 SHARED = 1024
 """Connections at once on a socket that all sandboxes share."""
@@ -94,9 +94,8 @@ class Gateway:
         self._http = provider_session()
         self._resolver = Resolver()
         self._resolve = self._given or self._resolver
-        forward = Upstream(self._http, self._on_call)
         self._models = ModelRequests(
-            self._providers, self._policy, PriceTable(self._policy.prices), self._spend, forward
+            self._providers, self._policy, PriceTable(self._policy.prices), self._spend, self._http, self._on_call
         )
         if sockets is not None and self._listen is not None:
             self._listeners = self._serve_all(*sockets)

@@ -3,20 +3,21 @@
 import asyncio
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import aiohttp
 from aiohttp import web
 
 from evolverpc_common.model_prices import ModelPrice, PriceTable
 from evolverpc_common.rate_limiter import RateExceeded, RateLimiter
-from sandbox_runtime.gateway.events import shown
+from sandbox_runtime.gateway.events import ProviderCall, shown
 from sandbox_runtime.gateway.http_frontend import failure
 from sandbox_runtime.gateway.providers import PATHS, Provider
 from sandbox_runtime.gateway.request_parsing import FieldRefused, ModelRequest, UnusableRequest, parse_request
 from sandbox_runtime.gateway.request_policy import GatewayPolicy
 from sandbox_runtime.gateway.session import BODIES, SandboxGatewaySession
 from sandbox_runtime.gateway.spend_cap import SpendCap
-from sandbox_runtime.gateway.upstream import Upstream, UpstreamCall
+from sandbox_runtime.gateway.upstream import UpstreamCall
 
 BODY = 32 * 2**20
 """Bytes of one request."""
@@ -51,14 +52,16 @@ class ModelRequests:
         policy: GatewayPolicy,
         prices: PriceTable,
         spend: SpendCap,
-        forward: Upstream,
+        http: aiohttp.ClientSession,
+        report: Callable[[ProviderCall], None],
     ) -> None:
         self._providers: Mapping[str, Provider] = {provider.name: provider for provider in providers}
         self._policy = policy
         self._prices = prices
         self._spend = spend
         self._rate = RateLimiter(policy.calls_per_minute)
-        self._forward = forward
+        self._http = http
+        self._report = report
 
     async def answer(self, request: web.BaseRequest, session: SandboxGatewaySession) -> web.StreamResponse:
         """Return the provider's response to a request, or the reason why it was not forwarded."""
@@ -75,7 +78,12 @@ class ModelRequests:
                 async with self._spend.charge(max_cost_usd) as charge:
                     charge.counted_usd = 0.0  # until it goes out
                     await self._rate.wait(self._policy.rate_wait_s)
-                    return await self._forward(request, call, charge)
+                    try:
+                        return await call.forward(self._http, request)
+                    finally:
+                        result = call.result(max_cost_usd)
+                        charge.counted_usd = result.counted_usd
+                        self._report(result)
         except _RequestRefused as refused:
             if refused.reason is not None:
                 session.refusals.add(refused.what, refused.reason)

@@ -3,8 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Mapping
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -17,7 +16,6 @@ from sandbox_runtime.gateway.events import ProviderCall
 from sandbox_runtime.gateway.http_frontend import failure
 from sandbox_runtime.gateway.providers import Provider
 from sandbox_runtime.gateway.request_parsing import ModelRequest
-from sandbox_runtime.gateway.spend_cap import Charge
 from sandbox_runtime.gateway.usage import JsonUsageReader, StreamUsageReader
 
 CONNECT_S = 30.0
@@ -45,18 +43,6 @@ class _ClientGone(Exception):
     """The sandbox disconnected."""
 
 
-@dataclass(frozen=True)
-class UpstreamCall:
-    """A call to forward. `path`: as requested. `query`: forwarded with it. `price`: None if unknown."""
-
-    sandbox: str
-    provider: Provider
-    model_request: ModelRequest
-    path: str
-    query: str
-    price: ModelPrice | None
-
-
 def provider_session() -> aiohttp.ClientSession:
     """Return the HTTP session for all calls of a gateway."""
     return aiohttp.ClientSession(
@@ -67,37 +53,34 @@ def provider_session() -> aiohttp.ClientSession:
     )
 
 
-class Upstream:
-    """Forwards calls, and reports each at its end."""
+class UpstreamCall:
+    """A call to forward. `path`: as requested. `query`: forwarded with it. `price`: None if unknown."""
 
-    def __init__(self, http: aiohttp.ClientSession, report: Callable[[ProviderCall], None]) -> None:
-        self._http = http
-        self._report = report
-
-    async def __call__(self, request: web.BaseRequest, call: UpstreamCall, charge: Charge) -> web.StreamResponse:
-        """Stream the provider's answer to the sandbox."""
-        under_way = _RunningCall(call)
-        try:
-            return await under_way.run(self._http, request)
-        finally:
-            result = under_way.result(charge.max_cost_usd)
-            charge.counted_usd = result.counted_usd
-            self._report(result)
-
-
-class _RunningCall:
-    """A call from its start to its end."""
-
-    def __init__(self, call: UpstreamCall) -> None:
-        self._call = call
-        self._started = time.perf_counter()
+    def __init__(
+        self,
+        sandbox: str,
+        provider: Provider,
+        model_request: ModelRequest,
+        path: str,
+        query: str,
+        price: ModelPrice | None,
+    ) -> None:
+        self._sandbox = sandbox
+        self._provider = provider
+        self._model_request = model_request
+        self._path = path
+        self._query = query
+        self._price = price
+        self._started = 0.0
         self._status: int | None = None
         self._sent = True
         self._reader: JsonUsageReader | StreamUsageReader | None = None
 
-    async def run(self, http: aiohttp.ClientSession, request: web.BaseRequest) -> web.StreamResponse:
-        provider, model_request = self._call.provider, self._call.model_request
-        url = provider.url(model_request.path) + (f"?{self._call.query}" if self._call.query else "")
+    async def forward(self, http: aiohttp.ClientSession, request: web.BaseRequest) -> web.StreamResponse:
+        """Stream the provider's answer to the sandbox."""
+        self._started = time.perf_counter()
+        provider, model_request = self._provider, self._model_request
+        url = provider.url(model_request.path) + (f"?{self._query}" if self._query else "")
         headers = {name: value for name in _REQUEST_HEADERS if (value := request.headers.get(name)) and value.isascii()}
         headers |= {"Content-Type": "application/json", "Accept-Encoding": "identity", **provider.key_headers()}
         response: web.StreamResponse | None = None
@@ -113,7 +96,7 @@ class _RunningCall:
                 await self._stream(request, response, answer, redactor)
                 return response
         except _ClientGone:
-            _log.debug("%s hung up on %s", self._call.sandbox, provider.name)
+            _log.debug("%s hung up on %s", self._sandbox, provider.name)
             return _disconnect(request, response)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             self._sent = False
@@ -133,9 +116,9 @@ class _RunningCall:
         redactor: StreamRedactor,
     ) -> None:
         events = answer.content_type == "text/event-stream"
-        model_request = self._call.model_request
+        model_request = self._model_request
         self._reader = reader = (
-            StreamUsageReader(self._call.provider.dialect, hide_usage=model_request.usage_added)
+            StreamUsageReader(self._provider.dialect, hide_usage=model_request.usage_added)
             if events
             else JsonUsageReader()
         )
@@ -149,24 +132,25 @@ class _RunningCall:
         await _to_sandbox(response.write_eof())
 
     def result(self, max_cost_usd: float) -> ProviderCall:
-        call = self._call
+        """Return the finished call, to be reported. `max_cost_usd`: counted if its cost is unknown."""
+        model_request = self._model_request
         tokens, whole = self._reader.tokens() if self._reader is not None else (None, False)
         cost: float | None = None
-        if not self._sent or call.model_request.free or (self._status is not None and self._status >= 300):
+        if not self._sent or model_request.free or (self._status is not None and self._status >= 300):
             cost = 0.0  # providers charge for answers
-        elif whole and tokens is not None and call.price is not None and call.model_request.unpriced is None:
-            cost = call.price.cost(tokens)
+        elif whole and tokens is not None and self._price is not None and model_request.unpriced is None:
+            cost = self._price.cost(tokens)
         return ProviderCall(
-            sandbox=call.sandbox,
-            provider=call.provider.name,
-            model=call.model_request.model,
-            path=call.path,
+            sandbox=self._sandbox,
+            provider=self._provider.name,
+            model=model_request.model,
+            path=self._path,
             status=self._status,
             seconds=time.perf_counter() - self._started,
             tokens=tokens,
             cost_usd=cost,
             counted_usd=max_cost_usd if cost is None else cost,
-            streamed=call.model_request.streamed,
+            streamed=model_request.streamed,
         )
 
 

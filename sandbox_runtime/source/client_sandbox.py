@@ -18,14 +18,7 @@ from sandbox_runtime.api.sandbox import (
     SandboxGone,
     ServerEndpoint,
 )
-from sandbox_runtime.api.spec import (
-    READY_S,
-    Command,
-    PreparedEnvironment,
-    Recipe,
-    ResourceLimits,
-    SandboxSpec,
-)
+from sandbox_runtime.api.spec import READY_S, Command, PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
 from sandbox_runtime.source.recipes import ProgramNeeds, program_needs
 from sandbox_runtime.source.source import PROGRAM, Checkout, Source
 from sandbox_runtime.source.workspace import PrebuiltCommand, Workspace, bash, link_command, restore_command
@@ -274,7 +267,7 @@ class ClientSandbox:
         )
 
     def _setup(self, made: _StartState) -> tuple[Command, ...]:
-        commands = [*made.checkout.setup()]
+        commands = [made.checkout.unpack_command()]
         if made.changes is not None:
             commands.append(restore_command(made.changes))
         modules = made.prepared.env.get("NODE_PATH")

@@ -61,10 +61,10 @@ class Checkout:
         """The program's folder, from the workspace."""
         return f"{PROGRAM}/{self.folder}" if self.folder else PROGRAM
 
-    def setup(self) -> tuple[Command, ...]:
+    def unpack_command(self) -> Command:
         """Return the command that makes `program/` in the workspace. It needs `sh`, `tar` and `git`, and no network."""
         argv = ("sh", "-ec", _UNPACK, "sh", PROGRAM, self.branch)
-        return (Command(argv, stdin=self.tar, timeout_s=_UNPACK_S),)
+        return Command(argv, stdin=self.tar, timeout_s=_UNPACK_S)
 
 
 class Source:

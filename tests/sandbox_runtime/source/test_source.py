@@ -33,11 +33,11 @@ def repository(tmp_path: Path) -> Path:
 def unpack(checkout: Checkout, workspace: Path) -> Path:
     """What a sandbox does with it, without a home or any setting of git's."""
     workspace.mkdir()
-    for command in checkout.setup():
-        assert isinstance(command.stdin, Path)
-        with command.stdin.open("rb") as stdin:
-            environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "GIT_CONFIG_GLOBAL": "/dev/null"}
-            subprocess.run(command.argv, cwd=workspace, stdin=stdin, check=True, env=environment, timeout=60)
+    command = checkout.unpack_command()
+    assert isinstance(command.stdin, Path)
+    with command.stdin.open("rb") as stdin:
+        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "GIT_CONFIG_GLOBAL": "/dev/null"}
+        subprocess.run(command.argv, cwd=workspace, stdin=stdin, check=True, env=environment, timeout=60)
     return workspace / "program"
 
 
