@@ -24,6 +24,6 @@ async def test_all_are_closed_and_the_first_failure_is_raised_with_the_number_of
     assert all(sandbox.closed for sandbox in sandboxes)
 
 
-async def test_after_another_failure_it_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_close_after_another_failure_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     await close_after_failure(Closed("stuck"))
     assert "stuck" in caplog.text

@@ -48,7 +48,7 @@ def on_tcp() -> tuple[socket.socket, str]:
     return listening, f"http://127.0.0.1:{listening.getsockname()[1]}/rpc"
 
 
-async def test_it_is_asked_again_until_it_answers_200() -> None:
+async def test_the_health_check_is_repeated_until_it_succeeds() -> None:
     listening, url = on_tcp()
     async with answering(listening, 503, 0, 302, 200) as asked:
         await wait_until_healthy(ServerEndpoint(url, "token"), 10)

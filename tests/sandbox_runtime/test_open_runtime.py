@@ -12,7 +12,7 @@ BACKENDS = f"[kind for kind in {RUNTIMES!r} if f'sandbox_runtime.backends.{{kind
 
 
 @pytest.mark.parametrize("kind", RUNTIMES)
-def test_the_backend_that_is_chosen_is_imported_alone(kind: str) -> None:
+def test_only_the_chosen_backend_is_imported(kind: str) -> None:
     code = f"import sys; from sandbox_runtime.backends import open_runtime; assert not {BACKENDS}\n"
     code += f"assert open_runtime({kind!r}).name == {kind!r}; assert {BACKENDS} == [{kind!r}]"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -24,14 +24,14 @@ def test_a_record_is_read_as_it_was_written(records: SandboxRecords) -> None:
     assert str(os.getpid()) in read.found().owner
 
 
-def test_records_are_found_by_all_of_the_labels_asked_for(records: SandboxRecords) -> None:
+def test_records_are_found_by_all_given_labels(records: SandboxRecords) -> None:
     one, two = (records.add({"run": "r1", "name": name}) for name in ("one", "two"))
     assert {record.id for record in records.all({"run": "r1"})} == {one.id, two.id}
     assert [record.id for record in records.all({"run": "r1", "name": "two"})] == [two.id]
     assert records.all({"run": "r2"}) == []
 
 
-def test_each_backend_has_records_of_its_own(records: SandboxRecords, tmp_path: Path, short: Path) -> None:
+def test_each_backend_has_separate_records(records: SandboxRecords, tmp_path: Path, short: Path) -> None:
     records.add({})
     assert SandboxRecords("bubblewrap", state=tmp_path / "state", sockets=short).all() == []
 
@@ -64,7 +64,7 @@ def test_a_record_that_cannot_be_read_is_an_orphan_and_can_be_removed(records: S
     assert records.all() == []
 
 
-def test_what_a_later_version_wrote_is_listed_and_no_orphan(records: SandboxRecords) -> None:
+def test_a_record_of_a_later_version_is_listed_and_is_not_an_orphan(records: SandboxRecords) -> None:
     record = records.add({"run": "r1"})
     (record.folder / "record.json").write_text('{"version": 2, "owner": "of another kind"}')
     (found,) = records.all()
@@ -90,7 +90,7 @@ def test_a_record_that_cannot_be_made_leaves_nothing(records: SandboxRecords, tm
     assert list((tmp_path / "state" / "sandboxes" / "process").iterdir()) == []
 
 
-def test_what_is_no_record_of_ours_is_left_alone(records: SandboxRecords, tmp_path: Path) -> None:
+def test_a_folder_without_a_valid_record_is_not_touched(records: SandboxRecords, tmp_path: Path) -> None:
     record = records.add({})
     (record.folder.parent / "..odd").mkdir()
     (record.folder.parent / "deadbeef").symlink_to(tmp_path)
@@ -144,9 +144,7 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
             private_folder(tmp_path / name)
 
 
-def test_the_folders_are_those_that_the_environment_names(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, short: Path
-) -> None:
+def test_the_environment_selects_the_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, short: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
     assert (state_folder(), sockets_folder()) == (tmp_path / "evolverpc", short / "evolverpc")

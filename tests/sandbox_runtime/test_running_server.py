@@ -61,7 +61,7 @@ def test_a_server_that_exits_or_is_late_is_an_error_with_its_last_output() -> No
         pass
 
 
-def test_a_server_that_closes_its_stdout_and_lives_on_is_not_waited_for_longer_than_asked() -> None:
+def test_a_running_server_that_closed_its_stdout_is_awaited_no_longer_than_its_time_limit() -> None:
     deaf = program("os.close(1)", "time.sleep(60)")
     with pytest.raises(ServerFailed, match=r"still ran after 0\.5 s"), running_server(deaf, ready_s=0.5):
         pass

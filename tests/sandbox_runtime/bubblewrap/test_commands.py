@@ -26,7 +26,7 @@ async def test_a_command_has_its_input_its_folder_and_its_status(runtime: Bubble
     assert (await sandbox.exec(Command(("no-such-program",)))).status == 127
 
 
-async def test_a_command_cannot_write_to_what_it_was_given(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
+async def test_a_command_cannot_write_to_its_input(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
     sandbox = await started(runtime)
     file = tmp_path / "input"
     file.write_bytes(b"given")
@@ -36,7 +36,7 @@ async def test_a_command_cannot_write_to_what_it_was_given(runtime: BubblewrapRu
     assert file.read_bytes() == b"given"
 
 
-async def test_a_command_gets_exactly_the_variables_it_was_given(
+async def test_a_command_gets_exactly_the_given_variables(
     runtime: BubblewrapRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OF_THE_HOST", "1")
@@ -60,7 +60,7 @@ async def test_a_command_gets_exactly_the_variables_it_was_given(
     }
 
 
-async def test_at_its_deadline_a_command_is_ended_with_all_that_it_started(runtime: BubblewrapRuntime) -> None:
+async def test_at_its_deadline_a_command_is_ended_with_its_descendants(runtime: BubblewrapRuntime) -> None:
     sandbox = await started(runtime)
     began = time.monotonic()
     script = "setsid sh -c 'while :; do echo . >> beats; sleep 0.02; done' & trap '' TERM; echo begun; sleep 60"
@@ -72,7 +72,7 @@ async def test_at_its_deadline_a_command_is_ended_with_all_that_it_started(runti
     assert beats == await shell_output(sandbox, "sleep 0.1; wc -l < beats")
 
 
-async def test_what_a_command_leaves_running_ends_with_it(runtime: BubblewrapRuntime) -> None:
+async def test_processes_that_a_command_leaves_running_end_with_it(runtime: BubblewrapRuntime) -> None:
     sandbox = await started(runtime)
     await shell_output(
         sandbox, "setsid sh -c 'while :; do echo . >> beats; sleep 0.02; done' >/dev/null 2>&1 & sleep 0.1"
@@ -100,7 +100,7 @@ async def test_commands_run_beside_each_other(runtime: BubblewrapRuntime) -> Non
     assert time.monotonic() - began < 4
 
 
-async def test_output_and_logs_are_kept_to_a_bound(runtime: BubblewrapRuntime) -> None:
+async def test_kept_output_and_logs_are_bounded(runtime: BubblewrapRuntime) -> None:
     loud = 'import sys; sys.stdout.write("a" * 1_000_000); sys.stdout.write("end\\n"); sys.stdout.flush()\n'
     sandbox = await started(runtime, main=python(loud + ANSWERING))
     log = await sandbox.logs()
@@ -126,7 +126,7 @@ async def test_no_descriptor_of_the_host_reaches_a_command(runtime: BubblewrapRu
         os.close(held)
 
 
-async def test_the_token_is_the_servers_alone(runtime: BubblewrapRuntime) -> None:
+async def test_only_the_server_has_the_token(runtime: BubblewrapRuntime) -> None:
     main = python('import os\nprint("token", os.environ["GEPA_TOKEN"], flush=True)\n' + ANSWERING)
     sandbox = await started(runtime, main=main, setup=(shell("echo setup:$GEPA_TOKEN:"),))
     token = (await sandbox.endpoint()).token
@@ -139,7 +139,7 @@ async def test_the_token_is_the_servers_alone(runtime: BubblewrapRuntime) -> Non
     )
 
 
-async def test_what_a_server_starts_does_not_outlive_its_sandbox(runtime: BubblewrapRuntime) -> None:
+async def test_processes_of_a_server_do_not_outlive_its_sandbox(runtime: BubblewrapRuntime) -> None:
     mark = f"mark-{os.getpid()}-{time.monotonic_ns()}"
     daemon = f'import subprocess\nsubprocess.Popen(["sh", "-c", "sleep 60; : {mark}"], start_new_session=True)\n'
     sandbox = await started(runtime, main=python(daemon + ANSWERING))

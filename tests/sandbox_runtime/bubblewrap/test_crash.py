@@ -39,7 +39,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("together", [False, True])
-async def test_when_its_process_is_killed_everything_ends_and_a_sweep_takes_the_rest(
+async def test_when_the_owner_is_killed_its_sandboxes_end_and_a_sweep_removes_the_rest(
     find_control_groups: None, records: SandboxRecords, sockets: Path, tmp_path: Path, together: bool
 ) -> None:
     with subprocess.Popen(  # noqa: ASYNC220  nothing else runs yet

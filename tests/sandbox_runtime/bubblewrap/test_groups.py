@@ -49,7 +49,7 @@ def test_in_version_2_the_nearest_group_that_may_be_divided_is_taken(tmp_path: P
     assert not (group.folders[0] / "cpu.max").exists()
 
 
-def test_where_no_group_can_be_made_every_controller_is_lacking(tmp_path: Path) -> None:
+def test_without_a_writable_group_every_controller_is_missing(tmp_path: Path) -> None:
     root = machine(tmp_path, "proc /proc proc rw 0 0\n", "0::/\n")
     assert find_control_groups(root).missing_controllers == ["memory", "pids", "cpu"]
     assert process_limits(LIMITS, find_control_groups(root).missing_controllers, server=True)["CPU"] == 150

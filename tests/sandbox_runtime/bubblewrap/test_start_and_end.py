@@ -24,7 +24,7 @@ from tests.sandbox_runtime.bubblewrap.containers import (
 )
 
 
-async def test_one_that_started_answers_and_once_closed_nothing_of_it_is_left(
+async def test_a_started_sandbox_answers_and_a_closed_one_leaves_nothing(
     runtime: BubblewrapRuntime, records: SandboxRecords, sockets: Path
 ) -> None:
     sandbox = await started(runtime, labels={"run": "r1"})
@@ -43,7 +43,7 @@ async def test_one_that_started_answers_and_once_closed_nothing_of_it_is_left(
     assert "listening" in await sandbox.logs()
 
 
-async def test_leaving_the_runtime_ends_those_that_were_not_closed(
+async def test_leaving_the_runtime_ends_open_sandboxes(
     find_control_groups: None, records: SandboxRecords, sockets: Path
 ) -> None:
     async with BubblewrapRuntime(records=records, warm=False) as runtime:
@@ -130,7 +130,7 @@ async def test_close_raises_if_a_sandbox_cannot_be_freed(
     assert left_of(records, sockets) == []
 
 
-async def test_an_environment_that_is_not_there_is_not_prepared(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
+async def test_a_missing_environment_is_an_error(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
     spec = await spec_of(runtime)
     object.__setattr__(spec.prepared, "mounts", (str(tmp_path / "gone"),))
     with pytest.raises(EnvironmentMissing):
@@ -223,7 +223,9 @@ async def test_ten_start_at_once(runtime: BubblewrapRuntime, records: SandboxRec
     assert left_of(records, sockets) == []
 
 
-async def test_out_of_its_block_it_starts_nothing(runtime: BubblewrapRuntime, records: SandboxRecords) -> None:
+async def test_outside_its_block_the_runtime_starts_nothing(
+    runtime: BubblewrapRuntime, records: SandboxRecords
+) -> None:
     spec = await spec_of(runtime)
     with pytest.raises((RuntimeError, SandboxError)):
         await BubblewrapRuntime(records=records).start(spec)

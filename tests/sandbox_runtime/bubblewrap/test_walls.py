@@ -23,7 +23,7 @@ from tests.sandbox_runtime.bubblewrap.containers import (
 WRITABLE = ("/workspace", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  inside
 
 
-async def test_it_has_no_privilege_and_no_way_to_one(runtime: BubblewrapRuntime) -> None:
+async def test_a_sandbox_has_no_privilege_and_cannot_gain_one(runtime: BubblewrapRuntime) -> None:
     sandbox = await started(runtime, setup=(shell("grep -E '^(Cap|NoNew)' /proc/self/status"),))
     assert await shell_output(sandbox, "id -u; id -g; id -G") == "1000\n1000\n1000"
     status = await shell_output(sandbox, "cat /proc/self/status")
@@ -54,7 +54,7 @@ def _real_user(pid: int) -> int:
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("Uid:")))
 
 
-async def test_it_sees_no_file_of_the_host_and_writes_to_none(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
+async def test_a_sandbox_neither_reads_nor_writes_files_of_the_host(runtime: BubblewrapRuntime, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("of the host")
     secret.chmod(0o644)
@@ -70,7 +70,7 @@ async def test_it_sees_no_file_of_the_host_and_writes_to_none(runtime: Bubblewra
         assert (await result(sandbox, f"touch {path}/x || echo x > {path}")).status != 0, path
 
 
-async def test_it_sees_no_process_but_its_own(runtime: BubblewrapRuntime) -> None:
+async def test_a_sandbox_sees_only_its_own_processes(runtime: BubblewrapRuntime) -> None:
     sandbox = await started(runtime)
     seen = await shell_output(sandbox, "ls /proc | grep -c '^[0-9]'")
     assert int(seen) <= 5
@@ -97,7 +97,7 @@ def _own_namespaces() -> set[str]:
     return {str(space.readlink()) for space in Path("/proc/self/ns").iterdir()}
 
 
-async def test_it_has_no_network_but_its_own_loopback(runtime: BubblewrapRuntime) -> None:
+async def test_a_sandbox_has_no_network_but_its_own_loopback(runtime: BubblewrapRuntime) -> None:
     sandbox = await started(runtime)
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_UNIX) as abstract:
         abstract.bind(f"\0gepa-{os.getpid()}")
@@ -127,7 +127,7 @@ print("own")
         assert (await sandbox.exec(python(code))).stdout == b"own\n"
 
 
-async def test_what_it_writes_is_bounded_wherever_it_does(runtime: BubblewrapRuntime) -> None:
+async def test_the_size_of_written_files_is_bounded_in_every_folder(runtime: BubblewrapRuntime) -> None:
     sandbox = await started(runtime, limits=ResourceLimits(workspace_mb=16))
     for place in WRITABLE:
         done = await result(sandbox, f"head -c 20000000 /dev/zero > {place}/big")

@@ -27,7 +27,7 @@ async def asks(one: Sandbox, http: aiohttp.ClientSession, times: int) -> None:
 
 
 @pytest.mark.parametrize("cap", [0.5, 0.495])
-async def test_twenty_at_once_stop_within_one_call_of_the_cap(
+async def test_twenty_concurrent_sandboxes_stop_within_one_call_of_the_cap(
     opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded, cap: float
 ) -> None:
     provider.answer = completion(0, 1000, seconds=0.002)
@@ -86,7 +86,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_calls_that_might_reach_the_cap_wait_for_those_under_way_in_order_of_arrival() -> None:
+async def test_calls_that_might_reach_the_cap_wait_for_running_calls_in_order_of_arrival() -> None:
     spend = SpendCap(1.0, lambda: None)
     calls = [UpstreamCall(spend, 0.6) for _ in range(4)]
     await settled()
@@ -99,7 +99,7 @@ async def test_calls_that_might_reach_the_cap_wait_for_those_under_way_in_order_
     assert spend.spent_usd == pytest.approx(0.4)
 
 
-async def test_a_call_whose_cost_is_not_known_counts_as_the_most_it_may_have_cost() -> None:
+async def test_a_call_of_unknown_cost_counts_as_its_maximum() -> None:
     recorded: list[None] = []
     spend = SpendCap(1.0, lambda: recorded.append(None))
     call = UpstreamCall(spend, 1.5)
@@ -107,7 +107,7 @@ async def test_a_call_whose_cost_is_not_known_counts_as_the_most_it_may_have_cos
     assert spend.spent_usd == 1.5 and len(recorded) == 1
 
 
-async def test_who_gives_up_while_held_leaves_its_room_to_others() -> None:
+async def test_a_held_call_that_is_cancelled_frees_its_reservation() -> None:
     spend = SpendCap(1.0, lambda: None)
     first, second, third = (UpstreamCall(spend, 1.0) for _ in range(3))
     await settled()
@@ -122,7 +122,7 @@ async def test_who_gives_up_while_held_leaves_its_room_to_others() -> None:
     await late.end(0.0)
 
 
-async def test_who_gives_up_as_its_turn_comes_gives_it_back() -> None:
+async def test_a_call_that_is_cancelled_when_admitted_frees_its_reservation() -> None:
     spend = SpendCap(1.0, lambda: None)
     async with spend.charge(1.0) as charge:
         second, third = (UpstreamCall(spend, 1.0) for _ in range(2))

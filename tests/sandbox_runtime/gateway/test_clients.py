@@ -16,7 +16,7 @@ print("".join(part.choices[0].delta.content for part in create(**asked, stream=T
 """
 
 
-async def test_openais_own_finds_it_and_sees_nothing_that_it_did_not_ask_for(
+async def test_the_openai_client_works_and_sees_no_usage_that_it_did_not_request(
     opened: Opens, provider: StubProvider, recorded: Recorded
 ) -> None:
     whole, stream = (

@@ -90,7 +90,7 @@ def test_tokens_of_a_stream_of_events(provider: Provider, events: list[Any], las
     assert reader.tokens() == (COUNTED, last)
 
 
-def test_only_the_event_that_the_gateway_asked_for_is_hidden() -> None:
+def test_only_the_event_that_the_gateway_requested_is_hidden() -> None:
     shown = [{"choices": [{"delta": "a"}], "usage": None}, {"choices": [], "filters": 1}]
     stream = event(shown[0]) + event({"choices": [], "usage": CHAT}).removeprefix(b"event: x\r\n") + event(shown[1])
     for size in (1, 7, len(stream)):
@@ -152,7 +152,7 @@ def test_the_most_that_a_call_can_cost(path: str, more: dict[str, Any], usd: flo
     assert read + usd < asked.max_cost_usd(price) < read + usd + 2e-3
 
 
-def test_what_is_not_text_may_take_all_that_a_model_can_read() -> None:
+def test_input_that_is_not_text_counts_as_the_models_whole_context() -> None:
     price = PriceTable({}, TABLE).of("openai", "gpt")
     assert price is not None
     video = {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}}
@@ -172,12 +172,12 @@ def test_counting_tokens_is_free() -> None:
     assert parse_request(anthropic("k"), "/messages/count_tokens", b'{"model": "gpt"}').max_cost_usd(price) == 0.0
 
 
-def test_a_body_is_kept_no_longer_than_it_is_to_be_sent() -> None:
+def test_a_request_body_is_released_once_it_is_sent() -> None:
     asked = parse_request(openai("k"), "/embeddings", b'{"model": "gpt"}')
     assert asked.take().read() == b'{"model":"gpt"}' and asked.sent == b""
 
 
-def test_a_stream_whose_provider_counts_none_is_left_as_it_is() -> None:
+def test_a_stream_of_a_provider_without_usage_is_unchanged() -> None:
     provider = configured("plain", "http://plain.example/v1", {}, counts_streams=False)
     asked = parse_request(provider, "/chat/completions", b'{"model": "m", "stream": true}')
     assert not asked.usage_added and b"stream_options" not in asked.sent

@@ -15,7 +15,7 @@ from tests.sandbox_runtime.gateway.conftest import ASKED, PRICED, Opens, Recorde
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, chunk, completion, events, replying
 
 
-async def test_the_key_is_seen_by_the_provider_alone(
+async def test_only_the_provider_sees_the_key(
     opened: Opens,
     provider: StubProvider,
     http: aiohttp.ClientSession,
@@ -53,7 +53,7 @@ async def test_a_key_across_two_chunks_is_taken_out(
     assert content == b"data: sk-th[redacted] sk-the-rest\n\n"
 
 
-async def test_what_the_provider_sees_is_the_gateways_and_not_the_sandboxs(
+async def test_the_provider_sees_the_gateways_headers_and_not_the_sandboxs(
     opened: Opens, provider: StubProvider, http: aiohttp.ClientSession
 ) -> None:
     async with opened() as gateway:
@@ -182,7 +182,7 @@ async def test_an_unreachable_provider_costs_nothing_and_its_error_hides_its_add
     assert [(call.status, call.cost_usd) for call in recorded.calls] == [(None, 0.0)]
 
 
-async def test_who_hangs_up_ends_the_call_and_its_cost_is_not_known(
+async def test_a_client_that_disconnects_ends_the_call_and_its_cost_is_unknown(
     opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     between = asyncio.Semaphore(1)
@@ -199,7 +199,7 @@ async def test_who_hangs_up_ends_the_call_and_its_cost_is_not_known(
     assert call.cost_usd is None and 0.001 < call.counted_usd < 0.01
 
 
-async def test_closing_the_session_ends_a_stream_under_way(
+async def test_closing_the_session_ends_a_running_stream(
     opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     between = asyncio.Semaphore(1)
@@ -227,7 +227,7 @@ async def test_the_variables_lead_programs_to_the_gateway_and_hold_no_key(
 
 
 @pytest.mark.parametrize(("egress", "variable"), [(Closed(), "True"), (Allow(("a.example",)), "True"), (Open(), None)])
-async def test_litellm_is_kept_from_asking_a_host_that_is_refused(
+async def test_litellm_does_not_request_prices_from_a_refused_host(
     opened: Opens, egress: Egress, variable: str | None
 ) -> None:
     async with opened() as gateway:
@@ -248,7 +248,7 @@ async def test_a_client_that_expects_100_continue_receives_it(opened: Opens, pro
     assert provider.seen[0].body == {"model": "m"}
 
 
-async def test_gateways_of_two_providers_of_one_name_are_not_made(opened: Opens, provider: StubProvider) -> None:
+async def test_two_providers_of_one_name_are_refused(opened: Opens, provider: StubProvider) -> None:
     one = configured("a", provider.url, {})
     with pytest.raises(ValueError, match="same name"):
         opened(providers=(one, one))

@@ -88,7 +88,7 @@ async def test_malformed_requests_are_counted_in_one_refusal_and_leave_no_traceb
     assert repeated.times == len(broken) * 3 - 1
 
 
-async def test_of_a_name_that_stands_twice_the_provider_sees_what_was_checked(
+async def test_of_a_repeated_field_the_provider_gets_the_checked_value(
     opened: Opens, provider: StubProvider, http: aiohttp.ClientSession
 ) -> None:
     async with opened(GatewayPolicy(models=("m",))) as gateway:
@@ -156,7 +156,7 @@ async def test_a_token_is_valid_only_on_its_own_sandboxs_socket_and_until_the_se
         {"model": "perplexity/sonar-pro"},
     ],
 )
-async def test_what_a_provider_would_reach_for_a_sandbox_is_refused_unless_it_may_reach_all(
+async def test_requests_that_make_a_provider_connect_to_hosts_are_refused_unless_egress_is_open(
     opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, more: dict[str, object]
 ) -> None:
     async with opened() as gateway:
@@ -223,7 +223,7 @@ async def test_a_field_that_is_not_forwarded_is_refused_by_name_also_for_a_sandb
     ]
 
 
-async def test_a_provider_may_be_given_further_fields(
+async def test_extra_fields_of_a_provider_are_forwarded(
     opened: Opens, provider: StubProvider, http: aiohttp.ClientSession
 ) -> None:
     own = configured("openai", f"{provider.url}/v1", {}, extra_fields=["chat_template_kwargs"])
@@ -253,7 +253,7 @@ async def test_a_provider_may_be_given_further_fields(
         (b" " * (33 * 2**20), {}, 413),
     ],
 )
-async def test_a_body_that_is_not_a_request_goes_nowhere(
+async def test_a_malformed_body_is_not_forwarded(
     opened: Opens,
     provider: StubProvider,
     http: aiohttp.ClientSession,
@@ -315,7 +315,7 @@ async def test_calls_per_minute_are_over_all_sandboxes(
     assert len(recorded.calls) == 2 and len(recorded.refusals) == 1
 
 
-async def test_too_many_connections_of_one_sandbox_wait_and_harm_no_other(
+async def test_excess_connections_of_one_sandbox_wait_and_do_not_affect_others(
     opened: Opens, http: aiohttp.ClientSession
 ) -> None:
     async with opened() as gateway:
@@ -330,7 +330,7 @@ async def test_too_many_connections_of_one_sandbox_wait_and_harm_no_other(
             assert response.status == 200
 
 
-async def test_a_connection_that_shows_no_token_is_closed_soon_and_one_that_did_stays(
+async def test_a_connection_without_a_token_is_closed_soon_and_one_with_a_token_stays(
     opened: Opens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sandbox_runtime.gateway.http_frontend.UNIDENTIFIED_TIMEOUT_S", 1.0)

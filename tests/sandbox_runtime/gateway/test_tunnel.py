@@ -101,7 +101,7 @@ async def test_an_allowed_name_is_reached_and_both_directions_end_by_themselves(
         assert await answered.rest() == b"x" * 1_000_000 + b"over"
 
 
-async def test_a_name_is_resolved_once_and_the_connection_goes_to_what_was_looked_at(opened: Opens, echo: Echo) -> None:
+async def test_a_name_is_resolved_once_and_the_checked_address_is_connected_to(opened: Opens, echo: Echo) -> None:
     names = Names({"moving.example": [["127.0.0.1"], ["127.0.0.2"]]})
     async with opened(GatewayPolicy(ports=frozenset({echo.port})), resolve=names) as gateway:
         one = await sandbox(gateway, Allow(("moving.example",), LOOPBACK))
@@ -141,7 +141,9 @@ CASES: list[tuple[Egress, str, int]] = [
 
 
 @pytest.mark.parametrize(("egress", "host", "expected"), CASES)
-async def test_what_may_be_reached(opened: Opens, echo: Echo, egress: Egress, host: str, expected: int) -> None:
+async def test_the_egress_decides_which_hosts_are_reachable(
+    opened: Opens, echo: Echo, egress: Egress, host: str, expected: int
+) -> None:
     names = Names(
         {
             "good.example": [["127.0.0.1"]],
@@ -206,9 +208,7 @@ async def test_a_refusal_is_the_same_whether_the_host_exists_or_not(opened: Open
             assert len(bodies) == 1 and b"detail" not in bodies.pop()
 
 
-async def test_plain_http_is_carried_for_one_host_with_what_is_the_gateways_taken_off(
-    opened: Opens, echo: Echo
-) -> None:
+async def test_plain_http_is_forwarded_to_one_host_without_the_proxy_headers(opened: Opens, echo: Echo) -> None:
     async with opened(GatewayPolicy(ports=frozenset({echo.port}))) as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
         reader, writer = await asyncio.open_connection("127.0.0.1", int(one.tunnel.rpartition(":")[2]))
@@ -239,7 +239,7 @@ async def test_plain_http_is_carried_for_one_host_with_what_is_the_gateways_take
         ("CONNECT {} HTTP/1.1\r\nX: " + "x" * 20_000, 431),
     ],
 )
-async def test_what_is_a_request(opened: Opens, echo: Echo, line: str, expected: int) -> None:
+async def test_requests_are_parsed_or_refused(opened: Opens, echo: Echo, line: str, expected: int) -> None:
     async with opened(GatewayPolicy(ports=None)) as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
         if line.startswith("GET http://{}") and expected == 200:
@@ -256,7 +256,7 @@ async def test_what_is_a_request(opened: Opens, echo: Echo, line: str, expected:
             assert answered.status == expected
 
 
-async def test_a_token_opens_its_own_sandboxs_proxy_alone(opened: Opens, echo: Echo) -> None:
+async def test_a_token_is_valid_only_at_its_own_sandboxs_proxy(opened: Opens, echo: Echo) -> None:
     async with opened(GatewayPolicy(ports=None), listen=GatewayPorts()) as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
         two = await sandbox(gateway, Allow((), LOOPBACK), name="sandbox-2")
@@ -273,7 +273,7 @@ async def test_a_token_opens_its_own_sandboxs_proxy_alone(opened: Opens, echo: E
         assert await status(through, target) == 407
 
 
-async def test_closing_the_session_ends_a_tunnel_under_way_at_both_ends(opened: Opens, echo: Echo) -> None:
+async def test_closing_the_session_closes_both_ends_of_a_running_tunnel(opened: Opens, echo: Echo) -> None:
     async with opened(GatewayPolicy(ports=None)) as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
         answered = await connect(one, f"127.0.0.1:{echo.port}")
@@ -301,7 +301,7 @@ async def test_a_sandbox_has_so_many_connections_and_further_ones_wait(opened: O
             writer.close()
 
 
-async def test_a_flood_of_connections_leaves_other_sandboxes_alone(opened: Opens, echo: Echo) -> None:
+async def test_a_flood_of_connections_does_not_affect_other_sandboxes(opened: Opens, echo: Echo) -> None:
     async with opened(GatewayPolicy(ports=None)) as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
         two = await sandbox(gateway, Allow((), LOOPBACK), name="sandbox-2")

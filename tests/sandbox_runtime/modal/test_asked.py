@@ -149,7 +149,7 @@ async def test_a_forwarder_to_the_wrong_server_is_an_error_before_anything_runs(
     assert cloud.running == []
 
 
-async def test_a_gateway_on_loopback_alone_cannot_be_the_gateway_session(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_a_gateway_without_a_public_address_is_refused(cloud: Cloud, runtime: ModalRuntime) -> None:
     with pytest.raises(RuntimeUnavailable, match="--gateway-url"):
         await runtime.start(spec(cloud, gateway_session=FakeGatewaySession(None, None)))
     assert cloud.boxes == []

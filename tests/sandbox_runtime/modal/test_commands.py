@@ -40,7 +40,7 @@ async def test_a_file_has_bounds(cloud: Cloud, runtime: ModalRuntime) -> None:
     assert int(done.stdout) == 2**20
 
 
-async def test_twenty_at_once_each_on_a_port_8080_of_its_own(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_twenty_concurrent_sandboxes_each_have_their_own_port_8080(cloud: Cloud, runtime: ModalRuntime) -> None:
     began = time.monotonic()
     sandboxes = await asyncio.gather(*(runtime.start(spec(cloud, labels={"n": str(n)})) for n in range(20)))
     assert time.monotonic() - began < 30

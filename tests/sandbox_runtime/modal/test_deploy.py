@@ -122,7 +122,7 @@ def test_a_git_token_is_passed_in_a_file_that_only_its_owner_reads(
     assert "GIT_TOKEN" not in os.environ
 
 
-async def test_its_functions_have_time_tries_the_store_and_a_place_for_results(
+async def test_the_functions_have_a_timeout_retries_the_store_and_a_volume_for_results(
     cloud: Cloud, deployed: ModuleType
 ) -> None:
     await deployed.app.deploy.aio(name="evolverpc-optimizer")
@@ -137,7 +137,7 @@ async def test_its_functions_have_time_tries_the_store_and_a_place_for_results(
     assert any("evolverpc[client,modal,mongo]" in line for line in installed)
 
 
-def test_files_go_with_it_and_each_run_has_a_name_of_its_own(deployed: ModuleType, tmp_path: Path) -> None:
+def test_files_are_passed_along_and_each_run_has_its_own_name(deployed: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "data" / "rows").mkdir(parents=True)
     (tmp_path / "data" / "rows" / "train.jsonl").write_bytes(b"{}")
     (tmp_path / "run.toml").write_bytes(b"seed = 1")
@@ -161,12 +161,12 @@ def test_files_go_with_it_and_each_run_has_a_name_of_its_own(deployed: ModuleTyp
         ["--repo", "https://x/y", "--sandbox", "process"],
     ],
 )
-def test_what_cannot_be_at_modal_is_refused(deployed: ModuleType, words: list[str]) -> None:
+def test_arguments_that_modal_cannot_support_are_refused(deployed: ModuleType, words: list[str]) -> None:
     with pytest.raises(SystemExit, match=r"Modal|README"):
         deployed.planned(words)
 
 
-def test_what_comes_from_outside_reaches_the_gateway_on_loopback(deployed: ModuleType) -> None:
+def test_requests_from_outside_reach_the_gateway_on_loopback(deployed: ModuleType) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with (

@@ -28,9 +28,7 @@ async def test_a_creation_that_is_cancelled_midway_leaves_nothing(cloud: Cloud, 
     assert cloud.running == []
 
 
-async def test_a_creation_that_is_never_answered_is_given_up_and_leaves_nothing(
-    cloud: Cloud, runtime: ModalRuntime
-) -> None:
+async def test_a_creation_without_an_answer_times_out_and_leaves_nothing(cloud: Cloud, runtime: ModalRuntime) -> None:
     cloud.faults.create_hangs = True
     with pytest.raises(SandboxNotReady) as caught:
         await runtime.start(spec(cloud, ready_s=0.5))
@@ -48,7 +46,7 @@ async def test_a_creation_whose_answer_is_lost_leaves_nothing(cloud: Cloud, runt
 
 
 @pytest.mark.parametrize("status", [Status.UNAVAILABLE, Status.INTERNAL])
-async def test_what_passes_by_is_tried_again(cloud: Cloud, runtime: ModalRuntime, status: Status) -> None:
+async def test_transient_errors_are_retried(cloud: Cloud, runtime: ModalRuntime, status: Status) -> None:
     for method in ("SandboxCreateV2", "SandboxCreateConnectTokenV2", "TaskExecStart", "SandboxTerminateV2"):
         cloud.faults.fail(method, status, 2)
     cloud.faults.fail("SandboxWaitV2", status, 1)
@@ -122,7 +120,7 @@ async def test_a_sandbox_that_another_client_ends_is_terminated(cloud: Cloud, ru
     assert (await asyncio.wait_for(sandbox.wait(), 10)).kind == "terminated"
 
 
-async def test_when_main_exits_the_sandbox_has_and_is_not_left_to_sleep(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_when_the_server_exits_the_sandbox_is_ended_too(cloud: Cloud, runtime: ModalRuntime) -> None:
     sandbox = await runtime.start(spec(cloud))
     endpoint = await sandbox.endpoint()
     headers = {"Authorization": f"Bearer {endpoint.proxy_token}"}
@@ -170,7 +168,7 @@ async def test_a_close_that_modal_refuses_raises_and_can_be_repeated(cloud: Clou
     assert cloud.running == []
 
 
-async def test_what_could_not_be_closed_is_tried_again_when_the_runtime_is_left(cloud: Cloud) -> None:
+async def test_a_sandbox_that_could_not_be_closed_is_closed_again_when_the_runtime_is_left(cloud: Cloud) -> None:
     async with ModalRuntime() as runtime:
         sandbox = await runtime.start(spec(cloud))
         cloud.faults.fail("SandboxTerminateV2", Status.PERMISSION_DENIED)

@@ -35,7 +35,7 @@ async def test_start_builds_nothing(cloud: Cloud, runtime: ModalRuntime) -> None
     assert cloud.boxes == []
 
 
-async def test_what_is_published_is_found_by_its_recipe(cloud: Cloud, runtime: ModalRuntime) -> None:
+async def test_a_published_image_is_found_by_its_recipe(cloud: Cloud, runtime: ModalRuntime) -> None:
     progress: list[str] = []
     made = await runtime.publish(RECIPE, on_progress=progress.append)
     built = cloud.count("ImageGetOrCreate")
@@ -60,7 +60,7 @@ def has_our_own_code_the_recipe_and_what_installs_it(cloud: Cloud) -> None:
     assert not any("__pycache__" in name or "gepa_client" in name for name in mounted)
 
 
-async def test_a_recipe_is_published_afresh_on_demand_alone(
+async def test_a_recipe_is_published_again_only_on_demand(
     cloud: Cloud, runtime: ModalRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(images, "PACKAGES", ("protocol",))  # that much is less to send
@@ -80,12 +80,12 @@ async def test_a_listing_that_fails_is_not_taken_for_nothing_published(cloud: Cl
         await runtime.prepare(RECIPE, on_progress=lambda _: None)
 
 
-def test_the_name_changes_with_the_recipe_alone() -> None:
+def test_the_image_name_depends_only_on_the_recipe() -> None:
     assert images.name_of(RECIPE) == images.name_of(dataclasses.replace(RECIPE))
     assert images.name_of(RECIPE) != images.name_of(Recipe())
 
 
-def test_what_images_need_of_ours_is_known() -> None:
+def test_the_requirements_of_our_packages_are_known() -> None:
     needed = " ".join(images.requirements())
     assert all(name in needed for name in ("pydantic", "aiohttp", "jsonrpcserver", "claude-agent-sdk", "uv"))
     assert not any(name in needed for name in ("litellm", "modal", "pytest"))

@@ -19,11 +19,11 @@ def imported(code: str) -> set[str]:
 
 
 @pytest.mark.parametrize("module", ["sandbox_runtime", "sandbox_runtime.backends.modal.image_setup"])
-def test_modal_is_imported_with_its_runtime_alone(module: str) -> None:
+def test_modal_is_imported_only_with_its_runtime(module: str) -> None:
     assert "modal" not in imported(f"import {module}")
 
 
-def test_the_guard_is_alone_with_the_standard_library() -> None:
+def test_the_guard_imports_only_the_standard_library() -> None:
     source = f"import runpy; runpy.run_path({guard.__file__!r})"
     assert imported(source) <= {"__main__", *sys.stdlib_module_names, "sitecustomize", "_virtualenv"} | imported("pass")
 

@@ -49,7 +49,7 @@ class FakeSandbox:
         return not self._ended.done()
 
 
-class Yard:
+class FakeStarter:
     """Start fake sandboxes; `before` runs at each start and may raise or wait."""
 
     def __init__(self, before: Callable[[int], Any] | None = None) -> None:
@@ -98,7 +98,9 @@ class Watched:
 
 
 @asynccontextmanager
-async def pool_of(yard: Yard, size: int, folder: Path, **given: Any) -> AsyncIterator[tuple[SandboxPool, Watched]]:
+async def pool_of(
+    yard: FakeStarter, size: int, folder: Path, **given: Any
+) -> AsyncIterator[tuple[SandboxPool, Watched]]:
     watched = Watched()
     options: dict[str, Any] = {"starts_per_s": 1000.0, "first_pause_s": 0.01, **given}
     async with SandboxPool(

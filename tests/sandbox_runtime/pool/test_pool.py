@@ -9,7 +9,7 @@ import pytest
 from sandbox_runtime import EgressNotEnforced, RuntimeThrottled, SandboxError, SandboxNotReady, ServerEndpoint
 from sandbox_runtime.pool import PoolFailed, SandboxPool
 from sandbox_runtime.pool import pool as pool_module
-from tests.sandbox_runtime.pool.fakes import LIMIT_S, FakeSandbox, Yard, listed, modes, pool_of, until
+from tests.sandbox_runtime.pool.fakes import LIMIT_S, FakeSandbox, FakeStarter, listed, modes, pool_of, until
 
 
 def not_ready(stage: str = "ready") -> SandboxNotReady:
@@ -18,7 +18,7 @@ def not_ready(stage: str = "ready") -> SandboxNotReady:
 
 async def test_all_are_started_at_once_and_listed_as_they_become_ready(tmp_path: Path) -> None:
     gates = [asyncio.Event() for _ in range(20)]
-    yard = Yard(lambda begun: gates[begun - 1].wait())
+    yard = FakeStarter(lambda begun: gates[begun - 1].wait())
     async with pool_of(yard, 20, tmp_path) as (pool, watched):
         await watched.until(lambda: yard.begun == 20)
         gates[7].set()
@@ -35,11 +35,11 @@ async def test_all_are_started_at_once_and_listed_as_they_become_ready(tmp_path:
 
 async def test_starts_keep_to_their_budget(tmp_path: Path) -> None:
     loop, times = asyncio.get_running_loop(), []
-    yard = Yard(lambda _: times.append(loop.time()))
+    yard = FakeStarter(lambda _: times.append(loop.time()))
     async with pool_of(yard, 12, tmp_path, starts_per_s=20.0) as (pool, watched):
         await watched.until(lambda: pool.ready == 12)
     assert len(times) == 12
-    yard = Yard(lambda _: times.append(loop.time()))
+    yard = FakeStarter(lambda _: times.append(loop.time()))
     times.clear()
     async with pool_of(yard, 6, tmp_path, starts_per_s=2.0) as (pool, watched):
         await watched.until(lambda: pool.ready >= 3)
@@ -47,7 +47,7 @@ async def test_starts_keep_to_their_budget(tmp_path: Path) -> None:
 
 
 async def test_one_that_dies_is_unlisted_freed_and_replaced(tmp_path: Path) -> None:
-    yard = Yard()
+    yard = FakeStarter()
     async with pool_of(yard, 3, tmp_path) as (pool, watched):
         await watched.until(lambda: pool.ready == 3)
         dead = yard.made[1]
@@ -62,7 +62,7 @@ async def test_one_that_dies_is_unlisted_freed_and_replaced(tmp_path: Path) -> N
 
 
 async def test_one_that_dies_as_soon_as_it_is_up_is_replaced_ever_more_slowly(tmp_path: Path) -> None:
-    yard = Yard()
+    yard = FakeStarter()
     async with pool_of(yard, 1, tmp_path) as (_, watched):
         for lives in range(1, 5):
             await watched.until(lambda lives=lives: watched.kinds().count("ready") == lives)
@@ -81,7 +81,7 @@ async def test_starts_that_fail_together_are_one_failure_and_then_one_is_tried_a
         if begun == 11:
             raise not_ready()
 
-    yard = Yard(fail)
+    yard = FakeStarter(fail)
     async with pool_of(yard, 10, tmp_path) as (pool, watched):
         await watched.until(lambda: pool.ready == 10)
         await pool.first_ready()
@@ -98,7 +98,7 @@ async def test_where_none_comes_up_it_gives_up_with_the_first_error(tmp_path: Pa
             await together.wait()
         raise SandboxNotReady("the first" if begun <= 5 else "a later one", stage="setup")
 
-    yard = Yard(fail)
+    yard = FakeStarter(fail)
     async with pool_of(yard, 5, tmp_path) as (pool, watched):
         with pytest.raises(PoolFailed, match="the first"):
             async with asyncio.timeout(LIMIT_S):
@@ -118,7 +118,7 @@ async def test_an_error_that_no_further_start_can_fix_is_raised_early(
     def fail(_: int) -> None:
         raise error
 
-    yard = Yard(fail)
+    yard = FakeStarter(fail)
     async with pool_of(yard, 1, tmp_path) as (pool, _):
         with pytest.raises(PoolFailed) as caught:
             await pool.first_ready()
@@ -135,7 +135,7 @@ async def test_one_server_that_dies_as_it_starts_does_not_doom_the_others(tmp_pa
             raise not_ready("main")
         await dead.wait()
 
-    async with pool_of(Yard(fail), 3, tmp_path) as (pool, watched):
+    async with pool_of(FakeStarter(fail), 3, tmp_path) as (pool, watched):
         await watched.until(lambda: pool.ready == 3)
 
 
@@ -146,7 +146,7 @@ async def test_failures_while_others_are_up_are_waited_out(tmp_path: Path) -> No
         if begun > 2 and failing:
             raise not_ready("main")
 
-    yard = Yard(fail)
+    yard = FakeStarter(fail)
     async with pool_of(yard, 2, tmp_path) as (pool, watched):
         await watched.until(lambda: pool.ready == 2)
         yard.made[0].die()
@@ -163,14 +163,14 @@ async def test_no_start_is_tried_until_the_delay_of_a_throttled_runtime_is_over(
         if begun <= 5:
             raise RuntimeThrottled("slowly", retry_after_s=0.05)
 
-    yard = Yard(throttle)
+    yard = FakeStarter(throttle)
     async with pool_of(yard, 1, tmp_path) as (pool, _):
         await pool.first_ready()
     assert all(later - earlier >= 0.05 for earlier, later in itertools.pairwise(times))
 
 
 async def test_it_shrinks_when_there_is_work_for_fewer_and_grows_when_work_waits(tmp_path: Path) -> None:
-    yard = Yard()
+    yard = FakeStarter()
     async with pool_of(yard, 6, tmp_path, idle_s=0.05) as (pool, watched):
         await watched.until(lambda: pool.ready == 6)
         pool.demand(2)
@@ -188,7 +188,7 @@ async def test_it_shrinks_when_there_is_work_for_fewer_and_grows_when_work_waits
 
 
 async def test_one_stays_when_nothing_is_to_be_done(tmp_path: Path) -> None:
-    yard = Yard()
+    yard = FakeStarter()
     async with pool_of(yard, 3, tmp_path, idle_s=0.02, retire_s=0.0) as (pool, watched):
         await watched.until(lambda: pool.ready == 3)
         pool.demand(0)
@@ -197,7 +197,7 @@ async def test_one_stays_when_nothing_is_to_be_done(tmp_path: Path) -> None:
 
 
 async def test_a_moment_of_work_for_all_keeps_all(tmp_path: Path) -> None:
-    yard = Yard()
+    yard = FakeStarter()
     async with pool_of(yard, 4, tmp_path, idle_s=3600.0) as (pool, watched):
         await watched.until(lambda: pool.ready == 4)
         for sandboxes in (1, 4, 1):
@@ -209,7 +209,7 @@ async def test_a_moment_of_work_for_all_keeps_all(tmp_path: Path) -> None:
 
 
 async def test_those_still_being_started_are_the_first_to_go(tmp_path: Path) -> None:
-    yard = Yard(lambda begun: asyncio.Event().wait() if begun > 1 else None)
+    yard = FakeStarter(lambda begun: asyncio.Event().wait() if begun > 1 else None)
     async with pool_of(yard, 4, tmp_path, idle_s=0.02) as (pool, watched):
         await watched.until(lambda: yard.begun == 4)
         pool.demand(1)
@@ -222,7 +222,7 @@ async def test_a_refusal_has_the_token_files_written_anew_in_their_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool_module, "RENEW_PAUSE_S", 0.05)
-    yard = Yard()
+    yard = FakeStarter()
     async with pool_of(yard, 1, tmp_path) as (pool, _):
         await pool.first_ready()
         line = (tmp_path / "fleet").read_text()
@@ -241,7 +241,7 @@ async def test_a_refusal_has_the_token_files_written_anew_in_their_places(
 
 
 async def test_tokens_are_their_owners_alone_and_go_with_their_sandbox(tmp_path: Path) -> None:
-    yard = Yard()
+    yard = FakeStarter()
     async with pool_of(yard, 2, tmp_path) as (pool, watched):
         await watched.until(lambda: pool.ready == 2)
         assert modes(tmp_path) == [0o600] * 5
@@ -249,7 +249,7 @@ async def test_tokens_are_their_owners_alone_and_go_with_their_sandbox(tmp_path:
 
 
 async def test_closing_while_all_are_being_started_cancels_every_start(tmp_path: Path) -> None:
-    yard = Yard(lambda _: asyncio.Event().wait())
+    yard = FakeStarter(lambda _: asyncio.Event().wait())
     async with pool_of(yard, 8, tmp_path) as (pool, watched):
         await watched.until(lambda: yard.begun == 8)
         await pool.close()
@@ -259,7 +259,7 @@ async def test_closing_while_all_are_being_started_cancels_every_start(tmp_path:
 
 
 async def test_a_cancelled_user_leaves_nothing_behind(tmp_path: Path) -> None:
-    yard = Yard()
+    yard = FakeStarter()
     up = asyncio.Event()
 
     async def use() -> None:
@@ -287,7 +287,7 @@ async def test_a_sandbox_without_an_endpoint_is_freed(tmp_path: Path) -> None:
         mute.append(Mute(f"m{number}"))
         return mute[-1]
 
-    yard = Yard()
+    yard = FakeStarter()
     yard.start = start  # type: ignore[method-assign,assignment]
     async with pool_of(yard, 1, tmp_path) as (pool, _):
         with pytest.raises(PoolFailed, match="no endpoint"):
@@ -307,7 +307,7 @@ async def test_a_sandbox_that_cannot_be_freed_is_reported_and_replaced(tmp_path:
         made.append(Sticky(f"m{number}-{len(made)}"))
         return made[-1]
 
-    yard = Yard()
+    yard = FakeStarter()
     yard.start = start  # type: ignore[method-assign,assignment]
     async with pool_of(yard, 2, tmp_path) as (pool, watched):
         await watched.until(lambda: pool.ready == 2)
@@ -330,7 +330,7 @@ async def test_an_endpoint_that_cannot_be_renewed_is_not_a_failed_start(tmp_path
     async def start(number: int) -> Forgetful:
         return Forgetful(f"m{number}")
 
-    yard = Yard()
+    yard = FakeStarter()
     yard.start = start  # type: ignore[method-assign,assignment]
     async with pool_of(yard, 1, tmp_path) as (pool, watched):
         await pool.first_ready()
@@ -349,7 +349,7 @@ async def test_closing_waits_no_longer_than_it_may_for_one_that_does_not_end(tmp
     async def start(number: int) -> Stuck:
         return Stuck(f"m{number}")
 
-    yard = Yard()
+    yard = FakeStarter()
     yard.start = start  # type: ignore[method-assign,assignment]
     async with pool_of(yard, 1, tmp_path, close_s=0.02) as (pool, watched):
         await pool.first_ready()
@@ -359,6 +359,6 @@ async def test_closing_waits_no_longer_than_it_may_for_one_that_does_not_end(tmp
 
 
 async def test_the_first_is_waited_for_in_its_block_alone(tmp_path: Path) -> None:
-    pool = SandboxPool(Yard().start, 1, endpoints_file=None, on_event=lambda _: None)  # type: ignore[arg-type]
+    pool = SandboxPool(FakeStarter().start, 1, endpoints_file=None, on_event=lambda _: None)  # type: ignore[arg-type]
     with pytest.raises(RuntimeError):
         await pool.first_ready()

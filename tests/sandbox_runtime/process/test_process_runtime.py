@@ -48,7 +48,7 @@ async def test_the_process_backend_warns_that_it_isolates_nothing(caplog: pytest
             assert [record.getMessage() for record in caplog.records] == [NO_ISOLATION_WARNING]
 
 
-async def test_any_bound_on_what_is_reached_is_refused_with_what_to_use_instead(backend: BackendUnderTest) -> None:
+async def test_any_egress_limit_is_refused_with_the_alternatives(backend: BackendUnderTest) -> None:
     for egress in (Closed(), Allow(domains=("example.com",))):
         with pytest.raises(EgressNotEnforced, match="bubblewrap or modal"):
             await backend.runtime.start(backend.spec(egress=egress))
@@ -66,7 +66,7 @@ async def test_a_server_that_hides_its_environment_is_ended_with_all_below_it(ba
 
 
 @pytest.mark.parametrize("pause", ["0.001", "0"])
-async def test_one_that_forks_and_ends_without_pause_is_caught(
+async def test_a_process_that_forks_and_exits_without_pause_is_ended(
     backend: BackendUnderTest, tmp_path: Path, pause: str
 ) -> None:
     pipe = tmp_path / "pipe"
@@ -149,7 +149,9 @@ async def test_memory_and_files_of_a_process_are_bounded(backend: BackendUnderTe
         assert (await sandbox.exec(Command(("stat", "-c", "%s", "file")))).stdout == b"%d\n" % (8 << 20)
 
 
-async def test_found_and_swept_without_entering_also_where_a_record_cannot_be_read(backend: BackendUnderTest) -> None:
+async def test_sandboxes_are_found_and_swept_without_entering_even_with_an_unreadable_record(
+    backend: BackendUnderTest,
+) -> None:
     state, sockets, workspaces = backend.folders
     records = SandboxRecords("process", state=state.parent.parent, sockets=sockets)
     with another_process(backend) as other:
@@ -163,7 +165,7 @@ async def test_found_and_swept_without_entering_also_where_a_record_cannot_be_re
     assert await backend.left() == []
 
 
-async def test_what_a_later_version_started_is_never_swept(backend: BackendUnderTest) -> None:
+async def test_a_sandbox_of_a_later_version_is_never_swept(backend: BackendUnderTest) -> None:
     records = SandboxRecords("process", state=backend.folders[0].parent.parent, sockets=backend.folders[1])
     record = records.add({})
     (record.folder / "record.json").write_text('{"version": 1000}')
@@ -191,7 +193,7 @@ async def test_a_sweep_of_orphans_leaves_our_own_sandboxes_even_without_a_record
     assert await backend.left() == []
 
 
-async def test_nothing_is_started_where_the_environment_is_gone_or_the_block_was_left(
+async def test_nothing_starts_without_the_environment_or_outside_the_block(
     backend: BackendUnderTest,
 ) -> None:
     spec = backend.spec()
@@ -202,7 +204,7 @@ async def test_nothing_is_started_where_the_environment_is_gone_or_the_block_was
     assert await backend.left() == []
 
 
-async def test_gepa_server_answers_there(backend: BackendUnderTest) -> None:
+async def test_gepa_server_answers_in_a_process_sandbox(backend: BackendUnderTest) -> None:
     main = Command((*backend.prepared.server, "--conformance"))
     async with up(backend, main=main) as sandbox:
         endpoint = await sandbox.endpoint()
@@ -216,7 +218,7 @@ async def test_gepa_server_answers_there(backend: BackendUnderTest) -> None:
             assert "program" in (await answer.json())["result"]
 
 
-async def test_building_runs_with_its_own_environment_and_leaves_nothing_behind(
+async def test_a_build_runs_with_its_own_environment_and_leaves_no_process(
     backend: BackendUnderTest, tmp_path: Path
 ) -> None:
     env = {"PATH": "/usr/bin:/bin", "SUITE_RUN": backend.run}

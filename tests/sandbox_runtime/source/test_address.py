@@ -36,7 +36,7 @@ def test_paths_and_urls_are_distinguished(text: str, meant: LocalRepository | Re
         "https://user@example.com/r",
     ],
 )
-def test_what_is_neither_is_refused(text: str) -> None:
+def test_an_address_that_is_neither_a_path_nor_a_url_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"URL|host|folder"):
         address(text)
 

@@ -90,7 +90,7 @@ async def asked(sandbox: ClientSandbox, path: str) -> str:
     return answer.partition(b"\r\n\r\n")[2].decode()
 
 
-async def test_its_program_is_there_at_its_commit_with_its_environment(make: Make, repository: Path) -> None:
+async def test_a_sandbox_has_the_program_at_its_commit_with_its_environment(make: Make, repository: Path) -> None:
     (repository / "app" / "serve.py").write_text("not committed")
     sandbox = make()
     endpoint = await sandbox.start()
@@ -131,7 +131,7 @@ async def test_a_command_has_a_name_for_a_command(make: Make, name: str) -> None
         await make().add_command(name, b"")
 
 
-async def test_a_stopped_one_starts_again_from_the_commit(make: Make) -> None:
+async def test_a_stopped_sandbox_starts_again_from_the_commit(make: Make) -> None:
     sandbox = make()
     await sandbox.start()
     await shell_output(sandbox, "echo changed > ../top.txt")
@@ -145,7 +145,7 @@ async def test_a_stopped_one_starts_again_from_the_commit(make: Make) -> None:
     assert await shell_output(sandbox, "cat ../top.txt") == "top"
 
 
-async def test_one_that_ended_by_itself_is_started_anew(make: Make) -> None:
+async def test_a_sandbox_that_ended_by_itself_is_started_again(make: Make) -> None:
     sandbox = make()
     await sandbox.start()
     first = sandbox.id
@@ -156,7 +156,7 @@ async def test_one_that_ended_by_itself_is_started_anew(make: Make) -> None:
     assert await asked(sandbox, "/health") == "well"
 
 
-async def test_dependencies_are_installed_again_from_what_the_workspace_lists_now(make: Make, repository: Path) -> None:
+async def test_reinstall_deps_uses_the_present_manifests_and_keeps_changes(make: Make, repository: Path) -> None:
     sandbox = make()
     await sandbox.start()
     await shell_output(
@@ -175,7 +175,7 @@ async def test_dependencies_are_installed_again_from_what_the_workspace_lists_no
     )
 
 
-async def test_an_environment_that_cannot_be_made_leaves_the_old_one_up(make: Make) -> None:
+async def test_reinstall_deps_keeps_the_old_sandbox_if_the_build_fails(make: Make) -> None:
     sandbox = make()
     await sandbox.start()
     first = sandbox.id
@@ -186,7 +186,7 @@ async def test_an_environment_that_cannot_be_made_leaves_the_old_one_up(make: Ma
     assert await asked(sandbox, "/health") == "well"
 
 
-async def test_what_was_prepared_is_not_prepared_again_by_a_start(make: Make, runtime: ProcessRuntime) -> None:
+async def test_start_does_not_repeat_the_preparation(make: Make, runtime: ProcessRuntime) -> None:
     progress: list[str] = []
     first, second = make(on_progress=progress.append), make(on_progress=progress.append)
     prepared = await first.prepare()
@@ -206,7 +206,7 @@ async def test_a_failed_start_names_the_reason_and_leaves_nothing(make: Make, ru
     assert await runtime.found() == []
 
 
-async def test_a_closed_one_stays_closed(make: Make) -> None:
+async def test_a_closed_sandbox_stays_closed(make: Make) -> None:
     sandbox = make()
     async with sandbox:
         await sandbox.start()
@@ -234,7 +234,7 @@ class FakeGatewaySession:
         self.closed = True
 
 
-async def test_each_start_has_a_gateway_session_of_its_own_which_ends_with_it(make: Make) -> None:
+async def test_each_start_has_its_own_gateway_session_which_closes_with_the_sandbox(make: Make) -> None:
     sessions: list[FakeGatewaySession] = []
 
     def gateway_session(name: str) -> FakeGatewaySession:

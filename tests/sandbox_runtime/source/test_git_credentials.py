@@ -70,9 +70,7 @@ async def test_git_never_prompts_for_a_missing_token(root: Path, tmp_path: Path,
     assert host.authorized == 0
 
 
-async def test_a_token_is_for_its_own_host_also_when_that_sends_git_elsewhere(
-    root: Path, tmp_path: Path, stored: Path
-) -> None:
+async def test_a_token_is_not_sent_to_the_target_of_a_redirect(root: Path, tmp_path: Path, stored: Path) -> None:
     token = secrets.token_hex(20)
     async with git_host(root, token) as other, git_host(root, "", redirect_to=f"http://{other.host}") as host:
         source = Source(host.url("r"), credentials=GitToken(token, host.host), cache=tmp_path / "cache")
@@ -81,7 +79,7 @@ async def test_a_token_is_for_its_own_host_also_when_that_sends_git_elsewhere(
         assert other.authorized == 0
 
 
-async def test_a_token_is_given_for_its_host_and_never_in_the_clear() -> None:
+async def test_a_token_is_sent_to_its_host_only_and_never_unencrypted() -> None:
     token = GitToken("t", "git.example.com")
     assert await token.for_url("https://git.example.com/o/r") == ("x-access-token", "t")
     for url in (

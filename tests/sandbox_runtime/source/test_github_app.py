@@ -81,7 +81,7 @@ def app(github: GitHub) -> GitHubAppSettings:
     return GitHubAppSettings(CLIENT_ID, pem(github.key), api=github.api)
 
 
-async def test_the_token_is_for_one_repository_to_read_alone(github: GitHub, app: GitHubAppSettings) -> None:
+async def test_the_token_may_only_read_one_repository(github: GitHub, app: GitHubAppSettings) -> None:
     given = await GitHubApp(app).for_url("https://github.com/owner/name.git")
     assert given == ("x-access-token", "made-2")
     assert github.asked == [
@@ -94,7 +94,7 @@ async def test_the_token_is_for_one_repository_to_read_alone(github: GitHub, app
     ]
 
 
-async def test_what_we_sign_begins_a_minute_ago_and_ends_within_what_github_takes(
+async def test_the_jwt_is_backdated_a_minute_and_expires_within_githubs_limit(
     github: GitHub, app: GitHubAppSettings
 ) -> None:
     await GitHubApp(app).for_url("https://github.com/owner/name")
@@ -104,12 +104,12 @@ async def test_what_we_sign_begins_a_minute_ago_and_ends_within_what_github_take
         assert set(claims) == {"iat", "exp", "iss"}
 
 
-async def test_an_installation_that_is_given_is_not_looked_for(github: GitHub, app: GitHubAppSettings) -> None:
+async def test_a_configured_installation_is_not_looked_up(github: GitHub, app: GitHubAppSettings) -> None:
     await GitHubApp(replace(app, installation=7)).for_url("https://github.com/owner/name")
     assert [path for _, path, _ in github.asked] == ["/app/installations/7/access_tokens"]
 
 
-async def test_a_token_is_kept_for_its_repository_until_it_is_about_to_end(
+async def test_a_token_is_cached_for_its_repository_until_shortly_before_it_expires(
     github: GitHub, app: GitHubAppSettings
 ) -> None:
     credentials = GitHubApp(replace(app, installation=7))
@@ -132,7 +132,7 @@ async def test_other_hosts_get_no_token(github: GitHub, app: GitHubAppSettings) 
     ("status", "message"),
     [(401, "clock"), (403, "Contents: read"), (404, "install it"), (422, "installation"), (500, "500")],
 )
-async def test_a_refusal_names_app_and_repository_and_what_to_do(
+async def test_a_refusal_names_the_app_the_repository_and_the_next_step(
     github: GitHub, app: GitHubAppSettings, status: int, message: str
 ) -> None:
     github.status = status
@@ -143,7 +143,9 @@ async def test_a_refusal_names_app_and_repository_and_what_to_do(
     assert "eyJ" not in str(refused.value)  # what a signed claim begins with
 
 
-async def test_a_foreign_key_is_refused_and_one_that_is_none_never_sent(github: GitHub, app: GitHubAppSettings) -> None:
+async def test_a_foreign_key_is_refused_and_an_invalid_one_is_never_sent(
+    github: GitHub, app: GitHubAppSettings
+) -> None:
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     with pytest.raises(CredentialsFailed, match="private key"):
         await GitHubApp(replace(app, key=pem(other))).for_url("https://github.com/owner/name")

@@ -28,14 +28,14 @@ async def test_a_program_that_asks_for_nothing_has_a_python(files: dict[str, str
     assert (await needs(files)).recipe == recipe
 
 
-async def test_manifests_of_the_programs_folder_go_before_those_at_the_top() -> None:
+async def test_manifests_of_the_programs_folder_override_those_at_the_top() -> None:
     files = {"requirements.txt": "top\n", "package.json": "{}", "app/requirements.txt": "own\n"}
     found = await needs(files, "app")
     assert found.recipe.files == {"requirements.txt": b"own\n", "package.json": b"{}"}
     assert found.node_folder == ""
 
 
-async def test_what_requirements_take_in_comes_along_wherever_it_is() -> None:
+async def test_included_requirements_files_are_part_of_the_recipe() -> None:
     files = {
         "app/requirements.txt": "-r ../base.txt\n-c limits.txt  # not more\nx==1\n-r missing.txt\n-r https://example.com/r\n",
         "base.txt": "--requirement=app/limits.txt\n-r base.txt\ny\n",

@@ -57,14 +57,14 @@ async def ready(repository: str, cache: Path, ref: str = "HEAD", progress: list[
     )
 
 
-async def test_a_folder_gives_its_commit_and_where_it_is_in_the_repository(repository: Path, cache: Path) -> None:
+async def test_a_folder_resolves_to_its_commit_and_its_path_in_the_repository(repository: Path, cache: Path) -> None:
     checkout = await ready(str(repository / "app"), cache)
     assert (checkout.commit, checkout.branch) == (git(repository, "rev-parse", "HEAD"), "trunk")
     assert (checkout.folder, checkout.cwd) == ("app", "program/app")
     assert checkout.needs.recipe.files == {"requirements.txt": b"x\n"}
 
 
-async def test_what_is_unpacked_is_the_commit_alone_without_remote_or_hook_or_setting(
+async def test_only_the_commit_is_unpacked_without_remotes_hooks_or_settings(
     repository: Path, cache: Path, tmp_path: Path
 ) -> None:
     (repository / ".git" / "hooks").mkdir(exist_ok=True)
@@ -133,7 +133,7 @@ async def test_a_folder_outside_any_repository_is_an_error_with_the_next_step(tm
         await ready(str(tmp_path), cache)
 
 
-async def test_a_repository_elsewhere_is_fetched_at_that_commit_alone_and_once(
+async def test_only_the_commit_of_a_remote_repository_is_fetched_and_only_once(
     repository: Path, cache: Path, tmp_path: Path
 ) -> None:
     progress: list[str] = []
@@ -149,7 +149,9 @@ async def test_a_repository_elsewhere_is_fetched_at_that_commit_alone_and_once(
 
 
 @pytest.mark.parametrize("ref", ["v1", "topic", "earlier"])
-async def test_branches_tags_and_whole_ids_are_looked_up_elsewhere(repository: Path, cache: Path, ref: str) -> None:
+async def test_branches_tags_and_full_ids_of_a_remote_repository_are_resolved(
+    repository: Path, cache: Path, ref: str
+) -> None:
     wanted = git(repository, "rev-parse", "HEAD")
     git(repository, "tag", "--annotate", "--message=one", "v1")
     git(repository, "branch", "topic")
@@ -224,7 +226,7 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-async def test_what_is_kept_is_for_its_user_alone(repository: Path, cache: Path) -> None:
+async def test_the_cache_is_private_to_its_user(repository: Path, cache: Path) -> None:
     os.makedirs(cache / "commits", 0o755)  # noqa: PTH103  as it was before
     checkout = await ready(f"file://{repository}", cache)
     assert {mode(path) for path in (cache, *inside(cache))} == {0o700}
@@ -265,7 +267,7 @@ async def test_a_repository_that_is_committed_as_files_is_none(repository: Path,
         await ready(str(repository / "inner"), cache)
 
 
-async def test_a_fetch_that_was_killed_does_not_stand_in_the_way(repository: Path, cache: Path) -> None:
+async def test_a_killed_fetch_does_not_block_the_next_one(repository: Path, cache: Path) -> None:
     await ready(f"file://{repository}", cache)
     for mirror in (cache / "mirrors").iterdir():
         (mirror / "shallow.lock").touch()

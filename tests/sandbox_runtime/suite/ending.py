@@ -76,14 +76,14 @@ class Ending:
         await sandbox.close()
         assert await backend.left() == []
 
-    async def test_leaving_the_runtimes_block_ends_what_was_not_closed(self, backend: BackendUnderTest) -> None:
+    async def test_leaving_the_runtimes_block_ends_open_sandboxes(self, backend: BackendUnderTest) -> None:
         sandbox = await backend.runtime.start(backend.spec())
         await backend.runtime.__aexit__(None, None, None)
         await backend.runtime.__aenter__()  # for the block that the test itself is in
         assert (await sandbox.wait()).kind == "terminated"
         assert await backend.outlived() == []
 
-    async def test_the_end_of_what_setup_and_the_server_wrote_is_kept(self, backend: BackendUnderTest) -> None:
+    async def test_the_log_keeps_the_end_of_the_output_of_setup_and_server(self, backend: BackendUnderTest) -> None:
         flood = backend.python("print('x' * 2**20)")
         async with up(backend, setup=(backend.shell("echo first"), flood)) as sandbox:
 

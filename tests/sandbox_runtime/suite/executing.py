@@ -35,9 +35,7 @@ class Executing:
             assert missing.status == 127
             assert b"no-such-command" in missing.stderr
 
-    async def test_a_command_that_is_out_of_time_is_ended_with_all_that_it_started(
-        self, backend: BackendUnderTest
-    ) -> None:
+    async def test_a_command_that_times_out_is_ended_with_its_descendants(self, backend: BackendUnderTest) -> None:
         async with up(backend) as sandbox:
             script = "echo begun; setsid sleep 60 & sleep 60 & sleep 60"
             result = await sandbox.exec(backend.shell(script, timeout_s=0.5, env={"LATE": backend.run}))
@@ -46,7 +44,7 @@ class Executing:
             assert await backend.outlived("LATE") == []
             assert (await parse_request(await sandbox.endpoint()))[0] == 200
 
-    async def test_what_a_command_leaves_running_is_ended_with_it(self, backend: BackendUnderTest) -> None:
+    async def test_processes_that_a_command_leaves_running_are_ended_with_it(self, backend: BackendUnderTest) -> None:
         async with up(backend) as sandbox:
             began = time.monotonic()
             result = await sandbox.exec(backend.shell("(setsid sleep 60 &); echo done", env={"DAEMON": backend.run}))
@@ -64,7 +62,7 @@ class Executing:
                 await running
             assert await backend.outlived("WANTED") == []
 
-    async def test_the_end_of_what_a_command_writes_is_kept(self, backend: BackendUnderTest) -> None:
+    async def test_the_end_of_a_commands_output_is_kept(self, backend: BackendUnderTest) -> None:
         async with up(backend) as sandbox:
             flood = backend.python("import sys; sys.stdout.write('x' * 5 * 2**20 + 'end'); sys.stderr.write('short')")
             result = await sandbox.exec(flood)

@@ -31,7 +31,7 @@ class Finding:
         assert await backend.left() == []
 
     @local
-    async def test_what_a_killed_process_started_is_swept_and_what_a_live_one_did_is_not(
+    async def test_sandboxes_of_a_killed_process_are_swept_and_those_of_a_live_one_are_not(
         self, backend: BackendUnderTest
     ) -> None:
         with another_process(backend) as other:

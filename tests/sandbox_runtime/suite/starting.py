@@ -42,7 +42,7 @@ class Starting:
         assert "never" not in failed.value.log_tail
         assert await backend.left() == []
 
-    async def test_setup_that_takes_longer_than_its_time_is_ended(self, backend: BackendUnderTest) -> None:
+    async def test_a_setup_command_that_times_out_is_ended(self, backend: BackendUnderTest) -> None:
         with pytest.raises(SandboxNotReady) as failed:
             await backend.runtime.start(backend.spec(setup=(backend.shell("sleep 60", timeout_s=0.2),)))
         assert failed.value.stage == "setup"
