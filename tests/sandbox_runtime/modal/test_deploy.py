@@ -103,7 +103,7 @@ def test_a_paused_run_is_tried_again_and_a_failed_one_is_not(
     container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STATUS", "3")
-    with pytest.raises(RuntimeError, match="can go on"):
+    with pytest.raises(RuntimeError, match="has paused"):
         container.optimize([])
     monkeypatch.setenv("STATUS", "1")
     assert container.optimize([]) == 1
