@@ -1,4 +1,4 @@
-"""Checks of the installation: packages that it lacks, and modules of a user that hide its own."""
+"""The installation: its version, packages that it lacks, and modules of a user that hide its own."""
 
 import importlib.util
 import os
@@ -22,6 +22,16 @@ def missing_packages(extra: str) -> str | None:
         f"{description} are not installed ({', '.join(absent)}): "
         f"run pip install '.[{extra}]' in the folder of evolverpc"
     )
+
+
+def installed_version() -> str:
+    """Return the version of the distribution; `0+checkout` in a folder that was never installed."""
+    from importlib.metadata import PackageNotFoundError, version  # slow to import, and most commands do without
+
+    try:
+        return version("evolverpc")
+    except PackageNotFoundError:
+        return "0+checkout"
 
 
 PACKAGES = ("protocol", "rpc_server", "gepa_client", "sandbox_runtime", "evolverpc_common")

@@ -1,6 +1,6 @@
 """The evaluation protocol: its models, methods, capabilities, errors and versions."""
 
-from protocol.base import Candidate, JsonValue, Meta, Params
+from protocol.base import CURRENT_VERSION, KNOWN_VERSIONS, Candidate, JsonValue, Meta, Params
 from protocol.discovery import (
     ComponentInfo,
     DatasetInfo,
@@ -62,7 +62,6 @@ from protocol.reflection import (
     ProposeNewTextsResult,
     ReflectiveDataset,
 )
-from protocol.versions import CURRENT_VERSION, KNOWN_VERSIONS
 
 __all__ = [
     "CAPABILITIES",

@@ -8,9 +8,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from protocol import base, errors
+from protocol.base import CURRENT_VERSION
 from protocol.lifecycle import Pending
-from protocol.methods import CAPABILITIES, METHODS, Method
-from protocol.versions import CURRENT_VERSION, OPENRPC_FILE, SCHEMA_DIR, SCHEMA_FILE
+from protocol.methods import CAPABILITIES, METHODS, OPENRPC_FILE, SCHEMA_DIR, SCHEMA_FILE, Method
 
 
 def wire_types() -> list[type[BaseModel]]:

@@ -1,8 +1,9 @@
 """The one table of methods and capabilities; everything that needs the list reads it."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from protocol.base import Params, ResultModel
+from protocol.base import CURRENT_VERSION, Params, ResultModel
 from protocol.discovery import DiscoverParams, DiscoverResult, ListExamplesParams, ListExamplesResult
 from protocol.evaluation import EvaluateParams, EvaluateResult, ScoreParams, ScoreResult
 from protocol.lifecycle import CancelParams, CancelResult, FinalizeParams, FinalizeResult, GetResultParams
@@ -20,6 +21,11 @@ from protocol.reflection import (
     ProposeNewTextsParams,
     ProposeNewTextsResult,
 )
+
+SCHEMA_DIR = Path(__file__).parent / "schema"
+SCHEMA_FILE = f"v{CURRENT_VERSION}.json"
+OPENRPC_FILE = "openrpc.json"
+"""The documents that are generated from these tables, in `SCHEMA_DIR`."""
 
 
 class RpcDiscoverParams(Params):

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from evolverpc_common.installation import installed_version
+
 HELP = """Improve any program that speaks the evaluation protocol, in any language, with GEPA.
 
 Give the server's token in the environment as GEPA_TOKEN, or in a file with --token-file.
@@ -85,7 +87,5 @@ def _not_loaded() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        print(f"gepa-client {version('evolverpc')}")
+        print(f"gepa-client {installed_version()}")
         raise typer.Exit

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from evolverpc_common.json_bounds import MAX_RESULT_NESTING, is_nested_deeper
 from gepa_client.errors import AnswerTooLarge, BadResponse, ConnectionLost, data_of
 from protocol import EvaluateResult, JsonValue, ScoreResult, Usage
+from protocol.base import MAX_RESULT_NESTING, is_nested_deeper
 from protocol.errors import LimitExceeded, Overloaded, RpcError, Unauthorized
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from evolverpc_common.version import VERSION
+from evolverpc_common.installation import installed_version
 from protocol import ProgramInfo
 from protocol.errors import ProgramFailed
 from rpc_server.cli.tokens import Token
@@ -40,7 +40,7 @@ class Announcer:
         kind = _language(settings) if program.components else f"{_language(settings)}, only scores"
         where = f"token in {token.file}" if token.file is not None else "token as given in GEPA_TOKEN"
         print(
-            f"gepa-server {VERSION} · {program.name} ({kind}) ready on {url} · {where}",
+            f"gepa-server {installed_version()} · {program.name} ({kind}) ready on {url} · {where}",
             flush=True,
         )
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from evolverpc_common.installation import installed_version
 from evolverpc_common.settings.command_line import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
-from evolverpc_common.version import VERSION
 from rpc_server.settings.settings import SETTINGS
 
 CANNOT_START = 2
@@ -41,7 +41,7 @@ _OWN: dict[str, tuple[Any, Any]] = {
 def run(arguments: Sequence[str]) -> None:
     """Run the command with these arguments and exit with its status."""
     if [*arguments] == ["--version"]:
-        print(f"gepa-server {VERSION}")
+        print(f"gepa-server {installed_version()}")
         sys.exit(0)
     app = typer.Typer(
         add_completion=False,

@@ -38,8 +38,7 @@ from protocol import (
 )
 from protocol.code import added_to, commit_of
 from protocol.errors import LimitExceeded, UnknownCandidate
-from protocol.methods import RpcDiscoverParams
-from protocol.versions import OPENRPC_FILE, SCHEMA_DIR
+from protocol.methods import OPENRPC_FILE, SCHEMA_DIR, RpcDiscoverParams
 from rpc_server.calls.admission import AdmissionController
 from rpc_server.calls.jobs import CallJob, EvaluateJob, ProgramCallJob, ScoreJob
 from rpc_server.calls.ledger import CallLedger

@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 
-from evolverpc_common.version import VERSION
+from evolverpc_common.installation import installed_version
 from protocol import ServerInfo
 from rpc_server.calls.admission import AdmissionController
 from rpc_server.calls.ledger import CallLedger
@@ -42,7 +42,9 @@ class Service:
         )
         handlers = MethodHandlers(
             program,
-            server=ServerInfo(name="gepa-server", version=VERSION, language="python", instance_id=self.instance_id),
+            server=ServerInfo(
+                name="gepa-server", version=installed_version(), language="python", instance_id=self.instance_id
+            ),
             limits=self.limits,
             datasets=datasets,
             refs=ProgramRefs(self.instance_id)

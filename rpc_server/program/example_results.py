@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evolverpc_common.json_bounds import MAX_RESULT_NESTING, is_nested_deeper
 from protocol import ExampleResult, Usage
+from protocol.base import MAX_RESULT_NESTING, is_nested_deeper
 from protocol.errors import LimitExceeded
 from rpc_server.program.program import ResultDict
 from rpc_server.program.stdio import find_non_finite

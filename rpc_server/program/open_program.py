@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from evolverpc_common.version import VERSION
+from evolverpc_common.installation import installed_version
 from protocol import Candidate, ProgramInfo
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
@@ -136,7 +136,7 @@ def _worker_config(settings: Settings, stated: dict[str, Any]) -> dict[str, Any]
         "max_batch_size": settings.max_batch_size,
         "max_request_bytes": settings.max_request_bytes,
         "max_trace_bytes": settings.max_trace_bytes,
-        "server_version": VERSION,
+        "server_version": installed_version(),
         "digested": stated,
     }
 

@@ -9,8 +9,8 @@ from urllib.parse import unquote, urlsplit
 
 import aiohttp
 
+from evolverpc_common.display_text import OutputTail
 from evolverpc_common.shielded import await_shielded
-from evolverpc_common.tail import OutputTail
 from sandbox_runtime.api.sandbox import RunningSandbox, Sandbox, SandboxError, SandboxNotReady, ServerEndpoint
 from sandbox_runtime.api.spec import Command
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords

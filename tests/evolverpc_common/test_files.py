@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from evolverpc_common.files import replace_file
-from evolverpc_common.json_bounds import is_nested_deeper
 from evolverpc_common.rows import RowFileError, read_rows
+from protocol.base import is_nested_deeper
 
 
 @pytest.mark.parametrize(

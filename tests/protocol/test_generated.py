@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 import protocol
 from protocol import METHODS
 from protocol.errors import ALL
-from protocol.versions import OPENRPC_FILE, SCHEMA_DIR, SCHEMA_FILE
+from protocol.methods import OPENRPC_FILE, SCHEMA_DIR, SCHEMA_FILE
 
 PACKAGE = Path(protocol.__file__).parent
 SCHEMA: dict[str, Any] = json.loads((SCHEMA_DIR / SCHEMA_FILE).read_text(encoding="utf-8"))

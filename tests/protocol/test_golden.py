@@ -12,8 +12,7 @@ from pydantic import BaseModel, ValidationError
 import protocol
 from protocol import Meta, base, discovery, evaluation, mutation
 from protocol.generate import wire_types
-from protocol.methods import RpcDiscoverParams
-from protocol.versions import SCHEMA_DIR, SCHEMA_FILE
+from protocol.methods import SCHEMA_DIR, SCHEMA_FILE, RpcDiscoverParams
 
 EXAMPLES = Path(protocol.__file__).parent / "examples"
 FILES = sorted(EXAMPLES.glob("*/*.json"))

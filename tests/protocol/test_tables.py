@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from protocol import CAPABILITIES, CURRENT_VERSION, KNOWN_VERSIONS, METHODS, Params
 from protocol.base import WHOLE, RequestModel, ResultModel
 from protocol.errors import ALL
-from protocol.versions import SCHEMA_DIR, SCHEMA_FILE
+from protocol.methods import SCHEMA_DIR, SCHEMA_FILE
 
 SCHEMA: dict[str, Any] = json.loads((SCHEMA_DIR / SCHEMA_FILE).read_text(encoding="utf-8"))
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from evolverpc_common.display_text import OutputTail
 from evolverpc_common.process_identity import started_at
 from evolverpc_common.shielded import await_shielded, run_shielded
-from evolverpc_common.tail import OutputTail
 from sandbox_runtime.api.sandbox import LOG_BYTES, SandboxError
 from sandbox_runtime.api.spec import ResourceLimits
 from sandbox_runtime.backends.bubblewrap.cgroups import ControlGroup, ControlGroups, process_limits, server_variables

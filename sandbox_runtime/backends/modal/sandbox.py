@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import modal
 from modal import exception
 
+from evolverpc_common.display_text import OutputTail
 from evolverpc_common.shielded import await_shielded
-from evolverpc_common.tail import OutputTail
 from sandbox_runtime.api.sandbox import (
     LOG_BYTES,
     CommandResult,

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
+from evolverpc_common.display_text import OutputTail
 from evolverpc_common.process_identity import started_at
 from evolverpc_common.shielded import await_shielded
-from evolverpc_common.tail import OutputTail
 from sandbox_runtime.api.sandbox import EXEC_BYTES, EnvironmentMissing
 from sandbox_runtime.backends.lifecycle import OutputCapture
 from sandbox_runtime.backends.process.marked_processes import MARK, REAPER, end_all, terminate_and_wait
