@@ -72,12 +72,11 @@ def client_of(server: "Address") -> "RpcClient":
 
 async def discovered(servers: Sequence["Address"], *, resend: bool) -> "list[DiscoverResult | ClientError | RpcError]":
     """Return what each server describes, or why it is unavailable. `resend`: wait for one that is about to start."""
-    from gepa_client.transport.rpc import RESENDS
 
     async def discover(server: "Address") -> "DiscoverResult | ClientError | RpcError":
         try:
             async with client_of(server) as client:
-                return await client.discover(resends=RESENDS if resend else 0)
+                return await (client.discover() if resend else client.discover(resends=0))
         except (ClientError, RpcError) as error:
             return error
 
