@@ -78,7 +78,7 @@ class CommitBundle:
     data: bytes
 
 
-class UserRepository:
+class LocalCheckout:
     """The git repository that `folder` is in.
 
     Raises:
@@ -268,7 +268,7 @@ class UserRepository:
         self._git("index-pack", "--stdin", "--fix-thin", "--strict", given=pack)
 
     @contextmanager
-    def _quarantine(self) -> Iterator["UserRepository"]:
+    def _quarantine(self) -> Iterator["LocalCheckout"]:
         """Yield the same repository with a temporary object directory of its own."""
         objects = self._git("rev-parse", "--path-format=absolute", "--git-path", "objects").rstrip("\n")
         with tempfile.TemporaryDirectory(prefix="gepa-objects-") as folder:
@@ -302,7 +302,7 @@ class UserRepository:
         return printed.decode("utf-8", "surrogateescape")
 
 
-class _Aside(UserRepository):
+class _Aside(LocalCheckout):
     """The same repository, new objects in a folder of their own."""
 
     def __init__(self, top: Path, objects: str) -> None:
@@ -313,7 +313,7 @@ class _Aside(UserRepository):
 def holds_commit(folder: Path, commit: str) -> bool:
     """Whether `folder` is in a git repository that has the commit."""
     try:
-        return UserRepository(folder).has(commit)
+        return LocalCheckout(folder).has(commit)
     except CheckoutError:
         return False
 

@@ -61,7 +61,7 @@ NumberOrText = Annotated[str, BeforeValidator(_as_text)]
 """A text that may look like a number."""
 
 
-class RowSettings(SettingsGroup, title="Rows"):
+class DatasetSettings(SettingsGroup, title="Rows"):
     """Rows: files (.json, .jsonl, .csv) or names of splits that the server holds."""
 
     trainset: str | None = setting(

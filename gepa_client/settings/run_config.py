@@ -11,9 +11,9 @@ from evolverpc_common.settings.definition import anchored, settings_of
 from gepa_client.settings.groups import (
     BudgetSettings,
     CodeSettings,
+    DatasetSettings,
     OutputSettings,
     ReflectionSettings,
-    RowSettings,
     SandboxSettings,
     SearchSettings,
     ServerSettings,
@@ -115,7 +115,7 @@ class RunConfig(
     SearchSettings,
     ReflectionSettings,
     BudgetSettings,
-    RowSettings,
+    DatasetSettings,
 ):
     """One run. Every key of a configuration file, and every flag of `gepa-client optimize`, is a field of this."""
 

@@ -21,7 +21,7 @@ from gepa_client.cli.views.candidate_view import show_diff
 from gepa_client.cli.views.code_view import outcome_as_json, show_code
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.errors import JournalError
-from gepa_client.evolution.checkout import CheckoutError, UserRepository, holds_commit
+from gepa_client.evolution.checkout import CheckoutError, LocalCheckout, holds_commit
 from gepa_client.evolution.names import BY_HAND, branch_run_name
 from gepa_client.journal.entries import StoredRun
 from gepa_client.run.output_folder import BEST_CANDIDATE
@@ -262,9 +262,9 @@ def _seed(record: CodeHistory) -> str | None:
     return code_at(record.seed.texts)[1] if record.seed is not None else None
 
 
-def _repository(asked: _BranchesRequest) -> UserRepository:
+def _repository(asked: _BranchesRequest) -> LocalCheckout:
     """Return the program's repository, which has the commit that the run starts from."""
-    repository = UserRepository(asked.repo)
+    repository = LocalCheckout(asked.repo)
     seed = _seed(asked.record)
     if seed is not None and not repository.has(seed):
         refuse(
@@ -283,7 +283,7 @@ def _delete(asked: _BranchesRequest, *, yes: bool) -> None:
     keep = best.made.branch if best is not None and best.made is not None else None
     facts = {"run": asked.run.id, "best": keep} if asked.as_json else None
     runs = [branch_run_name(asked.run.id)]
-    delete_branches(UserRepository(asked.repo), runs, keep=keep, yes=yes, json_facts=facts)
+    delete_branches(LocalCheckout(asked.repo), runs, keep=keep, yes=yes, json_facts=facts)
     if facts is None:
         echo(asked.console, "the run's record keeps all of them; `--check-out` makes the best one again")
 

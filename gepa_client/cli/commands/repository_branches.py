@@ -8,7 +8,7 @@ from typing import Any
 from evolverpc_common.display_text import command
 from gepa_client.cli.commands.store_access import confirm
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
-from gepa_client.evolution.checkout import CheckoutError, UserRepository
+from gepa_client.evolution.checkout import CheckoutError, LocalCheckout
 from gepa_client.evolution.names import BY_HAND
 
 NAMED = 10
@@ -16,7 +16,7 @@ NAMED = 10
 
 
 def delete_branches(
-    repository: UserRepository,
+    repository: LocalCheckout,
     runs: Sequence[str],
     *,
     keep: str | None,
@@ -58,7 +58,7 @@ def branches_by_hand(repo: Path, *, delete: bool, yes: bool, as_json: bool) -> N
     console = make_console()
     words = ["--repo", str(repo)] if repo != Path() else []
     try:
-        repository = UserRepository(repo)
+        repository = LocalCheckout(repo)
         runs = repository.runs(f"{BY_HAND}-")
         if delete:
             delete_branches(repository, runs, keep=None, yes=yes, json_facts={} if as_json else None)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gepa_client.analysis.mutation_outcomes import code_history
-from gepa_client.evolution.checkout import CheckoutError, CommitBundle, UserRepository
+from gepa_client.evolution.checkout import CheckoutError, CommitBundle, LocalCheckout
 from gepa_client.journal.store import open_store
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import RUN_ID
@@ -29,7 +29,7 @@ def bundles(code: StoredCode, number: int) -> list[CommitBundle]:
 def test_a_chain_of_bundles_is_taken_parents_first_and_makes_one_branch(code: StoredCode) -> None:
     chain = bundles(code, 3)
     assert [bundle.commit for bundle in chain] == [code.commits[1], code.commits[3]]
-    repository = UserRepository(code.user)
+    repository = LocalCheckout(code.user)
     assert repository.diff(code.seed, code.commits[3], chain).count("\n-") == 2
     repository.make_branch(code.branch(3), code.commits[3], chain)
     assert repository.branches(RUN_ID) == {code.branch(3): code.commits[3]}
@@ -50,7 +50,7 @@ def test_a_chain_of_bundles_is_taken_parents_first_and_makes_one_branch(code: St
     ],
 )
 def test_no_other_branch_is_made_or_switched_to(code: StoredCode, branch: str) -> None:
-    repository = UserRepository(code.user)
+    repository = LocalCheckout(code.user)
     with pytest.raises(CheckoutError, match="is not a branch of a run"):
         repository.make_branch(branch, code.seed, [])
     with pytest.raises(CheckoutError, match="is not a branch of a run"):
@@ -60,12 +60,12 @@ def test_no_other_branch_is_made_or_switched_to(code: StoredCode, branch: str) -
 @pytest.mark.parametrize("run", ["", "..", "a/b", "-r", "*", "r\ndelete refs/heads/main", "r" * 101])
 def test_nothing_is_deleted_for_a_run_of_another_name(code: StoredCode, run: str) -> None:
     with pytest.raises(CheckoutError, match="is not a branch of a run"):
-        UserRepository(code.user).delete(run, but=None)
+        LocalCheckout(code.user).delete(run, but=None)
 
 
 def test_a_bundle_with_other_commits_is_refused(code: StoredCode) -> None:
     other = bundles(code, 1)[0].data
-    repository = UserRepository(code.user)
+    repository = LocalCheckout(code.user)
     with pytest.raises(CheckoutError, match="holds something else"):
         repository.make_branch(code.branch(3), code.commits[3], [CommitBundle(code.commits[3], other)])
     with pytest.raises(CheckoutError, match="git bundle"):
@@ -81,7 +81,7 @@ def test_a_commit_that_git_finds_dangerous_is_refused(code: StoredCode) -> None:
     git(code.server, "update-ref", f"refs/heads/{code.branch(9)}", commit)
     git(code.server, "bundle", "create", "--quiet", "bundle", f"{code.seed}..{code.branch(9)}")
     bundle = CommitBundle(commit, (code.server / "bundle").read_bytes())
-    repository = UserRepository(code.user)
+    repository = LocalCheckout(code.user)
     with pytest.raises(CheckoutError, match="hasDotgit"):
         repository.make_branch(code.branch(9), commit, [bundle])
     assert repository.branches(RUN_ID) == {}
@@ -91,20 +91,20 @@ def test_hooks_of_the_repository_do_not_run(code: StoredCode) -> None:
     hook = code.user / ".git" / "hooks" / "reference-transaction"
     hook.write_text("#!/bin/sh\ntouch ran\n")
     hook.chmod(0o755)
-    UserRepository(code.user).make_branch(code.branch(1), code.commits[1], bundles(code, 1))
+    LocalCheckout(code.user).make_branch(code.branch(1), code.commits[1], bundles(code, 1))
     assert not (code.user / "ran").exists()
 
 
 def test_a_machine_without_git_is_an_error(code: StoredCode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     with pytest.raises(CheckoutError, match="git is not installed"):
-        UserRepository(code.user)
+        LocalCheckout(code.user)
 
 
 def test_environment_variables_of_git_do_not_redirect_the_checkout(
     code: StoredCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_DIR", str(code.server / ".git"))
-    assert UserRepository(code.user).top == code.user.resolve()
+    assert LocalCheckout(code.user).top == code.user.resolve()
     with pytest.raises(subprocess.CalledProcessError):  # proof that the variable would have led there
         subprocess.run(["git", "rev-parse", "--verify", "origin/main"], cwd=code.user, check=True, capture_output=True)
