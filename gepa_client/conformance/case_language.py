@@ -268,10 +268,6 @@ def _repeat(node: Mapping[str, Any], scope: Mapping[str, Any]) -> list[Any]:
     return [render(node["$repeat"], {**scope, "index": index}) for index in range(_times(node, scope))]
 
 
-def _text(node: Mapping[str, Any], scope: Mapping[str, Any]) -> str:
-    return str(node["$text"]) * _times(node, scope)
-
-
 def _nest(node: Mapping[str, Any], _scope: Mapping[str, Any]) -> list[Any]:
     nested: list[Any] = []
     for _ in range(int(node["$nest"]) - 1):
@@ -285,19 +281,11 @@ def _product(node: Mapping[str, Any], scope: Mapping[str, Any]) -> float:
     return round(product) if product == round(product) else float(product)
 
 
-def _join(node: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for part in render(node["$join"], scope) for key, value in part.items()}
-
-
-def _bytes(node: Mapping[str, Any], _scope: Mapping[str, Any]) -> bytes:
-    return bytes.fromhex(node["$bytes"])
-
-
-GENERATORS = {
+GENERATORS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Any]] = {
     "$repeat": _repeat,
-    "$text": _text,
+    "$text": lambda node, scope: str(node["$text"]) * _times(node, scope),
     "$nest": _nest,
     "$product": _product,
-    "$join": _join,
-    "$bytes": _bytes,
+    "$join": lambda node, scope: {key: value for part in render(node["$join"], scope) for key, value in part.items()},
+    "$bytes": lambda node, _scope: bytes.fromhex(node["$bytes"]),
 }

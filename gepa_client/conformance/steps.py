@@ -18,7 +18,11 @@ STEP_TIMEOUT_S = 45.0
 HTTP_OK = 200
 SILENT = frozenset({200, 202, 204})
 INVALID = frozenset({-32700, -32600})
-"""A body that is no valid request may be HTTP 400; everything else that is JSON-RPC is 200."""
+"""Errors of a body that is no valid request: with HTTP 400 or 200, and a null id although the request may have one."""
+
+
+class NotJson(ValueError):
+    """The body is not JSON: not UTF-8, cut short, or with NaN in it."""
 
 
 class CheckFailed(Exception):
@@ -212,14 +216,6 @@ async def _together(work: list[Any]) -> None:
             raise outcome
 
 
-UNREADABLE_ID = frozenset({-32700, -32600})
-"""Errors that may carry a null id although the request had one."""
-
-
-class NotJson(ValueError):
-    """The body is not JSON: not UTF-8, cut short, or with NaN in it."""
-
-
 def read(body: bytes) -> Any:
     """Parse the body as strict JSON.
 
@@ -267,7 +263,7 @@ def _one(message: Any, request: Mapping[str, Any] | None, methods: Mapping[str, 
     if "error" in message:
         lines = _misfits(ErrorResponse, message)
         code = message["error"].get("code") if isinstance(message["error"], dict) else None
-        return lines or _wrong_id(message, request, may_be_null=refused or code in UNREADABLE_ID)
+        return lines or _wrong_id(message, request, may_be_null=refused or code in INVALID)
     lines = _misfits(SuccessResponse, message) or _wrong_id(message, request, may_be_null=False)
     if lines or request is None:
         return lines

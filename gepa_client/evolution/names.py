@@ -13,6 +13,13 @@ SHOWN = 7
 SHOWN_MALFORMED = 80
 """Characters of a malformed value that are shown."""
 
+BY_HAND = "by-hand"
+"""Stands for all changes that `gepa-client mutate` made, if a command about branches takes a run."""
+
+LONGEST = 100
+DIGEST = 8
+_FIT = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{LONGEST - 1}}}")
+
 
 def code_label(candidate: Candidate) -> str | None:
     """Return `evolve/r/3@1a2b3c4`; None if the candidate's code does not evolve; a malformed value unchanged."""
@@ -34,14 +41,6 @@ def component_texts(candidate: Candidate) -> dict[str, str]:
         return {**own, **{name: text for name, text in added_to(candidate).items() if name not in own}}
     except ValueError:
         return {**own, ADDED_COMPONENTS: candidate[ADDED_COMPONENTS]}
-
-
-BY_HAND = "by-hand"
-"""Stands for all changes that `gepa-client mutate` made, if a command about branches takes a run."""
-
-LONGEST = 100
-DIGEST = 8
-_FIT = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{LONGEST - 1}}}")
 
 
 def manual_run_name() -> str:

@@ -17,6 +17,9 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.journal.run_events import Emit, Event, Finished, Progress, Started, Warned
 from gepa_client.run.gateway_record import GatewayRecord
 
+REPORT_EVERY_S = 0.1
+"""Seconds between two readings of the progress."""
+
 
 class EventWriter:
     """Stamp events and write them, in order, to the supervisor and to a new file.
@@ -106,9 +109,6 @@ def _clean(secrets: Secrets, value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_copy(update={name: _clean(secrets, part) for name, part in value})
     return value
-
-
-REPORT_EVERY_S = 0.1
 
 
 @contextmanager

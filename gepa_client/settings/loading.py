@@ -48,6 +48,16 @@ REFUSED = REPLACED | {"token": "a file of settings is no place for it; use `toke
 _FROM_ENVIRONMENT = {name: each for name, each in SETTINGS.items() if name != "store"}
 """`GEPA_STORE` is read by `default_store`, for all commands."""
 
+STOPS = {
+    "timeout": ("max_seconds", float),
+    "no_improvement": ("patience", int),
+    "score_threshold": ("target_score", float),
+    "max_candidate_proposals": ("max_iterations", int),
+    "max_tracked_candidates": ("max_candidates", int),
+    "file": ("stop_file", str),
+}
+"""Kinds of the former `stop_callbacks`, written `KIND:VALUE`."""
+
 
 def load(path: Path | None, flags: Mapping[str, Any], *, must_end: bool = True) -> RunConfig:
     """Return the settings of flags, environment and the file `path`, in this order of precedence.
@@ -142,17 +152,6 @@ def _settings(source: Source, *, must_end: bool) -> RunConfig:
     if must_end and not config.ends:
         raise SettingsError(NO_END)
     return config
-
-
-STOPS = {
-    "timeout": ("max_seconds", float),
-    "no_improvement": ("patience", int),
-    "score_threshold": ("target_score", float),
-    "max_candidate_proposals": ("max_iterations", int),
-    "max_tracked_candidates": ("max_candidates", int),
-    "file": ("stop_file", str),
-}
-"""Kinds of the former `stop_callbacks`, written `KIND:VALUE`."""
 
 
 def upgraded(recorded: Mapping[str, Any]) -> dict[str, Any]:
