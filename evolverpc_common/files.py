@@ -74,15 +74,15 @@ _COMMANDS = (("rm", "-rf"), ("chmod", "-R", "u+rwx"), ("rm", "-rf"))
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder of any depth and any modes; do nothing if it does not exist. Blocks.
+    """Remove a folder of any depth and any modes, or a file; do nothing if it does not exist. Blocks.
 
     Links are not followed.
 
     Raises:
         OSError: a part of it remains; the message names it, and the reason.
     """
-    if folder.is_symlink():
-        folder.unlink()
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink(missing_ok=True)
         return
     try:
         shutil.rmtree(folder)

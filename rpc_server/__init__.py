@@ -7,8 +7,7 @@ if TYPE_CHECKING:
     from rpc_server.http.app import create_app, listening
     from rpc_server.methods.dataset_rows import Datasets
     from rpc_server.program.program import Program
-    from rpc_server.settings.config_file import load_settings
-    from rpc_server.settings.settings import Settings
+    from rpc_server.settings.settings import Settings, load_settings
 
 __all__ = ["Datasets", "Program", "Settings", "SettingsError", "create_app", "listening", "load_settings"]
 
@@ -19,7 +18,7 @@ _HOMES = {
     "SettingsError": "evolverpc_common.settings.sources",
     "create_app": "rpc_server.http.app",
     "listening": "rpc_server.http.app",
-    "load_settings": "rpc_server.settings.config_file",
+    "load_settings": "rpc_server.settings.settings",
 }
 
 

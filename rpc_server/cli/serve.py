@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +15,20 @@ from evolverpc_common.rows import RowFileError, read_rows
 from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import ProgramFailed
 from rpc_server.cli.announce import Announcer
+from rpc_server.cli.endpoint import Token, apply_listen_address, bound, token_for, url_of
 from rpc_server.cli.flags import CANNOT_START
-from rpc_server.cli.listen_address import apply_listen_address, bound, url_of
-from rpc_server.cli.tokens import Token, token_for
 from rpc_server.http.app import SERVICE, create_app, listening
 from rpc_server.jail.jail import JailFactory, check_jail, create_jails, protect_memory
-from rpc_server.methods.code_methods import CommitMethods, MutationMethods
 from rpc_server.methods.dataset_rows import Datasets, Row, program_rows
 from rpc_server.mutations.agents import CLAUDE_CREDENTIALS, command_name
 from rpc_server.mutations.open_mutations import check_prerequisites, open_mutations
+from rpc_server.mutations.transaction import CodeMutations
 from rpc_server.program import conformance_program
-from rpc_server.program.launcher import environment
+from rpc_server.program.launcher import program_environment
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
-from rpc_server.settings.config_file import load_settings
 from rpc_server.settings.process_limits import raise_descriptor_limit
-from rpc_server.settings.settings import Settings
+from rpc_server.settings.settings import Settings, load_settings
 from rpc_server.worktrees.open_worktrees import open_worktrees
 
 INTERRUPTED = 130
@@ -62,13 +59,14 @@ async def serve(
             opened = await _run_until(_open(settings, announce, token), *stop_events)
             if opened is None:
                 return signals.status
+            program, _ = opened
             try:
-                held = given or await _run_until(_rows_of(opened.program, announce), *stop_events)
+                held = given or await _run_until(_rows_of(program, announce), *stop_events)
                 if held is not None:
                     datasets = Datasets(held, share_rows=settings.share_rows)
                     await _answer_requests(opened, settings, datasets, token, sock, signals, announce)
             finally:
-                await opened.program.close()
+                await program.close()
     except (SettingsError, RowFileError) as error:
         announce.failed(str(error))
         return CANNOT_START
@@ -85,13 +83,8 @@ async def _rows_of(program: Program, announce: Announcer) -> Mapping[str, Sequen
     return held.shared
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """The running program, and the interfaces of evolving code."""
-
-    program: Program
-    commits: CommitMethods | None = None
-    mutations: MutationMethods | None = None
+_Opened = tuple[Program, CodeMutations | None]
+"""The running program, and the mutations of its code."""
 
 
 async def _open(settings: Settings, announce: Announcer, token: Token) -> _Opened:
@@ -143,12 +136,12 @@ def _check_root(root: Path) -> None:
 async def _open_in(jails: JailFactory | None, settings: Settings, announce: Announcer) -> _Opened:
     if not settings.has_trees:
         jail = None if jails is None else jails.jail(settings.root, read_only=(settings.root / ".git",))
-        return _Opened(await open_program(settings, jail=jail))
+        return await open_program(settings, jail=jail), None
     program, excluded = await open_worktrees(settings, jails)
     top = program.instances.repository.top
     announce.worktrees_opened(top, excluded)
     if not settings.allow_mutations:
-        return _Opened(program, program)
+        return program, None
     try:
         mutations = await open_mutations(program.instances)
         if settings.check_command is not None:
@@ -159,9 +152,9 @@ async def _open_in(jails: JailFactory | None, settings: Settings, announce: Anno
         raise
     command = settings.agent_command
     announce.mutations(settings, "Claude" if command is None else command_name(command), top)
-    if command is None and not any(environment(settings).get(name) for name in CLAUDE_CREDENTIALS):
+    if command is None and not any(program_environment(settings).get(name) for name in CLAUDE_CREDENTIALS):
         announce.no_agent_credentials(CLAUDE_CREDENTIALS)
-    return _Opened(program, program, mutations)
+    return program, mutations
 
 
 async def _answer_requests(
@@ -173,15 +166,8 @@ async def _answer_requests(
     signals: "_Signals",
     announce: Announcer,
 ) -> None:
-    program = opened.program
-    app = create_app(
-        program,
-        settings,
-        token=token.value,
-        datasets=datasets,
-        commits=opened.commits,
-        mutations=opened.mutations,
-    )
+    program, mutations = opened
+    app = create_app(program, settings, token=token.value, datasets=datasets, mutations=mutations)
     service = app[SERVICE]
     async with listening(app, sock):
         announce.ready(settings, program.info, token, url=url_of(settings, sock), instance_id=service.instance_id)

@@ -1,26 +1,87 @@
 """The HTTP application: `POST /rpc` and `GET /health`. Refused requests are refused before their body is read."""
 
 import asyncio
+import hashlib
+import hmac
 import logging
 import resource
 import socket
 import sys
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http import HttpProcessingError
+from aiohttp.typedefs import Handler
+from multidict import MultiMapping
 
 from protocol.errors import InternalError, InvalidRequest, LimitExceeded, ParseError, RpcError, Unauthorized
-from rpc_server.http.security import Guard
-from rpc_server.methods.code_methods import CommitMethods, MutationMethods
 from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.methods.service import Service
+from rpc_server.mutations.transaction import CodeMutations
 from rpc_server.program.program import Program
 from rpc_server.rpc.dispatch import error_body
 from rpc_server.settings.settings import Settings
+
+TOKEN_HEADER = "X-Gepa-Token"  # noqa: S105  # the name of a header, not a token
+"""Carries the token if a proxy uses `Authorization`."""
+
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Guard:
+    """Admits requests. A foreign `Host` may be a rebound DNS name; an `Origin` is a page in a browser."""
+
+    def __init__(
+        self, *, token: str, bound_host: str, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()
+    ) -> None:
+        self._token = _digest(token)
+        bound = f"[{bound_host}]" if ":" in bound_host else bound_host
+        self._hosts = frozenset(host.lower() for host in (*_LOOPBACK_NAMES, bound, *allowed_hosts))
+        self._origins = frozenset(allowed_origins)
+
+    def check_source(self, headers: MultiMapping[str]) -> None:
+        """Accept an allowed host with any port, or an allowed `name:port`, and no foreign origin.
+
+        Raises `Unauthorized`.
+        """
+        host, origin = (_value(headers, "Host") or "").lower(), _value(headers, "Origin")
+        if host not in self._hosts and _without_port(host) not in self._hosts:
+            raise Unauthorized(reason="host")
+        if origin is not None and origin not in self._origins:
+            raise Unauthorized(reason="origin")
+
+    def check_token(self, headers: MultiMapping[str]) -> None:
+        """Accept `X-Gepa-Token: <token>`, or without that header `Authorization: Bearer <token>`.
+
+        The time taken reveals nothing of the token. Raises `Unauthorized`.
+        """
+        given = _value(headers, TOKEN_HEADER)
+        if given is None:
+            scheme, _, given = (_value(headers, "Authorization") or "").partition(" ")
+        else:
+            scheme = "bearer"
+        # Digests have one length, so that not even the token's length shows in the time taken.
+        if not hmac.compare_digest(_digest(given.strip()), self._token) or scheme.lower() != "bearer":
+            raise Unauthorized
+
+
+def _value(headers: MultiMapping[str], name: str) -> str | None:
+    """Join all values of a header as HTTP does: a header sent twice matches no single allowed value."""
+    values = headers.getall(name, None)
+    return None if values is None else ", ".join(values)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() else host
+
 
 logger = logging.getLogger(__name__)
 
@@ -69,32 +130,21 @@ def create_app(
     *,
     token: str,
     datasets: Datasets | None = None,
-    commits: CommitMethods | None = None,
-    mutations: MutationMethods | None = None,
+    mutations: CodeMutations | None = None,
 ) -> web.Application:
-    """Return an application that answers for a running program, which the caller opened and closes.
-
-    `commits`, `mutations`: if the program's code evolves.
-    """
-    service = Service(
-        program,
-        settings,
-        datasets if datasets is not None else Datasets(),
-        commits=commits,
-        mutations=mutations,
-    )
+    """Return an application that answers for a running program, which the caller opened and closes."""
+    service = Service(program, settings, datasets if datasets is not None else Datasets(), mutations)
     guard = Guard(
         token=token,
         bound_host=settings.host,
         allowed_hosts=settings.allowed_hosts,
         allowed_origins=settings.allowed_origins,
     )
-    handlers = HttpHandlers(service, guard, max_request_bytes=service.limits.max_request_bytes)
+    handlers = HttpHandlers(service, guard)
     app = web.Application()
     app[SERVICE] = service
-    app.router.add_route("*", "/rpc", handlers.rpc, expect_handler=_defer_expect)
-    app.router.add_route("*", "/health", handlers.health, expect_handler=_defer_expect)
-    app.router.add_route("*", "/{path:.*}", handlers.not_found, expect_handler=_defer_expect)
+    for path, handler in (("/rpc", handlers.rpc), ("/health", handlers.health), ("/{path:.*}", handlers.not_found)):
+        app.router.add_route("*", path, handlers.authorized(handler), expect_handler=_defer_expect)
 
     async def close(_app: web.Application) -> None:
         await service.close()
@@ -182,16 +232,26 @@ class _ServerConnection(web.RequestHandler):
 class HttpHandlers:
     """The handlers of the routes."""
 
-    def __init__(self, service: Service, guard: Guard, *, max_request_bytes: int) -> None:
+    def __init__(self, service: Service, guard: Guard) -> None:
         self._service = service
         self._guard = guard
-        self._max_request_bytes = max_request_bytes
+
+    def authorized(self, handler: Handler) -> Handler:
+        """Return the handler behind the check of a request's source; it may raise `Unauthorized` too."""
+
+        async def checked(request: web.Request) -> web.StreamResponse:
+            try:
+                self._guard.check_source(request.headers)
+                return await handler(request)
+            except Unauthorized as error:
+                return _unauthorized(error)
+
+        return checked
 
     async def rpc(self, request: web.Request) -> web.Response:
         """Handle `POST /rpc`."""
         headers = request.headers
         try:
-            self._guard.check_source(headers)
             if request.method != "POST":
                 return _error_response(405, InvalidRequest(reason="use POST"), {"Allow": "POST"})
             self._guard.check_token(headers)
@@ -203,8 +263,8 @@ class HttpHandlers:
                 return _error_response(417, InvalidRequest(reason="the only Expect that is met is 100-continue"))
             # The body has no name here, so that the dispatcher can free it once it is parsed.
             reply = await self._service.dispatcher.answer(await self._body(request))
-        except Unauthorized as error:
-            return _unauthorized(error)
+        except Unauthorized:
+            raise
         except LimitExceeded as error:
             return _error_response(413, error)
         except (web.RequestPayloadError, TimeoutError):
@@ -218,27 +278,19 @@ class HttpHandlers:
 
     async def health(self, request: web.Request) -> web.Response:
         """Handle `GET /health`: whether a program can answer, and nothing else."""
-        try:
-            self._guard.check_source(request.headers)
-        except Unauthorized as error:
-            return _unauthorized(error)
         if request.method not in ("GET", "HEAD"):
             return _error_response(405, InvalidRequest(reason="use GET"), {"Allow": "GET, HEAD"})
         if self._service.ready:
             return web.Response(status=200, body=b'{"status":"ok"}', headers=_HEADERS)
         return web.Response(status=503, body=b'{"status":"unavailable"}', headers=_HEADERS)
 
-    async def not_found(self, request: web.Request) -> web.Response:
+    async def not_found(self, _request: web.Request) -> web.Response:
         """Handle any other path."""
-        try:
-            self._guard.check_source(request.headers)
-        except Unauthorized as error:
-            return _unauthorized(error)
         return _error_response(404, InvalidRequest(reason="the path must be /rpc"))
 
     async def _body(self, request: web.Request) -> bytes | bytearray:
         """Read the body within the limit, checked by its declared length and as it arrives."""
-        allowed = self._max_request_bytes
+        allowed = self._service.limits.max_request_bytes
         declared = request.content_length
         if declared is not None and declared > allowed:
             raise LimitExceeded(limit="max_request_bytes", allowed=allowed, given=declared)

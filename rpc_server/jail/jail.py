@@ -158,7 +158,16 @@ def create_jails(*, secrets: Iterable[Path] = (), readable: Iterable[Path] = ())
     Raises:
         SettingsError: no jail is possible here; what is missing, and what to do.
     """
-    return JailFactory(_bwrap(), secrets=tuple(secrets), readable=tuple(readable))
+    if not sys.platform.startswith("linux"):
+        raise SettingsError("`jail` needs Linux, whose namespaces it is made of: turn it off here")
+    if not TMP.is_dir():
+        raise SettingsError(f"`jail` needs a folder {TMP}, where bubblewrap begins")
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        raise SettingsError(
+            "`jail` needs bubblewrap, and no bwrap is on PATH: on Debian and Ubuntu, apt install bubblewrap"
+        )
+    return JailFactory(bwrap, secrets=tuple(secrets), readable=tuple(readable))
 
 
 async def check_jail(jails: JailFactory) -> None:
@@ -171,19 +180,6 @@ async def check_jail(jails: JailFactory) -> None:
     problem = await asyncio.to_thread(_try_command, trial)
     if problem is not None:
         raise SettingsError(f"`jail`: bubblewrap (0.8 or newer) cannot make one here: {problem}; {_ADVICE}")
-
-
-def _bwrap() -> str:
-    if not sys.platform.startswith("linux"):
-        raise SettingsError("`jail` needs Linux, whose namespaces it is made of: turn it off here")
-    if not TMP.is_dir():
-        raise SettingsError(f"`jail` needs a folder {TMP}, where bubblewrap begins")
-    bwrap = shutil.which("bwrap")
-    if bwrap is None:
-        raise SettingsError(
-            "`jail` needs bubblewrap, and no bwrap is on PATH: on Debian and Ubuntu, apt install bubblewrap"
-        )
-    return bwrap
 
 
 def protect_memory() -> None:
@@ -219,7 +215,6 @@ def _hide(folder: Path) -> list[str]:
 
 
 def _server_folders() -> tuple[Path, ...]:
-    """Return the folders of this server and its interpreter."""
     return (*_PACKAGES, Path(sys.prefix), Path(sys.base_prefix))
 
 
@@ -255,7 +250,6 @@ def _is_below_one_of(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def _outermost(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the folders that are in no other of them."""
     found = _unique(folders)
     return tuple(folder for folder in found if not _is_below_one_of(folder, found))
 

@@ -11,6 +11,7 @@ from protocol import DatasetInfo, Example, ListedExample, ListExamplesResult
 from protocol.errors import ProgramFailed, UnknownExample
 from rpc_server.program.program import Program
 from rpc_server.rpc import wire
+from rpc_server.rpc.params import first_error
 
 Row = dict[str, Any]
 """One example's `data`: a JSON object."""
@@ -119,8 +120,7 @@ def _listed_examples(split: str, answer: dict[str, Any]) -> list[dict[str, Any]]
     try:
         page = ListExamplesResult.model_validate(answer)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise _failed(split, f"is listed wrongly: {first['msg']}") from None
+        raise _failed(split, f"is listed wrongly: {first_error(error)}") from None
     return [example.model_dump(exclude_unset=True) for example in page.examples]
 
 

@@ -1,38 +1,88 @@
-"""A program as a service: call ledger, admission, datasets and method handlers in front of it, and its draining."""
+"""A program as a service: the methods of the contract, with params checked against the program, and its draining."""
 
 import asyncio
+import base64
+import binascii
+import hashlib
 import uuid
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+import orjson
 
 from evolverpc_common.installation import installed_version
-from protocol import ServerInfo
-from rpc_server.calls.admission import AdmissionController
-from rpc_server.calls.ledger import CallLedger
-from rpc_server.methods.code_methods import CommitMethods, MutationMethods
+from protocol import (
+    KNOWN_VERSIONS,
+    METHODS,
+    ApplyMutationParams,
+    CancelParams,
+    CancelResult,
+    Candidate,
+    CandidateItem,
+    DiscoverParams,
+    DiscoverResult,
+    EvaluateParams,
+    Example,
+    FinalizeParams,
+    GetResultParams,
+    ImportCommitsParams,
+    ImportCommitsResult,
+    JsonValue,
+    ListExamplesParams,
+    MakeReflectiveDatasetParams,
+    Merge,
+    OutlineCodeParams,
+    OutlineCodeResult,
+    Params,
+    ProposeNewTextsParams,
+    ScoreParams,
+    ServerInfo,
+)
+from protocol.code import added_to, commit_of
+from protocol.errors import LimitExceeded, UnknownCandidate
+from protocol.methods import OPENRPC_FILE, SCHEMA_DIR, RpcDiscoverParams
+from rpc_server.methods.calls import AdmissionController, CallLedger
 from rpc_server.methods.dataset_rows import Datasets
-from rpc_server.methods.handlers import MethodHandlers
+from rpc_server.methods.jobs import CallJob, EvaluateJob, MutationJob, ProgramCallJob, ScoreJob
 from rpc_server.methods.trace_store import TraceStore
-from rpc_server.program.program import Program, ProgramRefs, combined_limits
-from rpc_server.rpc.dispatch import Dispatcher
+from rpc_server.mutations.transaction import CodeMutations
+from rpc_server.program.program import WRITE_TEXTS, Program, ProgramRefs, combined_limits
+from rpc_server.rpc import wire
+from rpc_server.rpc.dispatch import Dispatcher, Handler
+from rpc_server.rpc.params import invalid, read_params
 from rpc_server.settings.settings import Settings
+from rpc_server.worktrees.worktree_program import WorktreeProgram
+
+Prepare = Callable[[Any, dict[str, Any]], CallJob]
+"""From checked and raw params to a job; raises what the checks find."""
+
+OWN_CAPABILITIES = frozenset({"batch", "idempotency", "async", "cancel", "refs", "openrpc"})
+"""Capabilities of every server, in addition to the program's own."""
 
 
 class Service:
-    """One instance in front of one program, which it neither opens nor closes."""
+    """One instance in front of one program, which it neither opens nor closes: its methods, calls and draining.
+
+    `limits`: the server's. Handlers take params and return a result; they know models, not HTTP.
+    """
 
     def __init__(
         self,
         program: Program,
         settings: Settings,
         datasets: Datasets,
-        *,
-        commits: CommitMethods | None = None,
-        mutations: MutationMethods | None = None,
+        mutations: CodeMutations | None = None,
     ) -> None:
         self.instance_id = uuid.uuid4().hex
+        self.limits = combined_limits(program.limits, settings)
+        self._max_result_bytes = self.limits.max_result_bytes or settings.max_result_bytes
         self._program = program
         self._drain_s = settings.drain_s
-        self.limits = combined_limits(program.limits, settings)
-        """The server's limits."""
+        self._datasets = datasets
+        self._commits = program if isinstance(program, WorktreeProgram) else None
+        self._mutations = mutations
+        self._components = program.info.seed_candidate.keys()
         self._controller = AdmissionController(max_running=self.limits.max_concurrency, max_waiting=settings.max_queue)
         self._calls = CallLedger(
             self._controller,
@@ -40,22 +90,17 @@ class Service:
             keep_answers_s=settings.keep_answers_s,
             max_answer_bytes=settings.max_answer_bytes,
         )
-        handlers = MethodHandlers(
-            program,
-            server=ServerInfo(
-                name="gepa-server", version=installed_version(), language="python", instance_id=self.instance_id
-            ),
-            limits=self.limits,
-            datasets=datasets,
-            refs=ProgramRefs(self.instance_id)
+        self._refs = (
+            ProgramRefs(self.instance_id)
             if "refs" in program.capabilities
-            else TraceStore(instance_id=self.instance_id, max_bytes=settings.max_trace_bytes),
-            controller=self._controller,
-            calls=self._calls,
-            commits=commits,
-            mutations=mutations,
+            else TraceStore(instance_id=self.instance_id, max_bytes=settings.max_trace_bytes)
         )
-        self.dispatcher = Dispatcher(handlers.table(), max_batch_entries=settings.max_batch_entries)
+        offered = {"datasets": bool(datasets), "commits": self._commits is not None, "mutations": mutations is not None}
+        self._capabilities = (OWN_CAPABILITIES | program.capabilities) - {WRITE_TEXTS}
+        self._capabilities |= {name for name, is_offered in offered.items() if is_offered}
+        self._discovery = orjson.Fragment(self._describe())
+        self._openrpc = orjson.Fragment(orjson.dumps(orjson.loads((SCHEMA_DIR / OPENRPC_FILE).read_bytes())))
+        self.dispatcher = Dispatcher(self._table(), max_batch_entries=settings.max_batch_entries)
 
     @property
     def ready(self) -> bool:
@@ -65,14 +110,212 @@ class Service:
     async def drain(self) -> None:
         """Refuse new work; return when nothing runs and every result was collected, or after `drain_s`."""
         self._controller.draining = True
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._drain_s):
                 while self._controller.calls or self._calls.uncollected:
                     self._controller.changed.clear()
                     await self._controller.changed.wait()
-        except TimeoutError:
-            return
 
     async def close(self) -> None:
         """Cancel calls that no connection holds."""
         await self._calls.close()
+
+    def _table(self) -> dict[str, Handler]:
+        """Return the methods offered by name: the core's, and those with an advertised capability."""
+        handlers: dict[str, Handler] = {
+            "discover": self._discover,
+            "get_result": self._get_result,
+            "cancel": self._cancel,
+            "list_examples": self._list_examples,
+            "rpc.discover": self._rpc_discover,
+            "evaluate": self._job("evaluate", self._evaluate),
+            "make_reflective_dataset": self._job("make_reflective_dataset", self._make_reflective_dataset),
+            "propose_new_texts": self._job("propose_new_texts", self._propose_new_texts),
+            "score": self._job("score", self._score),
+            "finalize": self._job("finalize", self._finalize),
+            "import_commits": self._import_commits,
+            "outline_code": self._outline_code,
+            "apply_mutation": self._job("apply_mutation", self._apply_mutation),
+        }
+        return {
+            name: handler
+            for name, handler in handlers.items()
+            if METHODS[name].capability is None or METHODS[name].capability in self._capabilities
+        }
+
+    # Answered at once.
+
+    async def _discover(self, params: dict[str, Any]) -> JsonValue:
+        read_params(DiscoverParams, params)
+        return self._discovery
+
+    async def _rpc_discover(self, params: dict[str, Any]) -> JsonValue:
+        read_params(RpcDiscoverParams, params)
+        return self._openrpc
+
+    async def _list_examples(self, params: dict[str, Any]) -> JsonValue:
+        request = read_params(ListExamplesParams, params)
+        page = self._datasets.list(request.split, offset=request.offset, limit=request.limit)
+        return page.model_dump(exclude_unset=True)
+
+    async def _get_result(self, params: dict[str, Any]) -> JsonValue:
+        request = read_params(GetResultParams, params)
+        return await self._calls.get(request.call_id, request.wait_s)
+
+    async def _cancel(self, params: dict[str, Any]) -> JsonValue:
+        request = read_params(CancelParams, params)
+        return CancelResult(status=await self._calls.cancel(request.call_id)).model_dump()
+
+    async def _import_commits(self, params: dict[str, Any]) -> JsonValue:
+        assert self._commits is not None, "offered with the capability alone"  # noqa: S101  # see `table`
+        request = read_params(ImportCommitsParams, params)
+        bundles = [_decoded(f"bundles[{at}]", text) for at, text in enumerate(request.bundles)]
+        return ImportCommitsResult(commits=await self._commits.import_commits(bundles)).model_dump()
+
+    async def _outline_code(self, params: dict[str, Any]) -> JsonValue:
+        assert self._commits is not None, "offered with the capability alone"  # noqa: S101  # see `table`
+        request = read_params(OutlineCodeParams, params)
+        self._check_candidate(request.candidate)
+        return OutlineCodeResult(outline=await self._commits.outline(request.candidate)).model_dump()
+
+    # Work for the program.
+
+    def _job(self, method: str, prepare: Prepare) -> Handler:
+        model: type[Params] = METHODS[method].params
+
+        async def handler(params: dict[str, Any]) -> JsonValue:
+            self._check_sizes(params)
+            request = read_params(model, params)
+            meta = request.meta
+            if meta is None or meta.call_id is None:
+                job = prepare(request, params)
+                with self._controller.admit(job.examples) as admission:
+                    return await job.run(admission.example_finished)
+            return await self._calls.submit(
+                meta.call_id, _digest(method, params), lambda: prepare(request, params), meta.wait_s
+            )
+
+        return handler
+
+    def _evaluate(self, request: EvaluateParams, _params: dict[str, Any]) -> CallJob:
+        self._check_candidate(request.candidate)
+        if request.items is not None:
+            self._check_items(request.items, len(request.batch))
+        return EvaluateJob(
+            self._program,
+            self._refs,
+            request.candidate,
+            self._datasets.filled(request.batch),
+            capture_traces=request.capture_traces,
+            group=request.meta.group if request.meta is not None else None,
+            items=request.items,
+            max_result_bytes=self._max_result_bytes,
+        )
+
+    def _make_reflective_dataset(self, request: MakeReflectiveDatasetParams, params: dict[str, Any]) -> CallJob:
+        self._check_candidate(request.candidate)
+        self._check_components(request.components_to_update, request.candidate)
+        batch = request.eval_batch.batch
+        _check_lengths("eval_batch.results", len(request.eval_batch.results), len(batch))
+        eval_batch = {
+            "batch": self._filled(batch, params["eval_batch"]["batch"]),
+            "results": self._refs.incoming(params["eval_batch"]["results"]),
+        }
+        return self._call("make_reflective_dataset", {**params, "eval_batch": eval_batch})
+
+    def _propose_new_texts(self, request: ProposeNewTextsParams, params: dict[str, Any]) -> CallJob:
+        self._check_candidate(request.candidate)
+        self._check_components(request.components_to_update, request.candidate)
+        return self._call("propose_new_texts", params)
+
+    def _score(self, request: ScoreParams, params: dict[str, Any]) -> CallJob:
+        _check_lengths("results", len(request.results), len(request.batch))
+        return ScoreJob(self._program, self._datasets.filled(request.batch), params["results"])
+
+    def _finalize(self, request: FinalizeParams, params: dict[str, Any]) -> CallJob:
+        self._check_candidate(request.best_candidate)
+        return self._call("finalize", params)
+
+    def _apply_mutation(self, request: ApplyMutationParams, _params: dict[str, Any]) -> CallJob:
+        assert self._mutations is not None, "offered with the capability alone"  # noqa: S101  # see `table`
+        self._check_candidate(request.candidate)
+        if isinstance(request.mutation, Merge):
+            self._check_candidate(request.mutation.other)
+        return MutationJob(self._mutations, request)
+
+    def _call(self, method: str, params: dict[str, Any]) -> CallJob:
+        own = {name: value for name, value in params.items() if name != "_meta"}
+        return ProgramCallJob(self._program, self._refs, method, own)
+
+    def _filled(self, batch: list[Example], raw: list[JsonValue]) -> list[JsonValue]:
+        filled = self._datasets.filled(batch)
+        return raw if filled is batch else [example.model_dump(exclude_unset=True) for example in filled]
+
+    # Checks that need more than the model.
+
+    def _check_sizes(self, params: dict[str, Any]) -> None:
+        """Refuse a batch that is too long before its examples or results are read."""
+        holder = params.get("eval_batch", params)
+        if not isinstance(holder, dict):
+            return
+        for given in (holder.get("batch"), holder.get("results")):
+            if isinstance(given, list) and len(given) > self.limits.max_batch_size:
+                raise LimitExceeded(limit="max_batch_size", allowed=self.limits.max_batch_size, given=len(given))
+
+    def _check_items(self, items: list[CandidateItem], examples: int) -> None:
+        if "batch_evaluate" not in self._capabilities:
+            raise invalid("items", "the program evaluates one candidate a call (it lacks capability `batch_evaluate`)")
+        if (total := sum(item.size for item in items)) != examples:
+            raise invalid("items", f"their sizes add up to {total}, but there are {examples} examples")
+        for item in items:
+            self._check_candidate(item.candidate)
+
+    def _check_candidate(self, candidate: Candidate) -> None:
+        if candidate.keys() != self._components:
+            raise UnknownCandidate(
+                unknown=sorted(candidate.keys() - self._components),
+                missing=sorted(self._components - candidate.keys()),
+            )
+        if self._commits is not None:
+            try:
+                commit_of(candidate), added_to(candidate)
+            except ValueError as error:
+                raise UnknownCandidate(str(error)) from None
+
+    def _check_components(self, components: Iterable[str], candidate: Candidate) -> None:
+        """Check components of a checked candidate; without commits `added_components` is an ordinary name."""
+        added = added_to(candidate) if self._commits is not None else {}
+        unknown = sorted(set(components) - candidate.keys() - added.keys())
+        if unknown:
+            raise UnknownCandidate("no such component", unknown=unknown)
+
+    def _describe(self) -> bytes:
+        discovery = DiscoverResult(
+            protocol_versions=list(KNOWN_VERSIONS),
+            server=ServerInfo(
+                name="gepa-server", version=installed_version(), language="python", instance_id=self.instance_id
+            ),
+            program=self._program.info,
+            datasets=self._datasets.infos,
+            capabilities=sorted(self._capabilities),
+            limits=self.limits,
+        )
+        return wire.write(discovery.model_dump(exclude_none=True))
+
+
+def _decoded(path: str, text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise invalid(path, f"is not base64: {error}") from None
+
+
+def _check_lengths(path: str, results: int, examples: int) -> None:
+    if results != examples:
+        raise invalid(path, f"{results} results for {examples} examples")
+
+
+def _digest(method: str, params: dict[str, Any]) -> bytes:
+    """Return equal digests for equal requests; `_meta` is not part of the request."""
+    requested = {name: value for name, value in params.items() if name != "_meta"}
+    return hashlib.blake2b(wire.canonical([method, requested])).digest()

@@ -143,7 +143,6 @@ def _past(past: PastMutation) -> str:
 
 
 def _records(records: Sequence[Mapping[str, JsonValue]]) -> str:
-    """Render as many records as fit, each cut to its limit."""
     shown: list[str] = []
     room = MAX_RECORDS
     for number, record in enumerate(records, 1):

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ValidationError
 
 from evolverpc_common.settings.sources import SettingsError
 from protocol.evaluation import Usage
-from rpc_server.commands.run import MAX_OUTPUT_BYTES, CommandOutcome, run_supervised
 from rpc_server.jail.jail import Jail
 from rpc_server.program.stdio import LogTail
+from rpc_server.program.supervised_command import MAX_OUTPUT_BYTES, CommandOutcome, run_supervised
 from rpc_server.settings.code_settings import CodeChangeSettings
 
 MAX_SUMMARY = 4_000
@@ -78,12 +78,9 @@ class AgentFailed(Exception):
 
 
 class Agent(Protocol):
-    """Changes the files of a folder as requested."""
+    """Changes the files of a folder as requested. `name`: in messages."""
 
-    @property
-    def name(self) -> str:
-        """Its name in messages."""
-        ...
+    name: str
 
     async def work(self, task: AgentTask, on_progress: Callable[[str], None]) -> AgentResult:
         """Do the task, reporting progress in lines of at most `MAX_PROGRESS` characters.
@@ -130,13 +127,9 @@ class CommandAgent:
     """An agent with a command line: it reads the prompt on stdin; its last lines on stdout are the summary."""
 
     def __init__(self, command: tuple[str, ...], *, timeout_s: float) -> None:
+        self.name = command_name(command)
         self._command = command
         self._timeout_s = timeout_s
-
-    @property
-    def name(self) -> str:
-        """See `command_name`."""
-        return command_name(self._command)
 
     async def work(self, task: AgentTask, on_progress: Callable[[str], None]) -> AgentResult:
         """Run the command; a non-zero exit status is a failure."""
@@ -284,5 +277,4 @@ def _printable(text: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return the text as one line."""
     return " ".join(_printable(text.replace("\r", "\n")).split())[:MAX_PROGRESS]

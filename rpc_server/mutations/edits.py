@@ -11,18 +11,19 @@ from evolverpc_common.git import GitError
 from evolverpc_common.shielded import run_shielded
 from protocol import Candidate
 from protocol.code import branch_of
-from protocol.errors import ProgramFailed
+from protocol.errors import MutationRejected, ProgramFailed, RpcError
+from protocol.evaluation import Usage
 from protocol.mutation import ChangeRequest, Merge, Mutation, Patch, Texts
-from rpc_server.jail.jail import TMP, JailFactory
+from rpc_server.jail.jail import TMP
 from rpc_server.mutations.agent_prompt import MAX_PAST, change_prompt, conflict_prompt
 from rpc_server.mutations.agents import Agent, AgentFailed, AgentTask
 from rpc_server.mutations.publishing import OF_CHANGE_REQUESTS
-from rpc_server.mutations.rejection import MutationDetails, rejected
+from rpc_server.mutations.rules import rejected
+from rpc_server.program.example_results import summed
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import WRITE_TEXTS
-from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.environments import Environment
-from rpc_server.worktrees.repository import UserRepository
+from rpc_server.worktrees.instances import InstancePool
 from rpc_server.worktrees.staged_change import EditableFiles, StagedChange, UncommittableFiles
 from rpc_server.worktrees.worktree import Worktree, prepare_worktree, worktree_environment, worktree_settings
 
@@ -31,6 +32,35 @@ OnProgress = Callable[[str], None]
 
 _NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
 """Keeps bytecode files out of changes whose `.gitignore` does not name them."""
+
+
+MAX_DIFF = 20_000
+"""Characters of a rejected diff that are reported."""
+
+
+@dataclass
+class MutationDetails:
+    """What is known of a mutation so far: the agent's usage, and the diff.
+
+    `killed`: how often a signal that the server did not send killed the agent.
+    """
+
+    usage: Usage | None = None
+    diff: str | None = None
+    killed: int = 0
+
+    def add_usage(self, usage: Usage) -> None:
+        """Add an agent's usage; unknown fields stay out."""
+        before = self.usage or Usage()
+        both = (one.model_dump(exclude_none=True) for one in (before, usage))
+        self.usage = Usage.model_validate(summed(*both))
+
+    def add_to(self, error: RpcError) -> None:
+        """Add the usage to any error, and the diff to a rejection."""
+        if self.usage is not None:
+            error.details["usage"] = self.usage.model_dump(exclude_none=True)
+        if self.diff is not None and isinstance(error, MutationRejected):
+            error.details["diff"] = self.diff[:MAX_DIFF]
 
 
 @dataclass(frozen=True)
@@ -42,46 +72,139 @@ class ParentInfo:
     environment: Environment
 
 
-class StagedEditor:
-    """Edits the files of a staged change. All processes have ended when a method returns or raises.
+_NOTES = ("AGENTS.md", "CLAUDE.md")
+_FIRST_MEMBER = re.compile(r'\s*\{\r?\n([ \t]+)"')
 
-    Every method raises `MutationRejected`, stage `agent`, `edit`, `paths` or `size`.
+
+class MutationEditor:
+    """Makes one mutation in a staged change; what it runs is jailed if the instances are.
+
+    `details` collects what an agent used.
     """
 
     def __init__(
         self,
-        settings: Settings,
-        prefix: str,
+        instances: InstancePool,
+        agent: Agent,
         staged: StagedChange,
         parent: ParentInfo,
-        jails: JailFactory | None = None,
+        details: MutationDetails,
+        on_progress: OnProgress,
     ) -> None:
-        self._jails = jails
-        self._settings = settings.model_copy(update={"build_command": None})
-        self._prefix = prefix
+        self._repository = instances.repository
+        self._settings = instances.settings
+        self._jails = instances.jails
+        self._agent = agent
         self._staged = staged
         self._parent = parent
+        self._details = details
+        self._on_progress = on_progress
 
-    async def run_agent(self, agent: Agent, prompt: str, details: MutationDetails, on_progress: OnProgress) -> str:
-        """Run an agent on the files and stage what it changed; return its final message."""
+    async def edit(self, mutation: Mutation) -> str:
+        """Make the requested change; return a summary. All processes have ended when this returns or raises.
+
+        Raises:
+            MutationRejected: stage `edit`, `agent`, `empty`, or `paths` and `size` for an agent's files.
+        """
+        match mutation:
+            case ChangeRequest():
+                notes = await run_shielded(self._notes, self._parent.commit)
+                return await self._run_agent(change_prompt(mutation, notes=notes, settings=self._settings))
+            case Patch():
+                return await self._patch(mutation)
+            case Texts():
+                return await self._texts(mutation.texts)
+            case Merge():
+                return await self._merge(mutation)
+
+    async def _patch(self, patch: Patch) -> str:
+        self._on_progress("applying the patch")
+        size, allowed = len(patch.diff.encode()), self._settings.max_diff_bytes
+        if size > allowed:
+            raise rejected("size", f"the patch has {size} bytes, {allowed} are allowed")
+        try:
+            await run_shielded(self._staged.apply_patch, patch.diff)
+        except GitError as error:
+            raise rejected("edit", f"the patch does not apply: {error}") from None
+        return "Applied the patch as it was given."
+
+    async def _texts(self, texts: Candidate) -> str:
+        self._on_progress("writing the texts")
+        unknown = sorted(texts.keys() - self._parent.seed.keys())
+        if unknown:
+            known = ", ".join(self._parent.seed) or "none"
+            raise rejected("edit", f"the program has no component {unknown[0]!r:.100}; it has {known}")
+        if isinstance(self._settings.seed_candidate, Path):
+            await run_shielded(self._write_seed, self._settings.seed_candidate, texts)
+        elif not await self._write_texts(texts):
+            raise rejected(
+                "edit",
+                "the program has no file for its texts: set `seed_candidate` to a JSON file of "
+                "its repository, or give it a function `write_texts(candidate)`; or change them by a change request",
+            )
+        return f"Wrote the texts of {', '.join(sorted(texts))}."
+
+    def _write_seed(self, seed: Path, texts: Mapping[str, str]) -> None:
+        """Write the texts into their JSON file, changing as little else as possible."""
+        relative = os.path.relpath(self._settings.root / seed, self._settings.root)
+        path = os.path.normpath(os.path.join(self._repository.prefix, relative))  # noqa: PTH118  # git's own notation
+        content = None if path.startswith("../") else self._staged.content(path)
+        if content is None:
+            raise rejected("edit", f"{seed} is no file of the repository, so no commit can hold its texts")
+        text = content.decode()
+        first = _FIRST_MEMBER.match(text)
+        written = json.dumps(
+            {**json.loads(text), **texts}, ensure_ascii=text.isascii(), indent=first[1] if first else None
+        )
+        try:
+            self._staged.write(path, (written + ("\n" if text.endswith("\n") else "")).encode())
+        except GitError as error:
+            raise rejected("edit", f"cannot write {path}: {error}") from None
+
+    async def _merge(self, merge: Merge) -> str:
+        self._on_progress("merging")
+        try:
+            if await run_shielded(self._staged.contains_other_parent):
+                raise rejected("empty", "the other candidate's code is part of this one's already")
+            conflicts = await run_shielded(self._staged.merge)
+        except GitError as error:
+            raise rejected("edit", f"git cannot merge them: {error}") from None
+        if not conflicts:
+            return f"Merged {branch_of(merge.other)}; git found no conflicts."
+        ours, theirs = await run_shielded(self._staged.subjects, OF_CHANGE_REQUESTS, MAX_PAST)
+        prompt = conflict_prompt(conflicts, ours=ours, theirs=theirs, settings=self._settings)
+        summary = await self._run_agent(prompt)
+        left = await run_shielded(self._staged.with_conflict_markers, conflicts)
+        if left:
+            raise rejected("edit", f"{self._agent.name} left conflict markers in {', '.join(map(repr, left)):.500}")
+        return summary
+
+    def _notes(self, commit: str) -> dict[str, str]:
+        folders = dict.fromkeys(("", self._repository.prefix))
+        paths = [str(PurePosixPath(folder) / name) for folder in folders for name in _NOTES]
+        found = {path: self._repository.read(commit, path) for path in paths}
+        return {path: content.decode("utf-8", "replace") for path, content in found.items() if content is not None}
+
+    async def _run_agent(self, prompt: str) -> str:
+        """Run the agent on the files and stage what it changed; return its final message."""
         editable, worktree, links = await self._check_out()
         task = AgentTask(worktree.folder, prompt, self._environment(worktree), worktree.jail)
-        on_progress(f"{agent.name} is at work")
+        self._on_progress(f"{self._agent.name} is at work")
         try:
-            result = await agent.work(task, on_progress)
+            result = await self._agent.work(task, self._on_progress)
         except AgentFailed as error:
-            details.add_usage(error.usage)
-            details.killed += error.killed
+            self._details.add_usage(error.usage)
+            self._details.killed += error.killed
             raise rejected("agent", error.reason, log_tail=error.log_tail) from error
-        details.add_usage(result.usage)
-        on_progress("staging its changes")
+        self._details.add_usage(result.usage)
+        self._on_progress("staging its changes")
         try:
             await run_shielded(editable.collect, self._settings.max_diff_bytes, links)
         except UncommittableFiles as error:
             raise rejected("size" if error.too_large else "paths", error.reason) from error
         return result.summary
 
-    async def write_texts(self, texts: Candidate) -> bool:
+    async def _write_texts(self, texts: Candidate) -> bool:
         """Let the program write its texts into its files, and stage them; return False if it cannot."""
         _, worktree, _ = await self._check_out()
         settings = worktree_settings(self._settings, worktree)
@@ -121,16 +244,18 @@ class StagedEditor:
 
     async def _check_out(self) -> tuple[EditableFiles, Worktree, list[Path]]:
         """Write the files to disk; return them, a worktree over them, and the links that are no part of them."""
-        editable = await run_shielded(self._staged.check_out_files)
+        editable = await run_shielded(EditableFiles, self._staged)
         folder = editable.folder
         scratch = folder.parent / "scratch"
         scratch.mkdir()
         # Its repository borrows objects from the parent folder.
         jail = None if self._jails is None else self._jails.jail(folder, readable=(folder.parent,))
-        worktree = Worktree(self._parent.commit, folder, folder / self._prefix, scratch, self._parent.environment, jail)
+        worktree = Worktree(
+            self._parent.commit, folder, folder / self._repository.prefix, scratch, self._parent.environment, jail
+        )
         places = [worktree.root / name for name in (*self._settings.links, "node_modules")]
         links = [place for place in places if not place.is_symlink()]
-        await prepare_worktree(self._settings, worktree)
+        await prepare_worktree(self._settings.model_copy(update={"build_command": None}), worktree)
         return editable, worktree, links
 
     def _environment(self, worktree: Worktree) -> Mapping[str, str]:
@@ -144,119 +269,3 @@ class StagedEditor:
             "GIT_CEILING_DIRECTORIES": str(outside),
             "GIT_CONFIG_GLOBAL": str(private / "gitconfig"),  # removed with the folder
         }
-
-
-_NOTES = ("AGENTS.md", "CLAUDE.md")
-_FIRST_MEMBER = re.compile(r'\s*\{\r?\n([ \t]+)"')
-
-
-@dataclass(frozen=True)
-class MutationEditor:
-    """Makes mutations in staged changes; what it runs is jailed if there are jails."""
-
-    repository: UserRepository
-    settings: Settings
-    agent: Agent
-    jails: JailFactory | None = None
-
-    async def edit(
-        self,
-        staged: StagedChange,
-        mutation: Mutation,
-        parent: ParentInfo,
-        details: MutationDetails,
-        on_progress: OnProgress,
-    ) -> str:
-        """Make the requested change; return a summary. `details` collects what an agent used.
-
-        Raises:
-            MutationRejected: stage `edit`, `agent`, `empty`, or `paths` and `size` for an agent's files.
-        """
-        editor = StagedEditor(self.settings, self.repository.prefix, staged, parent, self.jails)
-        if isinstance(mutation, ChangeRequest):
-            notes = await run_shielded(self._notes, parent.commit)
-            prompt = change_prompt(mutation, notes=notes, settings=self.settings)
-            return await editor.run_agent(self.agent, prompt, details, on_progress)
-        if isinstance(mutation, Patch):
-            return await self._patch(staged, mutation, on_progress)
-        if isinstance(mutation, Texts):
-            return await self._texts(staged, mutation, parent, editor, on_progress)
-        return await self._merge(staged, mutation, editor, details, on_progress)
-
-    async def _patch(self, staged: StagedChange, patch: Patch, on_progress: OnProgress) -> str:
-        on_progress("applying the patch")
-        size, allowed = len(patch.diff.encode()), self.settings.max_diff_bytes
-        if size > allowed:
-            raise rejected("size", f"the patch has {size} bytes, {allowed} are allowed")
-        try:
-            await run_shielded(staged.apply_patch, patch.diff)
-        except GitError as error:
-            raise rejected("edit", f"the patch does not apply: {error}") from None
-        return "Applied the patch as it was given."
-
-    async def _texts(
-        self, staged: StagedChange, texts: Texts, parent: ParentInfo, editor: StagedEditor, on_progress: OnProgress
-    ) -> str:
-        on_progress("writing the texts")
-        unknown = sorted(texts.texts.keys() - parent.seed.keys())
-        if unknown:
-            known = ", ".join(parent.seed) or "none"
-            raise rejected("edit", f"the program has no component {unknown[0]!r:.100}; it has {known}")
-        if isinstance(self.settings.seed_candidate, Path):
-            await run_shielded(self._write_seed, staged, self.settings.seed_candidate, texts.texts)
-        elif not await editor.write_texts(texts.texts):
-            raise rejected(
-                "edit",
-                "the program has no file for its texts: set `seed_candidate` to a JSON file of "
-                "its repository, or give it a function `write_texts(candidate)`; or change them by a change request",
-            )
-        return f"Wrote the texts of {', '.join(sorted(texts.texts))}."
-
-    def _write_seed(self, staged: StagedChange, seed: Path, texts: Mapping[str, str]) -> None:
-        """Write the texts into their JSON file, changing as little else as possible."""
-        relative = os.path.relpath(self.settings.root / seed, self.settings.root)
-        path = os.path.normpath(os.path.join(self.repository.prefix, relative))  # noqa: PTH118  # git's own notation
-        content = None if path.startswith("../") else staged.content(path)
-        if content is None:
-            raise rejected("edit", f"{seed} is no file of the repository, so no commit can hold its texts")
-        text = content.decode()
-        first = _FIRST_MEMBER.match(text)
-        written = json.dumps(
-            {**json.loads(text), **texts}, ensure_ascii=text.isascii(), indent=first[1] if first else None
-        )
-        try:
-            staged.write(path, (written + ("\n" if text.endswith("\n") else "")).encode())
-        except GitError as error:
-            raise rejected("edit", f"cannot write {path}: {error}") from None
-
-    async def _merge(
-        self,
-        staged: StagedChange,
-        merge: Merge,
-        editor: StagedEditor,
-        details: MutationDetails,
-        on_progress: OnProgress,
-    ) -> str:
-        on_progress("merging")
-        try:
-            if await run_shielded(staged.contains_other_parent):
-                raise rejected("empty", "the other candidate's code is part of this one's already")
-            conflicts = await run_shielded(staged.merge)
-        except GitError as error:
-            raise rejected("edit", f"git cannot merge them: {error}") from None
-        if not conflicts:
-            return f"Merged {branch_of(merge.other)}; git found no conflicts."
-        ours, theirs = await run_shielded(staged.subjects, OF_CHANGE_REQUESTS, MAX_PAST)
-        prompt = conflict_prompt(conflicts, ours=ours, theirs=theirs, settings=self.settings)
-        summary = await editor.run_agent(self.agent, prompt, details, on_progress)
-        left = await run_shielded(staged.with_conflict_markers, conflicts)
-        if left:
-            raise rejected("edit", f"{self.agent.name} left conflict markers in {', '.join(map(repr, left)):.500}")
-        return summary
-
-    def _notes(self, commit: str) -> dict[str, str]:
-        """Return the repository's notes for agents, text by path."""
-        folders = dict.fromkeys(("", self.repository.prefix))
-        paths = [str(PurePosixPath(folder) / name) for folder in folders for name in _NOTES]
-        found = {path: self.repository.read(commit, path) for path in paths}
-        return {path: content.decode("utf-8", "replace") for path, content in found.items() if content is not None}

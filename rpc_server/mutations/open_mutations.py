@@ -11,10 +11,9 @@ from evolverpc_common.git import GitError
 from evolverpc_common.settings.sources import SettingsError
 from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed
-from rpc_server.commands.run import run_command
 from rpc_server.mutations.agents import agent_from
 from rpc_server.mutations.rules import Rules
-from rpc_server.mutations.transaction import CodeMutations
+from rpc_server.mutations.transaction import CodeMutations, run_check
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.instances import InstancePool
 from rpc_server.worktrees.repository import UserRepository
@@ -47,36 +46,20 @@ async def check_prerequisites(instances: InstancePool, commit: str) -> None:
     """
     settings = instances.settings
     async with instances.acquire(commit) as instance:
-        environment = worktree_environment(settings, instance.worktree)
-        _check_agent(settings, environment)
+        _check_agent(settings, worktree_environment(settings, instance.worktree))
         if settings.check_command is None:
             return
         staged = StagedChange(instances.repository, instances.state.new_folder("drafts"), commit)
         try:
             await run_shielded(staged.open)
-            await _check_passes(settings, settings.check_command, staged, instance.worktree, environment)
+            await _check_passes(settings, staged, instance.worktree)
         finally:
             await run_shielded(staged.close)
 
 
-async def _check_passes(
-    settings: Settings,
-    command: tuple[str, ...],
-    staged: StagedChange,
-    worktree: Worktree,
-    environment: Mapping[str, str],
-) -> None:
-    files = worktree.folder / "files"
-    before = await run_shielded(staged.files_differing_in, files)  # changed by the build, as in every worktree
+async def _check_passes(settings: Settings, staged: StagedChange, worktree: Worktree) -> None:
     try:
-        await run_command(
-            command,
-            folder=worktree.root,
-            environment=environment,
-            timeout_s=settings.check_timeout_s,
-            stage="check",
-            jail=worktree.jail,
-        )
+        changed = await run_check(settings, staged, worktree)
     except ProgramFailed as error:
         log = str(error.details["log_tail"]).rstrip()
         output = "".join(f"\n    {line}" for line in log.splitlines())
@@ -84,10 +67,8 @@ async def _check_passes(
             f"`check_command` fails on the code as it is, so every change would be rejected: {error.message}"
             + (f"\n  its output:{output}" if output else "")
         ) from None
-    changed = sorted(set(await run_shielded(staged.files_differing_in, files)) - set(before))
     if changed:
-        names = ", ".join(map(repr, changed))
-        raise SettingsError(f"`check_command` changes files, so every change would be rejected: {names:.500}")
+        raise SettingsError(f"`check_command` changes files, so every change would be rejected: {changed:.500}")
 
 
 def _agent_command(settings: Settings) -> tuple[str, ...] | None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from evolverpc_common.git import GitError, GitTimeout
 from evolverpc_common.shielded import run_shielded
 from protocol.code import branch_of
-from protocol.errors import MutationRejected, ProgramFailed
+from protocol.errors import ProgramFailed
 from protocol.mutation import ApplyMutationParams, ChangeRequest, MutationName, Patch, Texts
-from rpc_server.mutations.rejection import rejected
+from rpc_server.mutations.rules import rejected
 from rpc_server.worktrees.repository import UserRepository
 
 OF_CHANGE_REQUESTS = "^Mutation: change_request$"
@@ -111,22 +111,15 @@ class Publisher:
     async def _push(self, branch: str, commit: str, remote: str) -> None:
         try:
             await run_shielded(self.repository.push, commit, branch, remote)
-        except asyncio.CancelledError:
-            await self._unpush(branch, commit, remote)
+        except (asyncio.CancelledError, GitError) as error:
+            if isinstance(error, asyncio.CancelledError | GitTimeout):
+                await self._unpush(branch, commit, remote)
+            if isinstance(error, GitError):
+                raise rejected("push", f"cannot push to {remote}: {error}") from error
             raise
-        except GitTimeout as error:
-            await self._unpush(branch, commit, remote)
-            raise _not_pushed(remote, error) from error
-        except GitError as error:
-            raise _not_pushed(remote, error) from error
 
     async def _unpush(self, branch: str, commit: str, remote: str) -> None:
-        """Delete the branch from the remote, where it may or may not exist."""
         try:
             await run_shielded(self.repository.unpush, commit, branch, remote)
         except (GitError, OSError) as error:
             logger.warning("%s may still have %s: %s", remote, branch, error)
-
-
-def _not_pushed(remote: str, error: GitError) -> MutationRejected:
-    return rejected("push", f"cannot push to {remote}: {error}")

@@ -1,4 +1,4 @@
-"""What a mutation may change: allowed paths, kinds of files, links, size, and that there is a change at all."""
+"""What a mutation may change (paths, kinds of files, links, size), and its rejection."""
 
 import os
 import posixpath
@@ -6,12 +6,22 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 from evolverpc_common.settings.sources import SettingsError
-from rpc_server.mutations.rejection import rejected
+from protocol.errors import MutationRejected
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.staging import LINK, NOTHING, SUBMODULE, ChangedFile, Changes
+
+Stage = Literal["agent", "edit", "empty", "paths", "size", "environment", "build", "check", "start", "push"]
+
+
+def rejected(stage: Stage, reason: str, *, log_tail: str | None = None) -> MutationRejected:
+    """Return the error of a rejected mutation; `log_tail`: the end of a process's output."""
+    error = MutationRejected(f"Mutation rejected ({stage}): {reason}", stage=stage, reason=reason)
+    if log_tail:
+        error.details["log_tail"] = log_tail
+    return error
 
 
 class Globs:

@@ -15,18 +15,17 @@ from protocol import ApplyMutationParams, ApplyMutationResult, Candidate
 from protocol.code import ADDED_COMPONENTS, added_components, added_to
 from protocol.errors import MutationRejected, ProgramFailed, RpcError, UnknownCandidate
 from protocol.mutation import Merge, MutationName
-from rpc_server.commands.run import run_command
 from rpc_server.mutations.agents import Agent
-from rpc_server.mutations.edits import MutationEditor, OnProgress, ParentInfo
+from rpc_server.mutations.edits import MutationDetails, MutationEditor, OnProgress, ParentInfo
 from rpc_server.mutations.publishing import Publisher, commit_message
-from rpc_server.mutations.rejection import MutationDetails, Stage, rejected
-from rpc_server.mutations.rules import Rules
+from rpc_server.mutations.rules import Rules, Stage, rejected
+from rpc_server.program.supervised_command import run_command
 from rpc_server.rpc import wire
 from rpc_server.rpc.params import invalid
+from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.candidates import ChangedCandidate, changed_candidate, named_commit
 from rpc_server.worktrees.instances import Instance, InstancePool
 from rpc_server.worktrees.repository import BRANCHES, BranchTaken
-from rpc_server.worktrees.server_folder import WorktreePaths
 from rpc_server.worktrees.staged_change import StagedChange
 from rpc_server.worktrees.worktree import Worktree, worktree_environment
 
@@ -81,21 +80,27 @@ class _CommittedChange:
 
 
 class CodeMutations:
-    """Mutations of the commits of `instances`; see `rpc_server.methods.code_methods.MutationMethods`."""
+    """Changes of the code or texts of the commits of `instances`, any number at a time; a bounded number runs."""
 
     def __init__(self, instances: InstancePool, agent: Agent, rules: Rules) -> None:
         self._instances = instances
         self._repository = instances.repository
-        self._settings = instances.settings
+        self._agent = agent
         self._rules = rules
-        self._editor = MutationEditor(instances.repository, instances.settings, agent, instances.jails)
         self._publisher = Publisher(instances.repository, instances.settings.push)
         self._room = asyncio.Semaphore(instances.settings.max_mutations)
         self._branch_locks = KeyedLock()
-        self._paths = WorktreePaths(instances.state.folder / "trees")
 
     async def apply(self, request: ApplyMutationParams, on_progress: OnProgress) -> ApplyMutationResult:
-        """See `MutationMethods.apply`."""
+        """Make the change as a whole or not at all; `on_progress` receives the current step.
+
+        Cancelling ends everything it started and leaves nothing behind.
+
+        Raises:
+            MutationRejected: nothing was changed; with `stage` and `reason`.
+            UnknownCandidate: a commit is missing.
+            InvalidParams: the name belongs to another mutation.
+        """
         named = _NamedRequest(
             request, request.name or MutationName(run=f"unnamed-{uuid.uuid4().hex}", number=0), _digest(request)
         )
@@ -131,9 +136,10 @@ class CodeMutations:
                 raise UnknownCandidate(f"there is no commit {parents[1]} here", commit=parents[1])
         async with self._instances.acquire(parents[0]) as instance:
             parent = ParentInfo(parents[0], instance.seed, instance.worktree.environment)
-        details = MutationDetails()
+        attempt = _Attempt(self._instances, self._agent, self._rules, named, parents, parent, on_progress)
+        details = attempt.details
         try:
-            committed, instance = await self._prepare(parents, named, parent, details, on_progress)
+            committed, instance = await attempt.prepare()
             try:
                 result = _result(named, parent, committed, instance.seed, details)
                 await self._publish(named, committed, result)
@@ -148,71 +154,86 @@ class CodeMutations:
         await _uncancellable(self._instances.add(instance))
         return result
 
-    async def _prepare(
-        self,
-        parents: list[str],
-        named: _NamedRequest,
-        parent: ParentInfo,
-        details: MutationDetails,
-        on_progress: OnProgress,
-    ) -> tuple[_CommittedChange, Instance]:
-        """Do everything that leaves the repository unchanged; again if the agent was killed."""
-        try:
-            return await self._prepare_once(parents, named, parent, details, on_progress)
-        except MutationRejected:
-            if details.killed != 1:
-                raise
-        on_progress(f"{self._editor.agent.name} was killed and starts again")
-        return await self._prepare_once(parents, named, parent, details, on_progress)
+    async def _publish(self, named: _NamedRequest, committed: _CommittedChange, result: ApplyMutationResult) -> None:
+        kept = {"asked": named.digest, "answer": result.model_dump(exclude_none=True), "made": uuid.uuid4().hex}
+        await self._publisher.publish(named.branch, committed.commit, committed.bundle, wire.write(kept))
 
-    async def _prepare_once(
+
+class _Attempt:
+    """Everything of a mutation that leaves the repository unchanged: edit, rules, commit, a running instance, check."""
+
+    def __init__(
         self,
-        parents: list[str],
+        instances: InstancePool,
+        agent: Agent,
+        rules: Rules,
         named: _NamedRequest,
+        parents: list[str],
         parent: ParentInfo,
-        details: MutationDetails,
         on_progress: OnProgress,
-    ) -> tuple[_CommittedChange, Instance]:
-        instance = None
+    ) -> None:
+        self.details = MutationDetails()
+        self._instances = instances
+        self._settings = instances.settings
+        self._agent = agent
+        self._rules = rules
+        self._named = named
+        self._parents = parents
+        self._parent = parent
+        self._on_progress = on_progress
+
+    async def prepare(self) -> tuple[_CommittedChange, Instance]:
+        """Do everything; again if the agent was killed. The caller publishes the change, or closes the instance."""
         try:
-            async with self._stage(parents) as staged:
-                committed = await self._commit_edit(staged, named, parent, details, on_progress)
-                instance = await self._check(staged, committed.commit, on_progress)
+            return await self._prepare_once()
+        except MutationRejected:
+            if self.details.killed != 1:
+                raise
+        self._on_progress(f"{self._agent.name} was killed and starts again")
+        return await self._prepare_once()
+
+    async def _prepare_once(self) -> tuple[_CommittedChange, Instance]:
+        instance = None
+        folder = self._instances.state.new_folder("drafts")
+        staged = StagedChange(self._instances.repository, folder, *self._parents)
+        try:
+            try:
+                await run_shielded(staged.open)
+                committed = await self._commit_edit(staged)
+                instance = await self._start_checked(staged, committed.commit)
+            finally:
+                await run_shielded(staged.close)
         except BaseException:
             if instance is not None:
                 await await_shielded(self._instances.close_instance(instance))
             raise
         return committed, instance
 
-    async def _commit_edit(
-        self,
-        staged: StagedChange,
-        named: _NamedRequest,
-        parent: ParentInfo,
-        details: MutationDetails,
-        on_progress: OnProgress,
-    ) -> _CommittedChange:
+    async def _commit_edit(self, staged: StagedChange) -> _CommittedChange:
         """Edit, check the rules, and commit in the staging area."""
-        summary = await self._editor.edit(staged, named.request.mutation, parent, details, on_progress)
+        request = self._named.request
+        editor = MutationEditor(self._instances, self._agent, staged, self._parent, self.details, self._on_progress)
+        summary = await editor.edit(request.mutation)
         changes = await run_shielded(staged.changes)
         self._rules.check(changes)
         diff = await run_shielded(staged.diff, changes, self._settings.max_diff_bytes)
-        details.diff = diff.text
+        self.details.diff = diff.text
         self._rules.check_size(diff.size)
         files = [file.path for file in changes.files]
-        commit = await run_shielded(staged.commit, commit_message(named.request, named.name, summary, files))
-        return _CommittedChange(
-            commit, await run_shielded(staged.bundle, commit, named.branch), summary, files, diff.text
-        )
+        commit = await run_shielded(staged.commit, commit_message(request, self._named.name, summary, files))
+        bundle = await run_shielded(staged.bundle, commit, self._named.branch)
+        return _CommittedChange(commit, bundle, summary, files, diff.text)
 
-    async def _check(self, staged: StagedChange, commit: str, on_progress: OnProgress) -> Instance:
+    async def _start_checked(self, staged: StagedChange, commit: str) -> Instance:
         """Return a new instance of the commit that has started and passes the user's check."""
         try:
-            instance = await self._instances.create_from(commit, staged.objects, on_progress)
+            instance = await self._instances.create_from(commit, staged.objects, self._on_progress)
             try:
                 if self._settings.check_command is not None:
-                    on_progress("running the check")
-                    await self._run_check(self._settings.check_command, staged, instance.worktree)
+                    self._on_progress("running the check")
+                    if changed := await run_check(self._settings, staged, instance.worktree):
+                        reason = f"the check changed files, so they are not those of the commit: {changed:.500}"
+                        raise rejected("check", reason)
             except BaseException:
                 await await_shielded(self._instances.close_instance(instance))
                 raise
@@ -222,38 +243,29 @@ class CodeMutations:
             logs = [error.details.get(name) for name in ("traceback", "log_tail")]
             log_tail = "\n".join(text for text in logs if isinstance(text, str) and text)
             stage = _STAGES.get(error.details.get("stage"), "start")
-            seen = self._paths.without
-            raise rejected(stage, seen(error.message), log_tail=seen(log_tail)) from error
+            without_paths = self._instances.state.without_paths
+            raise rejected(stage, without_paths(error.message), log_tail=without_paths(log_tail)) from error
         return instance
 
-    async def _run_check(self, command: tuple[str, ...], staged: StagedChange, worktree: Worktree) -> None:
-        files = worktree.folder / "files"
-        before = await run_shielded(staged.files_differing_in, files)  # changed by the build, as in every worktree
-        await run_command(
-            command,
-            folder=worktree.root,
-            environment=worktree_environment(self._settings, worktree),
-            timeout_s=self._settings.check_timeout_s,
-            stage="check",
-            jail=worktree.jail,
-        )
-        changed = set(await run_shielded(staged.files_differing_in, files)) - set(before)
-        if changed:
-            names = ", ".join(map(repr, sorted(changed)))
-            raise rejected("check", f"the check changed files, so they are not those of the commit: {names:.500}")
 
-    async def _publish(self, named: _NamedRequest, committed: _CommittedChange, result: ApplyMutationResult) -> None:
-        kept = {"asked": named.digest, "answer": result.model_dump(exclude_none=True), "made": uuid.uuid4().hex}
-        await self._publisher.publish(named.branch, committed.commit, committed.bundle, wire.write(kept))
+async def run_check(settings: Settings, staged: StagedChange, worktree: Worktree) -> str:
+    """Run `check_command` in a worktree of the staged change; return the files that it changed, empty for none.
 
-    @asynccontextmanager
-    async def _stage(self, parents: list[str]) -> AsyncIterator[StagedChange]:
-        staged = StagedChange(self._repository, self._instances.state.new_folder("drafts"), *parents)
-        try:
-            await run_shielded(staged.open)
-            yield staged
-        finally:
-            await run_shielded(staged.close)
+    Raises:
+        ProgramFailed: the check fails; stage `check`.
+    """
+    files = worktree.folder / "files"
+    before = await run_shielded(staged.files_differing_in, files)  # changed by the build, as in every worktree
+    await run_command(
+        settings.check_command or (),
+        folder=worktree.root,
+        environment=worktree_environment(settings, worktree),
+        timeout_s=settings.check_timeout_s,
+        stage="check",
+        jail=worktree.jail,
+    )
+    changed = set(await run_shielded(staged.files_differing_in, files)) - set(before)
+    return ", ".join(map(repr, sorted(changed)))
 
 
 async def _uncancellable(committed: Coroutine[Any, Any, None]) -> None:

@@ -12,6 +12,7 @@ from protocol.errors import LimitExceeded
 from rpc_server.program.program import ResultDict
 from rpc_server.program.stdio import find_non_finite
 from rpc_server.rpc import wire
+from rpc_server.rpc.params import first_error
 
 UsageDict = dict[str, Any]
 """The known fields of `protocol.Usage`, as JSON."""
@@ -108,9 +109,7 @@ def _problem(given: Any, *, lenient: bool) -> str | None:
     try:
         ExampleResult.model_validate(given)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return f"{where}: {first['msg']}" if where else str(first["msg"])
+        return first_error(error)
     return None
 
 

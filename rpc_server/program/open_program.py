@@ -12,11 +12,10 @@ from evolverpc_common.installation import installed_version
 from protocol import Candidate, ProgramInfo
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
-from rpc_server.program.launcher import CommandLauncher, Launcher, environment, find_interpreter
+from rpc_server.program.launcher import CommandLauncher, Launcher, PythonLauncher, find_interpreter, program_environment
 from rpc_server.program.process_factory import StartedProcess, start_process
 from rpc_server.program.process_pool import Pool, PoolPlan
 from rpc_server.program.program import PROGRAM_CAPABILITIES, Program, combined_limits
-from rpc_server.program.python_launcher import PythonLauncher
 from rpc_server.rpc import wire
 from rpc_server.settings.settings import Settings
 
@@ -40,14 +39,9 @@ def digest_settings(settings: Settings, seed: Candidate | None) -> dict[str, Any
         "datasets": {split: _seen_from(root, path) for split, path in settings.files.items()},
         "env": {name: None if SECRET.search(name) else value for name, value in (settings.env or {}).items()},
         "transient": None if settings.transient is None else list(settings.transient),
-        **({"dspy": _dspy(settings)} if settings.is_a == "dspy" else {}),
+        # A saved program counts by content, read in its process.
+        **({"dspy": {name: getattr(settings, name) for name in _DSPY_SETTINGS}} if settings.is_a == "dspy" else {}),
     }
-
-
-def _dspy(settings: Settings) -> dict[str, Any]:
-    """Return the further settings of a DSPy program; its saved program counts by content, read in its process."""
-    names = ("metric", "field_descriptions", "demos", "add_format_failure_as_feedback", "seed", "reflection_lm")
-    return {name: getattr(settings, name) for name in names}
 
 
 def command_digest(settings: Settings, stated: dict[str, Any]) -> str | None:
@@ -69,6 +63,13 @@ def _seen_from(root: Path, path: Path | str) -> str:
     absolute = Path(os.path.normpath(root / path))
     return absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else str(path)
 
+
+_DSPY_SETTINGS = ("metric", "field_descriptions", "demos", "add_format_failure_as_feedback", "seed", "reflection_lm")
+_WORKER_SETTINGS = (
+    *("program", "adapter", "adapter_args", "name", "version", "max_concurrency", "thread_safe", "transient"),
+    *("example_timeout_s", "max_batch_size", "max_request_bytes", "max_trace_bytes", *_DSPY_SETTINGS),
+)
+"""Settings that the worker gets as they are."""
 
 _THREADS = {"dspy": 8}
 """Default examples at once in one process: DSPy's programs wait for models, and are thread-safe."""
@@ -103,7 +104,7 @@ async def open_program(settings: Settings, *, digest_of: Settings | None = None,
 
 
 def _launcher(settings: Settings, stated: dict[str, Any], jail: Jail | None) -> Launcher:
-    env, root = environment(settings), settings.root.absolute()
+    env, root = program_environment(settings), settings.root.absolute()
     if settings.command is not None:
         return CommandLauncher(settings.command, root=root, env=env, jail=jail)
     config = {**_worker_config(settings, stated), "jailed": jail is not None}
@@ -113,29 +114,12 @@ def _launcher(settings: Settings, stated: dict[str, Any], jail: Jail | None) -> 
 def _worker_config(settings: Settings, stated: dict[str, Any]) -> dict[str, Any]:
     """Return the configuration that `rpc_server/worker/program_loading.py` reads."""
     return {
+        **{name: getattr(settings, name) for name in _WORKER_SETTINGS},
         "root": str(settings.root.absolute()),
         "kind": settings.is_a,
-        "program": settings.program,
-        "adapter": settings.adapter,
-        "adapter_args": settings.adapter_args,
         "seed_candidate": stated["seed_candidate"],
-        "name": settings.name,
-        "version": settings.version,
-        "metric": settings.metric,
         "saved_program": None if settings.saved_program_json_path is None else str(settings.saved_program_json_path),
-        "field_descriptions": settings.field_descriptions,
-        "demos": settings.demos,
-        "add_format_failure_as_feedback": settings.add_format_failure_as_feedback,
-        "seed": settings.seed,
-        "reflection_lm": settings.reflection_lm,
         "threads": settings.threads or _THREADS.get(settings.is_a, 1),
-        "max_concurrency": settings.max_concurrency,
-        "thread_safe": settings.thread_safe,
-        "transient": settings.transient,
-        "example_timeout_s": settings.example_timeout_s,
-        "max_batch_size": settings.max_batch_size,
-        "max_request_bytes": settings.max_request_bytes,
-        "max_trace_bytes": settings.max_trace_bytes,
         "server_version": installed_version(),
         "digested": stated,
     }
@@ -213,7 +197,6 @@ def _info(settings: Settings, described: ProgramInfo, digest: str | None) -> Pro
 
 
 def _with_all_details(error: ProgramFailed, settings: Settings) -> ProgramFailed:
-    """Return the error with everything that helps to fix the program."""
     for name in ("log_tail", "traceback"):
         error.details.setdefault(name, None)
     if settings.command is None:

@@ -1,15 +1,166 @@
-"""One program process over stdio: numbered requests, its log, its exit, and its heartbeat."""
+"""A program process: the child process and its pipes, requests over stdio, its log and its exit."""
 
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
-from typing import Any
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 from protocol.errors import LimitExceeded
-from rpc_server.program.child_process import Child, Exit, Pipes
 from rpc_server.program.stdio import LineSplitter, LogTail, LongLine, read_line, read_long_line, request_line
 from rpc_server.settings.process_limits import answer_bytes
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a process ended: exit status, or minus the signal that killed it; None if unknown.
+
+    `parent_died`: it ended because the process it was forked from did.
+    """
+
+    status: int | None
+    parent_died: bool = False
+    message: str = ""
+
+    def __str__(self) -> str:
+        if self.message:
+            return self.message
+        if self.status is None:
+            return "ended with the process it was forked from" if self.parent_died else "ended"
+        if self.status >= 0:
+            return f"exited with status {self.status}"
+        try:
+            return f"was killed by {signal.Signals(-self.status).name}"
+        except ValueError:
+            return f"was killed by signal {-self.status}"
+
+
+class Child(Protocol):
+    """A started process."""
+
+    def kill(self) -> None:
+        """Kill it and its process group; do nothing if it has ended."""
+        ...
+
+    def watch(self, on_exit: Callable[[Exit], None]) -> None:
+        """Call `on_exit` once, when it has ended. To be called once."""
+        ...
+
+
+class Pipes:
+    """The three pipes between the server and a child. The server's ends do not block.
+
+    Raises:
+        OSError: no more descriptors are available.
+    """
+
+    def __init__(self) -> None:
+        made: list[int] = []
+        try:
+            for _ in range(3):
+                made += os.pipe()
+        except OSError:
+            for descriptor in made:
+                os.close(descriptor)
+            raise
+        self.child_stdin, self.stdin, self.stdout, self.child_stdout, self.stderr, self.child_stderr = made
+        for descriptor in (self.stdin, self.stdout, self.stderr):
+            os.set_blocking(descriptor, False)
+
+    @property
+    def child_ends(self) -> tuple[int, int, int]:
+        """The child's ends: stdin, stdout, stderr."""
+        return self.child_stdin, self.child_stdout, self.child_stderr
+
+    def close_child_ends(self) -> None:
+        """Close the child's ends, once it has them."""
+        for descriptor in self.child_ends:
+            os.close(descriptor)
+
+    def close_own_ends(self) -> None:
+        """Close the server's ends, if no process was started."""
+        for descriptor in (self.stdin, self.stdout, self.stderr):
+            os.close(descriptor)
+
+
+class SpawnedChild:
+    """A process started from a command, leading its own session.
+
+    It is reaped on the event loop after its group has been killed, so that its pid is never reused while in use.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        pipes: Pipes,
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        pass_fds: Sequence[int] = (),
+        jailed: bool = False,
+    ) -> None:
+        """Start it. `jailed`: its status is in shells' notation. Raises `OSError`."""
+        self._jailed = jailed
+        stdin, stdout, stderr = pipes.child_ends
+        self._process = subprocess.Popen(  # noqa: S603  # starting the user's program is the purpose
+            command,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd,
+            env=dict(env),
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+
+    def kill(self) -> None:
+        """Kill it and its process group."""
+        if self._process.returncode is None:
+            _kill_group(self._process.pid)
+
+    def watch(self, on_exit: Callable[[Exit], None]) -> None:
+        """Call `on_exit` once, when it has ended."""
+        loop = asyncio.get_running_loop()
+        try:
+            descriptor = os.pidfd_open(self._process.pid)
+        except (AttributeError, OSError):  # not Linux, or a kernel without it
+            self._watch_in_thread(loop, on_exit)
+            return
+
+        def ended() -> None:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            _kill_group(self._process.pid)
+            on_exit(self._exit(self._process.wait()))
+
+        loop.add_reader(descriptor, ended)
+
+    def _watch_in_thread(self, loop: asyncio.AbstractEventLoop, on_exit: Callable[[Exit], None]) -> None:
+        def wait() -> None:
+            status = self._process.wait()
+            _kill_group(self._process.pid)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(on_exit, self._exit(status))
+
+        threading.Thread(target=wait, name="child-exit", daemon=True).start()
+
+    def _exit(self, status: int) -> Exit:
+        if self._jailed and status - 128 in list(signal.Signals):
+            return Exit(128 - status)
+        return Exit(status)
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return  # none of them is left
+
 
 _MAX_LINE_FACTOR = 16
 """A process is killed if a line of its output is this many times the longest line kept."""
@@ -41,8 +192,8 @@ class ProgramProcess:
         """False as soon as its exit is known, before `exited` is set."""
         self.log = LogTail()
         self.exited: asyncio.Future[Exit] = self._loop.create_future()
-        self._loop.add_reader(pipes.stdout, self._read_stdout)
-        self._loop.add_reader(pipes.stderr, self._read_stderr)
+        self._loop.add_reader(pipes.stdout, self._read, pipes.stdout, _CHUNK, self._take_output)
+        self._loop.add_reader(pipes.stderr, self._read, pipes.stderr, _LOG_CHUNK, self.log.write)
         child.watch(self._ended)
 
     def request(
@@ -108,14 +259,8 @@ class ProgramProcess:
 
     def log_since(self, mark: int = 0) -> str:
         """Return what it wrote to its log since `log.total` was `mark`."""
-        self._drain(self._pipes.stderr, self._take_log)
+        self._drain(self._pipes.stderr, self.log.write)
         return self.log.since(mark)
-
-    def _read_stdout(self) -> None:
-        self._read(self._pipes.stdout, _CHUNK, self._take_output)
-
-    def _read_stderr(self) -> None:
-        self._read(self._pipes.stderr, _LOG_CHUNK, self._take_log)
 
     def _read(self, descriptor: int, size: int, take: Callable[[bytes], None]) -> bool:
         """Read one chunk; return False if there is none now."""
@@ -135,9 +280,6 @@ class ProgramProcess:
         for _ in range(_DRAIN_CHUNKS):  # a process that never stops writing must not keep us here
             if descriptor not in self._open or not self._read(descriptor, _CHUNK, take):
                 return
-
-    def _take_log(self, data: bytes) -> None:
-        self.log.write(data)
 
     def _take_output(self, data: bytes) -> None:
         for line in self._lines.feed(data):
@@ -177,7 +319,7 @@ class ProgramProcess:
         self.alive = False
         # The pipes still hold what it wrote before its exit.
         self._drain(self._pipes.stdout, self._take_output)
-        self._drain(self._pipes.stderr, self._take_log)
+        self._drain(self._pipes.stderr, self.log.write)
         for descriptor in tuple(self._open):
             self._close(descriptor)
         self._pending.clear()
@@ -192,58 +334,3 @@ class ProgramProcess:
             self._loop.remove_reader(descriptor)
             self._loop.remove_writer(descriptor)
         os.close(descriptor)
-
-
-CALL_ID = "heartbeat"
-"""The `call_id` of no call: a `cancel` of it is answered at once and changes nothing."""
-
-_SLOW_S = 0.02
-_BEATS_PER_LIMIT = 100
-_SHORTEST_S, _LONGEST_S = 0.02, 1.0
-
-
-class ProcessHeartbeat:
-    """Sends a `cancel` of no call every hundredth of `limit_s`, 0.02 s to 1 s, and measures the responses.
-
-    If a response is over 0.02 s late, the time since the one before counts as blocked, so that `blocked_s` errs high.
-    It includes time in which the server or the machine was too busy to ask or to answer.
-    """
-
-    def __init__(self, process: ProgramProcess, limit_s: float) -> None:
-        self._process = process
-        self._loop = asyncio.get_running_loop()
-        self._every_s = min(max(limit_s / _BEATS_PER_LIMIT, _SHORTEST_S), _LONGEST_S)
-        self._timer: asyncio.TimerHandle | None = None
-        self._asked = False
-        self._seen = 0.0
-        self._blocked_s = 0.0
-
-    @property
-    def blocked_s(self) -> float:
-        """Seconds without a timely response; compare two readings without a `stop` between them."""
-        since = self._loop.time() - self._seen
-        return self._blocked_s + (since if since > self._every_s + _SLOW_S else 0.0)
-
-    def start(self) -> None:
-        """Start or continue; do nothing while it runs."""
-        if self._timer is not None:
-            return
-        self._seen = self._loop.time()
-        self._timer = self._loop.call_later(self._every_s, self._beat)
-
-    def stop(self) -> None:
-        """Send no more until `start`."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _beat(self) -> None:
-        self._timer = self._loop.call_later(self._every_s, self._beat)
-        if not self._asked:
-            self._asked = True
-            self._process.request("cancel", {"call_id": CALL_ID}, self._answered)
-
-    def _answered(self, _: dict[str, Any]) -> None:
-        self._blocked_s = self.blocked_s
-        self._seen = self._loop.time()
-        self._asked = False

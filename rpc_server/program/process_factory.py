@@ -11,6 +11,7 @@ from protocol import CURRENT_VERSION, DiscoverResult
 from protocol.errors import ProgramFailed, RpcError
 from rpc_server.program.launcher import Launcher
 from rpc_server.program.process import ProgramProcess
+from rpc_server.rpc.params import first_error
 
 _DISCOVER_TRIES = 3
 
@@ -89,9 +90,8 @@ def _read(message: dict[str, Any]) -> DiscoverResult:
     try:
         discovery = DiscoverResult.model_validate(message.get("result"))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the answer"
-        raise ProgramFailed(f"its answer to discover: {where}: {first['msg']}", stage="discover") from None
+        reason = first_error(error, "the answer")
+        raise ProgramFailed(f"its answer to discover: {reason}", stage="discover") from None
     if CURRENT_VERSION not in discovery.protocol_versions:
         known = ", ".join(discovery.protocol_versions)
         raise ProgramFailed(f"the program speaks protocol versions {known}, not {CURRENT_VERSION}", stage="discover")

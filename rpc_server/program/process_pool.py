@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -9,13 +10,12 @@ from typing import Any
 
 from protocol import Candidate, CandidateItem, Example, Limits, ProgramInfo
 from protocol.errors import ProgramFailed, RpcError
-from rpc_server.program.child_process import Exit
 from rpc_server.program.launcher import Launcher
-from rpc_server.program.process import ProcessHeartbeat
+from rpc_server.program.process import Exit
 from rpc_server.program.process_factory import TRIES, ProcessFactory, StartedProcess
-from rpc_server.program.process_requests import ExamplesCall, ExamplesRequest, MethodRequest, ProcessRequest
+from rpc_server.program.process_requests import ExamplesCall, ExamplesRequest, MethodRequest, ProcessRequest, timeouts
 from rpc_server.program.program import ResultDict
-from rpc_server.program.scheduler import Scheduler, WorkerSlot, WorkItem
+from rpc_server.program.scheduler import ProcessHeartbeat, Scheduler, WorkerSlot, WorkItem
 
 GRACE_S = 0.75
 """Seconds after its deadline in which a process may still end an example itself."""
@@ -68,12 +68,16 @@ class Pool:
     """
 
     def __init__(self, launcher: Launcher, first: StartedProcess, plan: PoolPlan) -> None:
+        self.info = plan.info
+        self.capabilities = plan.capabilities
+        self.limits = plan.limits
+        self.splits = plan.splits
         self._plan = plan
         self._loop = asyncio.get_running_loop()
         self._scheduler = Scheduler()
         self._slots: list[WorkerSlot] = []
         self._running = 0
-        self._made = 0
+        self._numbers = itertools.count(1)
         self._state: Any = None
         self._factory = ProcessFactory(
             launcher,
@@ -85,26 +89,6 @@ class Pool:
         self._closed = False
         self._add(first)
         self._fill()
-
-    @property
-    def info(self) -> ProgramInfo:
-        """The program's description."""
-        return self._plan.info
-
-    @property
-    def splits(self) -> Mapping[str, int]:
-        """The rows it holds itself."""
-        return self._plan.splits
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """What the program itself offers."""
-        return self._plan.capabilities
-
-    @property
-    def limits(self) -> Limits:
-        """Limits of all processes together."""
-        return self._plan.limits
 
     @property
     def ready(self) -> bool:
@@ -128,8 +112,7 @@ class Pool:
             chosen = [rows[position] for position in positions]
             return {"candidate": candidate, "batch": chosen, "capture_traces": capture_traces, **several}
 
-        call = self._examples_call("evaluate", len(batch), params, on_result)
-        await self._run_examples(call, whole=items is not None)
+        await self._run_examples("evaluate", len(batch), params, on_result, whole=items is not None)
 
     async def score(
         self,
@@ -145,7 +128,7 @@ class Pool:
             chosen = [rows[position] for position in positions]
             return {"batch": chosen, "results": [results[position] for position in positions]}
 
-        await self._run_examples(self._examples_call("score", len(batch), params, on_result), whole=False)
+        await self._run_examples("score", len(batch), params, on_result, whole=False)
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """See `Program.call`."""
@@ -164,28 +147,26 @@ class Pool:
     def _call_limit(self, params: dict[str, Any]) -> float:
         """Return a limit with room for each of the call's examples, as reflection may take as long as they do."""
         rows = (params.get("eval_batch") or {}).get("batch") or ()
-        return max(self._plan.call_timeout_s, (self._plan.limits.example_timeout_s or 0) * len(rows))
+        return max(self._plan.call_timeout_s, (self.limits.example_timeout_s or 0) * len(rows))
 
-    def _examples_call(
+    async def _run_examples(
         self,
         method: str,
         size: int,
         params: Callable[[Sequence[int]], dict[str, Any]],
         on_result: Callable[[int, ResultDict], None],
-    ) -> ExamplesCall:
-        most = self._plan.limits.max_result_bytes
-        assert most is not None, "`limits.combined_limits` sets it"  # noqa: S101
-        return ExamplesCall(method, size, params, on_result=on_result, max_result_bytes=most)
-
-    async def _run_examples(self, call: ExamplesCall, *, whole: bool) -> None:
-        if not call.size:
+        *,
+        whole: bool,
+    ) -> None:
+        if not size:
             return
-        limit_s = self._plan.limits.example_timeout_s
-        if whole or self._plan.limits.whole_batches:
-            whole_s = None if limit_s is None else limit_s * call.size
-            pieces = [ExamplesRequest(call, range(call.size), limit_s=whole_s)]
+        most, limit_s = self.limits.max_result_bytes, self.limits.example_timeout_s
+        assert most is not None, "`limits.combined_limits` sets it"  # noqa: S101
+        call = ExamplesCall(method, size, params, on_result=on_result, max_result_bytes=most)
+        if whole or self.limits.whole_batches:
+            pieces = [ExamplesRequest(call, range(size), limit_s=None if limit_s is None else limit_s * size)]
         else:
-            pieces = [ExamplesRequest(call, (position,), limit_s=limit_s) for position in range(call.size)]
+            pieces = [ExamplesRequest(call, (position,), limit_s=limit_s) for position in range(size)]
         await self._run(pieces, call.done)
 
     # -- from a call to a process ------------------------------------------------------------------------------------
@@ -195,7 +176,7 @@ class Pool:
             raise _closing()
         if not self.ready and self._factory.last_failure is not None:
             raise copy(self._factory.last_failure)
-        items = [self._work_item(work) for work in pieces]
+        items = [WorkItem(work, f"p{next(self._numbers)}") for work in pieces]
         self._scheduler.add(items)
         self._dispatch()
         try:
@@ -204,12 +185,8 @@ class Pool:
             if done.cancelled() or done.exception() is not None:
                 self._abandon(items)
 
-    def _work_item(self, work: ProcessRequest) -> WorkItem:
-        self._made += 1
-        return WorkItem(work, f"p{self._made}")
-
     def _dispatch(self) -> None:
-        while self._running < self._plan.limits.max_concurrency:
+        while self._running < self.limits.max_concurrency:
             if self._scheduler.any_exclusive:
                 slot = None if self._running else self._slot_for_suspect()
                 if slot is None:
@@ -291,9 +268,9 @@ class Pool:
             return  # a late response of an abandoned process: the example runs elsewhere
         self._release(slot, item)
         result = message.get("result")
-        if isinstance(result, dict) and "adapter_state" in self._plan.capabilities:
+        if isinstance(result, dict) and "adapter_state" in self.capabilities:
             self._state = result.get("adapter_state", self._state)
-        late = item.late or _reports_timeout(result)
+        late = item.late or any(timeouts(message))
         evidence = self._timeout_evidence(slot, item) if late else None
         requeue = late and evidence is None and not item.abandoned
         stale = late and self._plan.fresh_after_deadline and not slot.running
@@ -355,6 +332,8 @@ class Pool:
         self._dispatch()
 
     def _process_died(self, slot: WorkerSlot, how: Exit) -> None:
+        if slot not in self._slots:
+            return  # its end was requested
         victims = self._remove(slot)
         if not slot.used and not how.parent_died:
             # It starts but ends at once: pause before the next start.
@@ -433,15 +412,11 @@ class Pool:
         self._dispatch()
 
     def _add(self, started: StartedProcess) -> None:
-        limit_s = self._plan.limits.example_timeout_s or self._plan.call_timeout_s
+        limit_s = self.limits.example_timeout_s or self._plan.call_timeout_s
         heartbeat = ProcessHeartbeat(started.process, limit_s) if self._plan.cancels else None
         slot = WorkerSlot(started, self._state, heartbeat)
         self._slots.append(slot)
-        started.process.exited.add_done_callback(lambda exited: self._exited(slot, exited.result()))
-
-    def _exited(self, slot: WorkerSlot, how: Exit) -> None:
-        if slot in self._slots:
-            self._process_died(slot, how)
+        started.process.exited.add_done_callback(lambda exited: self._process_died(slot, exited.result()))
 
     def _start_failed(self, error: ProgramFailed) -> None:
         if not self.ready:
@@ -455,7 +430,6 @@ class Pool:
             item.work.reject(copy(error))
 
     def _remove(self, slot: WorkerSlot) -> list[WorkItem]:
-        """Take a process out of use; return what ran in it."""
         self._slots.remove(slot)
         running = sorted(slot.running, key=lambda item: item.sent)
         for item in (*running, *slot.abandoned):
@@ -470,14 +444,6 @@ class Pool:
 
 def _rows(batch: Sequence[Example]) -> list[dict[str, Any]]:
     return [{"id": example.id, "data": example.data} for example in batch]
-
-
-def _reports_timeout(result: Any) -> bool:
-    """Report whether the process noticed the time-out first."""
-    results = result.get("results") if isinstance(result, dict) else None
-    return isinstance(results, list) and any(
-        isinstance(one, dict) and one.get("status") == "timeout" for one in results
-    )
 
 
 def _closing() -> ProgramFailed:

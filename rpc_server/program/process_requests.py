@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from protocol.errors import CallCancelled, ProgramFailed, RpcError
 from rpc_server.program import example_results
-from rpc_server.program.child_process import Exit
 from rpc_server.program.example_results import UsageDict
+from rpc_server.program.process import Exit
 from rpc_server.program.program import ResultDict
 from rpc_server.program.stdio import LenientMessage, OversizedMessage, UnreadableMessage, find_non_finite
 
@@ -17,57 +17,53 @@ Log = Callable[[], str]
 _UNREADABLE = "the answer cannot be read: it is no JSON, or nested too deep"
 
 
-class ProcessRequest(Protocol):
-    """One request to a process.
+class ProcessRequest:
+    """One request to a process; `limit_s`: seconds from the moment it is sent.
 
     Exactly one of `answered`, `timed_out`, `died` and `reject` is called, once, unless it is abandoned before.
     """
 
-    limit_s: float | None
-    """Seconds from the moment it is sent."""
+    def __init__(self, limit_s: float | None) -> None:
+        self.limit_s = limit_s
 
     def request(self) -> tuple[str, dict[str, Any]]:
         """Return method and params."""
-        ...
+        raise NotImplementedError
 
     def answered(self, message: dict[str, Any], *, late: bool, evidence: str | None, seconds: float, log: Log) -> None:
         """Handle the response; `late`: after the deadline, while it was being stopped.
 
         `evidence`: why a time-out is the request's own; None if it did not time out.
         """
-        ...
+        raise NotImplementedError
 
     def discard(self, message: dict[str, Any]) -> None:
         """Handle a response of an attempt that does not count: the request is about to run again."""
-        ...
 
     def timed_out(self, evidence: str, seconds: float, log: Log) -> None:
         """Handle a time-out of a process that was killed; `evidence` as for `answered`."""
-        ...
+        self._fail("timeout", "timeout", f"ran longer than {self.limit_s:g} s {evidence}", seconds, log)
 
     def died(self, how: Exit, seconds: float, log: Log) -> None:
         """Handle the second death of a process, in isolation."""
-        ...
+        self._fail("program_error", "process_died", f"the program's process {how}", seconds, log)
 
     def reject(self, error: RpcError) -> None:
         """Fail it: no process is available."""
-        ...
+        raise NotImplementedError
+
+    def _fail(self, status: str, kind: str, message: str, seconds: float, log: Log) -> None:
+        raise NotImplementedError
 
 
-class ExamplesRequest:
+class ExamplesRequest(ProcessRequest):
     """A request about one example of a call, or about its whole batch if the program requires it."""
 
-    def __init__(
-        self,
-        call: "ExamplesCall",
-        positions: Sequence[int],
-        *,
-        limit_s: float | None,
-    ) -> None:
+    def __init__(self, call: "ExamplesCall", positions: Sequence[int], *, limit_s: float | None) -> None:
+        super().__init__(limit_s)
         self._call = call
         self._positions = positions
         self._spent: dict[int, UsageDict] = {}
-        self.limit_s = limit_s
 
     def request(self) -> tuple[str, dict[str, Any]]:
         """Return the call's request for these examples."""
@@ -75,7 +71,8 @@ class ExamplesRequest:
 
     def answered(self, message: dict[str, Any], *, late: bool, evidence: str | None, seconds: float, log: Log) -> None:
         """Give each example its result, or the failure that the response stands for."""
-        if late and evidence is not None and not _is_timeout(message):
+        own = timeouts(message)
+        if late and evidence is not None and not (own and all(own)):
             self.discard(message)
             self.timed_out(evidence, seconds, log)
             return
@@ -83,16 +80,15 @@ class ExamplesRequest:
             self._refusal(message["error"], seconds, log)
             return
         if isinstance(message, UnreadableMessage):
-            self._all("program_error", "invalid_result", _UNREADABLE, seconds, log)
+            self._fail("program_error", "invalid_result", _UNREADABLE, seconds, log)
             return
         if isinstance(message, OversizedMessage):
             self._oversized(message, seconds, log)
             return
-        result = message.get("result")
-        given = result.get("results") if isinstance(result, dict) else None
-        if not isinstance(given, list) or len(given) != len(self._positions):
-            described = f"{len(given)} results" if isinstance(given, list) else "no list of results"
-            self._all(
+        given = _results(message)
+        if given is None or len(given) != len(self._positions):
+            described = "no list of results" if given is None else f"{len(given)} results"
+            self._fail(
                 "program_error", "invalid_result", f"{described} for {len(self._positions)} examples", seconds, log
             )
             return
@@ -102,20 +98,11 @@ class ExamplesRequest:
 
     def discard(self, message: dict[str, Any]) -> None:
         """Keep the attempt's usage, which is added to that of the attempt that counts."""
-        result = message.get("result")
-        given = result.get("results") if isinstance(result, dict) else None
-        if not isinstance(given, list) or len(given) != len(self._positions):
+        given = _results(message)
+        if given is None or len(given) != len(self._positions):
             return
         for position, one in zip(self._positions, given, strict=True):
             self._spent[position] = example_results.summed(self._spent.get(position, {}), example_results.usage_of(one))
-
-    def timed_out(self, evidence: str, seconds: float, log: Log) -> None:
-        """Give each example a time-out."""
-        self._all("timeout", "timeout", f"ran longer than {self.limit_s:g} s {evidence}", seconds, log)
-
-    def died(self, how: Exit, seconds: float, log: Log) -> None:
-        """Give each example the failure that it killed its process."""
-        self._all("program_error", "process_died", f"the program's process {how}", seconds, log)
 
     def reject(self, error: RpcError) -> None:
         """Fail the whole call."""
@@ -127,7 +114,7 @@ class ExamplesRequest:
             for position in self._positions:
                 self._give(position, {"status": "cancelled", "score": None, "output": None, "seconds": seconds})
         elif error.retryable:
-            self._all("infra_error", type(error).__name__, error.message, seconds, log)
+            self._fail("infra_error", type(error).__name__, error.message, seconds, log)
         elif isinstance(error, ProgramFailed):
             self._call.fail(error)
         else:
@@ -139,11 +126,11 @@ class ExamplesRequest:
         """Fail the example; of several, the call, as the size does not show which of them is too large."""
         if len(self._positions) == 1:
             text = example_results.too_large(message.size, self._call.max_result_bytes)
-            self._all("program_error", example_results.TOO_LARGE, text, seconds, log)
+            self._fail("program_error", example_results.TOO_LARGE, text, seconds, log)
         else:
             self._call.fail(example_results.answer_too_large(message.size, message.limit, len(self._positions)))
 
-    def _all(self, status: str, kind: str, message: str, seconds: float, log: Log) -> None:
+    def _fail(self, status: str, kind: str, message: str, seconds: float, log: Log) -> None:
         text = log()
         for position in self._positions:
             self._give(position, example_results.failure(status, kind, message, seconds, text))
@@ -173,7 +160,6 @@ class ExamplesCall:
         self.method = method
         self.max_result_bytes = max_result_bytes
         self.params = params
-        self.size = size
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_result = on_result
         self._left = size
@@ -193,13 +179,13 @@ class ExamplesCall:
             self.done.set_exception(error)
 
 
-class MethodRequest:
+class MethodRequest(ProcessRequest):
     """A request that is not about single examples: its result or error is the caller's."""
 
     def __init__(self, method: str, params: Mapping[str, Any], *, limit_s: float | None) -> None:
+        super().__init__(limit_s)
         self._method = method
         self._params = params
-        self.limit_s = limit_s
         self.done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     def request(self) -> tuple[str, dict[str, Any]]:
@@ -230,21 +216,13 @@ class MethodRequest:
         elif not self.done.done():
             self.done.set_result(result)
 
-    def discard(self, message: dict[str, Any]) -> None:
-        """Do nothing: no part of the response is kept."""
-
-    def timed_out(self, evidence: str, seconds: float, log: Log) -> None:  # noqa: ARG002  # one shape for all work
-        """Fail the call."""
-        self._failed(f"ran longer than {self.limit_s:g} s {evidence}", log)
-
-    def died(self, how: Exit, seconds: float, log: Log) -> None:  # noqa: ARG002  # one shape for all work
-        """Fail the call."""
-        self._failed(f"the program's process {how}", log)
-
     def reject(self, error: RpcError) -> None:
         """Fail the call with this error."""
         if not self.done.done():
             self.done.set_exception(error)
+
+    def _fail(self, status: str, kind: str, message: str, seconds: float, log: Log) -> None:  # noqa: ARG002  # all are one error
+        self._failed(message, log)
 
     def _failed(self, message: str, log: Log) -> None:
         self.reject(ProgramFailed(message, stage=self._method, log_tail=log()))
@@ -264,11 +242,13 @@ def _with_evidence(result: ResultDict, evidence: str | None) -> ResultDict:
     return {**result, "error": {**error, "message": f"{error['message']} {evidence}"}}
 
 
-def _is_timeout(message: dict[str, Any]) -> bool:
+def _results(message: dict[str, Any]) -> list[Any] | None:
+    """Return the results of examples in a response; None if it has no list of them."""
     result = message.get("result")
     given = result.get("results") if isinstance(result, dict) else None
-    return (
-        isinstance(given, list)
-        and bool(given)
-        and all(isinstance(one, dict) and one.get("status") == "timeout" for one in given)
-    )
+    return given if isinstance(given, list) else None
+
+
+def timeouts(message: dict[str, Any]) -> list[bool]:
+    """Return for each result in a response whether it is a time-out; empty without results."""
+    return [isinstance(one, dict) and one.get("status") == "timeout" for one in _results(message) or ()]

@@ -24,28 +24,14 @@ PROGRAM_CAPABILITIES = frozenset(
 class Program(Protocol):
     """A running program. Its methods may be called concurrently; it queues what it cannot run at once.
 
-    `info`, `capabilities` and `limits` are those of its start; `capabilities` is a subset of `PROGRAM_CAPABILITIES`.
+    `info`, `capabilities` (of `PROGRAM_CAPABILITIES`) and `limits` (of all of its processes together) are those of its
+    start. `splits`: the number of rows that it holds itself, by split; `call("list_examples", ...)` returns them.
     """
 
-    @property
-    def info(self) -> ProgramInfo:
-        """Its name, version, components and seed."""
-        ...
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """Its capabilities beyond the core."""
-        ...
-
-    @property
-    def limits(self) -> Limits:
-        """Its own limits; `max_concurrency` of all of its processes together."""
-        ...
-
-    @property
-    def splits(self) -> Mapping[str, int]:
-        """The number of rows that it holds itself, by split; `call("list_examples", ...)` returns them."""
-        ...
+    info: ProgramInfo
+    capabilities: frozenset[str]
+    limits: Limits
+    splits: Mapping[str, int]
 
     @property
     def ready(self) -> bool:

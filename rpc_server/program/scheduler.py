@@ -1,15 +1,71 @@
-"""Schedule requests on program processes: tasks, worker slots, and the order in which tasks run."""
+"""Schedule requests on program processes: work items, worker slots with heartbeats, and the order of items."""
 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from rpc_server.program.process import ProcessHeartbeat
+from rpc_server.program.process import ProgramProcess
 from rpc_server.program.process_factory import StartedProcess
 from rpc_server.program.process_requests import ProcessRequest
 
+CALL_ID = "heartbeat"
+"""The `call_id` of no call: a `cancel` of it is answered at once and changes nothing."""
 
+_SLOW_S = 0.02
+_BEATS_PER_LIMIT = 100
+_SHORTEST_S, _LONGEST_S = 0.02, 1.0
+
+
+class ProcessHeartbeat:
+    """Sends a `cancel` of no call every hundredth of `limit_s`, 0.02 s to 1 s, and measures the responses.
+
+    If a response is over 0.02 s late, the time since the one before counts as blocked, so that `blocked_s` errs high.
+    It includes time in which the server or the machine was too busy to ask or to answer.
+    """
+
+    def __init__(self, process: ProgramProcess, limit_s: float) -> None:
+        self._process = process
+        self._loop = asyncio.get_running_loop()
+        self._every_s = min(max(limit_s / _BEATS_PER_LIMIT, _SHORTEST_S), _LONGEST_S)
+        self._timer: asyncio.TimerHandle | None = None
+        self._asked = False
+        self._seen = 0.0
+        self._blocked_s = 0.0
+
+    @property
+    def blocked_s(self) -> float:
+        """Seconds without a timely response; compare two readings without a `stop` between them."""
+        since = self._loop.time() - self._seen
+        return self._blocked_s + (since if since > self._every_s + _SLOW_S else 0.0)
+
+    def start(self) -> None:
+        """Start or continue; do nothing while it runs."""
+        if self._timer is not None:
+            return
+        self._seen = self._loop.time()
+        self._timer = self._loop.call_later(self._every_s, self._beat)
+
+    def stop(self) -> None:
+        """Send no more until `start`."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _beat(self) -> None:
+        self._timer = self._loop.call_later(self._every_s, self._beat)
+        if not self._asked:
+            self._asked = True
+            self._process.request("cancel", {"call_id": CALL_ID}, self._answered)
+
+    def _answered(self, _: dict[str, Any]) -> None:
+        self._blocked_s = self.blocked_s
+        self._seen = self._loop.time()
+        self._asked = False
+
+
+@dataclass(eq=False, slots=True)
 class WorkItem:
     """One process request on its way through the pool.
 
@@ -19,36 +75,19 @@ class WorkItem:
     time, log position and `blocked_s` at sending.
     """
 
-    __slots__ = (
-        "abandoned",
-        "blocked_mark",
-        "call_id",
-        "died",
-        "exclusive",
-        "isolated",
-        "late",
-        "log_mark",
-        "sent",
-        "slot",
-        "timer",
-        "unshared",
-        "work",
-    )
-
-    def __init__(self, work: ProcessRequest, call_id: str) -> None:
-        self.work = work
-        self.call_id = call_id
-        self.isolated = False
-        self.exclusive = False
-        self.died = False
-        self.late = False
-        self.abandoned = False
-        self.unshared = False
-        self.slot: WorkerSlot | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.sent = 0.0
-        self.log_mark = 0
-        self.blocked_mark = 0.0
+    work: ProcessRequest
+    call_id: str
+    isolated: bool = False
+    exclusive: bool = False
+    died: bool = False
+    late: bool = False
+    abandoned: bool = False
+    unshared: bool = False
+    slot: "WorkerSlot | None" = None
+    timer: asyncio.TimerHandle | None = None
+    sent: float = 0.0
+    log_mark: int = 0
+    blocked_mark: float = 0.0
 
 
 class WorkerSlot:

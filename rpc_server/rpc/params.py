@@ -44,6 +44,13 @@ def read_params(model: type[Request], params: dict[str, Any]) -> Request:
     return request
 
 
+def first_error(error: ValidationError, where: str = "") -> str:
+    """Return `path: message` of the first error; `where` stands for an empty path."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    path = ".".join(str(part) for part in first["loc"]) or where
+    return f"{path}: {first['msg']}" if path else str(first["msg"])
+
+
 def invalid(path: str, message: str) -> InvalidParams:
     """Return the error of one param that the models cannot check."""
     return InvalidParams(errors=[{"path": path, "message": message}])

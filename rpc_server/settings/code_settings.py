@@ -72,7 +72,6 @@ class CodeChangeSettings(SettingsGroup, title="Code"):
 
     @model_validator(mode="after")
     def _check_code(self) -> Self:
-        """Refuse settings about code that would not be used."""
         given = self.model_fields_set
         for names, needed, there in (
             (_FOR_MUTATIONS, "allow_mutations", self.allow_mutations),

@@ -1,7 +1,9 @@
-"""Every setting of a server: default, type and description, for flags, files, variables and reference."""
+"""Every setting of a server: default, type and description; and the sources that they are read from."""
 
 import math
+import os
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -15,6 +17,7 @@ from evolverpc_common.settings.definition import (
     setting,
     settings_of,
 )
+from evolverpc_common.settings.sources import Source, from_environment, from_file, from_flags, read_toml, validated
 from rpc_server.settings.code_settings import CodeChangeSettings, Count, Seconds
 from rpc_server.settings.process_limits import share
 
@@ -267,24 +270,24 @@ class Settings(
         """Refuse settings that would not be used."""
         for name in sorted(self.model_fields_set):
             if not concerns(name, self.is_a):
-                raise ValueError(f"`{name}` is for {_either(_FOR[name])}, not for `{self.is_a}`")
+                kinds = " or ".join(f"`{kind}`" for kind in _FOR[name])
+                raise ValueError(f"`{name}` is for {kinds}, not for `{self.is_a}`")
         return self
 
     @model_validator(mode="after")
     def _one_file_a_split(self) -> Self:
-        for name, split, path in self._paths_of_splits():
-            if path is not None and split in self.datasets:
-                raise ValueError(f"`{name}` and `datasets` both give the split `{split}`")
+        for split in sorted(self._own_splits().keys() & self.datasets.keys()):
+            raise ValueError(f"`{split}set_path` and `datasets` both give the split `{split}`")
         return self
 
     @property
     def files(self) -> dict[str, Path]:
         """The files of rows the server holds, by split."""
-        given = {split: path for _, split, path in self._paths_of_splits() if path is not None}
-        return {**given, **self.datasets}
+        return {**self._own_splits(), **self.datasets}
 
-    def _paths_of_splits(self) -> tuple[tuple[str, str, Path | None], ...]:
-        return ("trainset_path", "train", self.trainset_path), ("valset_path", "val", self.valset_path)
+    def _own_splits(self) -> dict[str, Path]:
+        paths = {"train": self.trainset_path, "val": self.valset_path}
+        return {split: path for split, path in paths.items() if path is not None}
 
     @property
     def is_a(self) -> Kind:
@@ -297,5 +300,50 @@ class Settings(
 SETTINGS = settings_of(Settings)
 
 
-def _either(names: tuple[str, ...]) -> str:
-    return " or ".join(f"`{name}`" for name in names)
+CONFIG_FILE = "gepa.toml"
+PROJECT_FILE = "pyproject.toml"
+TABLE = "tool.gepa"
+
+
+def load_settings(
+    config: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    *,
+    folder: Path | None = None,
+    find: bool = True,
+    environment: Mapping[str, str] = os.environ,
+) -> Settings:
+    """Return the settings of flags, environment variables and a configuration file, in this order of precedence.
+
+    The file is `config`; else, if `find` is true, `gepa.toml` or a `pyproject.toml` with `[tool.gepa]` in `folder` (the
+    working directory if not given). `flags` maps setting names to texts, or to values as a file would give them. Paths
+    in flags and variables are relative to `folder`, those in a file to the file's own folder, which becomes `root`.
+
+    Raises:
+        SettingsError: no such file, not TOML, an unknown key, a value of the wrong kind, or no program named.
+    """
+    folder = folder if folder is not None else Path.cwd()
+    path = config if config is not None or not find else _find(folder)
+    given = _over(from_flags(SETTINGS, flags or {}, folder), from_environment(SETTINGS, environment, folder))
+    if path is not None:
+        given = _over(given, from_file(path, SETTINGS, TABLE if path.name == PROJECT_FILE else ""))
+    root = (path.parent if path is not None else folder).absolute() / given.values.get("root", ".")
+    return validated(Settings, Source({**given.values, "root": str(root)}, given.spellings))
+
+
+def _over(given: Source, lower: Source) -> Source:
+    """Return `given` over `lower`; another program replaces the lower one, with the settings for its kind."""
+    chosen = [name for name in GIVEN_AS if name in given.values]
+    if len(chosen) != 1:
+        return given.over(lower)
+    kind = given.values.get("kind", GIVEN_AS[chosen[0]])
+    return given.over(lower, [*GIVEN_AS, "kind", *(name for name in lower.values if not concerns(name, kind))])
+
+
+def _find(folder: Path) -> Path | None:
+    config, project = folder / CONFIG_FILE, folder / PROJECT_FILE
+    if config.is_file():
+        return config
+    if project.is_file() and "gepa" in read_toml(project)[1].get("tool", {}):
+        return project
+    return None

@@ -57,6 +57,8 @@ class AdapterProgram:
         self._adapter: Any = None
         self._store = BatchStore(config.max_trace_bytes)
         self.mode = "threads" if config.thread_safe else "sync"
+        # Of calls, each a whole batch.
+        self.max_concurrency = (config.max_concurrency or _OVERLAPPING_CALLS) if config.thread_safe else 1
         self.whole_batches = True
         self.descriptions: dict[str, str] = {}
         self.info: dict[str, Any] = {
@@ -66,11 +68,6 @@ class AdapterProgram:
         }
         self.capabilities = ["refs", "images"]
         self.methods = {"evaluate": self.evaluate, "make_reflective_dataset": self.make_reflective_dataset}
-
-    @property
-    def max_concurrency(self) -> int:
-        """Concurrent calls, each a whole batch."""
-        return (self._config.max_concurrency or _OVERLAPPING_CALLS) if self._config.thread_safe else 1
 
     def prepare(self) -> None:
         """Create the adapter, and detect what it offers."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import json
 import random
 import sys
 import threading
 import time
+from collections import OrderedDict
 from typing import Any
 
-from . import dspy_metric, encode, results
+from . import encode, results
 from .adapters import BatchStore
-from .dspy_adapter import DspyModules
-from .dspy_metric import RecordObjects
+from .dspy_adapter import DspyModules, Metric, read_metric
 from .dspy_student import SavedProgram, Student
 from .errors import InvalidResult, ProgramProblem
 from .program_loading import Config, import_dotted
@@ -28,7 +30,7 @@ class DspyProgram:
         sys.path.insert(0, config.root)
         self._dspy = DspyModules()
         program = self._create_program(config.program or "")
-        self._metric = dspy_metric.Metric(import_dotted(config.metric or ""), config.metric or "")
+        self._metric = Metric(import_dotted(config.metric or ""), config.metric or "")
         self._saved = SavedProgram(config.saved_program, config.root)
         self._saved.load_into(program)
         self._dspy.refuse_flex(program)
@@ -46,6 +48,7 @@ class DspyProgram:
         self._records = RecordObjects()
         self._store = BatchStore(config.max_trace_bytes)
         self.mode = "threads" if config.threads > 1 else "sync"
+        self.max_concurrency = config.threads
         self.whole_batches = False
         self.descriptions = self._student.descriptions
         self.info: dict[str, Any] = {
@@ -66,11 +69,6 @@ class DspyProgram:
         if self._saved.is_set and self._saved.inside is not None:
             self.capabilities.append("write_texts")
             self.methods["write_texts"] = self.write_texts
-
-    @property
-    def max_concurrency(self) -> int:
-        """Concurrent examples of this process."""
-        return self._config.threads
 
     def prepare(self) -> None:
         """Do nothing: everything is prepared before the fork."""
@@ -93,7 +91,8 @@ class DspyProgram:
             self._restore(params.get("adapter_state"))
             records: dict[str, Any] = {}
             if components:
-                given = [result["trajectory_ref"] for result in params["eval_batch"]["results"] if _has_ref(result)]
+                refs = [result.get("trajectory_ref") for result in params["eval_batch"]["results"]]
+                given = [ref for ref in refs if ref]
                 owners = list(dict.fromkeys(map(self._student.predictor_of, components)))
                 made = self._adapter.make_reflective_dataset(params["candidate"], self._store.batch(given), owners)
                 of_owner = {name: self._records.as_json(records) for name, records in made.items()}
@@ -147,12 +146,11 @@ class DspyProgram:
             raise run.problem
         # Always with the trace, kept or not, so that a metric that reads it scores every run alike.
         returned = self._metric(example, run.prediction, run.trace)
-        example_run.score = dspy_metric.read(returned, self._dspy.prediction)
+        example_run.score = read_metric(returned, self._dspy.prediction)
         example_run.prediction = run.prediction
         example_run.trajectory = run.trajectory(example, returned)
 
     def _shown(self, prediction: Any) -> Any:
-        """Return a prediction's fields."""
         return encode.json_or_repr(prediction.toDict() if isinstance(prediction, self._dspy.prediction) else prediction)
 
     def _keep(self, trajectory: dict[str, Any]) -> str | None:
@@ -197,10 +195,6 @@ class _DspyExampleRun:
         self.usage: Any = None
 
 
-def _has_ref(result: dict[str, Any]) -> bool:
-    return bool(result.get("trajectory_ref"))
-
-
 def _reflection_lm(config: Config) -> Any:
     """Return the model of DSPy's proposer; None if the optimizer proposes.
 
@@ -216,3 +210,47 @@ def _reflection_lm(config: Config) -> Any:
         kind = encode.dotted(type(found))
         raise ProgramProblem("reflection_lm", "%s is a %s, not a dspy.LM" % (config.reflection_lm, kind))
     return found
+
+
+_MOST_KEPT = 64
+"""Lists of records kept as objects: more than the concurrent proposals of one optimizer."""
+
+
+class RecordObjects:
+    """Lists of records by their JSON form, to restore the objects of a list that the client sends back.
+
+    Images and histories are objects in DSPy's records, and texts in JSON. A list that was evicted, or made by another
+    process, stays JSON. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._objects: OrderedDict[str, list[Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def as_json(self, records: list[Any]) -> list[Any]:
+        """Return the records as JSON values."""
+        shown = [_plain(record) for record in records]
+        if shown != records:
+            with self._lock:
+                self._objects[_records_key(shown)] = records
+                while len(self._objects) > _MOST_KEPT:
+                    self._objects.popitem(last=False)
+        return shown
+
+    def objects_of(self, shown: list[Any]) -> list[Any]:
+        """Return the objects of records that `as_json` returned, else the given list."""
+        with self._lock:
+            return self._objects.get(_records_key(shown), shown)
+
+
+def _records_key(shown: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(shown).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Return a record as JSON; DSPy's own types (images, files) as their text in a prompt."""
+    if isinstance(value, dict):
+        return {str(name): _plain(member) for name, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(member) for member in value]
+    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)

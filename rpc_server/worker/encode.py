@@ -90,7 +90,8 @@ def _offender(value: Any, path: str, depth: int) -> str | None:
     if value is None or isinstance(value, (str, bool, int)):
         return None
     if isinstance(value, float):
-        return None if math.isfinite(value) else "%s is %s, which JSON cannot hold" % (path, _number_name(value))
+        name = "NaN" if math.isnan(value) else "infinite"
+        return None if math.isfinite(value) else "%s is %s, which JSON cannot hold" % (path, name)
     if depth > _MAX_DEPTH:
         return "%s is nested too deep or contains itself" % first_path_part(path)
     if isinstance(value, dict):
@@ -108,10 +109,6 @@ def _offender(value: Any, path: str, depth: int) -> str | None:
                 return found
         return None
     return "%s is a %s, which is not JSON" % (path, dotted(type(value)))
-
-
-def _number_name(value: float) -> str:
-    return "NaN" if math.isnan(value) else "infinite"
 
 
 def first_path_part(path: str) -> str:

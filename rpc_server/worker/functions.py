@@ -54,6 +54,7 @@ class FunctionProgram:
                 "settings",
                 "`%s` is an async function: set `max_concurrency`; `threads` is for functions that block" % main,
             )
+        self.max_concurrency = (config.max_concurrency or 64) if self.mode == "async" else config.threads
         self.whole_batches = False
         offered = {
             "proposals": self._propose,
@@ -63,22 +64,15 @@ class FunctionProgram:
             "images": self._reflect,
         }
         self.capabilities = [name for name, function in offered.items() if function is not None]
-        self.methods = {"evaluate": self.evaluate, "make_reflective_dataset": self.make_reflective_dataset}
-        if self._propose is not None:
-            self.methods["propose_new_texts"] = self.propose_new_texts
-        if self._score is not None:
-            self.methods["score"] = self.score
-        if self._finalize is not None:
-            self.methods["finalize"] = self.finalize
-        if self._write_texts is not None:
-            self.methods["write_texts"] = self.write_texts
-
-    @property
-    def max_concurrency(self) -> int:
-        """Concurrent examples of one process."""
-        if self.mode == "async":
-            return self._config.max_concurrency or 64
-        return self._config.threads
+        methods = {
+            self.evaluate: True,
+            self.make_reflective_dataset: True,
+            self.propose_new_texts: self._propose is not None,
+            self.score: self._score is not None,
+            self.finalize: self._finalize is not None,
+            self.write_texts: self._write_texts is not None,
+        }
+        self.methods = {method.__name__: method for method, is_offered in methods.items() if is_offered}
 
     def prepare(self) -> None:
         """Do nothing: everything is prepared before the fork."""

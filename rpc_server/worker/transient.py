@@ -270,7 +270,6 @@ def _attributes(error: BaseException) -> dict[str, Any]:
 
 
 def _read(holder: Any, name: str) -> Any:
-    """Return an attribute, or `_UNREADABLE`."""
     try:
         return getattr(holder, name, _UNREADABLE)
     except BaseException:  # noqa: BLE001  # a property is user code

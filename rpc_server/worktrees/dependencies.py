@@ -22,9 +22,9 @@ from evolverpc_common.package_managers import (
 )
 from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed
-from rpc_server.commands.run import run_command
 from rpc_server.jail.jail import Jail
-from rpc_server.program.launcher import environment as server_environment
+from rpc_server.program.launcher import program_environment
+from rpc_server.program.supervised_command import run_command
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.repository import UserRepository
 
@@ -159,14 +159,14 @@ async def install(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
     cache = folder / _CACHE
-    env = server_environment(settings)
+    env = program_environment(settings)
     if jail is not None:
         env |= {"UV_CACHE_DIR": str(cache / "uv"), "npm_config_cache": str(cache / "npm")}
     if manifest.language == "node":
         await _install_node(manifest, folder, env, jail)
     else:
         await _install_python(manifest, folder, interpreter, env, jail)
-    await run_shielded(_remove, cache)
+    await run_shielded(remove_tree, cache)
 
 
 def installed_to(manifest: Manifest, folder: Path) -> Path:
@@ -180,7 +180,7 @@ def node_version(settings: Settings) -> str:
     Raises:
         ProgramFailed: there is no Node, or it does not print a version; stage `environment`.
     """
-    environment = server_environment(settings)
+    environment = program_environment(settings)
     node = shutil.which("node", path=environment.get("PATH"))
     if node is None:
         raise _failed("package.json changed, and there is no node to install for")
@@ -247,13 +247,6 @@ def _drop_scripts(file: Path) -> None:
 
 async def _run(command: list[str], where: Path, env: dict[str, str], jail: Jail | None) -> None:
     await run_command(command, folder=where, environment=env, timeout_s=BUILD_S, stage="environment", jail=jail)
-
-
-def _remove(cache: Path) -> None:
-    if cache.is_dir() and not cache.is_symlink():  # what was installed may have put anything there
-        remove_tree(cache)
-    else:
-        cache.unlink(missing_ok=True)
 
 
 def _failed(message: str) -> ProgramFailed:

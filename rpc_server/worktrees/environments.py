@@ -15,8 +15,7 @@ from pathlib import Path, PurePath
 from evolverpc_common.files import lock_if_free, locked, remove_tree
 from evolverpc_common.shielded import run_shielded
 from rpc_server.jail.jail import Jail, JailFactory
-from rpc_server.program.launcher import environment, find_interpreter
-from rpc_server.program.launcher import environment as server_environment
+from rpc_server.program.launcher import find_interpreter, program_environment
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.dependencies import VENV, Manifest, install, installed_to, manifests_of, node_version
 from rpc_server.worktrees.repository import UserRepository
@@ -48,12 +47,12 @@ def import_paths(
 def _python_import_paths(settings: Settings, interpreter: Path, jail: Jail | None) -> list[str]:
     command: tuple[str, ...] = (str(interpreter), "-B", "-c", _PRINT_IMPORT_PATHS)
     if jail is not None:
-        command = jail.wrap(command, folder=settings.root, environment=environment(settings))
+        command = jail.wrap(command, folder=settings.root, environment=program_environment(settings))
     try:
         completed = subprocess.run(  # noqa: S603  # the user's interpreter, which is to run the program
             command,
             cwd=settings.root,
-            env=environment(settings),
+            env=program_environment(settings),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=settings.start_timeout_s,
@@ -133,7 +132,7 @@ class CommitEnvironments:
             node_modules = self._own_node_modules()
         if node_modules is not None:
             found.append(node_modules / ".bin")
-        inherited = server_environment(self._settings).get("PATH", os.defpath)
+        inherited = program_environment(self._settings).get("PATH", os.defpath)
         variables["PATH"] = os.pathsep.join([*map(str, found), inherited])
         return Environment(venv, node_modules, variables, self._import_paths)
 

@@ -119,7 +119,6 @@ class LruPool(Generic[T]):
             await self._change()
 
     async def _change(self) -> None:
-        """Wait until there may be room."""
         self._changed.clear()
         self._waiting += 1
         try:
@@ -173,6 +172,7 @@ class LruPool(Generic[T]):
 
 
 _NO_FOLDER = Path(os.devnull)
+"""The folders of a commit that cannot run, of which nothing stays on disk."""
 
 
 @dataclass(frozen=True)
@@ -237,14 +237,6 @@ class InstancePool:
         """
         await self._pool.add(instance.worktree.commit, instance)
 
-    async def create_from(self, commit: str, objects: Path, on_progress: Callable[[str], None]) -> Instance:
-        """Create an instance of a commit that is in `objects` only; the caller adds or closes it.
-
-        Raises:
-            ProgramFailed: it cannot be created, or its program does not start; nothing of it is left.
-        """
-        return await self._create_instance(commit, objects, on_progress)
-
     async def close_instance(self, instance: Instance) -> None:
         """End its program and remove its files."""
         if instance.program is not None:  # otherwise nothing of it exists
@@ -259,7 +251,7 @@ class InstancePool:
         if not await run_shielded(self.repository.has, commit):
             raise UnknownCandidate(f"there is no commit {commit} here", commit=commit)
         try:
-            return await self._create_instance(commit, None, _ignore_progress)
+            return await self.create_from(commit, None, lambda _: None)
         except StartTimedOut as error:
             error.retryable = True  # it started in time on the server that made the commit
             raise
@@ -269,10 +261,14 @@ class InstancePool:
             if error.details.get("stage") == "environment":
                 error.retryable = True  # it was built on the server that made the commit
                 raise
-            return Instance(_no_worktree(commit), None, error)
+            return Instance(Worktree(commit, _NO_FOLDER, _NO_FOLDER, _NO_FOLDER, Environment()), None, error)
 
-    async def _create_instance(self, commit: str, objects: Path | None, on_progress: Callable[[str], None]) -> Instance:
-        """Create an instance; leave nothing if that fails or is cancelled."""
+    async def create_from(self, commit: str, objects: Path | None, on_progress: Callable[[str], None]) -> Instance:
+        """Create an instance of a commit, which may be in `objects` only; the caller adds or closes it.
+
+        Raises:
+            ProgramFailed: it cannot be created, or its program does not start; nothing of it is left.
+        """
         folder = self.state.new_folder("trees")
         try:
             worktree = await self._create_worktree(commit, folder, objects, on_progress)
@@ -312,12 +308,3 @@ class InstancePool:
             on_progress("building")
         await prepare_worktree(self.settings, worktree)
         return worktree
-
-
-def _no_worktree(commit: str) -> Worktree:
-    """Return the worktree of a commit that cannot run, of which nothing stays on disk."""
-    return Worktree(commit, _NO_FOLDER, _NO_FOLDER, _NO_FOLDER, Environment())
-
-
-def _ignore_progress(_message: str) -> None:
-    return

@@ -1,7 +1,6 @@
 """Open a program over worktrees from settings."""
 
 import os
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,18 +19,15 @@ from rpc_server.worktrees.worktree_program import WorktreeProgram
 
 
 def add_missing_files(
-    error: ProgramFailed, settings: Settings, tracked: Collection[str], prefix: str, server_folder: Path
+    error: ProgramFailed, settings: Settings, tracked: Collection[str], prefix: str, server_folder: ServerFolder
 ) -> ProgramFailed:
-    """Return the error, with advice if the program or a file of its command is not committed.
-
-    `server_folder`: the folder of the worktrees, whose path is removed from the message.
-    """
+    """Return the error, with advice if the program or a file of its command is not committed."""
     missing = [name for name in _named_files(settings) if _is_missing(name, settings, tracked, prefix)]
     if not missing:
         return error
     names, are = " ".join(missing), "is" if len(missing) == 1 else "are"
     advice = f"{names} {are} not committed, and candidates run from commits: git add {names} && git commit"
-    message = re.sub(re.escape(str(server_folder)) + r"/trees/[^/]+/files/?", "", error.message)
+    message = server_folder.without_paths(error.message)
     details = {name: value for name, value in error.details.items() if name != "message"}
     return ProgramFailed(f"{message}; {advice}", retryable=error.retryable, **details)
 
@@ -113,9 +109,7 @@ async def open_worktrees(settings: Settings, jails: JailFactory | None = None) -
         try:
             async with instances.acquire(commit) as seed:
                 if seed.failed is not None:
-                    raise add_missing_files(
-                        seed.failed, settings, set(tracked), repository.prefix, server_folder.folder
-                    )
+                    raise add_missing_files(seed.failed, settings, set(tracked), repository.prefix, server_folder)
                 return WorktreeProgram(instances, seed, branch), excluded
         except BaseException:
             await instances.close()

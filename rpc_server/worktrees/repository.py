@@ -295,7 +295,6 @@ class UserRepository:
         return dict(line.split(" ") for line in named.splitlines()).get(ref)
 
     def _unpack(self, bundle: bytes) -> tuple[str, str]:
-        """Unpack a bundle's objects; return its branch and commit."""
         given = read_bundle(bundle)
         branch, commit = _only_branch(given.heads)
         missing = [needed for needed in given.needed if not self.has(needed)]
@@ -336,7 +335,6 @@ class UserRepository:
 
 
 def _only_branch(heads: dict[str, str]) -> tuple[str, str]:
-    """Return the branch of a bundle, and its commit."""
     refs = list(heads)
     if len(refs) != 1 or not refs[0].startswith("refs/heads/"):
         raise GitError("a bundle must hold exactly one branch")

@@ -16,24 +16,6 @@ from platformdirs import user_cache_path
 from evolverpc_common.files import remove_tree
 from evolverpc_common.settings.sources import SettingsError
 
-
-class WorktreePaths:
-    """Removes the paths of a server's worktrees from texts. `folder`: the folder that holds them."""
-
-    def __init__(self, folder: Path) -> None:
-        self._worktree_path = re.compile(re.escape(str(folder)) + r"/[^/\s]+/files/?")
-
-    def without(self, value: Any) -> Any:
-        """Return the JSON value with every path into a worktree made relative to it."""
-        if isinstance(value, str):
-            return self._worktree_path.sub("", value)
-        if isinstance(value, dict):
-            return {key: self.without(member) for key, member in value.items()}
-        if isinstance(value, list):
-            return [self.without(member) for member in value]
-        return value
-
-
 logger = logging.getLogger(__name__)
 
 CACHE = "evolverpc"
@@ -58,6 +40,7 @@ class ServerFolder:
         self._lock: int | None = None
         self.only_server = False
         self.folder = self._servers / uuid.uuid4().hex
+        self._worktree_path = re.compile(re.escape(str(self.folder / "trees")) + r"/[^/\s]+/files/?")
 
     def open(self) -> None:
         """Create it. Close it also if this fails."""
@@ -82,6 +65,16 @@ class ServerFolder:
     def new_folder(self, kind: str) -> Path:
         """Return an unused path in it; `kind`: `trees` or `drafts`."""
         return self.folder / kind / uuid.uuid4().hex[:12]
+
+    def without_paths(self, value: Any) -> Any:
+        """Return the JSON value with every path into a worktree made relative to it."""
+        if isinstance(value, str):
+            return self._worktree_path.sub("", value)
+        if isinstance(value, dict):
+            return {key: self.without_paths(member) for key, member in value.items()}
+        if isinstance(value, list):
+            return [self.without_paths(member) for member in value]
+        return value
 
     def remove(self, folder: Path) -> None:
         """Remove a folder of it; what cannot be removed now is removed with the server's folder."""
@@ -133,7 +126,6 @@ def remove(folder: Path) -> None:
 
 
 def _still_runs(server: Path) -> bool:
-    """Report whether the server of a folder is alive."""
     try:
         lock = os.open(server / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:

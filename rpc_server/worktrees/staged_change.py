@@ -8,17 +8,13 @@ from pathlib import Path
 
 from evolverpc_common.files import remove_tree
 from evolverpc_common.git import GitError
-from rpc_server.worktrees.repository import UserRepository, commit_ref
+from rpc_server.worktrees.repository import commit_ref
 from rpc_server.worktrees.staging import (
     HEADER_BYTES,
     LINK,
     NOTHING,
     SUBMODULE,
-    Changes,
-    Diff,
     StagingArea,
-    changes_of,
-    diff_of,
 )
 
 MAX_ENTRIES = 1_000_000
@@ -79,7 +75,7 @@ class EditableFiles:
             raise UncommittableFiles("the working directory is gone")
         try:
             folder.chmod(0o700)
-            _remove(folder / ".git")
+            remove_tree(folder / ".git")
             for link in links:
                 if link.is_symlink() and link.parent.resolve().is_relative_to(folder.resolve()):
                     link.unlink()
@@ -143,47 +139,21 @@ def _nul_separated(paths: Iterable[str]) -> bytes:
     return "".join(f"{path}\0" for path in sorted(paths)).encode("utf-8", "surrogateescape")
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        remove_tree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
 _NAME = "gepa-server"
 _EMAIL = "gepa-server@localhost"
 
 
-class StagedChange:
-    """One change in the making, on the commit `parent`; `other` is the second parent of a merge.
-
-    Everything of it is in `folder`, from `open` to `close`. Methods block, and raise `GitError`.
-    """
-
-    def __init__(self, repository: UserRepository, folder: Path, parent: str, other: str | None = None) -> None:
-        self._area = StagingArea(repository, folder, (parent,) if other is None else (parent, other))
-
-    @property
-    def objects(self) -> Path:
-        """The folder of objects that it adds."""
-        return self._area.objects
-
-    def open(self) -> None:
-        """Create it with the files of the (first) parent."""
-        self._area.open()
-
-    def close(self) -> None:
-        """Remove it."""
-        self._area.close()
+class StagedChange(StagingArea):
+    """One change in the making, on one parent commit, or two for a merge. Methods block, and raise `GitError`."""
 
     def apply_patch(self, diff: str) -> None:
         """Apply a unified diff in the index; no file is written to disk."""
-        self._area.git("apply", "--cached", "--whitespace=nowarn", "-", stdin=diff.encode())
+        self.git("apply", "--cached", "--whitespace=nowarn", "-", stdin=diff.encode())
 
     def content(self, path: str) -> bytes | None:
         """Return the current content of a file; None if there is no such file."""
         mode, blob = self._entry(path)
-        return None if mode in (NOTHING, SUBMODULE) else self._area.git("cat-file", "blob", blob)
+        return None if mode in (NOTHING, SUBMODULE) else self.git("cat-file", "blob", blob)
 
     def write(self, path: str, content: bytes) -> None:
         """Replace a file's content, or add the file."""
@@ -192,25 +162,25 @@ class StagedChange:
             raise GitError(f"{path!r} is a symbolic link")
         if mode == NOTHING:
             mode = "100644"
-        blob = self._area.line("hash-object", "-w", "--stdin", f"--path={path}", stdin=content)
-        self._area.git("update-index", "--add", "--cacheinfo", f"{mode},{blob},{path}")
+        blob = self.line("hash-object", "-w", "--stdin", f"--path={path}", stdin=content)
+        self.git("update-index", "--add", "--cacheinfo", f"{mode},{blob},{path}")
 
     def contains_other_parent(self) -> bool:
         """Report whether the other parent is the first one or its ancestor."""
-        ours, theirs = self._area.parents
-        return self._area.line("merge-base", ours, theirs) == theirs
+        ours, theirs = self.parents
+        return self.line("merge-base", ours, theirs) == theirs
 
     def merge(self) -> list[str]:
         """Merge the other parent; return the paths with conflicts, whose content has conflict markers."""
-        arguments = ("--write-tree", "--name-only", "--no-messages", "-z", *self._area.parents)
+        arguments = ("--write-tree", "--name-only", "--no-messages", "-z", *self.parents)
         try:
-            merged = self._area.git("-c", "merge.conflictStyle=merge", "merge-tree", *arguments)
+            merged = self.git("-c", "merge.conflictStyle=merge", "merge-tree", *arguments)
         except GitError as error:
             if not error.output:
                 raise
             merged = error.output  # conflicts have a non-zero exit status
         tree, *conflicts = merged.decode("utf-8", "surrogateescape").split("\0")
-        self._area.git("read-tree", tree)
+        self.git("read-tree", tree)
         return list(dict.fromkeys(path for path in conflicts if path))
 
     def subjects(self, pattern: str, most: int) -> tuple[list[str], list[str]]:
@@ -218,58 +188,45 @@ class StagedChange:
 
         Of each parent the `most` newest, oldest first.
         """
-        ours, theirs = self._area.parents
+        ours, theirs = self.parents
         log = ("log", "--reverse", f"--max-count={most}", f"--grep={pattern}", "--format=%s", "-z")
-        return self._area.fields(*log, f"{theirs}..{ours}"), self._area.fields(*log, f"{ours}..{theirs}")
+        return self.fields(*log, f"{theirs}..{ours}"), self.fields(*log, f"{ours}..{theirs}")
 
     def with_conflict_markers(self, paths: Sequence[str]) -> list[str]:
         """Return those of the paths that contain a conflict marker."""
         return [path for path in paths if _has_markers(self.content(path) or b"")]
 
-    def check_out_files(self) -> EditableFiles:
-        """Write the files into a folder where they may be edited."""
-        return EditableFiles(self._area)
-
-    def changes(self) -> Changes:
-        """Return everything that differs from the (first) parent."""
-        return changes_of(self._area)
-
-    def diff(self, changes: Changes, limit: int) -> Diff:
-        """Return these changes as a unified diff, its first `limit` bytes."""
-        return diff_of(self._area, changes, limit)
-
     def commit(self, message: str) -> str:
         """Commit; return the full id, which depends on parents, files and message alone."""
-        area = self._area
-        dates = [int(area.line("log", "-1", "--format=%ct", parent)) for parent in area.parents]
+        dates = [int(self.line("log", "-1", "--format=%ct", parent)) for parent in self.parents]
         identity = {"NAME": _NAME, "EMAIL": _EMAIL, "DATE": f"{max(dates) + 1} +0000"}
         env = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in identity.items()}
-        parents = [word for parent in area.parents for word in ("-p", parent)]
-        tree = area.line("write-tree")
+        parents = [word for parent in self.parents for word in ("-p", parent)]
+        tree = self.line("write-tree")
         utf8 = ("-c", "i18n.commitEncoding=UTF-8")
-        return area.line(*utf8, "commit-tree", *parents, "-F", "-", tree, stdin=message.encode(), env=env)
+        return self.line(*utf8, "commit-tree", *parents, "-F", "-", tree, stdin=message.encode(), env=env)
 
     def files_differing_in(self, folder: Path) -> list[str]:
         """Return files that differ, or are missing, in a folder they were checked out to."""
-        index = self._area.folder / "differing-index"
-        shutil.copyfile(self._area.index, index)
+        index = self.folder / "differing-index"
+        shutil.copyfile(self.index, index)
         env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(folder)}
         quiet = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
-        return self._area.fields("diff", "--name-only", *quiet, "-z", env=env)
+        return self.fields("diff", "--name-only", *quiet, "-z", env=env)
 
     def bundle(self, commit: str, branch: str) -> bytes:
         """Return a git bundle of one branch, with what its commit adds to the parents."""
-        area, file = self._area, self._area.folder / "bundle"
-        git = area.make_repository(area.folder / "bundle.git")
-        env = {"GIT_OBJECT_DIRECTORY": str(area.objects)}
+        file = self.folder / "bundle"
+        git = self.make_repository(self.folder / "bundle.git")
+        env = {"GIT_OBJECT_DIRECTORY": str(self.objects)}
         git("update-ref", commit_ref(branch), commit, env=env)
-        without = [f"^{parent}" for parent in area.parents]
+        without = [f"^{parent}" for parent in self.parents]
         git("bundle", "create", "--quiet", file, commit_ref(branch), *without, env=env)
         return file.read_bytes()
 
     def _entry(self, path: str) -> tuple[str, str]:
         """Return mode and object id at a path; `NOTHING` and no id if there is none."""
-        for entry in self._area.fields("ls-files", "--stage", "-z", "--", path):
+        for entry in self.fields("ls-files", "--stage", "-z", "--", path):
             head, _, name = entry.partition("\t")
             if name == path:  # otherwise it is in the folder of that name
                 mode, blob, _ = head.split(" ")

@@ -22,6 +22,43 @@ HEADER_BYTES = 64
 _SHA1_DIGITS = 40
 
 
+@dataclass(frozen=True)
+class ChangedFile:
+    """One path before and after; a rename is one path deleted and one added.
+
+    `status` is A, M, D or T (type changed). `mode` and `old_mode` are octal, `NOTHING` for no file; sizes are in bytes.
+    """
+
+    path: str
+    status: str
+    mode: str
+    old_mode: str
+    size: int
+    old_size: int
+
+    @property
+    def min_diff_bytes(self) -> int:
+        """The bytes that it adds at least to a diff, if it were text."""
+        return HEADER_BYTES + abs(self.size - self.old_size)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a staged change changes. `links`, `old_links`: every symbolic link, target by path."""
+
+    files: tuple[ChangedFile, ...]
+    links: Mapping[str, str]
+    old_links: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Diff:
+    """`text`: unified, cut at the requested limit. `size`: its full bytes, and those of binary files."""
+
+    text: str
+    size: int
+
+
 class StagingArea:
     """A folder with an index, objects and files, on top of the commits `parents` of a repository.
 
@@ -29,7 +66,7 @@ class StagingArea:
     configuration, without filters and merge drivers. Methods block, and raise `GitError`.
     """
 
-    def __init__(self, repository: UserRepository, folder: Path, parents: tuple[str, ...]) -> None:
+    def __init__(self, repository: UserRepository, folder: Path, *parents: str) -> None:
         self._repository = repository
         self.folder = folder
         self.parents = parents
@@ -77,91 +114,62 @@ class StagingArea:
             shutil.copyfile(shallow, git_dir / "shallow")
         return git
 
+    def changes(self) -> Changes:
+        """Return everything that differs from the first parent."""
+        parent = self.parents[0]
+        fields = self.fields("diff-index", "--cached", "--raw", "--no-renames", "--no-abbrev", "-z", parent)
+        rows = [(head[1:].split(" "), path) for head, path in zip(fields[::2], fields[1::2], strict=True)]
+        wanted = {
+            blob
+            for (old_mode, mode, old, new, _), _ in rows
+            for blob, of in ((old, old_mode), (new, mode))
+            if of not in (NOTHING, SUBMODULE)
+        }
+        sizes = self._sizes(wanted)
+        links = _links(self.fields("ls-files", "--stage", "-z"))
+        old_links = _links(self.fields("ls-tree", "-r", "-z", parent))
+        targets = self._contents({*links.values(), *old_links.values()})
+        return Changes(
+            tuple(
+                ChangedFile(path, status, mode, old_mode, sizes.get(new, 0), sizes.get(old, 0))
+                for (old_mode, mode, old, new, status), path in rows
+            ),
+            links={path: targets[blob] for path, blob in links.items()},
+            old_links={path: targets[blob] for path, blob in old_links.items()},
+        )
+
+    def diff(self, changes: Changes, limit: int) -> Diff:
+        """Return these changes as a unified diff, its first `limit` bytes; binary files are only named."""
+        plain = ("--cached", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
+        counted = self.fields("diff-index", *plain, "--numstat", "-z", self.parents[0])
+        binary = {entry.removeprefix("-\t-\t") for entry in counted if entry.startswith("-\t-\t")}
+        file = self.folder / "diff"
+        self.git("diff-index", *plain, "--patch", f"--output={file}", self.parents[0])
+        with file.open("rb") as written:
+            text = written.read(limit).decode("utf-8", "replace")
+        unshown = sum(max(each.size, each.old_size) for each in changes.files if each.path in binary)
+        return Diff(text, file.stat().st_size + unshown)
+
+    def _sizes(self, blobs: set[str]) -> dict[str, int]:
+        output = self.git("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=_lines(blobs)).decode()
+        return {blob: int(size) for blob, size in (line.split(" ") for line in output.splitlines())}
+
+    def _contents(self, blobs: set[str]) -> dict[str, str]:
+        if not blobs:
+            return {}
+        output = self.git("cat-file", "--batch=%(objectname) %(objectsize)", stdin=_lines(blobs))
+        found: dict[str, str] = {}
+        while output:
+            head, _, rest = output.partition(b"\n")
+            blob, size = head.decode().split(" ")
+            found[blob] = os.fsdecode(rest[: int(size)])
+            output = rest[int(size) + 1 :]
+        return found
+
 
 def _borrow(objects: Path, others: Path) -> None:
     (objects / "info").mkdir(parents=True, exist_ok=True)
     (objects / "info" / "alternates").write_text(f"{others}\n")
-
-
-@dataclass(frozen=True)
-class ChangedFile:
-    """One path before and after; a rename is one path deleted and one added.
-
-    `status` is A, M, D or T (type changed). `mode` and `old_mode` are octal, `NOTHING` for no file; sizes are in bytes.
-    """
-
-    path: str
-    status: str
-    mode: str
-    old_mode: str
-    size: int
-    old_size: int
-
-    @property
-    def min_diff_bytes(self) -> int:
-        """The bytes that it adds at least to a diff, if it were text."""
-        return HEADER_BYTES + abs(self.size - self.old_size)
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What a staged change changes. `links`, `old_links`: every symbolic link, target by path."""
-
-    files: tuple[ChangedFile, ...]
-    links: Mapping[str, str]
-    old_links: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Diff:
-    """`text`: unified, cut at the requested limit. `size`: its full bytes, and those of binary files."""
-
-    text: str
-    size: int
-
-
-def changes_of(area: StagingArea) -> Changes:
-    """Return everything that differs from the first parent."""
-    parent = area.parents[0]
-    fields = area.fields("diff-index", "--cached", "--raw", "--no-renames", "--no-abbrev", "-z", parent)
-    rows = [(head[1:].split(" "), path) for head, path in zip(fields[::2], fields[1::2], strict=True)]
-    wanted = {
-        blob
-        for (old_mode, mode, old, new, _), _ in rows
-        for blob, of in ((old, old_mode), (new, mode))
-        if of not in (NOTHING, SUBMODULE)
-    }
-    sizes = _sizes(area, wanted)
-    links = _links(area.fields("ls-files", "--stage", "-z"))
-    old_links = _links(area.fields("ls-tree", "-r", "-z", parent))
-    targets = _contents(area, {*links.values(), *old_links.values()})
-    return Changes(
-        tuple(
-            ChangedFile(path, status, mode, old_mode, sizes.get(new, 0), sizes.get(old, 0))
-            for (old_mode, mode, old, new, status), path in rows
-        ),
-        links={path: targets[blob] for path, blob in links.items()},
-        old_links={path: targets[blob] for path, blob in old_links.items()},
-    )
-
-
-def diff_of(area: StagingArea, changes: Changes, limit: int) -> Diff:
-    """Return these changes as a unified diff, its first `limit` bytes; binary files are only named."""
-    plain = ("--cached", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
-    counted = area.fields("diff-index", *plain, "--numstat", "-z", area.parents[0])
-    binary = {entry.removeprefix("-\t-\t") for entry in counted if entry.startswith("-\t-\t")}
-    file = area.folder / "diff"
-    area.git("diff-index", *plain, "--patch", f"--output={file}", area.parents[0])
-    with file.open("rb") as written:
-        text = written.read(limit).decode("utf-8", "replace")
-    unshown = sum(max(each.size, each.old_size) for each in changes.files if each.path in binary)
-    return Diff(text, file.stat().st_size + unshown)
-
-
-def _sizes(area: StagingArea, blobs: set[str]) -> dict[str, int]:
-    """Return the bytes of each blob."""
-    output = area.git("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=_lines(blobs)).decode()
-    return {blob: int(size) for blob, size in (line.split(" ") for line in output.splitlines())}
 
 
 def _links(entries: Sequence[str]) -> dict[str, str]:
@@ -173,20 +181,6 @@ def _links(entries: Sequence[str]) -> dict[str, str]:
         if mode == LINK:
             blobs[path] = words[1] if words[0] == "blob" else words[0]
     return blobs
-
-
-def _contents(area: StagingArea, blobs: set[str]) -> dict[str, str]:
-    """Return the content of each blob."""
-    if not blobs:
-        return {}
-    output = area.git("cat-file", "--batch=%(objectname) %(objectsize)", stdin=_lines(blobs))
-    found: dict[str, str] = {}
-    while output:
-        head, _, rest = output.partition(b"\n")
-        blob, size = head.decode().split(" ")
-        found[blob] = os.fsdecode(rest[: int(size)])
-        output = rest[int(size) + 1 :]
-    return found
 
 
 def _lines(blobs: set[str]) -> bytes:

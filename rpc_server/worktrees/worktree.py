@@ -7,10 +7,9 @@ from pathlib import Path
 
 from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import ProgramFailed
-from rpc_server.commands.run import run_command
 from rpc_server.jail.jail import Jail
-from rpc_server.program.launcher import environment as server_environment
-from rpc_server.program.launcher import find_interpreter
+from rpc_server.program.launcher import find_interpreter, program_environment
+from rpc_server.program.supervised_command import run_command
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.environments import Environment
 
@@ -65,14 +64,14 @@ def _python_path(settings: Settings, worktree: Worktree) -> str:
     """Return `PYTHONPATH` with the worktree's folders before installed or inherited ones."""
     files = worktree.folder / "files"
     own = [files / path for path in worktree.environment.import_paths] + [worktree.root / "src"]
-    inherited = server_environment(settings).get("PYTHONPATH")
+    inherited = program_environment(settings).get("PYTHONPATH")
     found = [*(str(folder) for folder in dict.fromkeys(own) if folder.is_dir()), *([inherited] if inherited else [])]
     return os.pathsep.join(found)
 
 
 def worktree_environment(settings: Settings, worktree: Worktree) -> dict[str, str]:
     """Return the environment of commands that run in the worktree."""
-    return server_environment(worktree_settings(settings, worktree))
+    return program_environment(worktree_settings(settings, worktree))
 
 
 async def prepare_worktree(settings: Settings, worktree: Worktree) -> None:

@@ -1,11 +1,11 @@
 """A program whose candidates name the commit that runs: each commit has its own worktree and processes."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from evolverpc_common.git import GitError
-from protocol import Candidate, CandidateItem, Example, Limits, ProgramInfo
+from protocol import Candidate, CandidateItem, Example
 from protocol.errors import InvalidParams, ProgramFailed, TrajectoryExpired, UnknownCandidate
 from rpc_server.program.process_factory import NoProcessAvailable
 from rpc_server.program.program import ProgramRefs, ResultDict, combined_limits
@@ -19,51 +19,29 @@ from rpc_server.worktrees.candidates import (
 )
 from rpc_server.worktrees.instances import Instance, InstancePool
 from rpc_server.worktrees.outline import outline_of
-from rpc_server.worktrees.server_folder import WorktreePaths
 from rpc_server.worktrees.worktree import copy_saved_program
 
 
 class WorktreeProgram:
-    """A `Program` and `CommitMethods` (`rpc_server.methods.code_methods`) over the programs of commits."""
+    """A `Program` over the programs of commits, which candidates name.
+
+    It is described by the seed commit's program; `limits` hold over all commits.
+    """
+
+    ready = True  # a commit that cannot run is its candidate's fault, and others can
 
     def __init__(self, instances: InstancePool, seed: Instance, branch: str) -> None:
         program = seed.running()
         self.instances = instances
         self._seed = seed.worktree.commit
-        self._info = with_code_components(program.info, branch, self._seed)
-        self._capabilities = program.capabilities - {"batch_evaluate"}
+        self.info = with_code_components(program.info, branch, self._seed)
+        self.capabilities = program.capabilities - {"batch_evaluate"}
         settings = instances.settings
         # The program's limits hold for one commit's processes; the setting bounds those of all commits.
         most = settings.max_concurrency or program.limits.max_concurrency
-        self._limits = combined_limits(program.limits.model_copy(update={"max_concurrency": most}), settings)
-        self._splits = dict(program.splits)
+        self.limits = combined_limits(program.limits.model_copy(update={"max_concurrency": most}), settings)
+        self.splits = program.splits
         self._state: Any = None
-        self._paths = WorktreePaths(instances.state.folder / "trees")
-
-    @property
-    def info(self) -> ProgramInfo:
-        """The seed commit's program, with the components that name the code."""
-        return self._info
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        """The capabilities of the seed commit's program."""
-        return self._capabilities
-
-    @property
-    def limits(self) -> Limits:
-        """Limits over all commits; each commit has those of its own processes."""
-        return self._limits
-
-    @property
-    def splits(self) -> Mapping[str, int]:
-        """The rows that the seed commit's program holds."""
-        return self._splits
-
-    @property
-    def ready(self) -> bool:
-        """Always true: a commit that cannot run is its candidate's fault, and others can."""
-        return True
 
     async def evaluate(
         self,
@@ -128,13 +106,13 @@ class WorktreeProgram:
             if method == "make_reflective_dataset":
                 answer = await self._records(instance, own)
                 dataset = by_requested_component(dataset_of(answer), params["components_to_update"], candidate)
-                return {**answer, "dataset": self._paths.without(dataset)}
+                return {**answer, "dataset": self.instances.state.without_paths(dataset)}
             answer = await instance.running().call(method, own)
             return answer if method != "finalize" else await asyncio.to_thread(self._finalized, instance, answer)
 
     def _without_paths(self, result: ResultDict) -> ResultDict:
         """Return the result with paths in its error made relative; the program's output is unchanged."""
-        return {**result, "error": self._paths.without(result["error"])} if "error" in result else result
+        return {**result, "error": self.instances.state.without_paths(result["error"])} if "error" in result else result
 
     async def close(self) -> None:
         """End every commit's processes."""
@@ -142,7 +120,11 @@ class WorktreeProgram:
         await asyncio.to_thread(self.instances.state.close)
 
     async def import_commits(self, bundles: Sequence[bytes]) -> list[str]:
-        """See `CommitMethods.import_commits`."""
+        """Import git bundles, parents before children; return the full commit id of each.
+
+        Raises:
+            InvalidParams: one is not a bundle, or its parents are missing; those before it stay.
+        """
         commits = []
         for at, bundle in enumerate(bundles):
             try:
@@ -153,7 +135,11 @@ class WorktreeProgram:
         return commits
 
     async def outline(self, candidate: Candidate) -> str:
-        """See `CommitMethods.outline`."""
+        """Return a bounded outline of the candidate's code for a model that requests a change.
+
+        Raises:
+            UnknownCandidate: its commit is missing.
+        """
         commit = named_commit(candidate)
         repository = self.instances.repository
         if not await asyncio.to_thread(repository.has, commit):
@@ -166,7 +152,7 @@ class WorktreeProgram:
         if refs is not None:
             given = params["eval_batch"]
             params = {**params, "eval_batch": {**given, "results": refs.incoming(given["results"])}}
-        if "adapter_state" in self._capabilities and params.get("adapter_state") is None and self._state is not None:
+        if "adapter_state" in self.capabilities and params.get("adapter_state") is None and self._state is not None:
             params = {**params, "adapter_state": self._state}
         try:
             answer = await instance.running().call("make_reflective_dataset", params)

@@ -1,4 +1,4 @@
-"""Folders for agents to work in, what they said on the way, and their processes found by a mark in the environment."""
+"""Working folders for agents, the progress they report, and their processes, found by a mark in the environment."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> d
 
 
 class Workplace:
-    """A folder with one program in it, an environment, and all that was told of the work there."""
+    """A folder with one program in it, an environment, and the progress reported from the work there."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder = folder
@@ -42,13 +42,13 @@ class Workplace:
             return await agent.work(self.task(prompt), self.reported.append)
 
     def processes(self) -> dict[int, str]:
-        """Every living process that came of the work here, with its command line."""
+        """Return every living process that the work here started, with its command line."""
         return processes_marked(self.environment[MARK])
 
 
 @pytest.fixture
 def workplace(tmp_path: Path) -> Iterator[Workplace]:
-    """`app.py` in a folder, the user's interpreter first on PATH, and none of its processes left in the end."""
+    """Provide `app.py` in a folder with the user's interpreter first on PATH; fail if one of its processes remains."""
     folder, user, home, temporary = (tmp_path / name for name in ("folder", "user", "home", "temporary"))
     for each in (folder, user, home, temporary):
         each.mkdir()
@@ -76,7 +76,7 @@ async def model(workplace: Workplace) -> Any:
 
 @pytest.fixture
 def until() -> Callable[..., Any]:
-    """`await until(condition)`: what the condition gives once it is true; fails when that takes too long."""
+    """Provide `await until(condition)`, which returns the condition's first true value; fails after its time limit."""
     return _until
 
 
@@ -89,7 +89,7 @@ async def _until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
 
 
 def processes_marked(mark: str) -> dict[int, str]:
-    """Every living process whose environment holds the mark."""
+    """Return every living process whose environment contains the mark."""
     found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

@@ -1,4 +1,4 @@
-"""The real agent program against a scripted model: what it does, tells and costs, and what it does not read."""
+"""The real agent program against a scripted model: what it does, reports and costs, and what it does not read."""
 
 import asyncio
 import json

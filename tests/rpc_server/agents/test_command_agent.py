@@ -1,4 +1,4 @@
-"""Any command as an agent: prompt in, files changed, whatever it prints."""
+"""A command as an agent: the prompt on stdin, changed files as the result, bounded output."""
 
 import os
 import re
@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from protocol.evaluation import Usage
-from rpc_server.commands import run as commands_run
 from rpc_server.mutations.agents import MAX_PROGRESS, MAX_SUMMARY, AgentFailed, CommandAgent
+from rpc_server.program import supervised_command as commands_run
 
 
 def agent(script: str, *, timeout_s: float = 30.0) -> CommandAgent:
@@ -17,7 +17,9 @@ def agent(script: str, *, timeout_s: float = 30.0) -> CommandAgent:
 
 
 async def test_the_prompt_is_on_its_stdin_and_the_folder_its_working_directory(workplace):
-    done = await workplace.work(agent("cat > app.py; echo changed app.py; echo said on stderr >&2"), "print('HELLO')")
+    done = await workplace.work(
+        agent("cat > app.py; echo changed app.py; echo written to stderr >&2"), "print('HELLO')"
+    )
 
     assert (workplace.folder / "app.py").read_text() == "print('HELLO')"
     assert done.summary == "changed app.py"

@@ -1,4 +1,4 @@
-"""However an agent's work ends, every process that came of it ends too."""
+"""However an agent's work ends, every process that it started ends too."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ os.setsid()
 os.fork() and os._exit(0)
 os.execlp("sleep", "sleep", "605")'
 """
-"""Leaves five sleeps behind, each cut loose in another way."""
+"""Leaves five sleeping processes behind, each detached in another way."""
 
 SLEEPS = ("sleep 601", "sleep 602", "sleep 603", "sleep 604", "sleep 605")
 
@@ -60,7 +60,7 @@ def claude() -> ClaudeAgent:
     return ClaudeAgent(model="claude-sonnet-4-5", tools=("Bash",), max_turns=9, max_cost_usd=None, timeout_s=60.0)
 
 
-async def test_its_own_end_is_that_of_all_it_started(workplace, until):
+async def test_all_processes_end_when_the_agent_ends(workplace, until):
     ready = workplace.folder / "ready"
     working = asyncio.create_task(workplace.work(command(f"while [ ! -e {ready} ]; do sleep 0.01; done")))
     await until(lambda: sleeping(workplace))
@@ -71,7 +71,7 @@ async def test_its_own_end_is_that_of_all_it_started(workplace, until):
     assert not workplace.processes()
 
 
-async def test_the_deadline_ends_all_it_started(workplace, until):
+async def test_the_deadline_ends_all_processes(workplace, until):
     agent = CommandAgent(("sh", "-c", STARTS_DAEMONS + "sleep 600"), timeout_s=2.0)
     working = asyncio.create_task(workplace.work(agent))
     await until(lambda: sleeping(workplace))
@@ -83,7 +83,7 @@ async def test_the_deadline_ends_all_it_started(workplace, until):
 
 
 @pytest.mark.parametrize("cancels", [1, 3])
-async def test_cancelling_ends_all_it_started_before_it_returns(workplace, until, cancels):
+async def test_cancelling_ends_all_processes_before_it_returns(workplace, until, cancels):
     working = asyncio.create_task(workplace.work(command("sleep 600")))
     await until(lambda: sleeping(workplace))
 
@@ -147,16 +147,16 @@ async def test_a_killed_reaper_takes_the_command_along(workplace, until):
     working = asyncio.create_task(workplace.work(CommandAgent(("sleep", "600"), timeout_s=60.0)))
     await until(lambda: "sleep 600 " in workplace.processes().values())
 
-    (keeper,) = (pid for pid, line in workplace.processes().items() if "process_reaper.py" in line)
-    os.kill(keeper, signal.SIGKILL)
+    (reaper,) = (pid for pid, line in workplace.processes().items() if "process_reaper.py" in line)
+    os.kill(reaper, signal.SIGKILL)
 
     with pytest.raises(AgentFailed, match="killed by SIGKILL"):
         await working
     await until(lambda: not workplace.processes(), 5.0)
-    shutil.rmtree(workplace.environment["TMPDIR"])  # nobody was left to do it
+    shutil.rmtree(workplace.environment["TMPDIR"])  # the killed reaper could not remove it
 
 
-async def test_what_forks_faster_than_it_is_looked_for_ends_too(workplace, until):
+async def test_a_process_that_keeps_forking_ends_too(workplace, until):
     # Each process lives for a moment only, in the end of one chain: parent dead, child orphaned, again and again.
     chain = "import os\nwhile True:\n    if os.fork(): os._exit(0)\n"
     agent: Agent = CommandAgent(

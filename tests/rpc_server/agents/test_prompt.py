@@ -1,4 +1,4 @@
-"""What an agent is told, and that nothing in records or notes can pass for more than that."""
+"""The prompt of an agent, and its fences around records and notes, which no text in them can leave."""
 
 import re
 
@@ -18,7 +18,7 @@ def reported(request: str = "Retry twice.", *, notes=None, settings=PLAIN, **mor
 
 
 def fenced(text: str, name: str) -> list[str]:
-    """What stands between each pair of marks of that name."""
+    """Return the text between each pair of marks of that name."""
     return [
         inside
         for _, inside in re.findall(rf"^<({name}-[0-9a-f]{{16}})>\n(.*?)\n</\1>$", text, re.MULTILINE | re.DOTALL)
@@ -51,7 +51,7 @@ def test_a_location_is_where_to_look_first():
     ]
 
 
-def test_the_rules_name_what_a_change_is_held_against():
+def test_the_rules_name_the_checks_of_a_change():
     settings = CodeChangeSettings(
         allow_mutations=True,
         allow=("src/**", "*.py"),

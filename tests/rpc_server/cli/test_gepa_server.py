@@ -1,4 +1,4 @@
-"""`gepa-server` as a process of its own: how it starts, what it says, how it ends."""
+"""`gepa-server` as a process of its own: how it starts, what it prints, how it ends."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Where `gepa-server` listens when whoever starts it says so by variables, and the header for a proxy's sake."""
+"""Listen addresses from environment variables, and the token header that passes a proxy."""
 
 import asyncio
 import json
@@ -16,11 +16,11 @@ import aiohttp
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
-from rpc_server.cli.listen_address import apply_listen_address
+from rpc_server.cli.endpoint import apply_listen_address
 from rpc_server.settings.settings import Settings
 
 WAIT_S = 30
-TELLS = """
+REPORTS_VARIABLES_AND_SOCKETS = """
 import os, stat
 seed_candidate = {"system": "x"}
 def run(example, candidate):
@@ -37,7 +37,7 @@ def _is_socket(number):
 """
 
 
-PEEKS = """
+READS_ENVIRONMENTS = """
 import glob
 seed_candidate = {"system": "x"}
 def run(example, candidate):
@@ -100,11 +100,11 @@ def listening_socket(path: Path) -> socket.socket:
 async def test_an_inherited_unix_socket_is_served_and_neither_it_nor_the_variables_reach_the_program(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "tells.py").write_text(TELLS)
+    (tmp_path / "reports.py").write_text(REPORTS_VARIABLES_AND_SOCKETS)
     path = tmp_path / "a socket"
     with listening_socket(path) as sock:
         printed = {"GEPA_LISTEN": f"fd:{sock.fileno()}", "GEPA_ALLOWED_HOSTS": "box.example, other.example"}
-        async with started(tmp_path, "--program", "tells.py", sock=sock, **printed) as process:
+        async with started(tmp_path, "--program", "reports.py", sock=sock, **printed) as process:
 
             def connector() -> aiohttp.UnixConnector:
                 return aiohttp.UnixConnector(str(path))
@@ -132,7 +132,7 @@ async def test_an_inherited_unix_socket_is_served_and_neither_it_nor_the_variabl
 
 @pytest.mark.parametrize("isolated", [True, False])
 async def test_no_process_shows_the_token_in_its_environment(tmp_path: Path, isolated: bool) -> None:
-    (tmp_path / "program.py").write_text(PEEKS)
+    (tmp_path / "program.py").write_text(READS_ENVIRONMENTS)
     token, shown = f"t{uuid.uuid4().hex}", uuid.uuid4().hex
     command = ("-I", "-m", "rpc_server") if isolated else ("-m", "rpc_server")
     flags = ("--program", "program.py", "--env", f"SHOWN={shown}", "--json")
@@ -155,7 +155,7 @@ async def test_no_process_shows_the_token_in_its_environment(tmp_path: Path, iso
 
 
 async def test_the_token_of_the_process_that_starts_a_server_goes_before_a_configured_file(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(TELLS)
+    (tmp_path / "program.py").write_text(REPORTS_VARIABLES_AND_SOCKETS)
     (tmp_path / "gepa.toml").write_text('program = "program.py"\ntoken_file = "token"\n')
     async with started(tmp_path, GEPA_LISTEN="127.0.0.1:0") as process:
         status, _ = await asked(await url_of(process), "discover", {}, Authorization="Bearer t")
@@ -178,8 +178,8 @@ async def test_an_inherited_tcp_socket_is_served_at_its_address(tmp_path: Path) 
 
 async def test_the_tokens_own_header_alone_counts_if_it_is_present(tmp_path: Path, unused_tcp_port: int) -> None:
     where = f"127.0.0.1:{unused_tcp_port}"
-    (tmp_path / "gepa.toml").write_text('host = "192.0.2.1"\nport = 1\nprogram = "tells.py"')
-    (tmp_path / "tells.py").write_text(TELLS)
+    (tmp_path / "gepa.toml").write_text('host = "192.0.2.1"\nport = 1\nprogram = "reports.py"')
+    (tmp_path / "reports.py").write_text(REPORTS_VARIABLES_AND_SOCKETS)
     async with started(tmp_path, GEPA_LISTEN=where) as process:
         url = await url_of(process)
         assert url == f"http://{where}/rpc"

@@ -23,7 +23,7 @@ DATA = Path(__file__).parent / "data"
 _NEWEST = ("dspy==3.4.1", "gepa==0.1.4")
 _OLDEST = ("dspy==3.0.4", "gepa==0.0.17")
 _LIKE_PIP = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_FIND_LINKS": "UV_FIND_LINKS", "PIP_CERT": "SSL_CERT_FILE"}
-"""What pip is told by its variables, which uv does not read, and how uv is told."""
+"""Variables of pip, which uv does not read, and the variables of uv with the same meaning."""
 
 
 @pytest.fixture(scope="session")
@@ -54,9 +54,9 @@ def _environment(tmp_path_factory: pytest.TempPathFactory, *requirements: str) -
 
 
 def _uv(*arguments: str) -> None:
-    told = {uv: os.environ[pip] for pip, uv in _LIKE_PIP.items() if pip in os.environ}
+    settings = {uv: os.environ[pip] for pip, uv in _LIKE_PIP.items() if pip in os.environ}
     uv = Path(sys.executable).with_name("uv")
-    made = subprocess.run([uv, *arguments], env=told | os.environ, capture_output=True, text=True, timeout=110)
+    made = subprocess.run([uv, *arguments], env=settings | os.environ, capture_output=True, text=True, timeout=110)
     if made.returncode == 0:
         return
     if "CI" not in os.environ:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 TOKEN = "token-of-the-tests"
 SEEDS = rounds(3)
 NO_FETCH = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-"""Without it an older DSPy asks GitHub for prices when it is imported, three times over where there is no network."""
+"""Without it an older DSPy requests prices from GitHub when it is imported, three times if there is no network."""
 
 
 def options(seed: int) -> dict[str, Any]:

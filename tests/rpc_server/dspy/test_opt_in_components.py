@@ -17,35 +17,37 @@ async def test_descriptions_and_demos_are_components_that_change_the_prompt(open
             "look.outputs.hint": "what comes to mind",
             "look.outputs.code": "${code}",
             "look.demos": "[]",
-            "tell": "Tell the code.",
-            "tell.inputs.word": "${word}",
-            "tell.inputs.found": "${found}",
-            "tell.outputs.code": "${code}",
-            "tell.demos": "[]",
+            "finish": "Finish the code.",
+            "finish.inputs.word": "${word}",
+            "finish.inputs.found": "${found}",
+            "finish.outputs.code": "${code}",
+            "finish.demos": "[]",
         }
         about = {component.name: component.description for component in running.program.info.components}
-        assert about["tell.inputs.found"] == "Description of the input field `found` of `tell`."
-        assert about["tell.demos"] == "Worked examples for `tell`: a JSON list of objects, field to value."
+        assert about["finish.inputs.found"] == "Description of the input field `found` of `finish`."
+        assert about["finish.demos"] == "Worked examples for `finish`: a JSON list of objects, field to value."
         described = await running.one(
-            row(2), **{"look.outputs.hint": "word2 is afb3", "tell.inputs.found": "word2 is zzb3"}
+            row(2), **{"look.outputs.hint": "word2 is afb3", "finish.inputs.found": "word2 is zzb3"}
         )
         assert described["output"] == {"code": "afb3"}
         shown = json.dumps([{"word": "word3", "found": "word2 is afb3", "code": "ffca"}])
-        assert (await running.one(row(2), **{"tell.demos": shown}))["output"]["code"] == "unb3"
+        assert (await running.one(row(2), **{"finish.demos": shown}))["output"]["code"] == "unb3"
 
 
 async def test_their_records_are_those_of_their_predictor(opened):
     async with opened(field_descriptions=True, demos=True) as running:
         results = await running.evaluate(row(2), capture_traces=True)
-        answer = await running.reflect(results, "tell.demos", "tell.inputs.found", "tell")
-        assert list(answer["dataset"]) == ["tell.demos", "tell.inputs.found", "tell"]
-        assert answer["dataset"]["tell.demos"] == answer["dataset"]["tell.inputs.found"] == answer["dataset"]["tell"]
+        answer = await running.reflect(results, "finish.demos", "finish.inputs.found", "finish")
+        assert list(answer["dataset"]) == ["finish.demos", "finish.inputs.found", "finish"]
+        assert (
+            answer["dataset"]["finish.demos"] == answer["dataset"]["finish.inputs.found"] == answer["dataset"]["finish"]
+        )
 
 
 async def test_demos_that_cannot_be_read_are_the_candidates_fault_by_name(opened):
     async with opened(demos=True) as running:
-        broken = await running.one(row(2), **{"tell.demos": '[{"word": '})
+        broken = await running.one(row(2), **{"finish.demos": '[{"word": '})
         assert broken["status"] == "program_error"
-        assert broken["error"]["message"].startswith("component 'tell.demos': not JSON: ")
-        strange = await running.one(row(2), **{"tell.demos": '["word3"]'})
-        assert strange["error"]["message"] == "component 'tell.demos': not a JSON list of objects"
+        assert broken["error"]["message"].startswith("component 'finish.demos': not JSON: ")
+        strange = await running.one(row(2), **{"finish.demos": '["word3"]'})
+        assert strange["error"]["message"] == "component 'finish.demos': not a JSON list of objects"

@@ -1,4 +1,4 @@
-"""DSPy programs from dotted paths: what they say of themselves, how examples run, what reflection gets."""
+"""DSPy programs from dotted paths: their descriptions, the evaluation of examples, the records for reflection."""
 
 import pytest
 import pytest_asyncio
@@ -21,7 +21,7 @@ def row(number, **more):
 
 
 async def test_the_seed_is_the_instructions_of_the_named_predictors(codes):
-    assert codes.seed == {"look": "Look the word up.", "tell": "Tell the code."}
+    assert codes.seed == {"look": "Look the word up.", "finish": "Finish the code."}
     assert codes.program.info.name == "Codes"
     assert codes.program.capabilities == {"refs", "adapter_state", "finalize"}
     assert codes.program.limits.max_concurrency == 8
@@ -30,7 +30,7 @@ async def test_the_seed_is_the_instructions_of_the_named_predictors(codes):
 
 async def test_a_candidates_instructions_are_in_the_prompt(codes):
     assert (await codes.one(row(2)))["score"] == 0.0
-    known = {"look": "word2 is afb3", "tell": "word2 is afb3"}
+    known = {"look": "word2 is afb3", "finish": "word2 is afb3"}
     result = await codes.one(row(2), **known)
     assert (result["status"], result["score"]) == ("ok", 1.0)
     assert result["output"] == {"code": "afb3"}
@@ -46,22 +46,22 @@ async def test_eight_examples_run_at_once_and_prints_do_no_harm(opened):
 
 async def test_the_records_are_those_of_dspys_adapter(codes):
     results = await codes.evaluate(row(2), row(3), capture_traces=True)
-    answer = await codes.reflect(results, "tell", "look")
-    assert list(answer["dataset"]) == ["tell", "look"]
-    assert answer["dataset"]["tell"][0] == {
+    answer = await codes.reflect(results, "finish", "look")
+    assert list(answer["dataset"]) == ["finish", "look"]
+    assert answer["dataset"]["finish"][0] == {
         "Inputs": {"word": "word2", "found": "unknown"},
         "Generated Outputs": {"code": "unknown"},
-        "Feedback": "word2 is abcd (tell was given 2 fields)",
+        "Feedback": "word2 is abcd (finish was given 2 fields)",
     }
     assert [record["Generated Outputs"]["hint"] for record in answer["dataset"]["look"]] == ["unknown"] * 2
 
 
 async def test_an_answer_that_does_not_parse_is_the_programs_failure_and_keeps_its_trace(opened):
-    said = ["I cannot say what word7 is.", '{"hint": "none"}']  # parses not at all, and in part
+    answers = ["I do not know what word7 is.", '{"hint": "none"}']  # parses not at all; parses in part
     async with opened(add_format_failure_as_feedback=True) as running:
         results = await running.evaluate(row(7), row(12), row(2), capture_traces=True)
         answer = await running.reflect(results, "look")
-    for result, record, text in zip(results, answer["dataset"]["look"], said, strict=False):
+    for result, record, text in zip(results, answer["dataset"]["look"], answers, strict=False):
         assert (result["status"], result["error"]["type"]) == ("program_error", "AdapterParseError")
         assert text in result["error"]["message"]
         assert text in record["Generated Outputs"]
@@ -92,16 +92,16 @@ async def test_a_metric_of_two_arguments_gives_a_number_and_dspys_own_feedback(o
         results = await running.evaluate(row(2), capture_traces=True)
         assert results[0]["score"] == 0.0
         assert "feedback" not in results[0]
-        answer = await running.reflect(results, "tell")
-        assert answer["dataset"]["tell"][0]["Feedback"] == "This trajectory got a score of False."
+        answer = await running.reflect(results, "finish")
+        assert answer["dataset"]["finish"][0]["Feedback"] == "This trajectory got a score of False."
 
 
 async def test_a_metric_that_takes_the_trace_gets_it_whether_or_not_it_is_kept(opened):
     async with opened(metric="variants.silent") as running:
         traced, untraced = await running.one(row(2), capture_traces=True), await running.one(row(2))
         assert traced["score"] == untraced["score"] == 3.0
-        answer = await running.reflect([traced], "tell")
-        assert answer["dataset"]["tell"][0]["Feedback"] == "This trajectory got a score of 3."
+        answer = await running.reflect([traced], "finish")
+        assert answer["dataset"]["finish"][0]["Feedback"] == "This trajectory got a score of 3."
 
 
 async def test_a_prediction_without_a_score_is_no_result(opened):

@@ -16,8 +16,8 @@ def finalize(running, **texts):
 
 
 def loaded_instructions(python, project, path):
-    """What `tell` says once DSPy itself has loaded the file."""
-    script = "import codes, sys; p = codes.Codes(); p.load(sys.argv[1]); print(p.tell.signature.instructions)"
+    """Return the instructions of `finish` after DSPy itself has loaded the file."""
+    script = "import codes, sys; p = codes.Codes(); p.load(sys.argv[1]); print(p.finish.signature.instructions)"
     ended = subprocess.run([python, "-c", script, path], cwd=project, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.strip()
@@ -31,25 +31,25 @@ async def test_finalize_writes_the_best_program_which_dspy_loads_and_the_next_st
     demos = '[{"word":"word3","found":"x","code":"ffca"}]'
     async with opened(**settings) as running:
         digest = running.program.info.digest
-        answer = await finalize(running, tell="word2 is afb3", **{"tell.demos": demos})
+        answer = await finalize(running, finish="word2 is afb3", **{"finish.demos": demos})
         assert answer == {"message": f"the best program is in {path}, for `program.load`"}
         assert [file.name for file in path.parent.iterdir()] == ["best.json"]
     assert loaded_instructions(dspy_python, project, path) == "word2 is afb3"
     async with opened(**settings) as running:
-        assert running.seed["tell"] == "word2 is afb3"
-        assert json.loads(running.seed["tell.demos"]) == json.loads(demos)
+        assert running.seed["finish"] == "word2 is afb3"
+        assert json.loads(running.seed["finish.demos"]) == json.loads(demos)
         assert running.program.info.digest != digest
 
 
-async def test_without_a_path_it_is_program_json_which_no_other_file_is_lost_to(opened, project):
+async def test_without_a_path_it_is_program_json_and_no_other_file_is_overwritten(opened, project):
     path = project / "program.json"
     async with opened() as running:
         for text in ("first", "second"):
-            await finalize(running, tell=text)
-            assert json.loads(path.read_text())["tell"]["signature"]["instructions"] == text
+            await finalize(running, finish=text)
+            assert json.loads(path.read_text())["finish"]["signature"]["instructions"] == text
         path.write_text('{"mine": true}')
         with pytest.raises(ProgramFailed, match=r"program\.json is no saved program: set `saved_program_json_path`"):
-            await finalize(running, tell="third")
+            await finalize(running, finish="third")
         assert path.read_text() == '{"mine": true}'
 
 
@@ -67,10 +67,10 @@ async def test_texts_are_written_into_the_saved_program_of_the_project(opened, p
         assert answer == {"files": ["saved.json"]}
     saved = json.loads((project / "saved.json").read_text())
     assert saved["look"]["signature"]["instructions"] == "word2 is afb3"
-    assert saved["tell"]["signature"]["instructions"] == "Tell the code."
+    assert saved["finish"]["signature"]["instructions"] == "Finish the code."
 
 
-async def test_there_is_nowhere_to_write_texts_to_outside_of_the_project(opened, tmp_path):
+async def test_texts_are_not_written_outside_of_the_project(opened, tmp_path):
     async with opened(saved_program_json_path=tmp_path / "elsewhere.json") as running:
         with pytest.raises(Exception, match="Method not found"):
             await running.program.call("write_texts", {"candidate": {}})

@@ -1,4 +1,4 @@
-"""What is wrong with a DSPy program is said at the start, in words for its author."""
+"""Errors in a DSPy program are reported at the start, in words for its author."""
 
 import asyncio
 import sys
@@ -34,8 +34,8 @@ async def test_what_is_wrong_with_a_program_or_its_metric_is_named(opened):
                     pass
             return failed.value.message
 
-    said = await asyncio.gather(*(complaint(*paths) for paths in WRONG))
-    for message, expected in zip(said, WRONG.values(), strict=True):
+    messages = await asyncio.gather(*(complaint(*paths) for paths in WRONG))
+    for message, expected in zip(messages, WRONG.values(), strict=True):
         assert message.startswith(expected)
 
 

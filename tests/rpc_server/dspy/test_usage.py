@@ -7,7 +7,7 @@ __all__ = ["provider"]
 
 async def test_calls_of_a_dspy_program_are_counted_and_cached_ones_are_free(opened, provider):
     env = {"PROVIDER_URL": provider, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-    async with opened("asks.Ask", metric="asks.metric", env=env) as running:
+    async with opened("litellm_program.Ask", metric="litellm_program.metric", env=env) as running:
         first = await running.one({"question": "why?"})
         again = await running.one({"question": "why?"})
     assert (first["status"], first["score"]) == ("ok", 1.0), first

@@ -1,4 +1,4 @@
-"""A server on a real socket in front of a program that does as its examples say."""
+"""A server on a real socket in front of a program that each example controls."""
 
 import asyncio
 import io

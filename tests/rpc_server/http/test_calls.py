@@ -8,9 +8,8 @@ import orjson
 import pytest
 
 from protocol import Progress, errors
-from rpc_server.calls.admission import AdmissionController
-from rpc_server.calls.jobs import EvaluateJob, ProgramCallJob
-from rpc_server.calls.ledger import CallLedger
+from rpc_server.methods.calls import AdmissionController, CallLedger
+from rpc_server.methods.jobs import EvaluateJob, ProgramCallJob
 
 WAITING = {"wait": "gate"}
 NOTHING = {"eval_batch": {"batch": [], "results": []}, "components_to_update": []}
@@ -247,7 +246,7 @@ async def test_an_error_too_deep_to_be_written_ends_its_call_all_the_same(server
     await asyncio.wait_for(server.service.drain(), 10)
 
 
-async def test_who_asks_in_the_moment_a_call_ends_gets_its_answer() -> None:
+async def test_a_request_at_the_moment_a_call_ends_gets_its_answer() -> None:
     ledger = CallLedger(
         AdmissionController(max_running=1, max_waiting=1), abandon_after_s=10, keep_answers_s=10, max_answer_bytes=1000
     )

@@ -1,4 +1,4 @@
-"""Connections that nobody uses do not keep a server from answering, however few descriptors it has."""
+"""Idle connections do not keep a server with few descriptors from answering."""
 
 import json
 import socket

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protocol import errors
-from rpc_server.calls import jobs
+from rpc_server.methods import jobs
 from rpc_server.settings.process_limits import answer_bytes, memory_bytes, share
 from rpc_server.settings.settings import Settings
 
@@ -73,8 +73,8 @@ def test_what_is_kept_is_a_share_of_the_memory(monkeypatch: pytest.MonkeyPatch, 
 
 KEEPING = """
 import asyncio, sys
-from rpc_server.calls.ledger import CallLedger
-from rpc_server.calls.admission import AdmissionController
+from rpc_server.methods.calls import CallLedger
+from rpc_server.methods.calls import AdmissionController
 
 class Job:
     examples, progress = 1, None

@@ -1,4 +1,4 @@
-"""Overload, and coming to rest."""
+"""Overload and draining."""
 
 import asyncio
 from typing import Any

@@ -8,7 +8,7 @@ import pytest
 from protocol import errors
 from rpc_server.methods.dataset_rows import Datasets
 
-ROLLOUT = {"status": "rollout", "score": None, "output": "said", "seconds": 2.0}
+ROLLOUT = {"status": "rollout", "score": None, "output": "an answer", "seconds": 2.0}
 SCORED = {"status": "ok", "score": 0.5, "output": None, "feedback": "so so", "usage": {"calls": 1}, "seconds": 0.1}
 
 
@@ -28,14 +28,14 @@ async def test_the_verdict_is_the_scorers_and_all_else_is_as_it_was(scorer: Any)
     rollout = {**ROLLOUT, "usage": {"calls": 9}, "trajectory_ref": "other/t1", "metric_calls": 3}
     answer = await scorer.call("score", params(rollout))
     verdict = {"status": "ok", "score": 0.5, "feedback": "so so", "usage": {"calls": 1}, "seconds": 0.1}
-    assert answer["results"] == [{**verdict, "output": "said", "trajectory_ref": "other/t1", "metric_calls": 3}]
+    assert answer["results"] == [{**verdict, "output": "an answer", "trajectory_ref": "other/t1", "metric_calls": 3}]
 
 
 async def test_nothing_of_an_earlier_verdict_is_left(scorer: Any) -> None:
     scorer.program.answers["score"] = {"status": "ok", "score": 1.0, "output": None, "seconds": 0.1}
     earlier = {**ROLLOUT, "status": "ok", "score": 0.1, "feedback": "old", "objective_scores": {"a": 0.1}}
     answer = await scorer.call("score", params(earlier))
-    assert answer["results"] == [{"status": "ok", "score": 1.0, "output": "said", "seconds": 0.1}]
+    assert answer["results"] == [{"status": "ok", "score": 1.0, "output": "an answer", "seconds": 0.1}]
 
 
 async def test_failures_come_back_as_they_were_and_never_reach_the_program(scorer: Any) -> None:
@@ -62,7 +62,11 @@ async def test_rows_held_here_are_scored_by_their_id_beside_others(scorer: Any) 
 async def test_a_verdict_without_a_score_is_the_programs_failure(scorer: Any) -> None:
     scorer.program.answers["score"] = ROLLOUT
     (result,) = (await scorer.call("score", params(ROLLOUT)))["results"]
-    assert (result["status"], result["error"]["type"], result["output"]) == ("program_error", "invalid_result", "said")
+    assert (result["status"], result["error"]["type"], result["output"]) == (
+        "program_error",
+        "invalid_result",
+        "an answer",
+    )
 
 
 async def test_no_results_are_scored_at_once(scorer: Any) -> None:

@@ -1,4 +1,4 @@
-"""Servers that jail what they run, processes of their own, and a program that does whatever it is told to."""
+"""Servers that run programs in a jail, their processes, and a program that runs the code in its examples."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ def score(example, output):
 
 
 class Server:
-    """One that runs. `pid`: its own."""
+    """A running server. `pid`: its own."""
 
     def __init__(self, url: str, pid: int, token: str, session: aiohttp.ClientSession) -> None:
         self.pid = pid
@@ -54,7 +54,7 @@ class Server:
         return answer["result"]
 
     async def results(self, *rows: Any, **texts: str) -> list[dict[str, Any]]:
-        """What comes of these examples, in one call; `texts` replace the seed's."""
+        """Evaluate these examples in one call; `texts` replace the seed's."""
         seed = (await self.call("discover"))["program"]["seed_candidate"]
         batch = [{"id": str(at), "data": row} for at, row in enumerate(rows)]
         answer = await self.call("evaluate", candidate={**seed, **texts}, batch=batch)
@@ -62,7 +62,7 @@ class Server:
         return results
 
     async def found(self, code: str, **texts: str) -> Any:
-        """What the code, run as an example, leaves in `found`."""
+        """Run the code as an example; return its `found`."""
         (result,) = await self.results(code, **texts)
         assert result["status"] == "ok", result
         return result["output"]
@@ -72,7 +72,7 @@ class Server:
 async def serving(
     folder: Path, *flags: str, jails: tuple[str, ...] = ("--jail",), **variables: str
 ) -> AsyncIterator[Server]:
-    """A jailing server while the block runs; afterwards nothing of it is left. `jail`: the flag that asks for one."""
+    """Run a server with a jail during the block; none of its processes remains. `jail`: the flag that requires one."""
     mark = f"JAIL_TEST_{os.urandom(8).hex()}"
     token_file = folder / "token"
     process = await asyncio.create_subprocess_exec(
@@ -107,7 +107,7 @@ def _with_variable(name: str) -> list[str]:
 
 
 def with_words(words: str) -> list[int]:
-    """Processes of this machine whose command line has these words in it."""
+    """Return the processes of this machine whose command line contains these words."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -119,7 +119,7 @@ def with_words(words: str) -> list[int]:
 
 
 def called(name: str) -> list[str]:
-    """Processes of this machine that call themselves so."""
+    """Return the processes of this machine with this name."""
     found = []
     for path in Path("/proc").glob("[0-9]*/comm"):
         try:
@@ -153,7 +153,7 @@ def _a_jail_can_be() -> None:
 
 @pytest.fixture(autouse=True)
 def _jailable(_a_jail_can_be: None) -> None:
-    """Nothing here can be tried without."""
+    """Skip all tests here if no jail is possible."""
 
 
 @pytest.fixture(scope="module")

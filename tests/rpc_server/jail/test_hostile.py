@@ -1,4 +1,4 @@
-"""What a hostile program in a jail tries, and does not get: files, processes, privileges of others."""
+"""A hostile program in a jail gets no files, processes or privileges of others."""
 
 import asyncio
 import sys
@@ -148,7 +148,7 @@ async def test_it_gets_no_privilege_and_no_namespace(server: Server) -> None:
     assert await server.found(code) == expected
 
 
-async def test_it_is_bounded_and_the_first_to_go_where_memory_is_short(server: Server) -> None:
+async def test_its_memory_is_bounded_and_it_is_killed_first_if_memory_is_short(server: Server) -> None:
     code = (
         "import resource\n"
         "found = [resource.getrlimit(resource.RLIMIT_NPROC), resource.getrlimit(resource.RLIMIT_CORE),\n"
@@ -165,7 +165,7 @@ async def test_files_for_temporary_use_are_bounded_in_number(server: Server) -> 
     assert await server.found(code) == [TMP_INODES, TMP_INODES]
 
 
-async def test_a_jail_is_made_as_well_as_possible_where_only_bubblewrap_may_make_namespaces() -> None:
+async def test_a_jail_is_made_even_if_only_bubblewrap_may_create_namespaces() -> None:
     asked = ("/bin/echo", "--size", "1", "--tmpfs", "/tmp")  # noqa: S108
     alone = ("bwrap", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
     launch = (sys.executable, "-I", "-S", str(ROOT / "rpc_server" / "jail" / "jail_tmp.py"), "50", "--", *asked)
@@ -176,7 +176,7 @@ async def test_a_jail_is_made_as_well_as_possible_where_only_bubblewrap_may_make
     assert reported == [b"--size 1 --tmpfs /tmp\n", b"--bind /dev/shm/tmp /tmp\n"]
 
 
-async def test_a_descriptor_of_the_servers_is_none_of_its_own(server: Server) -> None:
+async def test_no_descriptor_of_the_server_is_open_in_the_jail(server: Server) -> None:
     code = (
         "import os\n"
         "found = []\n"

@@ -1,4 +1,4 @@
-"""What an example leaves behind in its jail: it ends with the example, and the next one works."""
+"""Processes that an example leaves behind in its jail end with it, and the next example works."""
 
 import sys
 import uuid
@@ -36,7 +36,7 @@ async def alone(_a_jail_can_be: None, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def unlikely() -> str:
-    """Seconds that nobody else sleeps."""
+    """Return a number of seconds that no other process sleeps."""
     return f"1000.{uuid.uuid4().int % 10**12:012}"
 
 

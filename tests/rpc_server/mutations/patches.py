@@ -1,4 +1,4 @@
-"""Patches that a client might send, good and hostile, each with what must come of it: `applied`, or a stage."""
+"""Patches that a client might send, good and hostile, each with its expected outcome: `applied`, or a stage."""
 # ruff: noqa: E501  # a case is a line
 
 import base64
@@ -67,7 +67,7 @@ def binary(path: str, content: bytes) -> str:
         piece = packed[at : at + 52]
         size = chr(ord("A") + len(piece) - 1) if len(piece) <= 26 else chr(ord("a") + len(piece) - 27)
         lines.append(size + base64.b85encode(piece + b"\0" * (-len(piece) % 4)).decode())
-    # git takes binary content only with the full name of what comes of it
+    # git takes binary content only with the full name of the new blob
     import hashlib
 
     name = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()  # noqa: S324  # git's own
@@ -92,7 +92,7 @@ def _quoted(path: str) -> str:
     return f'"{escaped}"'
 
 
-APP_LINE = '"""Answers with what it is told to."""'
+APP_LINE = '"""Answer with the greeting."""'
 
 _OUT_OF_BOUNDS = (
     "../beside/canary.txt",

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 APP = '''\
-"""Answers with what it is told to."""
+"""Answer with the greeting."""
 
 from texts import TEXTS
 

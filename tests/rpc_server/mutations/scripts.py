@@ -1,4 +1,4 @@
-"""What agents might do in their folder, good and hostile, as shell scripts, each with what must come of it."""
+"""Shell scripts of agents, good and hostile, each with its expected outcome."""
 # ruff: noqa: E501  # a case is a line
 
 from tests.rpc_server.mutations.patches import APPLIED, Case
@@ -34,7 +34,7 @@ _WITH_ITS_REPOSITORY = (
     ("has aliases and a pager", f"git config alias.add '!{_PWNED}'; git config core.pager '{_PWNED}'"),
     ("has an editor and a helper", f"git config core.editor '{_PWNED}'; git config credential.helper '!{_PWNED}'"),
     ("works elsewhere", 'git config core.worktree "$BESIDE"'),
-    ("is said to be bare", "git config core.bare true"),
+    ("is configured as bare", "git config core.bare true"),
     ("includes what is beside", 'git config include.path "$BESIDE/canary.txt"'),
     ("is sparse", "git config core.sparseCheckout true; mkdir -p .git/info; echo '!*' > .git/info/sparse-checkout"),
     ("replaces a commit", "git replace --graft HEAD HEAD || :"),
@@ -75,7 +75,7 @@ _ENDS_WELL = (
     ("leaves a pipe", f"{_EDIT}; mkfifo notes/pipe"),
     ("leaves a process", f"{_EDIT}; sleep 300 & setsid sleep 300 & nohup sleep 300 >/dev/null 2>&1 &"),
     ("leaves folders without files", f"{_EDIT}; mkdir -p a/b/c d/e"),
-    ("leaves folders that nobody may enter", f"{_EDIT}; mkdir -p a/b; chmod 000 a/b"),
+    ("leaves folders without permissions", f"{_EDIT}; mkdir -p a/b; chmod 000 a/b"),
     ("leaves what looks like a repository", "mkdir -p bare/objects bare/refs; echo 'ref: refs/heads/x' > bare/HEAD"),
     ("leaves a repository that is ignored", f"{_EDIT}; git init --quiet cache/other; echo x > cache/other/x"),
     (

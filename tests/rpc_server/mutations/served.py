@@ -1,4 +1,4 @@
-"""Mutations in this process over a small repository, and an agent that does as a script says."""
+"""Mutations in this process over a small repository, and an agent that runs a script."""
 
 import asyncio
 import sys
@@ -50,8 +50,8 @@ class Served:
         self.program = program
         self.mutations = mutations
         self.seed = program.info.seed_candidate
-        self._told: list[str] = []
-        self._heard = asyncio.Event()
+        self._progress: list[str] = []
+        self._reported = asyncio.Event()
 
     async def apply(
         self, kind: str, *, candidate: Candidate | None = None, name: str | None = None, **mutation: Any
@@ -63,20 +63,20 @@ class Served:
             "mutation": {"kind": kind, **mutation},
             "name": {"run": run, "number": int(number)},
         }
-        return await self.mutations.apply(ApplyMutationParams.model_validate(asked), self._tell)
+        return await self.mutations.apply(ApplyMutationParams.model_validate(asked), self._report)
 
     async def reached(self, stage: str) -> None:
-        """Wait until some progress was told that has these words in it."""
-        while not any(stage in reported for reported in self._told):
-            self._heard.clear()
-            await self._heard.wait()
+        """Wait for a progress message that contains these words."""
+        while not any(stage in message for message in self._progress):
+            self._reported.clear()
+            await self._reported.wait()
 
-    def _tell(self, message: str) -> None:
-        self._told.append(message)
-        self._heard.set()
+    def _report(self, message: str) -> None:
+        self._progress.append(message)
+        self._reported.set()
 
     async def change(self, script: str, **given: Any) -> ApplyMutationResult:
-        """What comes of an agent that runs this script."""
+        """Apply the change of an agent that runs this script."""
         return await self.apply("change_request", request=script, **given)
 
     async def rejected(self, kind: str, **given: Any) -> dict[str, Any]:
@@ -95,13 +95,13 @@ class Served:
             return str(error.details["stage"]), error.details
 
     def left(self) -> list[str]:
-        """Drafts that are still there."""
+        """Return the remaining drafts."""
         return [draft.name for draft in (self.program.instances.state.folder / "drafts").iterdir()]
 
 
 @asynccontextmanager
 async def served(project: Project, **given: Any) -> AsyncIterator[Served]:
-    """A server's mutations while the block runs."""
+    """Provide a server's mutations during the block."""
     program, _ = await open_worktrees(settings_for(project, **given))
     try:
         yield Served(project, program, await open_mutations(program.instances))

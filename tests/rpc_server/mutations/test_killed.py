@@ -25,7 +25,7 @@ MARK = "MUTATION_TEST_MARK"
 ROOT = Path(__file__).parents[3]
 
 ONCE = 'if [ ! -e "$AT" ]; then touch "$AT"; setsid sleep 300 & sleep 300; fi'
-"""Says that it was reached, and never ends; only the first time."""
+"""Marks that it was reached and never ends; does nothing the second time."""
 
 AGENT = {"kind": "change_request", "request": f"{ONCE}; echo x > notes/new.txt; echo Did it"}
 PATCH = {"kind": "patch", "diff": added("notes/new.txt")}
@@ -39,7 +39,7 @@ STAGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 class Served:
-    """Starts servers for a project, and finds what they leave."""
+    """Starts servers for a project, and finds the processes and files they leave."""
 
     def __init__(self, place: Path) -> None:
         self.project = Project(place)
@@ -69,7 +69,7 @@ class Served:
         return {MARK: self._mark, "PYTHONPATH": str(ROOT), "GEPA_TOKEN": "the-token-of-this-test"}
 
     def processes(self) -> list[str]:
-        """Command lines of what lives and was started by a server of ours."""
+        """Return the command lines of living processes that our servers started."""
         found = []
         for entry in Path("/proc").iterdir():
             try:

@@ -1,4 +1,4 @@
-"""Two candidates' code joined: by git, by an agent where both changed the same lines, or not at all."""
+"""Merges of two candidates' code: by git, by an agent if both changed the same lines, or rejected."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.rpc_server.mutations.project import FILES, Project
 from tests.rpc_server.mutations.served import Served, served
 from tests.rpc_server.mutations.test_transaction import greets
 
-RESOLVE = """cat > "$TMPDIR/prompt"; cp "$TMPDIR/prompt" "$BESIDE/prompt"; cp -r .git "$BESIDE/lent"
+RESOLVE = """cat > "$TMPDIR/prompt"; cp "$TMPDIR/prompt" "$BESIDE/prompt"; cp -r .git "$BESIDE/repository"
 git log --format=%s HEAD MERGE_HEAD >/dev/null || exit 9
 """
 TAKE_BOTH = RESOLVE + r"""sed -i '/^<<<<<<< /d; /^>>>>>>> /d; /^=======$/d' notes/one.txt; echo Took both"""
@@ -87,12 +87,12 @@ async def test_the_agents_prompt_names_the_purpose_of_each_line(project: Project
     agent = ("sh", "-c", write + r"""if [ -n "$text" ]; then echo "$text" > notes/one.txt; else """
              r"""printf '%s' "$p" > "$BESIDE/prompt"; echo both > notes/one.txt; fi""")  # fmt: skip
     async with served(project, agent_command=agent, env={"BESIDE": str(project.folder.parent)}) as server:
-        ours = await server.change("first wish")
-        theirs = await server.change("second wish")
+        ours = await server.change("first request")
+        theirs = await server.change("second request")
         await server.apply("merge", candidate=ours.candidate, other=theirs.candidate)
     reported = (project.folder.parent / "prompt").read_text()
-    assert re.search(r"<our-requests-.*\n- first wish\n", reported)
-    assert re.search(r"<their-requests-.*\n- second wish\n", reported)
+    assert re.search(r"<our-requests-.*\n- first request\n", reported)
+    assert re.search(r"<their-requests-.*\n- second request\n", reported)
 
 
 @pytest.mark.parametrize("script", [":", "sed -i '/^=======$/d' notes/one.txt", "git add -A; git commit -qm done"])

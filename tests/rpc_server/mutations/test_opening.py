@@ -1,4 +1,4 @@
-"""`gepa-server --allow-mutations` as a process: what it refuses before any change can be asked for, and warns of."""
+"""`gepa-server --allow-mutations` as a process: settings that it refuses or warns of at the start."""
 
 import asyncio
 import os
@@ -44,15 +44,15 @@ async def started(project: Project, *arguments: str, **variables: str) -> AsyncI
 
 
 async def refusal(project: Project, *arguments: str, **variables: str) -> str:
-    """What is told by a server that does not start for its settings."""
+    """Return the error of a server that does not start because of its settings."""
     async with started(project, *arguments, **variables) as process:
         _, reported = await asyncio.wait_for(process.communicate(), WAIT_S)
         assert process.returncode == 2, reported.decode()
         return reported.decode()
 
 
-async def told_until_ready(project: Project, *arguments: str, **variables: str) -> str:
-    """What a server that starts has told on stderr."""
+async def stderr_until_ready(project: Project, *arguments: str, **variables: str) -> str:
+    """Return what a server has written to stderr when it is ready."""
     async with started(project, *arguments, **variables) as process:
         assert process.stdout is not None
         assert await asyncio.wait_for(process.stdout.readline(), WAIT_S)
@@ -77,7 +77,7 @@ async def test_a_check_that_the_code_as_it_is_does_not_pass_is_refused(project: 
 
 
 async def test_a_check_that_passes_is_run_on_what_is_committed(project: Project) -> None:
-    reported = await told_until_ready(project, *AGENT, "--check-command", "test -e app.py -a ! -e uncommitted.txt")
+    reported = await stderr_until_ready(project, *AGENT, "--check-command", "test -e app.py -a ! -e uncommitted.txt")
     assert (
         f"candidates start from main@{project.first[:12]} of {project.folder}; left out, as untracked: 1 files"
         in reported
@@ -117,19 +117,19 @@ async def test_an_agent_is_found_from_the_root_and_called_by_its_own_name(projec
     agent = project.beside / "agent.py"
     agent.write_text("#!/usr/bin/env python3\n")
     agent.chmod(0o755)
-    assert "clients may have agent.py change" in await told_until_ready(project, "--agent-command", command)
+    assert "clients may have agent.py change" in await stderr_until_ready(project, "--agent-command", command)
 
 
 async def test_claude_without_a_key_is_warned_of(project: Project) -> None:
-    assert "warning: Claude has no ANTHROPIC_API_KEY" in await told_until_ready(project)
-    assert "warning" not in await told_until_ready(project, ANTHROPIC_API_KEY="of no use")
+    assert "warning: Claude has no ANTHROPIC_API_KEY" in await stderr_until_ready(project)
+    assert "warning" not in await stderr_until_ready(project, ANTHROPIC_API_KEY="of no use")
 
 
 async def test_without_bubblewrap_the_server_names_what_agents_can_reach(project: Project) -> None:
     (commands := project.beside / "bin").mkdir()
     for name in ("git", "true", "env", "sh"):
         (commands / name).symlink_to(str(shutil.which(name)))
-    reported = await told_until_ready(project, *AGENT, PATH=str(commands))
+    reported = await stderr_until_ready(project, *AGENT, PATH=str(commands))
     assert "can change .git/hooks, .git/config, your working tree and your home folder" in reported
     assert "There is no jail: `jail` needs bubblewrap, and no bwrap is on PATH" in reported
     assert "`jail` needs bubblewrap" in await refusal(project, *AGENT, "--jail", PATH=str(commands))

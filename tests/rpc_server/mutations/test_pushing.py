@@ -1,4 +1,4 @@
-"""Finished branches go to the remote that the server was told, or are not made."""
+"""Finished branches are pushed to the configured remote, or are not made."""
 
 import asyncio
 import time
@@ -42,7 +42,7 @@ def _appears(path: Path) -> None:
 
 
 def _runs(pid: Path) -> bool:
-    """Whether the process of this file's id lives; one that is dead and unburied does not."""
+    """Return whether the process with this file's id lives; a zombie does not."""
     status = Path(f"/proc/{pid.read_text().strip()}/status")
     return status.exists() and "State:\tZ" not in status.read_text()
 
@@ -140,21 +140,21 @@ async def test_what_is_done_stays_where_it_cannot_be_pushed_again(
         assert await server.apply("patch", diff=greets("bye"), name="r/1") == result
 
 
-@pytest.mark.parametrize("whose", ["nobody's", "the environment's", "the configuration's"])
+@pytest.mark.parametrize("source", ["the default", "the environment's", "the configuration's"])
 async def test_ssh_never_prompts_unless_the_user_configures_its_command(
-    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     (programs := tmp_path / "bin").mkdir()
-    (ssh := programs / "ssh").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/said\nexit 255\n')
+    (ssh := programs / "ssh").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/arguments\nexit 255\n')
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=":")
     monkeypatch.delenv("GIT_SSH_COMMAND", raising=False)
-    if whose == "the environment's":
+    if source == "the environment's":
         monkeypatch.setenv("GIT_SSH_COMMAND", "ssh -oTheirs=yes")
-    if whose == "the configuration's":
+    if source == "the configuration's":
         project.git("config", "core.sshCommand", "ssh -oTheirs=yes")
     project.git("remote", "set-url", "origin", "ssh://nowhere.invalid/x.git")
     async with served(project, push="origin") as server:
         assert (await server.rejected("patch", diff=greets("bye")))["stage"] == "push"
-    printed = (tmp_path / "said").read_text()
-    assert ("BatchMode=yes" in printed, "Theirs=yes" in printed) == (whose == "nobody's", whose != "nobody's")
+    printed = (tmp_path / "arguments").read_text()
+    assert ("BatchMode=yes" in printed, "Theirs=yes" in printed) == (source == "the default", source != "the default")

@@ -1,4 +1,4 @@
-"""Globs, and links that stay inside, told apart by the paths themselves."""
+"""Globs, and links that stay inside, judged by their paths alone."""
 
 import shlex
 

@@ -1,4 +1,4 @@
-"""A draft's files, asked for by paths of every kind, and a folder that was left so that it cannot be worked with."""
+"""A staged change's files by paths of every kind, and folders that an agent left unusable."""
 
 import errno
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 
 from evolverpc_common.git import GitError
 from rpc_server.worktrees.repository import UserRepository
-from rpc_server.worktrees.staged_change import StagedChange, UncommittableFiles
+from rpc_server.worktrees.staged_change import EditableFiles, StagedChange, UncommittableFiles
 from tests.rpc_server.mutations.project import Project
 
 LIMIT = 1_000_000
@@ -49,14 +49,14 @@ def test_a_file_keeps_its_mode_and_a_folder_is_not_written(draft: StagedChange) 
 
 
 def test_files_that_cannot_be_cleared_are_not_taken_back(draft: StagedChange, monkeypatch: pytest.MonkeyPatch) -> None:
-    lent = draft.check_out_files()
+    checkout = EditableFiles(draft)
 
     def refuses(_: Path) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr("rpc_server.worktrees.staged_change.remove_tree", refuses)
     with pytest.raises(UncommittableFiles, match="Operation not permitted"):
-        lent.collect(LIMIT, [])
+        checkout.collect(LIMIT, [])
 
 
 def test_a_staged_change_that_cannot_be_removed_is_logged_and_left(

@@ -1,4 +1,4 @@
-"""Component texts, written to where the program keeps them."""
+"""Component texts are written to the files that define them."""
 
 import json
 from pathlib import Path

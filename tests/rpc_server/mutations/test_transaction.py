@@ -1,4 +1,4 @@
-"""All of a mutation or nothing: what it makes, what a failed one leaves, and what is found when it is asked again."""
+"""A mutation is applied completely or not at all, and is idempotent by its name."""
 
 import asyncio
 import base64
@@ -438,7 +438,7 @@ async def test_an_unknown_remote_is_reported_at_the_start(project: Project) -> N
 async def test_a_git_that_is_too_old_is_reported_at_the_start(
     project: Project, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    monkeypatch.setattr("rpc_server.worktrees.repository_git.Git.line", _said(version))
+    monkeypatch.setattr("rpc_server.worktrees.repository_git.Git.line", _git_line(version))
     with pytest.raises(SettingsError, match=r"git 2\.38"):
         async with served(project):
             pass
@@ -464,7 +464,7 @@ def _lives(pid: Path) -> bool:
     return Path(f"/proc/{pid.read_text().strip()}").exists()
 
 
-def _said(version: str) -> Callable[..., str]:
+def _git_line(version: str) -> Callable[..., str]:
     line = Git.line
 
     def printed(self: Git, *arguments: str, **options: Any) -> str:

@@ -1,4 +1,4 @@
-"""Opens the small programs in `data/` as real processes, and sees that none of them outlives its test."""
+"""Open the small programs in `data/` as real processes, and check that none outlives its test."""
 
 import asyncio
 import sys
@@ -92,7 +92,7 @@ def _is_zombie(entry: Path) -> bool:
 
 
 async def _until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """What the condition gives once it is true."""
+    """Return the condition's first true value."""
     end = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < end, "it did not come to pass in time"
@@ -130,7 +130,7 @@ def opened() -> Callable[..., Any]:
 
 @pytest.fixture
 def until() -> Callable[..., Any]:
-    """`await until(condition)`: what the condition gives once it is true; fails when that takes too long."""
+    """Provide `await until(condition)`, which returns the condition's first true value; fails after its time limit."""
     return _until
 
 

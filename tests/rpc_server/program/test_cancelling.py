@@ -1,4 +1,4 @@
-"""Evaluations that nobody waits for any more: their room is free at once."""
+"""Cancelled evaluations free their processes at once."""
 
 import asyncio
 import time
@@ -6,14 +6,14 @@ import time
 from protocol import Example
 
 
-async def cancelled(running, until, reported, row, count):
+async def cancelled(running, until, pids, row, count):
     """Start `count` of the row and cancel when all that can run do; the results given until then."""
     given = {}
     batch = [Example(id=str(number), data=row) for number in range(count)]
     seed = running.program.info.seed_candidate
     call = running.program.evaluate(seed, batch, capture_traces=False, on_result=given.__setitem__)
     evaluation = asyncio.create_task(call)
-    await until(reported)
+    await until(pids)
     evaluation.cancel()
     await asyncio.wait({evaluation}, timeout=5)
     assert evaluation.cancelled()
@@ -21,12 +21,10 @@ async def cancelled(running, until, reported, row, count):
 
 
 async def test_a_cancelled_evaluation_frees_its_processes_at_once(opened, tmp_path, until):
-    reported = tmp_path / "told"
+    pids = tmp_path / "pids"
     async with opened("behaves.py", workers=2) as running:
-        row = {"do": "tell_and_sleep", "file": str(reported), "seconds": 60}
-        given = await cancelled(
-            running, until, lambda: reported.exists() and len(reported.read_text().split()) == 2, row, 5
-        )
+        row = {"do": "write_pid_and_sleep", "file": str(pids), "seconds": 60}
+        given = await cancelled(running, until, lambda: pids.exists() and len(pids.read_text().split()) == 2, row, 5)
         assert given == {}
         started = time.monotonic()
         assert (await running.one({"output": "next"}))["output"] == "next"
@@ -44,21 +42,21 @@ async def test_async_functions_are_cancelled_in_place(opened, tmp_path, until):
 
 
 async def test_an_abandoned_thread_keeps_running_beside_other_examples(opened, tmp_path, until):
-    reported = tmp_path / "told"
+    pids = tmp_path / "pids"
     async with opened("behaves.py", workers=1, threads=2) as running:
         neighbour = asyncio.create_task(running.one({"do": "sleep", "seconds": 0.6}))
-        row = {"do": "tell_and_sleep", "file": str(reported), "seconds": 60}
-        await cancelled(running, until, reported.exists, row, 1)
+        row = {"do": "write_pid_and_sleep", "file": str(pids), "seconds": 60}
+        await cancelled(running, until, pids.exists, row, 1)
         assert (await running.one({"output": "beside"}))["output"] == "beside"
         assert (await neighbour)["output"] == "slept"
         assert (await running.one({"output": "after"}))["output"] == "after"
 
 
 async def test_a_cancelled_call_leaves_nothing_behind_in_the_queue(opened, tmp_path, until):
-    reported = tmp_path / "told"
+    pids = tmp_path / "pids"
     async with opened("behaves.py", workers=1) as running:
-        row = {"do": "tell_and_sleep", "file": str(reported), "seconds": 60}
-        await cancelled(running, until, reported.exists, row, 50)
+        row = {"do": "write_pid_and_sleep", "file": str(pids), "seconds": 60}
+        await cancelled(running, until, pids.exists, row, 50)
         results = await running.evaluate(*[{"output": number} for number in range(10)])
         assert [result["output"] for result in results] == list(range(10))
-        assert len(reported.read_text().split()) == 1
+        assert len(pids.read_text().split()) == 1

@@ -108,15 +108,15 @@ async def test_absent_fields_may_be_null_and_unknown_ones_are_carried(program):
 
 
 async def test_lines_that_are_no_messages_are_log_text(program):
-    assert (await program.one({"do": "noise", "output": "heard"}))["output"] == "heard"
+    assert (await program.one({"do": "noise", "output": "answered"}))["output"] == "answered"
 
 
 async def test_a_request_that_a_command_prints_is_not_taken_for_its_answer(program):
-    assert (await program.one({"do": "echo", "output": "heard"}))["output"] == "heard"
+    assert (await program.one({"do": "echo", "output": "answered"}))["output"] == "answered"
 
 
 async def test_a_flood_on_stdout_is_log_text_too(program):
-    assert (await program.one({"do": "flood_stdout", "output": "heard"}))["output"] == "heard"
+    assert (await program.one({"do": "flood_stdout", "output": "answered"}))["output"] == "answered"
 
 
 async def test_a_failing_result_without_an_error_gets_one_with_the_log(program):
@@ -237,7 +237,7 @@ async def test_a_command_that_cannot_serve_is_reported_within_a_second(opened, c
     assert failed.value.details["stage"] == stage
     assert message in failed.value.message
     if "dead" in command:
-        assert failed.value.details["log_tail"] == "cannot go on\n"
+        assert failed.value.details["log_tail"] == "cannot continue\n"
 
 
 async def test_a_command_that_never_answers_discover_is_reported_at_the_start_time_out(opened):

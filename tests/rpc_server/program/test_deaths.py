@@ -1,4 +1,4 @@
-"""Processes that end or hang under their examples: who is blamed, who runs again, who is left alone."""
+"""Processes that end or hang while examples run: which example fails, which run again, which are unaffected."""
 
 import asyncio
 import os
@@ -16,15 +16,15 @@ def pids_in(path):
 
 
 async def test_a_worker_killed_from_outside_leaves_the_result_intact(opened, tmp_path, until):
-    reported = tmp_path / "told"
+    pids = tmp_path / "pids"
     async with opened("behaves.py", workers=1) as running:
-        evaluation = asyncio.create_task(running.one({"do": "tell_and_sleep", "file": str(reported), "seconds": 1}))
-        (pid,) = await until(lambda: pids_in(reported))
+        evaluation = asyncio.create_task(running.one({"do": "write_pid_and_sleep", "file": str(pids), "seconds": 1}))
+        (pid,) = await until(lambda: pids_in(pids))
         os.kill(pid, signal.SIGKILL)
         result = await evaluation
         assert result["status"] == "ok"
         assert result["output"] == "slept"
-        first, second = pids_in(reported)
+        first, second = pids_in(pids)
         assert first != second
 
 
@@ -71,11 +71,11 @@ async def test_calls_take_turns(opened):
 
 
 async def test_the_warm_parent_is_started_again_when_it_was_killed(opened, tmp_path, until):
-    reported = tmp_path / "told"
+    pids = tmp_path / "pids"
     async with opened("behaves.py", workers=1) as running:
         pid = (await running.one({"do": "python", "python": "os.getppid()"}))["output"]
-        evaluation = asyncio.create_task(running.one({"do": "tell_and_sleep", "file": str(reported), "seconds": 0.5}))
-        await until(lambda: pids_in(reported))
+        evaluation = asyncio.create_task(running.one({"do": "write_pid_and_sleep", "file": str(pids), "seconds": 0.5}))
+        await until(lambda: pids_in(pids))
         os.kill(pid, signal.SIGKILL)
         assert (await evaluation)["output"] == "slept"
         assert (await running.one({"do": "python", "python": "os.getppid()"}))["output"] != pid
@@ -90,7 +90,7 @@ async def test_only_the_example_that_kills_the_warm_parent_is_blamed_for_it(open
 
 
 async def test_the_suspects_of_a_shared_process_are_distinguished(opened, tmp_path):
-    """With threads, a death takes the neighbours along: only the one that kills again alone is blamed."""
+    """With threads, a death ends the neighbours too: only the example that kills its process again when alone fails."""
     async with opened("behaves.py", workers=1, threads=4) as running:
         rows = [{"do": "sleep", "seconds": 0.3}, {"do": "exit"}, {"do": "sleep", "seconds": 0.3}]
         results = await running.evaluate(*rows)
@@ -171,11 +171,11 @@ async def test_a_program_that_cannot_be_had_any_more_is_not_ready_and_recovers(o
 
 
 async def test_close_ends_processes_that_are_busy_and_can_be_called_twice(opened, tmp_path, until):
-    reported = tmp_path / "told"
+    pids = tmp_path / "pids"
     async with opened("behaves.py", workers=2) as running:
-        rows = [{"do": "tell_and_sleep", "file": str(reported), "seconds": 60}, {"do": "spin_in_c"}]
+        rows = [{"do": "write_pid_and_sleep", "file": str(pids), "seconds": 60}, {"do": "spin_in_c"}]
         evaluation = asyncio.create_task(running.evaluate(*rows))
-        await until(lambda: pids_in(reported))
+        await until(lambda: pids_in(pids))
         started = time.monotonic()
         await running.program.close()
         await running.program.close()

@@ -36,7 +36,7 @@ def write(folder, files):
 
 
 async def digest(folder, **settings):
-    """What a program says at a start of its own."""
+    """Return a program's digest after a start of its own."""
     if "command" not in settings:
         settings = {"python": Path(sys.executable), "workers": 1, **settings}
         settings = settings if "adapter" in settings else {"program": "main.py", **settings}

@@ -28,7 +28,7 @@ async def test_a_program_describes_all_its_capabilities(opened):
     async with opened("full.py") as running:
         info = running.program.info
         assert info.version == "2.5"
-        assert info.components[0].description == "what to say"
+        assert info.components[0].description == "what to write"
         assert running.program.capabilities == {"proposals", "scoring", "finalize", "images"}
         assert running.program.limits.max_concurrency == 2
         assert running.program.limits.whole_batches is False
@@ -42,25 +42,25 @@ async def test_name_version_and_seed_of_the_settings_come_first(opened):
 
 async def test_score_feedback_objectives_usage_and_steps_arrive(opened):
     async with opened("full.py") as running:
-        result = await running.one({"output": "said"}, capture_traces=True)
+        result = await running.one({"output": "text"}, capture_traces=True)
         assert result["score"] == 0.5
         assert result["feedback"] == "so so"
         assert result["objective_scores"] == {"brevity": 1.0}
         assert result["usage"] == {"cost_usd": 0.25, "input_tokens": 10}
-        assert result["trajectory"] == [{"step": "read"}, {"step": "said", "text": "seed"}]
+        assert result["trajectory"] == [{"step": "read"}, {"step": "answered", "text": "seed"}]
 
 
 async def test_without_traces_asked_for_there_is_no_trajectory(opened):
     async with opened("full.py") as running:
-        assert "trajectory" not in await running.one({"output": "said"})
+        assert "trajectory" not in await running.one({"output": "text"})
 
 
 async def test_a_program_that_records_no_steps_has_a_default_trajectory(opened):
     async with opened("sums.py") as running:
-        result = await running.one({"output": "said", "score": "(1, 'good')"}, capture_traces=True)
+        result = await running.one({"output": "text", "score": "(1, 'good')"}, capture_traces=True)
         assert result["trajectory"] == {
-            "data": {"output": "said", "score": "(1, 'good')"},
-            "output": "said",
+            "data": {"output": "text", "score": "(1, 'good')"},
+            "output": "text",
             "score": 1.0,
             "feedback": "good",
         }

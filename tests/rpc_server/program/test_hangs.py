@@ -1,6 +1,6 @@
 """Rows that hang among rows that behave, in one process: only those that hang are time-outs.
 
-`HANG_ROUNDS` says how many rounds each way of serving gets, with sixty rows of which six hang; without it there is one
+`HANG_ROUNDS` sets how many rounds each way of serving gets, with sixty rows of which six hang; without it there is one
 with fewer rows. A round is repeated by its number: `HANG_ROUNDS=50 pytest tests/rpc_server/program/test_hangs.py -k
 17-threads`.
 """

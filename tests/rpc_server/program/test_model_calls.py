@@ -24,7 +24,7 @@ def environment(provider: str) -> dict[str, str]:
     ],
 )
 async def test_calls_are_counted_by_model(opened, provider, by, models):
-    async with opened("asks.py", env=environment(provider)) as running:
+    async with opened("calls_models.py", env=environment(provider)) as running:
         result = await running.one({"by": by})
     assert result["status"] == "rollout", result
     assert result.get("usage", {}).get("models") == models
@@ -36,12 +36,12 @@ async def test_calls_are_counted_by_model(opened, provider, by, models):
 
 async def test_calls_by_litellm_are_counted(opened, provider):
     settings = {"workers": 1, "example_timeout_s": 55.0}  # it takes seconds to import
-    async with opened("asks_litellm.py", env=environment(provider), **settings) as running:
+    async with opened("calls_litellm.py", env=environment(provider), **settings) as running:
         assert (await running.one({}))["usage"]["models"] == {"gpt-4o-mini": COUNTED}
 
 
 async def test_calls_belong_to_the_example_that_made_them(opened, provider):
-    async with opened("asks_async.py", env=environment(provider), workers=1) as running:
+    async with opened("calls_async.py", env=environment(provider), workers=1) as running:
         results = await running.evaluate(*({"model": f"model-{number}"} for number in range(8)))
     assert [list(result["usage"]["models"]) for result in results] == [[f"model-{number}"] for number in range(8)]
     assert all(result["usage"]["calls"] == 1 for result in results)
@@ -49,4 +49,4 @@ async def test_calls_belong_to_the_example_that_made_them(opened, provider):
 
 async def test_a_usage_noted_by_hand_is_left_as_it_is(opened):
     async with opened("full.py") as running:
-        assert (await running.one({"output": "said"}))["usage"] == {"cost_usd": 0.25, "input_tokens": 10}
+        assert (await running.one({"output": "text"}))["usage"] == {"cost_usd": 0.25, "input_tokens": 10}

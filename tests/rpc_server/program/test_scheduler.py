@@ -1,4 +1,4 @@
-"""Whose turn it is, and who waits beside the lines."""
+"""The order of waiting requests, and of those that must run alone."""
 
 from rpc_server.program.scheduler import Scheduler, WorkItem
 
@@ -8,7 +8,7 @@ def items(names):
 
 
 def order(scheduler):
-    """What comes until nothing does."""
+    """Return all requests in order until the queue is empty."""
     return [item.call_id for item in iter(scheduler.next, None)]
 
 
@@ -19,7 +19,7 @@ def test_calls_take_turns():
     assert order(scheduler) == ["a1", "b1", "c1", "a2", "c2", "a3"]
 
 
-def test_what_must_run_again_comes_first_in_its_own_order():
+def test_retried_requests_come_first_in_their_order():
     scheduler = Scheduler()
     first, second = items("again1 again2")
     scheduler.add(items("a1"))
@@ -28,7 +28,7 @@ def test_what_must_run_again_comes_first_in_its_own_order():
     assert order(scheduler) == ["again1", "again2", "a1"]
 
 
-def test_what_was_given_up_is_passed_over():
+def test_abandoned_requests_are_skipped():
     scheduler = Scheduler()
     line, requeue, isolated = items("a1 a2"), *items("again alone")
     scheduler.add(line)
@@ -42,7 +42,7 @@ def test_what_was_given_up_is_passed_over():
     assert order(scheduler) == ["a2"]
 
 
-def test_suspects_wait_beside_the_lines():
+def test_suspects_wait_outside_of_the_queues():
     scheduler = Scheduler()
     isolated, first, exclusive = items("alone first apart")
     isolated.isolated = first.isolated = exclusive.isolated = exclusive.exclusive = True

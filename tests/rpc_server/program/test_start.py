@@ -1,4 +1,4 @@
-"""How a program comes to run, and what is said when it cannot."""
+"""The start of a program, and the errors of one that cannot start."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ async def test_a_program_that_fails_at_import_is_reported_within_a_second(opened
     error, seconds = await failure(opened, "fails_at_import.py")
     assert seconds < 1.0
     assert error.details["stage"] == "import"
-    assert error.message == "ModuleNotFoundError: No module named 'a_package_that_nobody_has'"
+    assert error.message == "ModuleNotFoundError: No module named 'a_package_that_does_not_exist'"
     assert "fails_at_import.py" in error.details["traceback"]
     assert "importlib" not in error.details["traceback"]
     assert error.details["log_tail"] == "importing\n"

@@ -1,4 +1,4 @@
-"""Where settings come from, and what is told when they are wrong."""
+"""Sources of settings, and the errors of wrong ones."""
 
 import re
 from pathlib import Path
@@ -8,8 +8,7 @@ import pytest
 
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.cli.flags import with_one_command
-from rpc_server.settings.config_file import load_settings
-from rpc_server.settings.settings import _FOR
+from rpc_server.settings.settings import _FOR, load_settings
 
 
 def wrong(folder: Path, text: str, name: str = "gepa.toml", **flags: Any) -> str:
@@ -117,7 +116,7 @@ def test_exactly_one_program_is_needed(tmp_path: Path) -> None:
         ('python = "python3"', ["program", "adapter"], ["command"]),
     ],
 )
-def test_a_setting_that_would_not_be_heeded_is_refused(
+def test_a_setting_that_would_have_no_effect_is_refused(
     tmp_path: Path, setting: str, good: list[str], bad: list[str]
 ) -> None:
     programs = {"program": 'program = "a"', "adapter": 'adapter = "a:B"', "command": 'command = ["a"]'}
@@ -127,13 +126,13 @@ def test_a_setting_that_would_not_be_heeded_is_refused(
     for kind in bad:
         message = wrong(tmp_path, f"{programs[kind]}\n{setting}")
         name = setting.split(" ", maxsplit=1)[0]
-        said = re.search(rf"`{name}` \(.*\) is for (.*), not for `{kind}`", message)
-        assert said is not None, message
-        assert {*good} <= {*re.findall(r"`(\w+)`", said[1])} == {*_FOR[name]}
+        kinds = re.search(rf"`{name}` \(.*\) is for (.*), not for `{kind}`", message)
+        assert kinds is not None, message
+        assert {*good} <= {*re.findall(r"`(\w+)`", kinds[1])} == {*_FOR[name]}
         assert str(tmp_path / "gepa.toml") in message
 
 
-def test_a_program_given_by_flag_takes_nothing_that_was_said_of_the_files_own_alone(tmp_path: Path) -> None:
+def test_a_program_given_by_flag_ignores_the_settings_of_the_files_program(tmp_path: Path) -> None:
     (tmp_path / "gepa.toml").write_text('adapter = "a:B"\nadapter_args = { a = 1 }\nport = 1')
     settings = load_settings(flags={"program": "app"}, folder=tmp_path)
     assert (settings.program, settings.adapter_args, settings.port) == ("app", {}, 1)

@@ -1,4 +1,4 @@
-"""What trajectories weigh, whatever they are made of."""
+"""The size in bytes of trajectories of any type."""
 
 import threading
 

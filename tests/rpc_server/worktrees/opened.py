@@ -1,4 +1,4 @@
-"""A small repository whose program tells where and with what it runs, and its trees opened in this process."""
+"""A small repository whose program returns its folder and environment, and its worktrees opened in this process."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ version = "1"
 
 def run(example, candidate, trace):
     trace.append("ran")
-    told = {
+    report = {
         "answer": ANSWER,
         "candidate": candidate,
         "cwd": os.getcwd(),
@@ -28,7 +28,7 @@ def run(example, candidate, trace):
         "env": dict(os.environ),
         "files": sorted(os.listdir()),
     }
-    return told
+    return report
 
 
 def score(example, output):
@@ -38,7 +38,7 @@ FILES: dict[str, str | bytes] = {"app.py": APP, "helper.py": "ANSWER = 1\n", ".g
 
 
 class Opened:
-    """A program over trees, with shorthands for tests."""
+    """A program over worktrees, with shorthands for tests."""
 
     def __init__(self, project: Project, program: Program, state: Path) -> None:
         self.project = project
@@ -76,7 +76,7 @@ class Opened:
 
     @property
     def folders(self) -> int:
-        """Trees on disk."""
+        """Return the worktrees on disk."""
         return len(list(self.state.glob("servers/*/trees/*")))
 
 

@@ -120,7 +120,7 @@ async def test_a_failed_installation_is_no_score(project: Project, opened: Open,
         ("package.json", "{", "[" * 5000, True),
     ],
 )
-def test_a_manifest_differs_where_what_it_asks_for_does(
+def test_manifests_differ_if_their_requirements_do(
     tmp_path: Path, file: str, before: str, after: str, differs: bool
 ) -> None:
     project = Project(tmp_path, {file: before})

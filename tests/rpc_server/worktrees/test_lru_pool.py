@@ -1,4 +1,4 @@
-"""A bounded number of things by name: made once, lent, put away least recently used first."""
+"""A bounded pool of named resources: created once, shared, the least recently used closed first."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,9 +12,9 @@ WAIT_S = 10
 
 
 class Workshop:
-    """Makes and unmakes texts; `gate` holds up every making, `hold` every unmaking.
+    """Creates and closes texts; `gate` delays every creation, `hold` every close.
 
-    `asked`: what somebody has begun to wait for. `ending`: what has begun to be unmade.
+    `asked`: names that a caller has begun to wait for. `ending`: names that are being closed.
     """
 
     def __init__(self, bound: int) -> None:

@@ -1,4 +1,4 @@
-"""What a model is told of a commit's code: bounded, of the program's folder alone, whatever is in it."""
+"""The outline of a commit's code for a model: bounded, of the program's folder alone, for any content."""
 
 from pathlib import Path
 

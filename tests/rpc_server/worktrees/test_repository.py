@@ -199,7 +199,7 @@ def test_without_a_first_commit_the_error_names_the_next_step(
         UserRepository(tmp_path / "folder").head()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
 def test_another_users_repository_is_refused_with_gits_advice(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

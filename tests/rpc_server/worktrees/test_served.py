@@ -1,4 +1,4 @@
-"""`gepa-server --trees` as a process: what it says, what one that was killed leaves, what several do together."""
+"""`gepa-server --trees` as a process: its events, its files after a kill, and several servers at once."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A DSPy program that must learn the codes of words, over a scripted model that knows what its instructions tell it."""
+"""A DSPy program that must learn the codes of words, over a scripted model that knows those in its instructions."""
 
 import json
 import re
@@ -9,11 +9,11 @@ from codes_task import answer_of, learn
 
 
 class ScriptedLM(dspy.BaseLM):
-    """Knows the code of a word where the prompt before the question says it; some words make it forget the format."""
+    """Knows the code of a word if the prompt before the question states it; breaks the format for some words."""
 
     def forward(self, prompt=None, messages=None, **_):  # noqa: ARG002  # DSPy's signature
-        said = "\n".join(message["content"] for message in messages[:-1])
-        known = dict(re.findall(r"(word\d+) is (\w+)", said))
+        context = "\n".join(message["content"] for message in messages[:-1])
+        known = dict(re.findall(r"(word\d+) is (\w+)", context))
         fields = ["hint", "code"] if "hint" in messages[0]["content"] else ["code"]
         return _completion(_answer(re.search(r"word\d+", messages[-1]["content"])[0], known, fields))
 
@@ -37,7 +37,7 @@ def reflection_lm():
 def _answer(word, known, fields):
     number = int(word[4:])
     if word not in known and number % 7 == 0:
-        return f"I cannot say what {word} is."
+        return f"I do not know what {word} is."
     if word not in known and number % 11 == 1:
         return '{"hint": "none"}'  # parses, in part
     parts = [f"[[ ## {name} ## ]]\n{known.get(word, 'unknown')}" for name in fields]
@@ -62,18 +62,18 @@ class Look(dspy.Signature):
 
 
 class Codes(dspy.Module):
-    """Half of a code from `look`, which runs twice, so that reflection has to choose a call; the other from `tell`."""
+    """Half of a code from `look`, which runs twice, so that reflection must choose a call; the other from `finish`."""
 
     def __init__(self):
         super().__init__()
         self.look = dspy.Predict(Look)
-        self.tell = dspy.Predict(dspy.Signature("word, found -> code", "Tell the code."))
+        self.finish = dspy.Predict(dspy.Signature("word, found -> code", "Finish the code."))
 
     def forward(self, word):
         first = self.look(word=word)
         again = self.look(word=f"{word} once more")
-        told = self.tell(word=word, found=again.code)
-        return dspy.Prediction(code=first.code[:2] + told.code[2:])
+        finished = self.finish(word=word, found=again.code)
+        return dspy.Prediction(code=first.code[:2] + finished.code[2:])
 
 
 def metric(example, prediction, trace=None, pred_name=None, pred_trace=None):

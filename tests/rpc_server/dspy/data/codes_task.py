@@ -1,4 +1,4 @@
-"""The task without DSPy: codes of words, and a proposer that learns some of what feedback tells it."""
+"""The task without DSPy: codes of words, and a proposer that learns some of the codes in its feedback."""
 
 import hashlib
 import re
@@ -18,11 +18,11 @@ def reflect(prompt):
     return "```\n{}\n```".format(learn(prompt.split("```")[1], prompt.split("```")[3], prompt))
 
 
-def learn(text, told, prompt):
+def learn(text, feedback, prompt):
     """Learns some of the codes its feedback names, forgets some it had: so that proposals are accepted and rejected."""
     known = dict(re.findall(r"(word\d+) is (\w+)", text))
     luck = int(hashlib.sha256(prompt.encode()).hexdigest(), 16)
-    for number, (word, code) in enumerate(sorted(dict(re.findall(r"(word\d+) is (\w+)", told)).items())):
+    for number, (word, code) in enumerate(sorted(dict(re.findall(r"(word\d+) is (\w+)", feedback)).items())):
         if luck >> number & 1:
             known[word] = code
     if luck % 5 == 0 and known:

@@ -27,7 +27,7 @@ class Slow(codes.Codes):
 
 
 class Anything(codes.Codes):
-    """Takes whatever it is given; says what that was."""
+    """Takes any inputs; returns their names."""
 
     def forward(self, **inputs):
         return dspy.Prediction(code=" ".join(sorted(inputs)), thing=object() if "found" in inputs else None)
@@ -41,7 +41,7 @@ class Crashing(codes.Codes):
 
 
 class Talk(dspy.Signature):
-    """Go on with the talk."""
+    """Continue the conversation."""
 
     history: dspy.History = dspy.InputField()
     picture: dspy.Image | None = dspy.InputField()
@@ -51,7 +51,7 @@ class Talk(dspy.Signature):
 
 
 class Talks(dspy.Module):
-    """Says of which types its inputs are."""
+    """Returns the types of its inputs."""
 
     def __init__(self):
         super().__init__()

@@ -31,7 +31,7 @@ class Output:
 
 
 class Adapter:
-    """Scores by length; what it is told to do badly is in each row."""
+    """Scores by length; each row names the fault it has."""
 
     propose_new_texts = None
 
@@ -125,5 +125,5 @@ def measure(text):
 
 
 def answer(messages):
-    """A model for GEPA's DefaultAdapter: repeats what it is asked, in the manner it is told."""
+    """A model for GEPA's DefaultAdapter: repeats the question, in the given manner."""
     return messages[0]["content"] + messages[-1]["content"]

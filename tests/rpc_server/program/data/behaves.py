@@ -1,4 +1,4 @@
-"""Does what its example says, the bad things included."""
+"""Does what its example names, bad things included."""
 
 import ctypes
 import os
@@ -162,7 +162,7 @@ def do_segfault(example, candidate):
 
 
 def do_die_once(example, candidate):
-    """Dies the first time only, whatever process it is in; the file remembers."""
+    """Dies the first time only, in any process; the file marks the first time."""
     if os.path.exists(example["file"]):
         return "survived"
     with open(example["file"], "w"):
@@ -186,7 +186,7 @@ def do_first_time_forever(example, candidate):
     return "the second time"
 
 
-def do_tell_and_sleep(example, candidate):
+def do_write_pid_and_sleep(example, candidate):
     with open(example["file"], "a") as file:
         file.write("%d\n" % os.getpid())
     time.sleep(example["seconds"])

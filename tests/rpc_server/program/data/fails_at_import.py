@@ -2,4 +2,4 @@
 
 print("importing")
 
-import a_package_that_nobody_has  # noqa: E402, F401
+import a_package_that_does_not_exist  # noqa: E402, F401

@@ -2,7 +2,7 @@
 
 __version__ = "2.5"
 
-component_descriptions = {"prompt": "what to say"}
+component_descriptions = {"prompt": "what to write"}
 
 
 def seed_candidate():
@@ -12,7 +12,7 @@ def seed_candidate():
 def run(example, candidate, usage, trace):
     trace.append({"step": "read"})
     usage.update(cost_usd=0.25, input_tokens=10)
-    trace.append({"step": "said", "text": candidate["prompt"]})
+    trace.append({"step": "answered", "text": candidate["prompt"]})
     return example["output"]
 
 

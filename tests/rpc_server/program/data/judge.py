@@ -1,4 +1,4 @@
-"""Scores what other programs answer, and has no `run`: each row says how."""
+"""Scores the outputs of other programs, as each row states, and has no `run`."""
 
 import os
 import time

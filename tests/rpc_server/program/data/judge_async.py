@@ -1,4 +1,4 @@
-"""Scores what other programs answer, by an async function, and has no `run`."""
+"""Scores the outputs of other programs by an async function, and has no `run`."""
 
 import asyncio
 

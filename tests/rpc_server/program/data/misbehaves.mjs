@@ -1,4 +1,4 @@
-// A JavaScript program in which each example says how it goes wrong. The package is named by the first argument.
+// A JavaScript program in which each example names its failure. The first argument names the package.
 const { serveStdio } = await import(process.argv[2]);
 
 const ways = {

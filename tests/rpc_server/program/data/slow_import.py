@@ -1,4 +1,4 @@
-"""Needs as long to import as the environment says."""
+"""Takes as long to import as the environment states."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""A program that speaks the protocol over stdio by itself, well or badly: each example says how."""
+"""A program that speaks the protocol over stdio by itself, well or badly: each example names the manner."""
 
 import json
 import os
@@ -118,7 +118,7 @@ def evaluate(request):
 if "mute" in MANNERS:
     time.sleep(600)
 if "dead" in MANNERS:
-    sys.stderr.write("cannot go on\n")
+    sys.stderr.write("cannot continue\n")
     sys.exit(2)
 for line in sys.stdin:
     request = json.loads(line)

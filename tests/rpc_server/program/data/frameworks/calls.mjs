@@ -1,4 +1,4 @@
-// Calls a model or an HTTP server with the client library that each example names, without retries unless it says so.
+// Calls a model or an HTTP server with the client library that each example names, without retries unless the example sets them.
 // The first argument is the package, the second the folder in which the libraries are installed.
 import { createRequire } from "node:module";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-"""A command that is run for a tree: what it complains of is kept, and what it wastes is bounded."""
+"""A command that runs in a worktree: its errors are kept, and its output is bounded."""
 
 import os
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ProgramFailed
-from rpc_server.commands import run
-from rpc_server.commands.run import run_command
+from rpc_server.program import supervised_command
+from rpc_server.program.supervised_command import run_command
 
 
 async def failure_of(folder: Path, *command: str) -> ProgramFailed:
@@ -26,6 +26,6 @@ async def test_a_status_is_reported_with_the_output(tmp_path: Path) -> None:
 
 
 async def test_endless_output_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "MAX_OUTPUT_BYTES", 2**20)
+    monkeypatch.setattr(supervised_command, "MAX_OUTPUT_BYTES", 2**20)
     failed = await failure_of(tmp_path, "yes")
     assert failed.message == "'yes' wrote more than 1048576 bytes of output"

@@ -1,4 +1,4 @@
-"""Asks the model that each row names, all rows at once on one loop."""
+"""Calls the model that each row names, all rows at once on one loop."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Calls with a `call_id`: run once, shared by repeated requests, their results kept for a while."""
+"""Calls: their admission, and those with a `call_id`, which run once and whose results are kept for a while."""
 
 import asyncio
 import logging
@@ -6,15 +6,76 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import orjson
 
 from protocol import JsonValue, Pending, PendingCall
 from protocol.errors import CallIdConflict, CallNotFound, InternalError, LimitExceeded, Overloaded, RpcError
-from rpc_server.calls.admission import Admission, AdmissionController
-from rpc_server.calls.jobs import CallJob
+from rpc_server.methods.jobs import CallJob
 from rpc_server.rpc import wire
+
+_RETRY_AFTER_S = 1.0
+
+
+class AdmissionController:
+    """Counts the examples of running calls against what may run and wait at once."""
+
+    def __init__(self, *, max_running: int, max_waiting: int) -> None:
+        self._room = max_running + max_waiting
+        self._examples = 0
+        self.calls = 0
+        self.draining = False
+        self.changed = asyncio.Event()
+
+    def admit(self, examples: int) -> "Admission":
+        """Admit a call of so many examples.
+
+        A call larger than all the room is admitted when nothing else runs, as it could never start otherwise.
+
+        Raises:
+            Overloaded: there is no room, or the server is shutting down.
+        """
+        if self.draining:
+            raise Overloaded("shutting down", retry_after_s=_RETRY_AFTER_S)
+        if self._examples and self._examples + examples > self._room:
+            raise Overloaded(retry_after_s=_RETRY_AFTER_S)
+        self._examples += examples
+        self.calls += 1
+        return Admission(self, examples)
+
+    def release(self, examples: int, *, calls: int = 0) -> None:
+        """Release examples, and calls that have ended."""
+        self._examples -= examples
+        self.calls -= calls
+        if calls:
+            self.changed.set()
+
+
+class Admission:
+    """One call's share of the load, released example by example, the rest at its end."""
+
+    def __init__(self, controller: AdmissionController, examples: int) -> None:
+        self._controller = controller
+        self._examples = examples
+
+    def example_finished(self) -> None:
+        """Release one example of the call."""
+        if self._examples:
+            self._examples -= 1
+            self._controller.release(1)
+
+    def close(self) -> None:
+        """Release the call."""
+        self._controller.release(self._examples, calls=1)
+        self._examples = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +194,7 @@ class CallLedger:
 
     def _start(self, call_id: str, request: bytes, job: CallJob) -> _Call:
         admission = self._controller.admit(job.examples)
-        running = _Running(job, admission, asyncio.create_task(job.run(admission)))
+        running = _Running(job, admission, asyncio.create_task(job.run(admission.example_finished)))
         call = self._running[call_id] = _Call(call_id, request, running)
         # The first callback, so that later ones find the call finished.
         running.task.add_done_callback(lambda _: self._finish(call, running))
@@ -153,7 +214,8 @@ class CallLedger:
                 loop = asyncio.get_running_loop()
                 call.abandon_timer = loop.call_later(self._abandon_after_s, call.running.task.cancel)
         if call.running is not None:
-            return _pending(call.call_id, call.running.job)
+            pending = PendingCall(call_id=call.call_id, progress=call.running.job.progress)
+            return Pending(pending=pending).model_dump(exclude_none=True)
         call.collected = True
         self._controller.changed.set()
         if call.error is not None:
@@ -192,7 +254,6 @@ class CallLedger:
 
 
 def _outcome(call_id: str, running: _Running) -> bytes | RpcError:
-    """Return the result as JSON, or the error."""
     try:
         return wire.write_to_keep(running.job.cancelled_result() if running.task.cancelled() else running.task.result())
     except RpcError as error:
@@ -208,7 +269,3 @@ def _serialized(error: RpcError) -> tuple[dict[str, Any], bytes]:
         return error.to_wire(), wire.write(error.to_wire())
     except LimitExceeded as deep:
         return deep.to_wire(), wire.write(deep.to_wire())
-
-
-def _pending(call_id: str, job: CallJob) -> dict[str, Any]:
-    return Pending(pending=PendingCall(call_id=call_id, progress=job.progress)).model_dump(exclude_none=True)

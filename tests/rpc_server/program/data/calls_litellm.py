@@ -1,4 +1,4 @@
-"""Asks a model by litellm."""
+"""Calls a model by litellm."""
 
 import os
 

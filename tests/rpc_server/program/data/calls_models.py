@@ -1,4 +1,4 @@
-"""Asks models in the ways that programs do, and notes no usage."""
+"""Calls models in several ways, and notes no usage."""
 
 import os
 import threading

@@ -1,15 +1,15 @@
 """Units of work for the program: their progress, their result, and what remains when they are cancelled."""
 
 import time
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import orjson
 from pydantic import ValidationError
 
-from protocol import METHODS, Candidate, CandidateItem, Example, JsonValue, Progress
+from protocol import METHODS, ApplyMutationParams, Candidate, CandidateItem, Example, JsonValue, Progress
 from protocol.errors import CallCancelled, ProgramFailed, TrajectoryExpired
-from rpc_server.calls.admission import Admission
+from rpc_server.mutations.transaction import CodeMutations
 from rpc_server.program.example_results import answer_too_large, without_output
 from rpc_server.program.program import Program, ResultDict, TrajectoryRefs
 from rpc_server.rpc import wire
@@ -17,29 +17,33 @@ from rpc_server.rpc.params import error_message, error_path
 from rpc_server.settings.process_limits import answer_bytes
 
 
-class CallJob(Protocol):
-    """A checked unit of work that may start."""
+class CallJob:
+    """A checked unit of work that may start. `examples`: the number that it counts for; `done` of `total`: progress."""
 
-    @property
-    def examples(self) -> int:
-        """The number of examples it counts for."""
-        ...
+    def __init__(self, examples: int, total: int) -> None:
+        self.examples = examples
+        self._total = total
+        self._done = 0
 
     @property
     def progress(self) -> Progress:
         """Its progress, in examples."""
-        ...
+        return Progress(done=self._done, total=self._total)
 
-    async def run(self, admission: Admission) -> JsonValue:
-        """Run it and return its result. Called once."""
-        ...
+    async def run(self, on_example: Callable[[], None]) -> JsonValue:
+        """Run it and return its result; call `on_example` as each example ends. Called once."""
+        raise NotImplementedError
 
     def cancelled_result(self) -> JsonValue:
         """Return the result of a cancelled job; raises `CallCancelled` if there is none."""
-        ...
+        raise CallCancelled
+
+    def _finish_example(self, on_example: Callable[[], None]) -> None:
+        self._done += 1
+        on_example()
 
 
-class EvaluateJob:
+class EvaluateJob(CallJob):
     """A candidate on a batch; if it is cancelled, finished examples keep their results."""
 
     def __init__(
@@ -54,6 +58,7 @@ class EvaluateJob:
         max_result_bytes: int,
         items: Sequence[CandidateItem] | None = None,
     ) -> None:
+        super().__init__(len(batch), len(batch))
         self._program = program
         self._candidate = candidate
         self._batch = batch
@@ -65,28 +70,16 @@ class EvaluateJob:
         self._max_result_bytes = max_result_bytes
         self._max_bytes = answer_bytes()
         self._bytes = 0
-        self._done = 0
         self._started = time.monotonic()
 
-    @property
-    def examples(self) -> int:
-        """See `CallJob.examples`."""
-        return len(self._batch)
-
-    @property
-    def progress(self) -> Progress:
-        """See `CallJob.progress`."""
-        return Progress(done=self._done, total=len(self._batch))
-
-    async def run(self, admission: Admission) -> JsonValue:
+    async def run(self, on_example: Callable[[], None]) -> JsonValue:
         """Return the results in the batch's order; raises `LimitExceeded` if they are too large together."""
 
         def keep(position: int, result: ResultDict) -> None:
             self._results[position] = self._serialized(
                 self._refs.outgoing(result, self._group) if self._capture_traces else result
             )
-            self._done += 1
-            admission.example_finished()
+            self._finish_example(on_example)
 
         await self._program.evaluate(
             self._candidate, self._batch, capture_traces=self._capture_traces, items=self._items, on_result=keep
@@ -112,40 +105,25 @@ class EvaluateJob:
         return {"results": [cancelled if result is None else result for result in self._results]}
 
 
-class ProgramCallJob:
+class ProgramCallJob(CallJob):
     """Any other method that the program answers as a whole."""
 
     def __init__(self, program: Program, refs: TrajectoryRefs, method: str, params: dict[str, Any]) -> None:
+        super().__init__(1, 1)
         self._program = program
         self._refs = refs
         self._method = method
         self._params = params
-        self._done = False
 
-    @property
-    def examples(self) -> int:
-        """See `CallJob.examples`."""
-        return 1
-
-    @property
-    def progress(self) -> Progress:
-        """See `CallJob.progress`."""
-        return Progress(done=int(self._done), total=1)
-
-    async def run(self, admission: Admission) -> JsonValue:
+    async def run(self, on_example: Callable[[], None]) -> JsonValue:
         """Return the program's result; raises its errors, and `ProgramFailed` if the result does not fit."""
         try:
             answer = await self._program.call(self._method, self._params)
         except TrajectoryExpired as error:
             raise self._refs.expired(error) from None
-        self._done = True
-        admission.example_finished()
+        self._finish_example(on_example)
         self._check(answer)
         return answer
-
-    def cancelled_result(self) -> JsonValue:
-        """Raise `CallCancelled`: there is none."""
-        raise CallCancelled
 
     def _check(self, answer: dict[str, Any]) -> None:
         model = METHODS[self._method].result
@@ -169,42 +147,28 @@ _SCORE_FIELDS = frozenset(
 _WAITING = ("rollout", "ok")
 
 
-class ScoreJob:
+class ScoreJob(CallJob):
     """Scores results that wait for a score; failures are returned unchanged."""
 
     def __init__(self, program: Program, batch: Sequence[Example], results: Sequence[ResultDict]) -> None:
+        self._positions = [at for at, result in enumerate(results) if result["status"] in _WAITING]
+        super().__init__(len(self._positions), len(results))
         self._program = program
         self._results = list(results)
-        self._positions = [at for at, result in enumerate(results) if result["status"] in _WAITING]
         self._batch = [batch[at] for at in self._positions]
         self._done = len(results) - len(self._positions)
 
-    @property
-    def examples(self) -> int:
-        """See `CallJob.examples`."""
-        return len(self._positions)
-
-    @property
-    def progress(self) -> Progress:
-        """See `CallJob.progress`."""
-        return Progress(done=self._done, total=len(self._results))
-
-    async def run(self, admission: Admission) -> JsonValue:
+    async def run(self, on_example: Callable[[], None]) -> JsonValue:
         """Return the results, in the order they came."""
 
         def keep(index: int, scored: ResultDict) -> None:
             at = self._positions[index]
             self._results[at] = _merge_score(self._results[at], scored)
-            self._done += 1
-            admission.example_finished()
+            self._finish_example(on_example)
 
         waiting = [self._results[at] for at in self._positions]
         await self._program.score(self._batch, waiting, on_result=keep)
         return {"results": self._results}
-
-    def cancelled_result(self) -> JsonValue:
-        """Raise `CallCancelled`: there is none."""
-        raise CallCancelled
 
 
 def _merge_score(result: ResultDict, scored: ResultDict) -> ResultDict:
@@ -214,3 +178,27 @@ def _merge_score(result: ResultDict, scored: ResultDict) -> ResultDict:
     kept = {name: value for name, value in result.items() if name not in _SCORE_FIELDS and value is not None}
     scoring = {name: value for name, value in scored.items() if name in _SCORE_FIELDS}
     return {**scoring, "output": None, **kept}
+
+
+class MutationJob(CallJob):
+    """One `apply_mutation` call."""
+
+    def __init__(self, mutations: CodeMutations, request: ApplyMutationParams) -> None:
+        super().__init__(1, 1)
+        self._mutations = mutations
+        self._request = request
+        self._message = "waiting for its turn"
+
+    @property
+    def progress(self) -> Progress:
+        """Its current step."""
+        return Progress(done=self._done, total=1, message=self._message)
+
+    async def run(self, on_example: Callable[[], None]) -> JsonValue:
+        """Return the result as JSON."""
+        result = await self._mutations.apply(self._request, self._set_message)
+        self._finish_example(on_example)
+        return result.model_dump(exclude_none=True)
+
+    def _set_message(self, message: str) -> None:
+        self._message = message

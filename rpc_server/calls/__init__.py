@@ -1,1 +1,0 @@
-"""Calls: admission, execution, and kept results."""
