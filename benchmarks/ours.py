@@ -9,9 +9,8 @@ from benchmarks.payload import TOKEN
 from gepa_client import RemoteAdapter
 from gepa_client.errors import Interrupted
 from gepa_client.journal.buffer import JournalBuffer
-from gepa_client.journal.entries import Claim, StoredRun
+from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.records import now
 from gepa_client.journal.store import open_store
 
 OWNER = "benchmark"
@@ -45,21 +44,5 @@ def adapter(urls: Sequence[str], store: Path | None) -> Iterator[RemoteAdapter]:
 
 
 def _new_run() -> StoredRun:
-    made = now()
-    return StoredRun(
-        id=uuid.uuid4().hex,  # a server would answer calls of a run it knows without running anything
-        name=None,
-        status="running",
-        reason=None,
-        config={},
-        identity=None,
-        counters={},
-        best=None,
-        output=None,
-        parent=None,
-        requested_action=None,
-        claim=Claim(None, 0),
-        driver=None,
-        created=made,
-        updated=made,
-    )
+    # A server would answer calls of a run it knows without running anything: each has an id of its own.
+    return StoredRun(id=uuid.uuid4().hex, status="running", config={})

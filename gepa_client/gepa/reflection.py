@@ -26,7 +26,24 @@ Prompt = str | list[dict[str, Any]]
 WHERE = "reflection"
 
 
-class ConcurrentReflection:
+class _ReflectionStrategy:
+    """GEPA's interface of a reflection strategy, over `propose`."""
+
+    def propose(self, jobs: Sequence[ReflectionJob]) -> list[ReflectionProposal]:
+        raise NotImplementedError
+
+    def reflect(
+        self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
+    ) -> tuple[ReflectionProposal, Self]:
+        """Do one job of `reflect_many`."""
+        return self.reflect_many([(candidate, reflective_dataset, components_to_update)])[0]
+
+    def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[ReflectionProposal, Self]]:
+        """Return one proposal per job, in order; empty for a job that failed. Raises no `Exception`."""
+        return [(proposal, self) for proposal in self.propose(jobs)]
+
+
+class ConcurrentReflection(_ReflectionStrategy):
     """Prompts a language model, with GEPA's own prompts, for every (job, component) of an iteration at the same time.
 
     It uses the same prompts as GEPA's `StatelessReflectionLM`, in the same order. A job with a failed request proposes
@@ -61,16 +78,6 @@ class ConcurrentReflection:
     def total_cost(self) -> float:
         """The known cost of its answers in USD, in every process of the run."""
         return self.journal.spending[COMPLETION].cost_usd
-
-    def reflect(
-        self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
-    ) -> tuple[ReflectionProposal, Self]:
-        """Do one job of `reflect_many`."""
-        return self.reflect_many([(candidate, reflective_dataset, components_to_update)])[0]
-
-    def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[ReflectionProposal, Self]]:
-        """Return one proposal per job, in order; empty for a job that failed. Raises no `Exception`."""
-        return [(proposal, self) for proposal in self.propose(jobs)]
 
     def propose(
         self, jobs: Sequence[ReflectionJob], given: Mapping[tuple[int, str], Prompt] | None = None
@@ -175,7 +182,7 @@ class ConcurrentReflection:
         return str(seen)
 
 
-class ProgramReflection:
+class ProgramReflection(_ReflectionStrategy):
     """Has the program make its own proposals (capability `proposals`), for all jobs of an iteration at the same time.
 
     For `gepa.optimize(adapter=adapter, reflection_strategy=ProgramReflection(adapter))` with a `sampling_strategy` that
@@ -198,18 +205,10 @@ class ProgramReflection:
         self.failures = adapter.failures
         adapter.propose_new_texts = None
 
-    def reflect(
-        self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
-    ) -> tuple[ReflectionProposal, Self]:
-        """Do one job of `reflect_many`."""
-        return self.reflect_many([(candidate, reflective_dataset, components_to_update)])[0]
-
-    def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[ReflectionProposal, Self]]:
-        """Return one proposal per job, in order; empty for a job that failed. Raises no `Exception`."""
-        return [
-            (ReflectionProposal({} if isinstance(texts, Exception) else texts), self)
-            for texts in self.adapter.propose(jobs)
-        ]
+    def propose(self, jobs: Sequence[ReflectionJob]) -> list[ReflectionProposal]:
+        """Return the program's proposals."""
+        texts = self.adapter.propose(jobs)
+        return [ReflectionProposal({} if isinstance(each, Exception) else each) for each in texts]
 
 
 def _call_in_threads(calls: Sequence[Callable[[], str]], max_workers: int) -> list["Future[str]"]:

@@ -6,7 +6,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 
-from gepa_client.errors import ClaimLost, Interrupted, JournalError, NumberTaken, StoreDamaged, StoreUnavailable
+from gepa_client.errors import (
+    ClaimLost,
+    Interrupted,
+    InterruptStatus,
+    NumberTaken,
+    StoreDamaged,
+    StoreUnavailable,
+    summary,
+)
 from gepa_client.journal.entries import EVALUATE, Entry, Row, StoredAttempt
 from gepa_client.journal.records import PAGE
 from gepa_client.journal.store import Store
@@ -239,8 +247,5 @@ def _interruption(error: BaseException) -> Interrupted:
     """Return what a failure to write means for the run."""
     if isinstance(error, NumberTaken | ClaimLost):
         return Interrupted("paused", f"another process drives this run now: {error}")
-    if isinstance(error, StoreUnavailable):
-        return Interrupted("paused", f"the journal cannot be written: {error}")
-    if isinstance(error, JournalError):
-        return Interrupted("failed", f"the journal cannot be written: {error}")
-    return Interrupted("failed", f"the journal cannot be written: {type(error).__name__}: {error}")
+    status: InterruptStatus = "paused" if isinstance(error, StoreUnavailable) else "failed"
+    return Interrupted(status, f"the journal cannot be written: {summary(error)}")

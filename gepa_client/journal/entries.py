@@ -1,6 +1,7 @@
 """The rows of a run's journal: answers that GEPA got, attempts that were made for them, candidates in its pool."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from protocol import JsonValue
@@ -154,9 +155,14 @@ class Claim:
     beat: int
 
 
-@dataclass(frozen=True)
+def now() -> str:
+    """Return the time for display: ISO 8601 in UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoredRun:
-    """A run as the store knows it.
+    """A run as the store knows it; without further values, one that has not started.
 
     `status`: `pending`, `running`, `paused`, `completed`, `failed` or `cancelled`; `reason`: why, in words.
     `config`: the settings, without secrets. `identity`: what must be the same for a replay; None until the first start.
@@ -166,17 +172,17 @@ class StoredRun:
     """
 
     id: str
-    name: str | None
-    status: str
-    reason: str | None
+    name: str | None = None
+    status: str = "pending"
+    reason: str | None = None
     config: dict[str, Any]
-    identity: dict[str, Any] | None
-    counters: dict[str, Any]
-    best: dict[str, Any] | None
-    output: str | None
-    parent: dict[str, JsonValue] | None
-    requested_action: str | None
-    claim: Claim
-    driver: str | None
-    created: str
-    updated: str
+    identity: dict[str, Any] | None = None
+    counters: dict[str, Any] = field(default_factory=dict)
+    best: dict[str, Any] | None = None
+    output: str | None = None
+    parent: dict[str, JsonValue] | None = None
+    requested_action: str | None = None
+    claim: Claim = Claim(None, 0)
+    driver: str | None = None
+    created: str = field(default_factory=now)
+    updated: str = field(default_factory=now)

@@ -93,10 +93,9 @@ class _Counters(_Part):
         for name, value in (self.model_extra or {}).items():
             if isinstance(value, list | dict):
                 raise ValueError(f"`{name}` is no figure")
-        if "metric_calls" in self.model_fields_set and self.metric_calls is None:
-            raise ValueError("`metric_calls` is no figure")
-        if "seed_score" in self.model_fields_set and self.seed_score is None:
-            raise ValueError("`seed_score` is no figure")
+        for name in ("metric_calls", "seed_score"):
+            if name in self.model_fields_set and getattr(self, name) is None:
+                raise ValueError(f"`{name}` is no figure")
         return self
 
 

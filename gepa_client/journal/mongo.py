@@ -8,7 +8,7 @@ from bson import ObjectId
 from pymongo.errors import DuplicateKeyError
 
 from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, RunExists, StoreUnavailable
-from gepa_client.journal.entries import CandidateRecord, Claim, Entry, Row, Spending, StoredAttempt, StoredRun
+from gepa_client.journal.entries import CandidateRecord, Claim, Entry, Row, Spending, StoredAttempt, StoredRun, now
 from gepa_client.journal.mongo_rows import PreparedDocuments, chunk_names, content, stored
 from gepa_client.journal.mongo_server import PATIENCE_S, Document, MongoServer
 from gepa_client.journal.records import (
@@ -20,12 +20,12 @@ from gepa_client.journal.records import (
     changes_record,
     checksum,
     decoding,
-    now,
     one_page,
     plain,
     rows_of_attempt,
     run_of,
     run_record,
+    spending_of,
 )
 
 T = TypeVar("T")
@@ -192,13 +192,13 @@ class MongoStore:
 
     def spending(self, run_id: str) -> list[Spending]:
         sums = self._sums({"run": self._key(run_id)}, "kind")
-        return [_spending(*group, sums[group]) for group in sorted(sums, key=_by_name_then_outcome)]
+        return [spending_of(*group, sums[group]) for group in sorted(sums, key=_by_name_then_outcome)]
 
     def spending_at(self, run_id: str, kind: str) -> dict[str, list[Spending]]:
         sums = self._sums({"run": self._key(run_id), "kind": kind}, "endpoint")
         found: dict[str, list[Spending]] = {}
         for endpoint, outcome in sorted(sums, key=_by_name_then_outcome):
-            found.setdefault(endpoint, []).append(_spending(kind, outcome, sums[endpoint, outcome]))
+            found.setdefault(endpoint, []).append(spending_of(kind, outcome, sums[endpoint, outcome]))
         return found
 
     def candidates(self, run_id: str) -> list[CandidateRecord]:
@@ -316,8 +316,3 @@ def _by_name_then_outcome(group: tuple[str, str | None]) -> tuple[str, bool, str
     """As SQLite sorts."""
     name, outcome = group
     return name, outcome is not None, outcome or ""
-
-
-def _spending(kind: str, outcome: str | None, sums: Sequence[float]) -> Spending:
-    attempts, examples, unpriced, cost, read, written, seconds = sums
-    return Spending(kind, outcome, int(attempts), int(examples), int(unpriced), cost, int(read), int(written), seconds)

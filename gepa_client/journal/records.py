@@ -3,10 +3,9 @@
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from typing import Any, TypeVar, overload
 
 from gepa_client.errors import StoreDamaged
@@ -15,10 +14,11 @@ from gepa_client.journal.entries import (
     AttemptStarted,
     CandidateRecord,
     Claim,
+    Spending,
     StoredAttempt,
     StoredRun,
+    now,
 )
-from protocol import JsonValue
 
 SCHEMA_VERSION = 3
 """Version 1 had no chains: its entries are read without a check. Version 2 named `requested_action` otherwise."""
@@ -41,40 +41,6 @@ LARGEST_AMOUNT = 1e100
 
 Record = dict[str, Any]
 T = TypeVar("T")
-
-
-def now() -> str:
-    """Return the time for display: ISO 8601 in UTC."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def new_run(
-    run_id: str,
-    *,
-    name: str | None,
-    config: dict[str, Any],
-    output: str | None = None,
-    parent: dict[str, JsonValue] | None = None,
-) -> StoredRun:
-    """Return a run that has not started; `config`: its settings as recorded."""
-    moment = now()
-    return StoredRun(
-        id=run_id,
-        name=name,
-        status="pending",
-        reason=None,
-        config=config,
-        identity=None,
-        counters={},
-        best=None,
-        output=output,
-        parent=parent,
-        requested_action=None,
-        claim=Claim(None, 0),
-        driver=None,
-        created=moment,
-        updated=moment,
-    )
 
 
 def pack(data: bytes) -> tuple[bytes, bool]:
@@ -178,6 +144,12 @@ def rows_of_attempt(record: Mapping[str, Any]) -> list[AttemptStarted | AttemptF
         unpriced=record["unpriced"],
     )
     return [sent, ended]
+
+
+def spending_of(kind: str, outcome: str | None, sums: Sequence[float]) -> Spending:
+    """Return the totals of attempts from their number and their sums, in the order of `Spending`."""
+    attempts, examples, unpriced, cost, read, written, seconds = sums
+    return Spending(kind, outcome, int(attempts), int(examples), int(unpriced), cost, int(read), int(written), seconds)
 
 
 def one_page(found: Iterable[T], size: Callable[[T], int]) -> list[T]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from evolverpc_common.display_text import command
 from gepa_client.errors import StoreDamaged
 from gepa_client.journal.entries import SEARCH
-from gepa_client.journal.records import FIRST, LINK_BYTES, ChainLink, link
+from gepa_client.journal.records import FIRST, LINK_BYTES, PAGE, ChainLink, link
 from gepa_client.journal.store import Store, named_store
 
 BEYOND = 1 << 16
@@ -160,28 +160,19 @@ class _Check:
         return self._chains.setdefault(one.owner, _Chain(0)).add(one)  # killed before it wrote the length
 
     def _links(self, part: str) -> Iterator[ChainLink]:
-        """Those of a part that can be read; where one cannot, those behind it count as lost."""
-        start = 0
-        while page := self._page(part, start):
-            yield from page
-            start = page[-1].number + 1
-
-    def _page(self, part: str, start: int) -> list[ChainLink]:
-        try:
-            return self._store.links(self._run_id, part, start)
-        except StoreDamaged:
-            return self._up_to_the_first_unreadable(part, start)
-
-    def _up_to_the_first_unreadable(self, part: str, start: int) -> list[ChainLink]:
-        found: list[ChainLink] = []
+        """Yield the links of a part up to the first unreadable one; the entries after it count as lost."""
+        start, limit = 0, PAGE
         while True:
             try:
-                one = self._store.links(self._run_id, part, start, 1)
+                page = self._store.links(self._run_id, part, start, limit)
             except StoreDamaged:
+                if limit > 1:
+                    limit = 1  # one at a time up to the unreadable one
+                    continue
                 if (part, start) not in self._altered:
                     self._altered.append((part, start))
-                return found
-            if not one:
-                return found
-            found += one
-            start = one[0].number + 1
+                return
+            if not page:
+                return
+            yield from page
+            start = page[-1].number + 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gepa_client.errors import ClaimLost, NoSuchRun, RunExists
-from gepa_client.journal.entries import CandidateRecord, Claim, Entry, Row, Spending, StoredAttempt, StoredRun
+from gepa_client.journal.entries import CandidateRecord, Claim, Entry, Row, Spending, StoredAttempt, StoredRun, now
 from gepa_client.journal.records import (
     PAGE,
     ChainLink,
@@ -17,12 +17,12 @@ from gepa_client.journal.records import (
     changes_record,
     checksum,
     decoding,
-    now,
     one_page,
     plain,
     rows_of_attempt,
     run_of,
     run_record,
+    spending_of,
     unpack,
 )
 from gepa_client.journal.sqlite_file import PATIENCE_S, SqliteFile
@@ -188,15 +188,15 @@ class SqliteStore:
     def spending(self, run_id: str) -> list[Spending]:
         select = f"SELECT kind, outcome, {_SUMS} FROM attempts"  # noqa: S608 (constants)
         rows = self._rows(f"{select} WHERE run = ? GROUP BY kind, outcome ORDER BY kind, outcome", run_id)
-        return [_spending(row) for row in rows]
+        return [spending_of(kind, outcome, sums) for kind, outcome, *sums in rows]
 
     def spending_at(self, run_id: str, kind: str) -> dict[str, list[Spending]]:
-        select = f"SELECT endpoint, kind, outcome, {_SUMS} FROM attempts"  # noqa: S608 (constants)
+        select = f"SELECT endpoint, outcome, {_SUMS} FROM attempts"  # noqa: S608 (constants)
         where = "WHERE run = ? AND kind = ? GROUP BY endpoint, outcome ORDER BY endpoint, outcome"
         rows = self._rows(f"{select} {where}", run_id, kind)
         found: dict[str, list[Spending]] = {}
-        for endpoint, *row in rows:
-            found.setdefault(endpoint, []).append(_spending(row))
+        for endpoint, outcome, *sums in rows:
+            found.setdefault(endpoint, []).append(spending_of(kind, outcome, sums))
         return found
 
     def candidates(self, run_id: str) -> list[CandidateRecord]:
@@ -253,8 +253,3 @@ def _entry(row: Sequence[Any], largest: int = sys.maxsize) -> Entry:
 def _set(connection: sqlite3.Connection, key: int, record: dict[str, Any]) -> None:
     assignments = ", ".join(f"{name} = ?" for name in record)
     connection.execute(f"UPDATE runs SET {assignments} WHERE key = ?", [*record.values(), key])  # noqa: S608 (checked names)
-
-
-def _spending(row: Sequence[Any]) -> Spending:
-    kind, outcome, attempts, examples, unpriced, cost, read, written, seconds = row
-    return Spending(kind, outcome, attempts, int(examples), int(unpriced), cost, int(read), int(written), seconds)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import JournalError, NumberTaken
-from gepa_client.journal.entries import AttemptFinished, AttemptStarted, CandidateRecord, Claim, Entry, Row, StoredRun
+from gepa_client.journal.entries import AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row, StoredRun
 from gepa_client.journal.exported import Document, ExportedAttempt, ExportedRun, mistakes
 from gepa_client.journal.history import all_rows
 from gepa_client.journal.records import FINISHED_FIELDS, STARTED_FIELDS
@@ -100,7 +100,7 @@ def import_run(store: Store, document: object) -> StoredRun:
     fields_ = {name: document["run"][name] for name in RUN_FIELDS} | {"config": config, "output": None}
     if read.run.status == "running":
         fields_ |= {"status": "paused", "reason": "it was running when it was exported"}
-    run = StoredRun(**fields_, requested_action=None, claim=Claim(None, 0), driver=None)
+    run = StoredRun(**fields_)
     try:
         store.create(run, _rows(read))
     except NumberTaken:

@@ -9,7 +9,6 @@ from gepa_client.cli.commands.store_access import open_cli_run, run_as_json
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.journal.entries import SEARCH, STOP, Entry, StoredRun
 from gepa_client.journal.history import end_of, entries
-from gepa_client.journal.records import new_run
 from gepa_client.journal.soundness import damage
 from gepa_client.journal.store import Store
 from gepa_client.run.output_folder import new_run_id
@@ -32,7 +31,7 @@ def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) 
         except SettingsError as error:
             refuse(str(error))
         parent: dict[str, JsonValue] = {"run": found.id, "at": at}
-        forked = new_run(new_run_id(config.name), name=config.name, config=record, parent=parent)
+        forked = StoredRun(id=new_run_id(config.name), name=config.name, config=record, parent=parent)
         kept.create(forked, _copied(kept, found.id, at))
         taken = kept.parts(forked.id).get(SEARCH, 0)
     if as_json:

@@ -16,7 +16,7 @@ from gepa_client.cli.commands.foreground_run import ForegroundRun
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.views.console import echo, fail, log_markup, make_console, refuse
 from gepa_client.errors import ClientError, JournalError, summary
-from gepa_client.journal import records
+from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import default_store, open_store
 from gepa_client.run import output_folder as files
 from gepa_client.run.output_folder import new_run_id
@@ -71,7 +71,7 @@ def _go(sandboxes: NoSandboxes, run_id: str, typed: flags.Typed, json_events: bo
     try:
         output = files.create(settings.output or files.RUNS / run_id)
         with closing(open_store(where)) as store:
-            store.create(records.new_run(run_id, name=settings.name, config=settings.recorded(), output=str(output)))
+            store.create(StoredRun(id=run_id, name=settings.name, config=settings.recorded(), output=str(output)))
     except (OSError, JournalError) as error:
         fail(f"no folder for the results: {error}" if isinstance(error, OSError) else str(error))
         return USAGE

@@ -77,7 +77,7 @@ def test_a_run_with_the_programs_own_proposals_never_loads_litellm(
 import sys, json, tempfile
 from pathlib import Path
 import gepa_client.cli.commands.optimize
-from gepa_client.journal.records import new_run
+from gepa_client.journal.entries import StoredRun
 from gepa_client.transport.event_loop import CancelToken
 from gepa_client.journal.store import open_store
 from gepa_client.settings.run_config import RunConfig
@@ -89,7 +89,7 @@ config = RunConfig(url=(sys.argv[1],), max_metric_calls=60)
 with tempfile.TemporaryDirectory() as folder:
     where = str(Path(folder) / "store.db")
     store = open_store(where)
-    store.create(new_run("r", name=None, config=config.recorded(), output=folder))
+    store.create(StoredRun(id="r", config=config.recorded(), output=folder))
     store.close()
     settings = config.model_dump(mode="json", exclude_unset=True)
     job = DriverJob(store=where, run_id="r", owner="me", config=settings, output=Path(folder))

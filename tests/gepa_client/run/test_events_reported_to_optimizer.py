@@ -15,8 +15,7 @@ from gepa_client import report
 from gepa_client.errors import Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.rows import Row
-from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SEARCH
-from gepa_client.journal.records import new_run
+from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SEARCH, StoredRun
 from gepa_client.journal.run_events import Event, Finished, Progress
 from gepa_client.journal.store import open_store
 from gepa_client.report.record import RunRecord
@@ -61,7 +60,7 @@ def created(job: DriverJob, **settings: Any) -> DriverJob:
     """The job with a run to drive."""
     config = RunConfig(**settings)
     store = open_store(job.store)
-    store.create(new_run(job.run_id, name=None, config=config.recorded(), output=str(job.output)))
+    store.create(StoredRun(id=job.run_id, config=config.recorded(), output=str(job.output)))
     store.close()
     return job.model_copy(update={"config": config.model_dump(mode="json", exclude_unset=True)})
 
