@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Interrupted, Refused, summary
 from gepa_client.fleet.endpoint import REPLACED, Bundle, Endpoint, requested_pause_s
 from gepa_client.fleet.membership import Membership
-from gepa_client.fleet.slots import Pin, Shutdown, Slots
+from gepa_client.fleet.slots import Pin
 from gepa_client.transport.calls import AttemptLog, Call, FailureCost, InconclusiveResult, Reply
 from protocol.errors import (
     CallIdConflict,
@@ -62,9 +62,7 @@ class CallExecution(Generic[T]):
     call: Call[T]
     log: AttemptLog
     pin: Pin | None
-    slots: Slots
     membership: Membership
-    shutdown: Shutdown
     bundles: Callable[[str], Sequence[Bundle]]
     max_attempts: int
     first_backoff_s: float
@@ -82,8 +80,8 @@ class CallExecution(Generic[T]):
 
     async def run(self) -> Reply[T]:
         """Return the answer; see `Fleet.call`."""
-        self.shutdown.check()
-        ticket = self.slots.ticket()
+        self.membership.shutdown.check()
+        ticket = self.membership.slots.ticket()
         earlier = self.log.unfinished()
         if earlier is not None:
             self.repeat, self.sent_to, self.reached = self.membership.find(*earlier), earlier[1], True
@@ -99,8 +97,8 @@ class CallExecution(Generic[T]):
 
     async def _place(self, ticket: int) -> Endpoint | None:
         """Wait for a slot where the call must or may go; None: look again."""
-        self.shutdown.check()
-        if not self.slots.up:
+        self.membership.shutdown.check()
+        if not self.membership.slots.up:
             self.membership.about_to_wait()
         if self.repeat is not None:
             return await self._place_again(ticket, self.repeat)
@@ -109,7 +107,7 @@ class CallExecution(Generic[T]):
             return await self._anywhere(ticket)
         home = self._home(pin)
         if home is not None:
-            return await self.slots.take(ticket, at=home)
+            return await self.membership.slots.take(ticket, at=home)
         endpoint = await self._anywhere(ticket)
         if endpoint is not None and endpoint.client.offers("refs"):
             if self.membership.holding(pin.instance) is not None:  # another call of the minibatch has chosen meanwhile
@@ -121,13 +119,13 @@ class CallExecution(Generic[T]):
     async def _anywhere(self, ticket: int) -> Endpoint | None:
         """Wait for a slot of any endpoint that has what the call needs; None: look again."""
         needs = self.call.needs
-        if needs is None or self.slots.offering(needs):
-            return await self.slots.take(ticket, avoid=self.avoid, needs=needs)
+        if needs is None or self.membership.slots.offering(needs):
+            return await self.membership.slots.take(ticket, avoid=self.avoid, needs=needs)
         self.membership.about_to_wait_for(needs, self.max_outage_s)
         started = time.monotonic()
         try:
             async with asyncio.timeout(self.max_outage_s - self.waited_s):
-                return await self.slots.take(ticket, avoid=self.avoid, needs=needs)
+                return await self.membership.slots.take(ticket, avoid=self.avoid, needs=needs)
         except TimeoutError:
             last = self.membership.outage.last_error
             cause = f"; last error: {last}" if last else ""
@@ -139,9 +137,10 @@ class CallExecution(Generic[T]):
 
     async def _place_again(self, ticket: int, at: Endpoint) -> Endpoint | None:
         """Wait for a slot where the process may have the answer; None, and the attempt is over, if it is gone."""
-        endpoint = await self.slots.take(ticket, at=at) if at.instance == self.sent_to else None
+        endpoint = await self.membership.slots.take(ticket, at=at) if at.instance == self.sent_to else None
         if endpoint is None:
-            self.shutdown.check()  # the attempt stays open: a process that resumes the run can still collect it
+            # If the fleet stops, the attempt stays open: a process that resumes the run can still collect it.
+            self.membership.shutdown.check()
             self._give_up_attempt()
         return endpoint
 
@@ -150,7 +149,7 @@ class CallExecution(Generic[T]):
         home = self.membership.holding(pin.instance)
         if home is None:
             able = [endpoint for endpoint in self.membership.endpoints if endpoint.offers(self.call.needs)]
-            home = self.slots.roomiest(able, self.avoid)
+            home = self.membership.slots.roomiest(able, self.avoid)
             if home is not None and home.client.offers("refs"):
                 pin.move(home.instance)
         return home if home is not None and home.offers("refs") and home.offers(self.call.needs) else None
@@ -281,7 +280,7 @@ class CallExecution(Generic[T]):
 
     def _lost(self, endpoint: Endpoint, error: ConnectionLost, cooldowns: int, *, idempotent: bool) -> None:
         """Keep the attempt open if its process may still have the answer, else give it up."""
-        self.shutdown.check()  # a call that is not made again must not stop the run for another reason
+        self.membership.shutdown.check()  # a call that is not made again must not stop the run for another reason
         self.reached = self.reached or error.sent
         if isinstance(error, InstanceChanged):
             self.membership.recheck(endpoint, summary(error), cooldowns=cooldowns)
@@ -290,7 +289,7 @@ class CallExecution(Generic[T]):
         if error.refused:
             self.membership.refused_connection(endpoint)
         alive = not error.refused and not isinstance(error, InstanceChanged)
-        if self.reached and idempotent and alive and (self.repeats < REPEATS or not self.slots.up):
+        if self.reached and idempotent and alive and (self.repeats < REPEATS or not self.membership.slots.up):
             self.repeat = endpoint
             self.repeats += 1
         else:
@@ -332,11 +331,11 @@ class CallExecution(Generic[T]):
     async def _back_off(self, endpoint: Endpoint, error: Exception, cooldowns: int) -> None:
         """Wait, longer each time; then prefer another endpoint, if there is one."""
         self.avoid = endpoint
-        if endpoint.failed(cooldowns) and self.slots.up > 1:  # pausing the only endpoint would gain nothing
+        if endpoint.failed(cooldowns) and self.membership.slots.up > 1:  # pausing the only endpoint would gain nothing
             self.membership.cool_down(endpoint, "failing", summary(error), cooldowns=cooldowns)
         self._count(error)
         growth = BACKOFF_FACTOR ** (self.failures - 1)
-        await self.shutdown.pause(self.first_backoff_s * growth * _random.uniform(0.75, 1.25))
+        await self.membership.shutdown.pause(self.first_backoff_s * growth * _random.uniform(0.75, 1.25))
 
     def _count(self, error: Exception) -> None:
         self.failures += 1
@@ -351,7 +350,7 @@ class CallExecution(Generic[T]):
 
     def _accepted(self) -> None:
         """Note that a call was accepted, with any result: there is no outage."""
-        if self.slots.up:
+        if self.membership.slots.up:
             self.membership.outage.over()
 
     def _write(self, reply: Reply[Any]) -> None:
@@ -374,6 +373,6 @@ class CallExecution(Generic[T]):
         self.repeat, self.repeats, self.reached = None, 0, False
 
     def _release(self, endpoint: Endpoint) -> None:
-        self.slots.release(endpoint)
+        self.membership.slots.release(endpoint)
         if endpoint.left:
             self.membership.idle(endpoint)

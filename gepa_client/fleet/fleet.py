@@ -10,7 +10,7 @@ from gepa_client.fleet.endpoint import Bundle, Endpoint, FleetEvent
 from gepa_client.fleet.endpoints_file import Address
 from gepa_client.fleet.handshake import SplitChoice
 from gepa_client.fleet.membership import Membership
-from gepa_client.fleet.slots import Outage, Pin, Shutdown, Slots
+from gepa_client.fleet.slots import Pin
 from gepa_client.transport.calls import AttemptLog, Call, Reply
 from gepa_client.transport.rpc import RpcClient
 from protocol import DiscoverResult
@@ -45,16 +45,12 @@ class Fleet:
         self._first_backoff_s = first_backoff_s
         self._max_outage_s = max_outage_s
         self._bundles = bundles
-        self._slots = Slots(lambda: self._membership.waiting_changed())
-        self._shutdown = Shutdown(lambda: self._slots.wake(self._membership.endpoints))
         self._membership = Membership(
-            self._slots,
             splits=splits,
             allow_mixed_programs=allow_mixed_programs,
-            outage=Outage(max_outage_s, on_event, self._pause),
+            max_outage_s=max_outage_s,
             on_event=on_event,
             on_token=on_token,
-            on_end=self._shutdown.defect,
         )
 
     async def open(self, addresses: Sequence[Address]) -> DiscoverResult:
@@ -66,7 +62,7 @@ class Fleet:
             Refused: an address cannot be used, or the endpoints do not serve the same; all differences are named.
             RpcError, ClientError: none can be used; with one endpoint, its own error.
         """
-        self._shutdown.bind()
+        self._membership.shutdown.bind()
         try:
             return await self._membership.open(addresses)
         except BaseException:
@@ -80,7 +76,7 @@ class Fleet:
     async def aclose(self) -> None:
         """End the fleet's own tasks and close all clients; safe to call twice."""
         try:
-            self._shutdown.close()
+            self._membership.shutdown.close()
         finally:
             await self._membership.aclose()
 
@@ -104,12 +100,12 @@ class Fleet:
     @property
     def in_flight(self) -> int:
         """Calls that an endpoint is answering now."""
-        return self._slots.in_flight
+        return self._membership.slots.in_flight
 
     @property
     def waiting(self) -> int:
         """Calls that wait for a slot."""
-        return self._slots.waiting
+        return self._membership.slots.waiting
 
     @property
     def slots(self) -> int:
@@ -137,9 +133,7 @@ class Fleet:
             call,
             log,
             pin,
-            slots=self._slots,
             membership=self._membership,
-            shutdown=self._shutdown,
             bundles=self._bundles,
             max_attempts=self._max_attempts,
             first_backoff_s=self._first_backoff_s,
@@ -153,7 +147,4 @@ class Fleet:
 
     def interrupt(self, interrupted: Interrupted) -> None:
         """Have waiting and later calls raise this, from any thread; calls in flight continue."""
-        self._shutdown.interrupt(interrupted)
-
-    def _pause(self, reason: str) -> None:
-        self._shutdown.interrupt(Interrupted("paused", reason))
+        self._membership.shutdown.interrupt(interrupted)

@@ -10,7 +10,7 @@ from gepa_client.errors import ClientError, ConnectionLost, Interrupted, Refused
 from gepa_client.fleet.endpoint import Cooldown, Endpoint, FleetEvent, FleetEventKind, requested_pause_s
 from gepa_client.fleet.endpoints_file import Address, file_changes, read_endpoints_file
 from gepa_client.fleet.handshake import SplitChoice, differences, digests_differ, shake_hands
-from gepa_client.fleet.slots import Outage, Slots
+from gepa_client.fleet.slots import Outage, Shutdown, Slots
 from protocol import DiscoverResult
 from protocol.errors import Overloaded, RpcError
 
@@ -24,31 +24,26 @@ Failure = (RpcError, ClientError)
 
 
 class Membership:
-    """The endpoints of a fleet and their `slots`, on one event loop.
-
-    `on_end(error)`: called if a task of the fleet's own fails, which is a defect.
-    """
+    """The endpoints of a fleet and their `slots`, on one event loop; `shutdown` stops them, also after an `outage`."""
 
     def __init__(
         self,
-        slots: Slots,
         *,
         splits: SplitChoice | None,
         allow_mixed_programs: bool,
-        outage: Outage,
+        max_outage_s: float,
         on_event: Callable[[FleetEvent], None],
         on_token: Callable[[str], None],
-        on_end: Callable[[BaseException], None],
     ) -> None:
         self.endpoints: list[Endpoint] = []
         self.leader: DiscoverResult | None = None
-        self.outage = outage
-        self._slots = slots
+        self.slots = Slots(self.waiting_changed)
+        self.shutdown = Shutdown(lambda: self.slots.wake(self.endpoints))
+        self.outage = Outage(max_outage_s, on_event, self._pause)
         self._splits = splits
         self._allow_mixed_programs = allow_mixed_programs
         self._on_event = on_event
         self.on_token = on_token
-        self._on_end = on_end
         self._allow_insecure = False
         self._leaving: set[Endpoint] = set()
         self._missed: set[str] = set()
@@ -86,9 +81,9 @@ class Membership:
         self.outage.suspend()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)  # `on_end` has their errors
+        await asyncio.gather(*self._tasks, return_exceptions=True)  # `shutdown` has their errors
         for endpoint in [*self.endpoints, *self._leaving]:
-            self._slots.stop(endpoint)
+            self.slots.stop(endpoint)
             await endpoint.client.aclose()
 
     def cut(self, why: str) -> None:
@@ -139,11 +134,11 @@ class Membership:
     def refused_connection(self, endpoint: Endpoint) -> None:
         """Note that the connection was refused: the process there has ended, unless it is known to be back."""
         if not endpoint.up:
-            self._slots.give_up(endpoint)
+            self.slots.give_up(endpoint)
 
     def waiting_changed(self) -> None:
         """Run the outage's clock if a call waits and no endpoint is up, else stop it."""
-        if self._slots.waiting and not self._slots.up:
+        if self.slots.waiting and not self.slots.up:
             self.outage.run()
         else:
             self.outage.suspend()
@@ -161,7 +156,7 @@ class Membership:
         """
         if self.endpoints and not any(each.offers(capability) or each.instance is None for each in self.endpoints):
             raise Interrupted("paused", f"no endpoint of the fleet offers `{capability}`, which the run needs")
-        if self._slots.up and capability not in self._missed:
+        if self.slots.up and capability not in self._missed:
             self._missed.add(capability)
             detail = f"no endpoint that offers `{capability}` is left; calls that need it wait up to {limit_s:.3g} s"
             self._on_event(FleetEvent("warning", None, detail, limit_s))
@@ -176,7 +171,7 @@ class Membership:
     def _admit(self, endpoint: Endpoint, discovery: DiscoverResult, kind: FleetEventKind) -> None:
         """Let the endpoint work, after ending the waits for an instance that is no longer there."""
         if endpoint.instance not in (None, discovery.server.instance_id):
-            self._slots.give_up(endpoint)
+            self.slots.give_up(endpoint)
         twin = self.holding(discovery.server.instance_id)
         if kind == "joined" and twin is not None:
             self._report("warning", endpoint, f"reports that it is the same process as {twin.url}; is it given twice?")
@@ -192,7 +187,7 @@ class Membership:
         self.outage.report_again()
         self._missed = {capability for capability in self._missed if not endpoint.offers(capability)}
         self._report(kind, endpoint, seconds=away_s if kind == "back" else None)
-        self._slots.start(endpoint)
+        self.slots.start(endpoint)
         self._availability_changed()
 
     # --- cooling down and returning----------------------------------------------------------------------------------
@@ -201,7 +196,7 @@ class Membership:
         now = time.monotonic()
         endpoint.cooldown, endpoint.since, endpoint.until = cooldown, now, now + pause_s
         endpoint.cooldowns += 1
-        self._slots.stop(endpoint)
+        self.slots.stop(endpoint)
         endpoint.prober = self._spawn(self._probe(endpoint))
         self._availability_changed()
 
@@ -223,7 +218,7 @@ class Membership:
                     self.outage.last_error = f"{endpoint.url}: {summary(error)}"
                     out_of_reach = out_of_reach or not isinstance(error, Overloaded)
                     if isinstance(error, ConnectionLost) and error.refused:
-                        self._slots.give_up(endpoint)
+                        self.slots.give_up(endpoint)
                     elif isinstance(error, Overloaded):
                         requested_s = requested_pause_s(error)
                     elif not isinstance(error, ConnectionLost) or endpoint.instance is None:
@@ -233,7 +228,7 @@ class Membership:
                     if not found:
                         self._admit(endpoint, discovery, "joined" if endpoint.instance is None else "back")
                         return
-                    self._slots.give_up(endpoint)
+                    self.slots.give_up(endpoint)
                     self._disagrees(endpoint, "; ".join(found))
                 endpoint.until = time.monotonic() + endpoint.next_cooldown_s(requested_s)
         finally:
@@ -245,10 +240,10 @@ class Membership:
         self._give_up_overdue()
 
     def _give_up_overdue(self) -> None:
-        if self._slots.up:
+        if self.slots.up:
             for endpoint in self.endpoints:
                 if endpoint.overdue and not endpoint.gone:
-                    self._slots.give_up(endpoint)
+                    self.slots.give_up(endpoint)
 
     def _warn(self, endpoint: Endpoint, detail: str) -> None:
         if endpoint.last_warning != detail:
@@ -296,8 +291,8 @@ class Membership:
         endpoint.left = True
         self.endpoints.remove(endpoint)
         self._leaving.add(endpoint)
-        self._slots.stop(endpoint)
-        self._slots.give_up(endpoint)
+        self.slots.stop(endpoint)
+        self.slots.give_up(endpoint)
         if endpoint.prober is not None:
             endpoint.prober.cancel()
         self._availability_changed()
@@ -316,14 +311,17 @@ class Membership:
         self._leaving.discard(endpoint)
 
     def _availability_changed(self) -> None:
-        self._slots.reconsider()
+        self.slots.reconsider()
         self.waiting_changed()
-        if self._slots.up:
+        if self.slots.up:
             self._give_up_overdue()
-        elif self._slots.waiting:
+        elif self.slots.waiting:
             self.about_to_wait()
 
     # --- bookkeeping -------------------------------------------------------------------------------------------------
+
+    def _pause(self, reason: str) -> None:
+        self.shutdown.interrupt(Interrupted("paused", reason))
 
     def _report(self, kind: FleetEventKind, endpoint: Endpoint, detail: str = "", seconds: float | None = None) -> None:
         self._on_event(FleetEvent(kind, endpoint.url, detail, seconds))
@@ -337,7 +335,7 @@ class Membership:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_end(error)
+            self.shutdown.defect(error)
 
 
 def _line(endpoint: Endpoint) -> tuple[object, ...]:

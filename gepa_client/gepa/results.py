@@ -138,11 +138,7 @@ def _total_usage(results: Results) -> dict[str, Any] | None:
     if not usages:
         return None
     keys = {key: None for usage in usages for key, value in usage.items() if isinstance(value, int | float)}
-    return {key: sum(_number(usage.get(key)) for usage in usages) for key in keys}
-
-
-def _number(value: Any) -> int | float:
-    return value if isinstance(value, int | float) else 0
+    return {key: sum(value for usage in usages if isinstance(value := usage.get(key), int | float)) for key in keys}
 
 
 def _is_unpriced(result: Mapping[str, Any]) -> bool:

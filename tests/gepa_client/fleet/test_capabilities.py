@@ -44,7 +44,7 @@ async def test_it_waits_for_a_busy_endpoint_while_others_are_idle_and_delays_no_
         blocking = [begin(fleet, "a"), begin(fleet, "b")]
         await until(lambda: able._running == 1)
         proposal = propose(fleet)
-        await until(lambda: fleet._slots.waiting == 1)
+        await until(lambda: fleet._membership.slots.waiting == 1)
         await results(begin(fleet, "c"))
         assert not proposal.done()
         cluster.let_go(able)
@@ -121,7 +121,7 @@ async def test_a_failed_program_is_not_retried_on_an_endpoint_without_the_capabi
             await results(propose(fleet))
 
 
-async def test_a_failure_that_may_pass_is_tried_again_where_it_can_be(cluster, opened):
+async def test_a_transient_failure_is_retried_on_an_endpoint_with_the_capability(cluster, opened):
     lacking, able = without_proposals(cluster.start()), cluster.start()
     answers = iter([Overloaded(), None])
 

@@ -19,7 +19,7 @@ def url_of(server):
 # --- lost connections ------------------------------------------------------------------------------------------------
 
 
-async def test_calls_of_a_killed_endpoint_go_elsewhere_and_it_comes_back_by_itself(cluster, opened, watch):
+async def test_calls_of_a_killed_endpoint_go_elsewhere_and_it_rejoins_automatically(cluster, opened, watch):
     doomed, other = cluster.start(4, held=True), cluster.start(4)
     async with opened(doomed, other) as fleet:
         tasks = [begin(fleet, f"{number}") for number in range(12)]
@@ -51,7 +51,7 @@ async def test_finished_work_is_collected_after_a_connection_was_cut(cluster, op
         assert watch.kinds("resting", "back") == ["resting", "back"]
 
 
-async def test_where_no_call_ids_are_known_a_lost_call_is_tried_anew_elsewhere(cluster, opened):
+async def test_without_call_ids_a_lost_call_is_retried_as_a_new_call_elsewhere(cluster, opened):
     server, other = cluster.start(), cluster.start()
     server.capabilities = []
     server.cuts = 1
@@ -107,7 +107,7 @@ async def test_a_call_given_a_slot_as_its_endpoint_dies_does_not_go_there(cluste
     async with opened(server) as fleet:
         first, *later = ledgers = [Ledger(f"{number}") for number in range(4)]
         tasks = [begin(fleet, ledger.name, ledger) for ledger in ledgers]
-        await until(lambda: server._running == 1 and fleet._slots.waiting == 3)
+        await until(lambda: server._running == 1 and fleet._membership.slots.waiting == 3)
         cluster.kill(server)
         await until(lambda: watch.of("waiting"))
         server.evaluate_one = lambda *_: ok()
@@ -214,7 +214,7 @@ async def test_it_waits_for_another_endpoint_rather_than_trying_the_same_one(clu
     async with opened(bad, good) as fleet:
         tasks = [begin(fleet, f"{number}") for number in range(3)]
         await until(lambda: good._running == 1 and fleet.in_flight == 1)
-        await until(lambda: fleet._slots.waiting == 2)
+        await until(lambda: fleet._membership.slots.waiting == 2)
         cluster.let_go(good)
         await results(*tasks)
         assert sum(bad.runs.values()) == 2

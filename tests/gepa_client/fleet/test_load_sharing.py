@@ -155,4 +155,4 @@ async def test_a_thousand_calls_at_once_fill_every_endpoint_to_its_limit(cluster
         await results(*tasks)
         assert most == 1024
         assert fleet.in_flight == 0
-        assert len(fleet._slots._least_busy) <= 16 * 17
+        assert len(fleet._membership.slots._least_busy) <= 16 * 17

@@ -136,7 +136,7 @@ async def test_a_minibatch_leaves_an_endpoint_that_only_a_proxy_answers_for(clus
     async with opened(home, other) as fleet:
         pin = Pin(home.instance_id)
         tasks = [begin(fleet, f"{number}", pin=pin, trace=True) for number in range(5)]
-        await until(lambda: home._running == 1 and fleet._slots.waiting == 4)
+        await until(lambda: home._running == 1 and fleet._membership.slots.waiting == 4)
         home.evaluate_one = lambda *_: ok()
         put_in_front(cluster, home)
         await results(*tasks)

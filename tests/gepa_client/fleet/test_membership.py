@@ -194,7 +194,7 @@ async def test_calls_pinned_to_an_endpoint_that_leaves_go_elsewhere(cluster, ope
         fleet.follow(path)
         pin = Pin(leader.instance_id)
         tasks = [begin(fleet, f"{number}", pin=pin) for number in range(4)]
-        await until(lambda: leader._running == 1 and fleet._slots.waiting == 3)
+        await until(lambda: leader._running == 1 and fleet._membership.slots.waiting == 3)
         path.write_text(f"{second.url}\n", encoding="utf-8")
         await results(*tasks[1:])
         assert sum(second.runs.values()) == 3

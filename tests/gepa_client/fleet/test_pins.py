@@ -44,7 +44,7 @@ async def test_calls_that_wait_for_an_endpoint_that_dies_move_together(cluster, 
     async with opened(home, other) as fleet:
         pin = Pin(home.instance_id)
         tasks = [begin(fleet, f"{number}", pin=pin, trace=True) for number in range(5)]
-        await until(lambda: home._running == 1 and fleet._slots.waiting == 4)
+        await until(lambda: home._running == 1 and fleet._membership.slots.waiting == 4)
         cluster.kill(home)
         await results(*tasks)
         assert pin.instance == other.instance_id
@@ -79,14 +79,14 @@ async def test_pinned_calls_find_a_home_when_an_endpoint_comes_back(cluster, ope
         pin = Pin(server.instance_id)
         cluster.kill(server)
         tasks = [begin(fleet, f"{number}", pin=pin, trace=True) for number in range(6)]
-        await until(lambda: fleet._slots.waiting == 6)
+        await until(lambda: fleet._membership.slots.waiting == 6)
         cluster.restart(server)
         await results(*tasks)
         assert pin.instance == server.instance_id
         assert set(server.runs) == {f"{number}" for number in range(6)}
 
 
-async def test_where_no_refs_are_given_pinned_calls_go_anywhere(cluster, opened):
+async def test_without_references_pinned_calls_go_anywhere(cluster, opened):
     servers = [cluster.start(1, held=True), cluster.start(1, held=True)]
     for server in servers:
         server.capabilities.remove("refs")

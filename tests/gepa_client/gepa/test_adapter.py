@@ -266,7 +266,7 @@ print(adapter.evaluate([1, 2], adapter.seed_candidate).scores)
     assert (done.returncode, done.stdout, done.stderr) == (0, "[1.0, 1.0]\n", "")
 
 
-async def test_it_works_where_another_event_loop_is_running_as_in_a_notebook(server, connect):
+async def test_it_works_while_another_event_loop_runs_as_in_a_notebook(server, connect):
     assert connect().evaluate(rows(2), SEED).scores == [1.0, 1.0]
 
 

@@ -81,7 +81,7 @@ def test_items_beyond_the_largest_batch_travel_in_several_calls(served):
     assert sorted(calls()) == [f"batch_evaluate {sizes}" for sizes in ([1], [2], [3, 2], [5])]
 
 
-async def test_several_candidates_are_refused_where_they_are_not_offered_or_do_not_add_up(served):
+async def test_several_candidates_are_refused_if_not_offered_or_if_their_sizes_do_not_add_up(served):
     start, _ = served
     items = [{"candidate": SEED, "size": 2}]
     with start() as url:

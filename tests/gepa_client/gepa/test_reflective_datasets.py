@@ -30,7 +30,7 @@ def test_refs_go_back_with_the_examples_and_records_come_in_their_order(server, 
     assert [server.traces[ref][1] for ref in refs] == ["0", "1", "2"]
 
 
-def test_trajectories_travel_inline_where_the_server_keeps_none(server):
+def test_trajectories_travel_inline_if_the_server_keeps_none(server):
     server.capabilities.remove("refs")
     with RemoteAdapter(server.url) as adapter:
         adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])

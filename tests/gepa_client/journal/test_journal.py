@@ -218,7 +218,7 @@ def test_a_run_resumes_after_a_dropped_stop_and_keeps_the_rest_of_its_batch(tmp_
             assert [slot.recorded for slot in journal.ask(asking("a", "b"))] == [False, True]
 
 
-def test_a_replay_goes_only_as_far_as_was_asked_or_as_the_record_goes(tmp_path: Path) -> None:
+def test_a_replay_ends_at_the_requested_number_or_at_the_end_of_the_record(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
             record(journal, "a", "b")

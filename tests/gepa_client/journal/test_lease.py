@@ -56,7 +56,7 @@ def test_a_living_driver_keeps_its_run_and_is_named(store: Store, another: Calla
     assert store.run(RUN.id).claim.owner == OWNER
 
 
-def test_a_driver_that_lets_go_while_it_is_watched_is_followed_at_once(store: Store) -> None:
+def test_a_run_released_while_it_is_watched_is_taken_at_once(store: Store) -> None:
     driven(store)
     waits = threading.Event()
     with ThreadPoolExecutor(1) as pool:

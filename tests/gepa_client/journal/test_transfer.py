@@ -88,7 +88,7 @@ def test_a_run_comes_into_any_store(store: Store, target: Store) -> None:
     assert sorted(map(repr, all_rows(store, RUN.id))) == sorted(map(repr, ROWS))
 
 
-def test_answers_are_readable_where_that_keeps_their_bytes(store: Store) -> None:
+def test_answers_are_exported_as_json_if_that_keeps_their_bytes(store: Store) -> None:
     entries = export_of(store)["entries"]
     assert entries[0]["answer"]["output"] == {"z": 1, "a": [1.0, 2.5e-7, None, True], "é": "é"}
     assert '{"spaced": 1.50}' in entries[2]["answer_text"]

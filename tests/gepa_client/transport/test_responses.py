@@ -83,7 +83,7 @@ def test_many_brackets_that_nest_shallowly_are_no_depth():
     assert read(results(result(output)))["results"][0]["output"] == orjson.loads(output)
 
 
-def test_nobodys_verdict_does_not_become_one_by_its_depth():
+def test_an_inconclusive_result_stays_inconclusive_if_it_nests_too_deep():
     given = b'{"status":"infra_error","score":null,"output":%b,"seconds":0}' % nested(300)
     assert read(results(given))["results"][0]["status"] == "infra_error"
 
