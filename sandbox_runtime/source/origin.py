@@ -145,7 +145,8 @@ async def remote_commit(
     commit, branch = ref, BRANCH
     if not _FULL.fullmatch(ref):
         commit, branch = await _resolved(where, ref, mirror, credentials)
-    if not await _has(mirror, commit):
+    # A commit that is there is complete: a fetch writes its objects all at once.
+    if await _git_output("cat-file", "-t", commit, folder=mirror, bare=True) != "commit":
         on_progress(f"fetching {commit[:12]} of {where}")
         await asyncio.to_thread(_unlock, mirror)
         fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--end-of-options")
@@ -190,11 +191,6 @@ async def _asking(
     except GitFailed as error:
         hint = "" if credentials is not None else "; if it is private, give a token or a GitHub App for its host"
         raise GitFailed(f"{where.url}: {error}{hint}") from None
-
-
-async def _has(mirror: Path, commit: str) -> bool:
-    """Return whether the commit is there completely: a fetch writes its objects all at once."""
-    return await _git_output("cat-file", "-t", commit, folder=mirror, bare=True) == "commit"
 
 
 def _unlock(mirror: Path) -> None:

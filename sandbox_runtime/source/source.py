@@ -90,7 +90,8 @@ class Source:
         self._address = address(repository)
         self._ref = ref
         self._credentials = credentials
-        self._cache = (cache or _default_cache()).absolute()
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        self._cache = (cache or caches / "evolverpc" / "sources").absolute()
         self._most_mb = most_mb
         self._checkout: Checkout | None = None
         self._working = asyncio.Lock()
@@ -118,7 +119,7 @@ class Source:
             if origin.folder and not await origin.commit.has_folder(origin.folder):
                 raise SandboxError(f"{self._address}: commit {origin.commit.id[:12]} has no folder {origin.folder}")
             needs = await program_needs(origin.commit.read, origin.folder)
-            tar = self._tar(origin)
+            tar = self._cache / "commits" / f"{origin.commit.id}-{_short(origin.branch)}-plain.tar"
             if not await asyncio.to_thread(tar.exists):
                 await origin.commit.pack(origin.branch, tar, self._most_mb)
                 await run_shielded(self._swept)
@@ -140,9 +141,6 @@ class Source:
         return await remote_commit(
             self._address, self._ref, mirror_path(self._address, self._cache), self._credentials, on_progress
         )
-
-    def _tar(self, origin: SourceCommit) -> Path:
-        return self._cache / "commits" / f"{origin.commit.id}-{_short(origin.branch)}-plain.tar"
 
     def _lock(self) -> Path:
         """Return the lock file of the address: of its mirror, which several folders share."""
@@ -170,10 +168,6 @@ class Source:
                 with lock_if_free(self._lock_of(mirror)) as held:
                     if held and _is_older(mirror, before):
                         remove_tree(mirror)
-
-
-def _default_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evolverpc" / "sources"
 
 
 def _is_older(path: Path, than: float) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import importlib.metadata
 import re
+import shlex
 import shutil
 import tempfile
 from functools import cache
@@ -50,7 +51,7 @@ def image_of(recipe: Recipe, folder: Path, *, rebuild: bool) -> modal.Image:
         .apt_install("git", "ca-certificates")
         .pip_install("uv")
         .run_commands(f"uv venv --python {base} {SERVER}")
-        .run_commands(f"uv pip install --python {SERVER_PYTHON} {' '.join(map(_quoted, requirements()))}")
+        .run_commands(f"uv pip install --python {SERVER_PYTHON} {shlex.join(requirements())}")
         .add_local_dir(ours, site, copy=True)
         .add_local_dir(wanted, RECIPE, copy=True)
         .run_commands(
@@ -104,7 +105,3 @@ def _own_digest() -> str:
             hashed.update(f"{file.relative_to(_OURS)} {len(content)}\n".encode())
             hashed.update(content)
     return hashed.hexdigest()[:12]
-
-
-def _quoted(requirement: str) -> str:
-    return f"'{requirement}'"

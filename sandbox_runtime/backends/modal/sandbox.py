@@ -81,7 +81,9 @@ class ModalSandbox:
 
     async def endpoint(self) -> ServerEndpoint:
         """Return the address of its server, with a fresh connect token. Raises `SandboxGone`."""
-        credentials = await self._asked("give a connect token", self._connect_token)
+        credentials = await self._asked(
+            "give a connect token", lambda: retried(lambda: self._sandbox.create_connect_token.aio(port=PORT))
+        )
         return ServerEndpoint(credentials.url, self._token, credentials.token)
 
     async def exec(self, command: Command) -> CommandResult:
@@ -95,7 +97,7 @@ class ModalSandbox:
 
     async def close(self) -> None:
         """End it at Modal. Raises `SandboxError` if Modal does not answer; call it again to retry."""
-        if self._closing is None or (self._closing.done() and _has_failed(self._closing)):
+        if self._closing is None or (self._closing.done() and (self._closing.cancelled() or self._closing.exception())):
             self._closing = asyncio.create_task(self._close())
         await await_shielded(asyncio.wait([self._closing]))
         self._closing.result()
@@ -179,9 +181,6 @@ class ModalSandbox:
         if not self._ended.done():
             self._ended.set_result(ended)
 
-    async def _connect_token(self) -> modal.types.SandboxConnectCredentials:
-        return await retried(lambda: self._sandbox.create_connect_token.aio(port=PORT))
-
     async def _asked(self, what: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Return what the call returns; raise `SandboxGone` as soon as the sandbox has ended."""
         if self._ended.done():
@@ -227,7 +226,3 @@ class ModalSandbox:
 def _describe(ended: SandboxExit) -> str:
     status = "" if ended.status is None else f" with status {ended.status}"
     return f"{ended.kind}{status}" + (f", {ended.detail}" if ended.detail else "")
-
-
-def _has_failed(task: asyncio.Task[None]) -> bool:
-    return task.cancelled() or task.exception() is not None
