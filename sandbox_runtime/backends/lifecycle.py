@@ -3,14 +3,14 @@
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import IO, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import aiohttp
 
 from evolverpc_common.display_text import OutputTail
-from evolverpc_common.shielded import await_shielded
+from evolverpc_common.shielded import await_shielded, run_shielded
 from sandbox_runtime.api.sandbox import RunningSandbox, Sandbox, SandboxError, SandboxNotReady, ServerEndpoint
 from sandbox_runtime.api.spec import Command
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
@@ -165,11 +165,13 @@ async def sweep_records(
     records: SandboxRecords,
     labels: Mapping[str, str] | None,
     ours: Mapping[str, Sandbox],
-    free: Callable[[SandboxRecord], Awaitable[None]],
+    free: Callable[[SandboxRecord], None],
     *,
     orphans_only: bool,
 ) -> list[str]:
-    """Sweep as `Runtime.sweep` does. `ours`: running sandboxes of this runtime by id; `free`: ends a recorded sandbox.
+    """Sweep as `Runtime.sweep` does.
+
+    `ours`: running sandboxes of this runtime by id. `free`: ends a recorded sandbox, and blocks.
 
     Raises:
         SandboxError: some could not be swept; the others were.
@@ -185,7 +187,7 @@ async def sweep_records(
             elif record.unknown:
                 raise SandboxError(record.unknown)
             else:
-                await free(record)
+                await run_shielded(free, record)
             swept.append(record.id)
         except (SandboxError, OSError) as error:
             faults.append(f"{record.id}: {error}")

@@ -87,7 +87,7 @@ class Container:
         self._log_capture: OutputCapture | None = None
 
     async def start(self) -> None:
-        """Start it, without a command. Raises `SandboxError`, `OSError`: see `log_tail`; it must still be closed."""
+        """Start it, without a command. Raises `SandboxError`, `OSError`: see `log`; it must still be closed."""
         resources = RecordedResources(groups=[str(folder) for folder in self._group.folders])
         self.record = self._context.records.update(self.record, resources.model_dump())
         self._log_capture, self._log_end = capture_pipe(self.log)

@@ -213,10 +213,7 @@ class BubblewrapRuntime:
         return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]
 
     async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
-        async def end(record: SandboxRecord) -> None:
-            await run_shielded(self._sweep, record)
-
-        return await sweep_records(self._records, labels, self._sandboxes, end, orphans_only=orphans_only)
+        return await sweep_records(self._records, labels, self._sandboxes, self._sweep, orphans_only=orphans_only)
 
     def _sweep(self, record: SandboxRecord) -> None:
         self._records.condemn(record)

@@ -102,10 +102,7 @@ class ProcessRuntime:
         return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]
 
     async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
-        async def end(record: SandboxRecord) -> None:
-            await await_shielded(asyncio.to_thread(self._end, record))
-
-        return await sweep_records(self._records, labels, self._sandboxes, end, orphans_only=orphans_only)
+        return await sweep_records(self._records, labels, self._sandboxes, self._end, orphans_only=orphans_only)
 
     def _create(self, spec: SandboxSpec) -> ProcessSandbox:
         try:
