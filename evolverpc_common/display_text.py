@@ -3,6 +3,7 @@
 import re
 import shlex
 import unicodedata
+from collections.abc import Callable
 
 LINE_LENGTH = 2000
 _KEPT = frozenset("\n\t")
@@ -13,22 +14,12 @@ def plain(text: str, *, limit: int | None = None) -> str:
     """Return `text` with control, format and bidirectional characters as escapes, at most `limit` characters long."""
     if limit is not None and len(text) > limit:
         text = text[: limit - 1] + "…"
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        character if character in _KEPT or unicodedata.category(character) not in _UNSAFE else _escaped(character)
-        for character in text
-    )
+    return text if text.isascii() and text.isprintable() else _replaced(text, _escaped)
 
 
 def plain_json(text: str) -> str:
     """Return JSON text with the same characters as JSON escapes, so that it parses to the same value."""
-    if text.isascii() and "\x7f" not in text:
-        return text
-    return "".join(
-        character if character in _KEPT or unicodedata.category(character) not in _UNSAFE else _json_escape(character)
-        for character in text
-    )
+    return text if text.isascii() and "\x7f" not in text else _replaced(text, _json_escape)
 
 
 def line(text: str, limit: int = LINE_LENGTH) -> str:
@@ -39,6 +30,13 @@ def line(text: str, limit: int = LINE_LENGTH) -> str:
 def counted(number: int, what: str) -> str:
     """Return `1 row`, `1,200 rows`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _replaced(text: str, escape: Callable[[str], str]) -> str:
+    return "".join(
+        character if character in _KEPT or unicodedata.category(character) not in _UNSAFE else escape(character)
+        for character in text
+    )
 
 
 def _json_escape(character: str) -> str:

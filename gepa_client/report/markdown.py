@@ -54,10 +54,9 @@ def markdown(record: RunRecord) -> str:
             "| candidate | parents | score | metric calls |",
             "|---|---|---|---|",
         ]
-        parts += [
-            f"| {candidate.index} | {_parents(candidate.parents)} | {candidate.score:.4g} | {candidate.metric_calls} |"
-            for candidate in record.candidates
-        ]
+        for candidate in record.candidates:
+            parents = ", ".join(map(str, candidate.parents)) or "-"
+            parts.append(f"| {candidate.index} | {parents} | {candidate.score:.4g} | {candidate.metric_calls} |")
     for candidate in accepted:
         parts += ["", f"### Candidate {candidate.index}, score {candidate.score:.4g}"]
         if (change := change_of(record, candidate)) is not None:
@@ -111,10 +110,6 @@ def _change(record: RunRecord, mutation: Mutated | MutationRejected, most: int) 
         if len(lines) > most:
             parts += ["", f"... and {len(lines) - most} lines more: `{full_diff_command(record, mutation)}`"]
     return parts
-
-
-def _parents(parents: list[int]) -> str:
-    return ", ".join(str(parent) for parent in parents) or "-"
 
 
 def _code(text: str) -> str:

@@ -193,7 +193,8 @@ def change_of(record: RunRecord, candidate: events.CandidateFound) -> events.Mut
     commit = _commit(candidate)
     if commit is None or any(_commit(record.candidates[parent]) == commit for parent in candidate.parents):
         return None
-    return next((made for made in _made(record) if made.commit == commit), None)
+    made = (mutation for mutation in record.mutations if isinstance(mutation, events.Mutated))
+    return next((mutation for mutation in made if mutation.commit == commit), None)
 
 
 def omitted_changes(record: RunRecord) -> str | None:
@@ -236,10 +237,6 @@ def _branches(record: RunRecord, *words: str) -> str:
     started = record.started
     assert started is not None, "code changes in a run that has started"  # noqa: S101
     return command("branches", started.run_id, *words, store=named_store(started.store))
-
-
-def _made(record: RunRecord) -> list[events.Mutated]:
-    return [mutation for mutation in record.mutations if isinstance(mutation, events.Mutated)]
 
 
 def _commit(candidate: events.CandidateFound) -> str | None:

@@ -67,7 +67,10 @@ def runs(
                 again = command("resume", run.id, store=store)
                 silent = f"{run.id} gave no sign of life for {duration(seconds_since(run.updated))}"
                 echo(console, f"[yellow]{safe_line(silent)}:[/] {safe_line(again)} takes it over")
-        echo(console, f"next: {safe_line(_next(found[0], store))}")
+        newest = found[0]
+        can_resume = newest.status in ("pending", "paused")
+        following = next_command(newest, store) if can_resume else command("show", newest.id, store=store)
+        echo(console, f"next: {safe_line(following)}")
     else:
         which = f"no {status} run" if status else "no runs"
         echo(console, f"{which} in {safe_line(without_password(default_store(store)))}")
@@ -77,12 +80,6 @@ def runs(
             else FIRST_COMMAND + (f" --store {shlex.quote(without_password(store))}" if store else "")
         )
         echo(console, f"next: {safe_line(again)}")
-
-
-def _next(newest: StoredRun, store: str | None) -> str:
-    if newest.status in ("pending", "paused"):
-        return next_command(newest, store)
-    return command("show", newest.id, store=store)
 
 
 def _seed_score(store: Store, run: StoredRun) -> Any:

@@ -34,7 +34,7 @@ from gepa_client.settings.groups import SandboxKind
 from gepa_client.settings.loading import load
 
 if TYPE_CHECKING:
-    from sandbox_runtime import CommandResult, SandboxInfo
+    from sandbox_runtime import SandboxInfo
 
 KINDS: tuple[SandboxKind, ...] = get_args(SandboxKind)
 MANY = 20
@@ -188,7 +188,8 @@ def _exec(action: list[str], timeout_s: float, *, as_json: bool) -> int:
     except (SandboxError, OSError) as error:
         refuse(str(error), PAUSED)
     if as_json:
-        _print_json_result(done)
+        output = {name: getattr(done, name).decode("utf-8", "replace") for name in ("stdout", "stderr")}
+        print_json({"status": done.status, **output, "seconds": round(done.seconds, 3)})
     else:
         sys.stdout.buffer.write(done.stdout)
         sys.stderr.buffer.write(done.stderr)
@@ -197,11 +198,6 @@ def _exec(action: list[str], timeout_s: float, *, as_json: bool) -> int:
         if done.timed_out:
             fail(f"the command was ended after {timeout_s:g} s; --timeout SECONDS allows more")
     return TIMED_OUT if done.status is None else done.status
-
-
-def _print_json_result(done: "CommandResult") -> None:
-    stdout, stderr = (output.decode("utf-8", "replace") for output in (done.stdout, done.stderr))
-    print_json({"status": done.status, "stdout": stdout, "stderr": stderr, "seconds": round(done.seconds, 3)})
 
 
 def _publish(given: dict[str, Any]) -> None:

@@ -86,7 +86,7 @@ def as_json(ended: RunSummary) -> dict[str, Any]:
         "best_score": headline.best if headline is not None else None,
         "metric_calls": ended.record.metric_calls,
         "best_code": code_label(ended.record.best.texts) if ended.record.best is not None else None,
-        "model_calls": _model_calls(ended.record),
+        "model_calls": calls.total.model_dump(mode="json") if (calls := ended.record.model_calls) is not None else None,
         "refused": fields.refusal_count(ended.record),
         "failed_examples": ended.record.failed_examples.failed if ended.record.failed_examples is not None else 0,
         "seconds": round(ended.seconds, 3),
@@ -171,10 +171,6 @@ def _failed_examples(ended: RunSummary) -> list[str]:
         lines += [f"[dim]    {safe(text)}[/]" for text in traceback[-TRACEBACK_SHOWN:]]
     lines.append(f"{'all failures':<15} {safe_line(command('show', ended.run_id, '--failures', store=ended.store))}")
     return lines
-
-
-def _model_calls(record: RunRecord) -> dict[str, Any] | None:
-    return None if record.model_calls is None else record.model_calls.total.model_dump(mode="json")
 
 
 def _refused(record: RunRecord) -> str | None:

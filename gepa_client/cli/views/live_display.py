@@ -30,6 +30,9 @@ SPARE = 3
 class Display(AbstractContextManager["Display"]):
     """Displays a run while it is driven."""
 
+    def __init__(self) -> None:
+        self._paused: set[str] = set()
+
     def __exit__(self, *_: object) -> None:
         pass
 
@@ -44,6 +47,17 @@ class Display(AbstractContextManager["Display"]):
     def tick(self, record: RunRecord) -> None:
         """Update what depends on time; without a frame nothing does."""
 
+    def _repeats(self, event: events.Event) -> bool:
+        """Return whether the event is about a server that is displayed as paused already."""
+        if not isinstance(event, events.FleetChanged) or event.url is None:
+            return False
+        known = event.url in self._paused
+        if event.kind == "resting":
+            self._paused.add(event.url)
+        elif event.kind in ("joined", "back", "left"):
+            self._paused.discard(event.url)
+        return known and event.kind == "resting"
+
 
 class JsonDisplay(Display):
     """Prints every event as a line of JSON on stdout."""
@@ -57,32 +71,13 @@ class JsonDisplay(Display):
         print(Text.from_markup(text).plain, file=sys.stderr, flush=True)
 
 
-class _KnownCooldowns:
-    """The servers known to be paused, so that a second event about one is not printed."""
-
-    def __init__(self) -> None:
-        self._resting: set[str] = set()
-
-    def repeats(self, event: events.Event) -> bool:
-        """Return whether the event repeats what was printed."""
-        if not isinstance(event, events.FleetChanged) or event.url is None:
-            return False
-        if event.kind == "resting" and event.url in self._resting:
-            return True
-        if event.kind == "resting":
-            self._resting.add(event.url)
-        elif event.kind in ("joined", "back", "left"):
-            self._resting.discard(event.url)
-        return False
-
-
 class PlainDisplay(Display):
     """Prints a line for each notable event, and the progress every ten seconds."""
 
     def __init__(self, console: Console) -> None:
+        super().__init__()
         self._console = console
         self._printed_s = 0.0
-        self._rests = _KnownCooldowns()
 
     def event(self, event: events.Event, record: RunRecord) -> None:
         """Print the event, if it is notable."""
@@ -94,7 +89,7 @@ class PlainDisplay(Display):
         code_evolves = record.started is not None and record.started.evolve != "prompts"
         if isinstance(event, events.Rejected) and not code_evolves:  # of texts they are many; a change of code was dear
             return
-        if isinstance(event, events.NoProposal) or self._rests.repeats(event):
+        if isinstance(event, events.NoProposal) or self._repeats(event):
             return
         if isinstance(event, events.Progress):
             text = f"{calls(record)} · {_pace(record)} · {_pool(record)}"
@@ -119,10 +114,10 @@ class LiveDisplay(Display):
     LINES = 6
 
     def __init__(self, console: Console) -> None:
+        super().__init__()
         self._console = console
         self._record = RunRecord()
         self._latest: deque[str] = deque(maxlen=self.LINES)
-        self._rests = _KnownCooldowns()
         # Drawn by the printing thread: another one would draw in the middle of a line.
         self._live = Live(console=console, get_renderable=self._frame, auto_refresh=False)
         self._drawn_s = 0.0
@@ -139,7 +134,7 @@ class LiveDisplay(Display):
         self._record = record
         if isinstance(event, events.Finished) and record.started is None:
             self._live.transient = True  # there was nothing to see
-        if self._rests.repeats(event):
+        if self._repeats(event):
             return
         text = event_text(event)
         if isinstance(event, events.Warned | events.Finalized):

@@ -42,7 +42,7 @@ def run_facts(
         ("time", _time(run)),
         ("driven by", run.driver if run.claim.owner is not None else None),
         ("asked for", run.requested_action),
-        ("forked from", _parent(run.parent)),
+        ("forked from", f"{run.parent['run']} at {run.parent['at']}" if run.parent else None),
         ("settings", _settings(run.config, full=full)),
         ("identity", _identity(run.identity or {}, full=full)),
         ("journal", _journal(store, run)),
@@ -88,10 +88,6 @@ def _time(run: StoredRun) -> str:
     return f"{worked}begun {begun} ago, last sign of life {seen} ago"
 
 
-def _parent(parent: Mapping[str, Any] | None) -> str | None:
-    return f"{parent['run']} at {parent['at']}" if parent else None
-
-
 def _journal(store: Store, run: StoredRun) -> str:
     entries, end = store.parts(run.id).get(SEARCH, 0), end_of(store, run.id, SEARCH)
     return f"{entries:,} entries" if entries == end else f"{entries:,} entries, numbered up to {end:,}"
@@ -99,14 +95,14 @@ def _journal(store: Store, run: StoredRun) -> str:
 
 def _settings(config: Mapping[str, Any], *, full: bool) -> str:
     """Return the settings that differ from their defaults."""
-    defaults = {name: field.get_default(call_default_factory=True) for name, field in RunConfig.model_fields.items()}
+    defaults = RunConfig.model_construct().model_dump(mode="json")
     return _flat(
         {
             name: value
             for name, value in config.items()
             if name not in ELSEWHERE
             and value not in (None, [], ())
-            and not (name in defaults and _plain(defaults[name]) == value)
+            and not (name in defaults and defaults[name] == value)
         },
         full=full,
     )
@@ -125,10 +121,6 @@ def _leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, An
             yield from _leaves(value, f"{path}{name}.")
         else:
             yield f"{path}{name}", value
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _flat(values: Mapping[str, Any], *, full: bool) -> str:
