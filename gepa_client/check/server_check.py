@@ -70,7 +70,7 @@ async def check_server(config: RunConfig, examples: int, trying: Trying = lambda
     Raises:
         Refused, SettingsError: the settings cannot be used.
     """
-    silent: list[CheckStep] = []
+    unreachable: list[CheckStep] = []
     servers = endpoints(config)
     for number, server in enumerate(servers):
         rpc_url(server.url, allow_insecure=server.allow_insecure)  # an invalid address is no unreachable server
@@ -79,15 +79,17 @@ async def check_server(config: RunConfig, examples: int, trying: Trying = lambda
                 client = await stack.enter_async_context(client_of(server))
                 discovery = await client.discover()
             except (Refused, ConnectionLost) as error:  # its token, or no server there: another one may be usable
-                silent.append(_failure(config, "handshake", error))
+                unreachable.append(_failure(config, "handshake", error))
                 continue
             except (ClientError, RpcError) as error:
-                return CheckReport(url=server.url, steps=[*_as_warnings(silent), _failure(config, "handshake", error)])
+                return CheckReport(
+                    url=server.url, steps=[*_as_warnings(unreachable), _failure(config, "handshake", error)]
+                )
             check = _ServerCheck(config, client, discovery, servers[number + 1 :], examples, trying)
-            check.steps += _as_warnings(silent)
+            check.steps += _as_warnings(unreachable)
             await check.run()
             return check.report(server.url)
-    return CheckReport(url=servers[-1].url, steps=silent, reached=False)
+    return CheckReport(url=servers[-1].url, steps=unreachable, reached=False)
 
 
 @dataclass
@@ -139,8 +141,8 @@ class _ServerCheck:
         components = ", ".join(self.discovery.program.seed_candidate)
         self.note("handshake", "ok", f"components {components}; the server offers {offered}")
         self._code()
-        await self._meet_scorers()
-        await self._meet_others()
+        await self._discover_scorers()
+        await self._discover_others()
         rows = await self._rows()
         if any(step.verdict == "failed" for step in self.steps):
             self.note("evaluate", "skipped", "no row is tried until what failed is fixed")
@@ -169,22 +171,22 @@ class _ServerCheck:
             message = f"candidates name the commit that runs, now {seed}; the server does not change code"
             self.note("code", "ok", message)
 
-    async def _meet_scorers(self) -> None:
+    async def _discover_scorers(self) -> None:
         """Check that the scoring servers can score."""
         answers = await discovered(scorers(self.config), resend=True)
-        silent = [found for found in answers if isinstance(found, Exception)]
-        if silent and len(silent) == len(answers):
+        unreachable = [found for found in answers if isinstance(found, Exception)]
+        if unreachable and len(unreachable) == len(answers):
             self.reached = False
-            self.note("scores", "failed", f"no scoring server is reachable: {'; '.join(map(summary, silent))}")
+            self.note("scores", "failed", f"no scoring server is reachable: {'; '.join(map(summary, unreachable))}")
             return
         able = [found for found in answers if isinstance(found, DiscoverResult) and "scoring" in found.capabilities]
         if answers and not able:
             urls = ", ".join(self.config.score_with)
             self.note("scores", "failed", f"{urls}, given to score, does not offer `score` (capability `scoring`)")
-        for error in silent:
+        for error in unreachable:
             self.note("scores", "warning", f"one of the servers that score: {summary(error)}")
 
-    async def _meet_others(self) -> None:
+    async def _discover_others(self) -> None:
         """Count the examples that all servers together run at once."""
         self.at_once = self.discovery.limits.max_concurrency
         answers = await discovered(self.others, resend=False)

@@ -167,10 +167,10 @@ class Optimization:
             use_merge=config.use_merge,
         )
         prices = PriceGuard(config, journal, self.emit)
-        asked = ScorerGuard(config, journal, self.emit)
+        own_callbacks = [watcher, guard, prices, ScorerGuard(config, journal, self.emit)]
         evolution = strategies.evolution_arguments(config, self.adapter, reflection, self.emit)
         arguments = strategies.arguments(config) | evolution
-        arguments["callbacks"] = [*evolution["callbacks"], *map(FailFastCallback, [watcher, guard, prices, asked])]
+        arguments["callbacks"] = [*evolution["callbacks"], *map(FailFastCallback, own_callbacks)]
         between = BetweenIterations(config, journal)
         stops: list[strategies.StateStop | BetweenIterations] = [*strategies.stoppers(config), between]
         arguments["stop_callbacks"] = stops

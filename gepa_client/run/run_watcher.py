@@ -112,7 +112,7 @@ class RunWatcher:
     def on_optimization_start(self, _event: OptimizationStartEvent) -> None:
         """Enter the first phase: replaying, or scoring the seed."""
         self._enter("replaying" if self.journal.replaying else "seed")
-        self.journal.on_first_write(self._goes_live)
+        self.journal.on_first_write(self._show_withheld)
 
     def on_optimization_end(self, _event: OptimizationEndEvent) -> None:
         """Note that real calls from here on are for test rows."""
@@ -213,7 +213,7 @@ class RunWatcher:
         if not self._proposed and not isinstance(sys.exception(), Interrupted):
             self.emit(NoProposal(iteration=event["iteration"], reason=self._skipped or "no new text"))
 
-    def _goes_live(self) -> None:
+    def _show_withheld(self) -> None:
         """Show what was held back during the replay; called from any thread, between two callbacks."""
         if not self._over:
             self._enter("seed" if self._state is None else "optimizing")

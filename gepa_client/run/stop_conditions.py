@@ -93,13 +93,13 @@ class BetweenExamples:
         """Take the gateway's report that the money is spent; safe to call from any thread."""
         self._capped = reason
         if self._live:
-            self._look()
+            self._check_spending()
 
     def _begin(self) -> None:
         self._live = True
         if self.config.max_cost_usd is not None:
-            self.journal.spending.watch(self._look)
-        self._look()
+            self.journal.spending.watch(self._check_spending)
+        self._check_spending()
         if (limit_s := self.config.max_seconds) is not None:
             reason = Interrupted("completed", f"max_seconds of {limit_s:g} is reached")
             left = limit_s - self.counters.active_seconds
@@ -114,7 +114,7 @@ class BetweenExamples:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check_spending(self) -> None:
         spent, limit, reason = self.journal.spending.cost_usd, self.config.max_cost_usd, self._capped
         if limit is not None and spent >= limit:
             reason = f"max_cost_usd of ${limit:g} is reached: ${spent:.4f} spent"
