@@ -1,19 +1,57 @@
-"""GEPA's own result of a run, read from the store that keeps it."""
+"""The best candidates of a recorded run by GEPA's own rules: its Pareto fronts, and GEPA's own result object."""
 
-from collections.abc import Iterable
-from typing import Any
-
-from gepa.core.result import GEPAResult
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from evolverpc_common.display_text import command
-from gepa_client.analysis import pareto_fronts
 from gepa_client.errors import JournalError
 from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.history import results, validation_rows
 from gepa_client.journal.store import Store, default_store, find_run, named_store, open_store
 
+if TYPE_CHECKING:
+    from gepa.core.result import GEPAResult  # heavy
 
-def load_result(run: str, store: str | None = None) -> GEPAResult[Any, int]:
+
+def best_by_row(candidates: Sequence[CandidateRecord]) -> dict[str, set[int]]:
+    """For each validation row, by GEPA's id as text, the candidates that score best there."""
+    return _fronts([kept.scores for kept in candidates])
+
+
+def best_by_objective(candidates: Sequence[CandidateRecord]) -> dict[str, set[int]]:
+    """For each objective the candidates whose mean is best; empty where the program names none."""
+    return _fronts([kept.objective_scores or {} for kept in candidates])
+
+
+def pareto_front(candidates: Sequence[CandidateRecord], frontier_type: str = "instance") -> set[int]:
+    """Every candidate on the front that the run selects from.
+
+    For `cartesian` (best per row and objective, of which only means are kept) the candidates best at a row or at an
+    objective as a whole.
+    """
+    rows = best_by_row(candidates) if frontier_type != "objective" else {}
+    objectives = best_by_objective(candidates) if frontier_type != "instance" else {}
+    return set().union(*rows.values(), *objectives.values())
+
+
+def best_candidate(candidates: Sequence[CandidateRecord]) -> CandidateRecord | None:
+    """Return the first candidate with the highest mean score, as GEPA does; None if there is none."""
+    return max(candidates, key=lambda kept: kept.score, default=None)
+
+
+def _fronts(scored: Sequence[dict[str, float]]) -> dict[str, set[int]]:
+    highest: dict[str, float] = {}
+    found: dict[str, set[int]] = {}
+    for index, scores in enumerate(scored):
+        for key, score in scores.items():
+            if key not in highest or score > highest[key]:
+                highest[key], found[key] = score, {index}
+            elif score == highest[key]:
+                found[key].add(index)
+    return found
+
+
+def load_result(run: str, store: str | None = None) -> "GEPAResult[Any, int]":
     """Return what `gepa.optimize` returned, or would return if it stopped now, for a run in a store.
 
     `run`: an id, the beginning of one, a name, or `last`. `store`: a file or `mongodb://...`; without it GEPA_STORE,
@@ -32,16 +70,18 @@ def load_result(run: str, store: str | None = None) -> GEPAResult[Any, int]:
         opened.close()
 
 
-def result_of(store: Store, run: StoredRun) -> GEPAResult[Any, int]:
+def result_of(store: Store, run: StoredRun) -> "GEPAResult[Any, int]":
     """Return the result of a run in an open store; see `load_result`."""
+    from gepa.core.result import GEPAResult  # heavy, and the fronts need none of it
+
     candidates = store.candidates(run.id)
     if not candidates:
         raise JournalError(
             f"run {run.id} is {run.status} and has no candidate yet: its seed has not been scored. "
             f"`{command('resume', run.id, store=named_store(store.url))}` resumes it"
         )
-    rows = {int(row): best for row, best in pareto_fronts.by_row(candidates).items()}
-    objectives = pareto_fronts.by_objective(candidates)
+    rows = {int(row): best for row, best in best_by_row(candidates).items()}
+    objectives = best_by_objective(candidates)
     return GEPAResult(
         candidates=[dict(kept.texts) for kept in candidates],
         parents=[list(kept.parents) or [None] for kept in candidates],

@@ -42,17 +42,14 @@ class Blob:
 
     def __init__(self, content: bytes, *, readable: bool = False) -> None:
         self.chunks: list[Document] = []
-        self.data = content
-        if readable and len(content) <= INLINE:
-            self.fields: Document = _fields(packed=False, size=len(content), data=content.decode())
-            return
-        data, packed = pack(content)
-        self.data = data
-        self.fields = _fields(packed=packed, size=len(data), data=data)
-        if len(data) > INLINE:
+        as_text = readable and len(content) <= INLINE
+        self.data, packed = (content, False) if as_text else pack(content)
+        inline = content.decode() if as_text else self.data
+        self.fields: Document = {"packed": packed, "size": len(self.data), "data": inline, "blob": None, "chunks": 0}
+        if len(self.data) > INLINE:
             name = uuid.uuid4().hex  # of its own for each write: what an accident leaves half-written is never read
-            cuts = range(0, len(data), CHUNK)
-            self.chunks = [{"_id": f"{name}/{i}", "data": data[at : at + CHUNK]} for i, at in enumerate(cuts)]
+            cuts = range(0, len(self.data), CHUNK)
+            self.chunks = [{"_id": f"{name}/{i}", "data": self.data[at : at + CHUNK]} for i, at in enumerate(cuts)]
             self.fields |= {"data": None, "blob": name, "chunks": len(self.chunks)}
 
     def write_chunks(self, server: MongoServer) -> None:
@@ -62,10 +59,6 @@ class Blob:
                 server["chunks"].insert_one(chunk)
             except DuplicateKeyError:
                 continue  # written before the connection was lost
-
-
-def _fields(*, packed: bool, size: int, data: bytes | str) -> Document:
-    return {"packed": packed, "size": size, "data": data, "blob": None, "chunks": 0}
 
 
 def content(server: MongoServer, document: Document) -> bytes:

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from evolverpc_common.display_text import command, counted
-from gepa_client.analysis import pareto_fronts
 from gepa_client.analysis.failed_examples import failed_examples
+from gepa_client.analysis.gepa_result import best_candidate, pareto_front
 from gepa_client.analysis.mutation_outcomes import code_history
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.runs import COLOURS
@@ -74,7 +74,7 @@ def show(
 def _as_json(
     store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], failed: FailedExamples | None
 ) -> dict[str, Any]:
-    front, best = _front(run, candidates), pareto_fronts.best(candidates)
+    front, best = _front(run, candidates), best_candidate(candidates)
     spending = store.spending(run.id)
     calls, refused = recorded_gateway_events(store, run.id)
     return {
@@ -95,7 +95,7 @@ def _as_json(
 
 
 def _front(run: StoredRun, candidates: Sequence[CandidateRecord]) -> set[int]:
-    return pareto_fronts.front(candidates, run.config.get("frontier_type", "instance"))
+    return pareto_front(candidates, run.config.get("frontier_type", "instance"))
 
 
 def _show_run(
@@ -111,7 +111,7 @@ def _show_run(
     colour = COLOURS.get(run.status, "default")
     echo(console, f"[bold]{safe_line(run.id)}[/] [{colour}]{safe_line(run.status)}[/]")
     _show_facts(console, run_facts(store, run, candidates, full=full), LONGEST if full else LONGEST_FACT)
-    best = pareto_fronts.best(candidates)
+    best = best_candidate(candidates)
     if best is not None:
         echo(console, "\n[bold]candidates[/] [dim](mean validation score; at: entries of the journal by then)[/]")
         console.print(candidate_tree(candidates, _front(run, candidates), best.index, console.width))

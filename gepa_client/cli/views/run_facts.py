@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from gepa_client.analysis import pareto_fronts
 from gepa_client.analysis.failed_examples import ROWS_LISTED
+from gepa_client.analysis.gepa_result import best_candidate
 from gepa_client.cli.views.console import duration, echo, safe, safe_line, seconds_since
 from gepa_client.journal.entries import SEARCH, CandidateRecord, StoredRun
 from gepa_client.journal.history import discovery, end_of, row_counts
@@ -66,7 +66,7 @@ def _servers(config: Mapping[str, Any]) -> str:
 
 
 def _score_fact(candidates: Sequence[CandidateRecord]) -> str | None:
-    best = pareto_fronts.best(candidates)
+    best = best_candidate(candidates)
     if best is None:
         return None
     which = "the seed itself" if best.index == candidates[0].index else f"candidate {best.index}"
