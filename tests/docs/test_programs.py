@@ -12,7 +12,7 @@ import pytest
 from gepa_client import RemoteAdapter
 from sandbox_runtime import ServerEndpoint, running_server
 from tests.docs import pages
-from tests.sandbox_runtime.environments.building import make_wheel
+from tests.sandbox_runtime.environments.wheels import make_wheel
 from tests.sandbox_runtime.source.repositories import commit
 
 PACKAGE = pages.ROOT / "clients" / "typescript"

@@ -170,7 +170,7 @@ async def bubblewrap_backend() -> AsyncIterator[BackendUnderTest]:
 @contextlib.asynccontextmanager
 async def modal_backend() -> AsyncIterator[BackendUnderTest]:
     from sandbox_runtime.backends.modal.runtime import ModalRuntime
-    from tests.sandbox_runtime.modal.served import published
+    from tests.sandbox_runtime.modal.echo_server import published
     from tests.support.modal_cloud import loopback_modal
 
     async with loopback_modal() as cloud, ModalRuntime() as runtime:

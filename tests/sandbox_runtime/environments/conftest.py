@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_runtime.environments import EnvironmentCache
-from tests.sandbox_runtime.environments.building import HostRun, make_wheel
+from tests.sandbox_runtime.environments.wheels import HostRun, make_wheel
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from sandbox_runtime import EnvironmentMissing, Recipe
 from sandbox_runtime.environments import EnvironmentCache
 from sandbox_runtime.environments.node import version, version_ranges
-from tests.sandbox_runtime.environments.building import HostRun, exists, make_wheel
+from tests.sandbox_runtime.environments.wheels import HostRun, exists, make_wheel
 
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")
 

@@ -13,7 +13,7 @@ import pytest
 
 from sandbox_runtime import EnvironmentMissing, Recipe
 from sandbox_runtime.environments import BuiltEnvironment, EnvironmentCache
-from tests.sandbox_runtime.environments.building import HostRun, exists, places
+from tests.sandbox_runtime.environments.wheels import HostRun, exists, places
 
 GREETING = Recipe(files={"requirements.txt": b"greeting==1.0\n"})
 

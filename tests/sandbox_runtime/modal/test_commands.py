@@ -8,7 +8,7 @@ import pytest
 
 from sandbox_runtime import Command, ResourceLimits
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
-from tests.sandbox_runtime.modal.served import spec
+from tests.sandbox_runtime.modal.echo_server import spec
 from tests.support.modal_cloud import Cloud
 
 

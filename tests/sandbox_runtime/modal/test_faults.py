@@ -11,7 +11,7 @@ from modal_proto import api_pb2
 from sandbox_runtime import Command, RuntimeThrottled, RuntimeUnavailable, SandboxError, SandboxGone, SandboxNotReady
 from sandbox_runtime.backends.modal import commands
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
-from tests.sandbox_runtime.modal.served import MAIN, spec, until
+from tests.sandbox_runtime.modal.echo_server import MAIN, spec, until
 from tests.support.modal_cloud import Cloud
 
 Result = api_pb2.GenericResult

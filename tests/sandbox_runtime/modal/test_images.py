@@ -11,7 +11,7 @@ from sandbox_runtime import EnvironmentMissing, Recipe, RuntimeUnavailable
 from sandbox_runtime.backends.modal import image_setup, images
 from sandbox_runtime.backends.modal.image_setup import install, read_recipe, write_recipe
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
-from tests.sandbox_runtime.modal.served import published, spec
+from tests.sandbox_runtime.modal.echo_server import published, spec
 from tests.support.modal_cloud import Cloud
 
 RECIPE = Recipe(python=">=3.11", node="20", files={"requirements.txt": b"attrs==25.1.0\n"}, packages=("idna",))

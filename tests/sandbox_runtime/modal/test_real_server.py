@@ -6,7 +6,7 @@ import aiohttp
 
 from sandbox_runtime import Command, ServerEndpoint
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
-from tests.sandbox_runtime.modal.served import published, spec
+from tests.sandbox_runtime.modal.echo_server import published, spec
 from tests.support.modal_cloud import Cloud
 
 DISCOVER = {"jsonrpc": "2.0", "id": 1, "method": "discover"}

@@ -13,7 +13,7 @@ import pytest
 from sandbox_runtime import EnvironmentMissing, Open, Recipe, SandboxError, SandboxExit, SandboxGone, SandboxNotReady
 from sandbox_runtime.backends.process.runtime import ProcessRuntime
 from sandbox_runtime.source import ClientSandbox, ClientSettings, Source
-from tests.sandbox_runtime.environments.building import make_wheel
+from tests.sandbox_runtime.environments.wheels import make_wheel
 from tests.sandbox_runtime.source.repositories import commit, git
 
 SERVER = """

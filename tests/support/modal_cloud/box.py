@@ -167,5 +167,5 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write(data)
             await writer.drain()
         writer.write_eof()
-    except ConnectionError:
-        writer.close()  # that the other direction ends too
+    except OSError:  # ConnectionError, or ENOTCONN from `write_eof`
+        writer.close()  # ends the other direction too

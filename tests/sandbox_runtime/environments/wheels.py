@@ -1,4 +1,4 @@
-"""What the tests of environments build with: commands as plain processes, and wheels made on the spot."""
+"""Build commands as plain processes, and wheels, for the tests of environments."""
 
 import asyncio
 import os

@@ -14,7 +14,7 @@ from sandbox_runtime import Allow, Closed, Command, Egress, Open, ResourceLimits
 from sandbox_runtime.backends.modal import guard
 from sandbox_runtime.backends.modal.commands import probe_command
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
-from tests.sandbox_runtime.modal.served import MAIN, spec
+from tests.sandbox_runtime.modal.echo_server import MAIN, spec
 from tests.support.modal_cloud import Cloud
 from tests.support.modal_cloud.box import Box
 

@@ -13,7 +13,7 @@ import pytest
 from sandbox_runtime import Recipe
 from sandbox_runtime.environments import EnvironmentCache
 from sandbox_runtime.environments.cache import KEPT_DAYS
-from tests.sandbox_runtime.environments.building import HostRun, exists, places
+from tests.sandbox_runtime.environments.wheels import HostRun, exists, places
 
 TOP = Path(__file__).parents[3]
 RECIPE = Recipe(python=">=3.8")
@@ -24,7 +24,7 @@ sys.path.insert(0, {str(TOP)!r})
 from pathlib import Path
 from sandbox_runtime import Recipe
 from sandbox_runtime.environments import EnvironmentCache
-from tests.sandbox_runtime.environments.building import HostRun
+from tests.sandbox_runtime.environments.wheels import HostRun
 
 class Run(HostRun):
     async def __call__(self, *arguments):

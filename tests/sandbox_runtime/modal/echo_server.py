@@ -1,4 +1,4 @@
-"""What the sandboxes of these tests run: a server of a few lines, quicker to start than the real one."""
+"""A server of a few lines for the sandboxes of these tests, quicker to start than the real one."""
 
 import asyncio
 import time
