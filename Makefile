@@ -46,7 +46,7 @@ docs: .venv/.installed-dev
 	@$(BIN)/python scripts/site.py $(ARGS)
 
 faults: .venv/.installed-dev
-	@FAULT_ROUNDS=$${FAULT_ROUNDS:-30} $(BIN)/python -m pytest -m 'faults or repeated' -n auto --dist worksteal $(ARGS)
+	@FAULT_ROUNDS=$${FAULT_ROUNDS:-30} $(BIN)/python -m pytest -m 'faults or repeated or long' -n auto --dist worksteal $(ARGS)
 
 conformance: .venv/.installed $(TS)/dist/.built
 	@$(BIN)/python scripts/conformance.py $(ARGS)

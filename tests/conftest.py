@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.rounds import ALL
+
 TESTS = Path(__file__).parent
 FOLDERS = ("faults", "conformance", "evolution")
 NAMES = ("hostile", "equality")
@@ -13,7 +15,7 @@ NAMES = ("hostile", "equality")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         path = item.path.relative_to(TESTS)
         if path.parts[0] in FOLDERS:
@@ -21,3 +23,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name in NAMES:
             if name in str(path):
                 item.add_marker(name)
+    long = [item for item in items if item.get_closest_marker("long") is not None and not ALL]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]

@@ -97,6 +97,7 @@ def test_the_typescript_program_behind_gepa_server_learns_the_same(tmp_path: Pat
     assert candidates[0] == candidates[1]
 
 
+@pytest.mark.long
 def test_banking77_is_learnt_alike_through_both_servers(tmp_path: Path) -> None:
     data = ROOT.parent / "shared" / "data" / "banking77"
     if not data.is_dir():

@@ -1,12 +1,12 @@
-"""Run `gepa-client` by forking a process that has imported it already.
+"""Run `gepa-client` and `gepa-server` by forking a process that has imported them already.
 
 Importing the commands, the optimizer and litellm takes seconds of CPU, and the suites run hundreds of commands. One
 process per test worker imports them once and forks itself for each command; that command's optimizer process is a
-fork of the same one. Apart from the imports, they are what `python -m gepa_client` and `python -m
-gepa_client.run.driver_main` start: processes with their own folder, environment, session and standard streams.
+fork of the same one. Apart from the imports, they are what `python -m gepa_client`, `python -m rpc_server` and `python
+-m gepa_client.run.driver_main` start: processes with their own folder, environment, session and standard streams.
 
 Processes that are under test themselves (how they start, what they import, how signals end them) are not started this
-way: the fixture `start` and the suites outside `tests/gepa_client` start them as a user does.
+way: the fixture `start`, `tests/rpc_server/cli` and the suites that test no package start them as a user does.
 """
 
 import atexit
@@ -22,18 +22,23 @@ import sys
 import threading
 import traceback
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import SimpleNamespace
 from typing import IO, Any
+from unittest.mock import patch
+
+from sandbox_runtime.api.sandbox import ProcessEndpoint
+from sandbox_runtime.backends.process import running_server
 
 HASH_SEED = "0"
 """Of the forked processes: the one that the optimizer's process has."""
 MESSAGE_BYTES = 1 << 18
 COMMAND = "gepa_client"
+SERVER = "rpc_server"
 SCRIPT = "-c"
 DRIVER = "gepa_client.run.driver_main"
 TIMEOUT_S = 90.0
@@ -74,13 +79,20 @@ class ForkedProcess:
             self._connection.close()
         return self.returncode
 
+    def terminate(self) -> None:
+        """Send it SIGTERM; nothing if it has ended."""
+        self._signal(signal.SIGTERM)
+
     def kill(self) -> None:
         """End it at once; nothing if it has ended."""
+        self._signal(signal.SIGKILL)
+        self.wait(TIMEOUT_S)
+
+    def _signal(self, number: int) -> None:
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         if self.returncode is None:
-            os.kill(self.pid, signal.SIGKILL)
-            self.wait(TIMEOUT_S)
+            os.kill(self.pid, number)
 
 
 class ForkServer:
@@ -124,6 +136,39 @@ class ForkServer:
             stdout.seek(0)
             stderr.seek(0)
             return status, stdout.read(), stderr.read()
+
+    @contextmanager
+    def running_server(
+        self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> Iterator[ProcessEndpoint]:
+        """Run `gepa-server ARGUMENTS` while the block runs, as `sandbox_runtime.running_server` does."""
+        forking = SimpleNamespace(**vars(subprocess))
+        forking.Popen = self._popen
+        with ExitStack() as block:
+            with patch.object(running_server, "subprocess", forking):
+                endpoint = block.enter_context(running_server.running_server(arguments, env=env, cwd=cwd))
+            yield endpoint
+
+    def _popen(
+        self,
+        arguments: Sequence[str],
+        *,
+        stdout: int,
+        stderr: IO[bytes],
+        cwd: Path | None,
+        env: dict[str, str],
+        **_: Any,
+    ) -> ForkedProcess:
+        from_stdout, stdout = os.pipe()
+        with open(os.devnull) as stdin:  # noqa: PTH123  a descriptor is needed
+            streams = (stdin.fileno(), stdout, stderr.fileno())
+            folder = str(cwd or Path.cwd())
+            process = ForkedProcess(
+                self.address, SERVER, arguments, folder=folder, environment=env, streams=streams, session=True
+            )
+        os.close(stdout)
+        process.stdout = os.fdopen(from_stdout, "rb")
+        return process
 
     def close(self) -> None:
         """End the server; processes that it forked keep running."""
@@ -210,6 +255,8 @@ def _become(request: list[Any], streams: list[int], address: str) -> None:
                 status = _driver()
             case "gepa_client":
                 status = _command(folder, arguments, address)
+            case "rpc_server":
+                status = _server(arguments)
             case _:
                 status = _script(folder, arguments)
     finally:
@@ -242,6 +289,14 @@ def _command(folder: str, arguments: list[str], address: str) -> int:
     forking.Popen = lambda *given, **options: _forked_driver(address, *given, **options)
     supervisor.subprocess = forking  # type: ignore[attr-defined]
     return _status_of(main)
+
+
+def _server(arguments: list[str]) -> int:
+    """Be what `python -I -m rpc_server ARGUMENTS` is; return the exit status."""
+    from rpc_server.cli.flags import run
+
+    sys.argv = ["gepa-server", *arguments]
+    return _status_of(lambda: run(arguments))
 
 
 def _script(folder: str, arguments: list[str]) -> int:
