@@ -11,7 +11,7 @@ import orjson
 from evolverpc_common.installation import installed_version
 from protocol import ProgramInfo
 from protocol.errors import ProgramFailed
-from rpc_server.cli.endpoint import Token
+from rpc_server.cli.listen_endpoint import Token
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.open_worktrees import ExcludedFiles
 

@@ -15,8 +15,8 @@ from evolverpc_common.rows import RowFileError, read_rows
 from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import ProgramFailed
 from rpc_server.cli.announce import Announcer
-from rpc_server.cli.endpoint import Token, apply_listen_address, bound, token_for, url_of
 from rpc_server.cli.flags import CANNOT_START
+from rpc_server.cli.listen_endpoint import Token, apply_listen_address, bound, token_for, url_of
 from rpc_server.http.app import SERVICE, create_app, listening
 from rpc_server.jail.jail import JailFactory, check_jail, create_jails, protect_memory
 from rpc_server.methods.dataset_rows import Datasets, Row, program_rows
@@ -78,9 +78,10 @@ async def serve(
 
 async def _rows_of(program: Program, announce: Announcer) -> Mapping[str, Sequence[Row]]:
     held = await program_rows(program)
-    for split in held.kept:
-        announce.split_skipped(split)
-    return held.shared
+    for split in held:
+        if held[split] is None:
+            announce.split_skipped(split)
+    return {split: rows for split, rows in held.items() if rows is not None}
 
 
 _Opened = tuple[Program, CodeMutations | None]

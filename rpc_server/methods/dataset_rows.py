@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -81,25 +80,13 @@ def _digest(rows: Sequence[Row]) -> str:
 _PAGE = 1000
 
 
-@dataclass(frozen=True)
-class ProgramRows:
-    """The rows of each split that the program shares, and the splits that it lists by id only."""
-
-    shared: dict[str, list[Row]]
-    kept: tuple[str, ...]
-
-
-async def program_rows(program: Program) -> ProgramRows:
-    """Return all rows that the program holds, so that any of its processes can be sent them.
+async def program_rows(program: Program) -> dict[str, list[Row] | None]:
+    """Return the rows of each split that the program holds, for all of its processes; None if it lists ids only.
 
     Raises:
         ProgramFailed: it lists other rows than announced, or invalid ones; with `stage` `datasets`.
     """
-    found = {split: await _rows(program, split, size) for split, size in program.splits.items()}
-    return ProgramRows(
-        shared={split: rows for split, rows in found.items() if rows is not None},
-        kept=tuple(split for split, rows in found.items() if rows is None),
-    )
+    return {split: await _rows(program, split, size) for split, size in program.splits.items()}
 
 
 async def _rows(program: Program, split: str, size: int) -> list[Row] | None:

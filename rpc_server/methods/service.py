@@ -42,7 +42,7 @@ from protocol import (
 from protocol.code import added_to, commit_of
 from protocol.errors import LimitExceeded, UnknownCandidate
 from protocol.methods import OPENRPC_FILE, SCHEMA_DIR, RpcDiscoverParams
-from rpc_server.methods.calls import AdmissionController, CallLedger
+from rpc_server.methods.call_ledger import AdmissionController, CallLedger
 from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.methods.jobs import CallJob, EvaluateJob, MutationJob, ProgramCallJob, ScoreJob
 from rpc_server.methods.trace_store import TraceStore

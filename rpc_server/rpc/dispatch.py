@@ -80,7 +80,7 @@ _LONGEST_ECHOED_NAME = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class HttpReply:
     """An HTTP status, and the JSON body, None for no body."""
 
     status: int
@@ -95,7 +95,7 @@ class Dispatcher:
         self._methods: dict[str, Any] = {name: _Method(name, handler) for name, handler in handlers.items()}
         self._max_batch_entries = max_batch_entries
 
-    async def answer(self, body: bytes | bytearray) -> Reply:
+    async def answer(self, body: bytes | bytearray) -> HttpReply:
         """Answer one HTTP body; everything but a cancellation becomes a response."""
         try:
             message = wire.read(body)
@@ -104,21 +104,21 @@ class Dispatcher:
                 return await self._answer_batch(message)
             check_envelope(message)
         except (ParseError, InvalidRequest) as error:
-            return Reply(400, error_body(error))
+            return HttpReply(400, error_body(error))
         except LimitExceeded as error:
-            return Reply(200, error_body(error))
+            return HttpReply(200, error_body(error))
         answering = self._answer_one(message)
         del message
         answer = await answering
-        return Reply(204, None) if answer is None else Reply(200, answer)
+        return HttpReply(204, None) if answer is None else HttpReply(200, answer)
 
-    async def _answer_batch(self, entries: list[Any]) -> Reply:
+    async def _answer_batch(self, entries: list[Any]) -> HttpReply:
         if not entries:
-            return Reply(200, error_body(InvalidRequest(reason="an array of requests must not be empty")))
+            return HttpReply(200, error_body(InvalidRequest(reason="an array of requests must not be empty")))
         if len(entries) > self._max_batch_entries:
             raise LimitExceeded(limit="max_batch_entries", allowed=self._max_batch_entries, given=len(entries))
         answers = [answer for answer in await asyncio.gather(*map(self._answer_entry, entries)) if answer is not None]
-        return Reply(200, b"[%b]" % b",".join(answers)) if answers else Reply(204, None)
+        return HttpReply(200, b"[%b]" % b",".join(answers)) if answers else HttpReply(204, None)
 
     async def _answer_entry(self, entry: Any) -> bytes | None:
         try:

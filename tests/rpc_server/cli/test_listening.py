@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
-from rpc_server.cli.endpoint import apply_listen_address
+from rpc_server.cli.listen_endpoint import apply_listen_address
 from rpc_server.settings.settings import Settings
 
 WAIT_S = 30

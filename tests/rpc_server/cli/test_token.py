@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
-from rpc_server.cli.endpoint import token_for
+from rpc_server.cli.listen_endpoint import token_for
 from rpc_server.settings.settings import Settings
 
 

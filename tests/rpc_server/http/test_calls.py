@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from protocol import Progress, errors
-from rpc_server.methods.calls import AdmissionController, CallLedger
+from rpc_server.methods.call_ledger import AdmissionController, CallLedger
 from rpc_server.methods.jobs import EvaluateJob, ProgramCallJob
 
 WAITING = {"wait": "gate"}

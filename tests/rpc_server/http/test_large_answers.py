@@ -73,8 +73,8 @@ def test_what_is_kept_is_a_share_of_the_memory(monkeypatch: pytest.MonkeyPatch, 
 
 KEEPING = """
 import asyncio, sys
-from rpc_server.methods.calls import CallLedger
-from rpc_server.methods.calls import AdmissionController
+from rpc_server.methods.call_ledger import CallLedger
+from rpc_server.methods.call_ledger import AdmissionController
 
 class Job:
     examples, progress = 1, None

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from protocol.errors import LimitExceeded, MethodNotFound, ProgramFailed
-from rpc_server.methods.dataset_rows import ProgramRows, program_rows
+from rpc_server.methods.dataset_rows import program_rows
 from rpc_server.program import process
 from rpc_server.rpc import wire
 
@@ -254,14 +254,14 @@ async def test_many_calls_at_once_are_all_answered(opened):
 
 async def test_rows_that_a_command_holds_are_fetched_page_by_page(opened):
     async with opened(command=(*COMMAND, "datasets")) as running:
-        assert await program_rows(running.program) == ProgramRows({"train": [{"output": "held"}] * 3}, ())
+        assert await program_rows(running.program) == {"train": [{"output": "held"}] * 3}
     async with opened(command=COMMAND) as running:
-        assert await program_rows(running.program) == ProgramRows({}, ())
+        assert await program_rows(running.program) == {}
 
 
 async def test_rows_that_a_command_does_not_share_are_left_out(opened):
     async with opened(command=(*COMMAND, "datasets", "secret")) as running:
-        assert await program_rows(running.program) == ProgramRows({}, ("train",))
+        assert await program_rows(running.program) == {"train": None}
 
 
 @pytest.mark.parametrize(
