@@ -5,8 +5,9 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
+from copy import copy
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
 from evolverpc_common.git import (
     GitError,
@@ -104,11 +105,18 @@ class Git:
             raise failure(str(arguments[0]), process.returncode, stderr, output)
         return output
 
+    def within(self, folder: Path, env: Mapping[str, str]) -> Self:
+        """Return a runner on the same repository with this working directory and further environment."""
+        other = copy(self)
+        other._folder = folder
+        other._variables = {**self._variables, **env}
+        return other
+
     def line(self, *arguments: str | Path, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> str:
         """Return the one line written, without its newline; raises as a call does."""
         return self(*arguments, stdin=stdin, env=env).decode("utf-8", "surrogateescape").rstrip("\n")
 
     def fields(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> list[str]:
-        """Return the NUL-separated fields written by a command with `-z`; raises as a call does."""
+        """Return the fields that a command with `-z` separates or ends by NUL; raises as a call does."""
         text = self(*arguments, env=env).decode("utf-8", "surrogateescape")
-        return text.split("\0")[:-1] if text else []
+        return text.removesuffix("\0").split("\0") if text else []

@@ -83,9 +83,9 @@ class EditableFiles:
             raise UncommittableFiles(f"what is no part of the files cannot be removed: {error.strerror}") from None
         sizes = dict(self._entries())
         try:
-            added = area.fields("ls-files", "--others", "--exclude-standard", "-z")
+            added = area.git.fields("ls-files", "--others", "--exclude-standard", "-z")
             # Submodules are not looked into: git would run what is configured in their folders.
-            touched = area.fields("diff-files", "--name-only", "--no-renames", "--ignore-submodules=all", "-z")
+            touched = area.git.fields("diff-files", "--name-only", "--no-renames", "--ignore-submodules=all", "-z")
             nested = next((path for path in added if path.endswith("/")), None)
             if nested is not None:
                 raise UncommittableFiles(f"{nested!r} has a git repository of its own")
@@ -162,13 +162,13 @@ class StagedChange(StagingArea):
             raise GitError(f"{path!r} is a symbolic link")
         if mode == NOTHING:
             mode = "100644"
-        blob = self.line("hash-object", "-w", "--stdin", f"--path={path}", stdin=content)
+        blob = self.git.line("hash-object", "-w", "--stdin", f"--path={path}", stdin=content)
         self.git("update-index", "--add", "--cacheinfo", f"{mode},{blob},{path}")
 
     def contains_other_parent(self) -> bool:
         """Report whether the other parent is the first one or its ancestor."""
         ours, theirs = self.parents
-        return self.line("merge-base", ours, theirs) == theirs
+        return self.git.line("merge-base", ours, theirs) == theirs
 
     def merge(self) -> list[str]:
         """Merge the other parent; return the paths with conflicts, whose content has conflict markers."""
@@ -190,7 +190,7 @@ class StagedChange(StagingArea):
         """
         ours, theirs = self.parents
         log = ("log", "--reverse", f"--max-count={most}", f"--grep={pattern}", "--format=%s", "-z")
-        return self.fields(*log, f"{theirs}..{ours}"), self.fields(*log, f"{ours}..{theirs}")
+        return self.git.fields(*log, f"{theirs}..{ours}"), self.git.fields(*log, f"{ours}..{theirs}")
 
     def with_conflict_markers(self, paths: Sequence[str]) -> list[str]:
         """Return those of the paths that contain a conflict marker."""
@@ -198,13 +198,13 @@ class StagedChange(StagingArea):
 
     def commit(self, message: str) -> str:
         """Commit; return the full id, which depends on parents, files and message alone."""
-        dates = [int(self.line("log", "-1", "--format=%ct", parent)) for parent in self.parents]
+        dates = [int(self.git.line("log", "-1", "--format=%ct", parent)) for parent in self.parents]
         identity = {"NAME": _NAME, "EMAIL": _EMAIL, "DATE": f"{max(dates) + 1} +0000"}
         env = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in identity.items()}
         parents = [word for parent in self.parents for word in ("-p", parent)]
-        tree = self.line("write-tree")
+        tree = self.git.line("write-tree")
         utf8 = ("-c", "i18n.commitEncoding=UTF-8")
-        return self.line(*utf8, "commit-tree", *parents, "-F", "-", tree, stdin=message.encode(), env=env)
+        return self.git.line(*utf8, "commit-tree", *parents, "-F", "-", tree, stdin=message.encode(), env=env)
 
     def files_differing_in(self, folder: Path) -> list[str]:
         """Return files that differ, or are missing, in a folder they were checked out to."""
@@ -212,7 +212,7 @@ class StagedChange(StagingArea):
         shutil.copyfile(self.index, index)
         env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(folder)}
         quiet = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
-        return self.fields("diff", "--name-only", *quiet, "-z", env=env)
+        return self.git.fields("diff", "--name-only", *quiet, "-z", env=env)
 
     def bundle(self, commit: str, branch: str) -> bytes:
         """Return a git bundle of one branch, with what its commit adds to the parents."""
@@ -226,7 +226,7 @@ class StagedChange(StagingArea):
 
     def _entry(self, path: str) -> tuple[str, str]:
         """Return mode and object id at a path; `NOTHING` and no id if there is none."""
-        for entry in self.fields("ls-files", "--stage", "-z", "--", path):
+        for entry in self.git.fields("ls-files", "--stage", "-z", "--", path):
             head, _, name = entry.partition("\t")
             if name == path:  # otherwise it is in the folder of that name
                 mode, blob, _ = head.split(" ")

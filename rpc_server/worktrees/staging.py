@@ -73,11 +73,8 @@ class StagingArea:
         self.files = folder / "files"
         self.index = folder / "index"
         self.objects = folder / "objects"
-        self._env = {
-            "GIT_INDEX_FILE": str(self.index),
-            "GIT_OBJECT_DIRECTORY": str(self.objects),
-            "GIT_WORK_TREE": str(self.files),
-        }
+        places = {"INDEX_FILE": self.index, "OBJECT_DIRECTORY": self.objects, "WORK_TREE": self.files}
+        self.git = repository.git.within(self.files, {f"GIT_{name}": str(path) for name, path in places.items()})
 
     def open(self) -> None:
         """Create it with the index of the first parent, without files on disk."""
@@ -88,20 +85,6 @@ class StagingArea:
     def close(self) -> None:
         """Remove it; what cannot be removed now is removed with the server's folder."""
         remove(self.folder)
-
-    def git(self, *arguments: str | Path, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> bytes:
-        """Run git in it; return its stdout."""
-        environment = {**self._env, **(env or {})}
-        return self._repository.git(*arguments, stdin=stdin, env=environment, folder=self.files)
-
-    def line(self, *arguments: str | Path, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> str:
-        """Return the one line that git writes."""
-        return self.git(*arguments, stdin=stdin, env=env).decode().rstrip("\n")
-
-    def fields(self, *arguments: str, env: Mapping[str, str] | None = None) -> list[str]:
-        """Return the NUL-separated fields that git writes."""
-        text = self.git(*arguments, env=env).decode("utf-8", "surrogateescape")
-        return text.removesuffix("\0").split("\0") if text else []
 
     def make_repository(self, git_dir: Path) -> Git:
         """Create an empty repository that borrows these objects and shares the user's shallow boundary."""
@@ -117,7 +100,7 @@ class StagingArea:
     def changes(self) -> Changes:
         """Return everything that differs from the first parent."""
         parent = self.parents[0]
-        fields = self.fields("diff-index", "--cached", "--raw", "--no-renames", "--no-abbrev", "-z", parent)
+        fields = self.git.fields("diff-index", "--cached", "--raw", "--no-renames", "--no-abbrev", "-z", parent)
         rows = [(head[1:].split(" "), path) for head, path in zip(fields[::2], fields[1::2], strict=True)]
         wanted = {
             blob
@@ -126,8 +109,8 @@ class StagingArea:
             if of not in (NOTHING, SUBMODULE)
         }
         sizes = self._sizes(wanted)
-        links = _links(self.fields("ls-files", "--stage", "-z"))
-        old_links = _links(self.fields("ls-tree", "-r", "-z", parent))
+        links = _links(self.git.fields("ls-files", "--stage", "-z"))
+        old_links = _links(self.git.fields("ls-tree", "-r", "-z", parent))
         targets = self._contents({*links.values(), *old_links.values()})
         return Changes(
             tuple(
@@ -141,7 +124,7 @@ class StagingArea:
     def diff(self, changes: Changes, limit: int) -> Diff:
         """Return these changes as a unified diff, its first `limit` bytes; binary files are only named."""
         plain = ("--cached", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
-        counted = self.fields("diff-index", *plain, "--numstat", "-z", self.parents[0])
+        counted = self.git.fields("diff-index", *plain, "--numstat", "-z", self.parents[0])
         binary = {entry.removeprefix("-\t-\t") for entry in counted if entry.startswith("-\t-\t")}
         file = self.folder / "diff"
         self.git("diff-index", *plain, "--patch", f"--output={file}", self.parents[0])
