@@ -210,9 +210,10 @@ class UserRepository:
         index = folder.with_name(f"{folder.name}.index")
         env = {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(folder), **_with_objects(objects)}
         folder.mkdir(parents=True)
-        self.git("read-tree", commit, env=env, folder=folder)
+        git = self.git.within(folder, env)
+        git("read-tree", commit)
         with _CONCURRENT_CHECKOUTS:
-            self.git("checkout-index", "--all", "--force", "--quiet", env=env, folder=folder)
+            git("checkout-index", "--all", "--force", "--quiet")
         index.unlink()
 
     def branch(self, name: str) -> str | None:

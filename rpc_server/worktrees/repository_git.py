@@ -63,13 +63,11 @@ class Git:
         *arguments: str | Path,
         stdin: bytes | None = None,
         env: Mapping[str, str] | None = None,
-        folder: Path | None = None,
         timeout_s: float | None = None,
     ) -> bytes:
         """Return what the command writes to stdout.
 
-        `env` is added to the environment. `folder`: working directory, if not the repository's. `timeout_s`: after
-        which git is killed with its children.
+        `env` is added to the environment. `timeout_s`: after which git is killed with its children.
 
         Raises:
             GitTimeout: it took longer.
@@ -90,7 +88,7 @@ class Git:
                 given.write(stdin)
                 given.seek(0)
             try:
-                running = Runner(str(folder or self._folder)).execute(
+                running = Runner(str(self._folder)).execute(
                     command, istream=given, as_process=True, env=environment, start_new_session=timeout_s is not None
                 )
             except GitCommandNotFound:
