@@ -54,7 +54,7 @@ NOT_RUN = {
     "docs/guides/evolve-code.md: gepa-client optimize http://127.0.0.1:8000 --token-file token --trainset rows.jsonl --evolve both \\": "a paid model; tests/evolution runs the commands with a scripted one",
     "docs/guides/evolve-code.md: export GEPA_TOKEN=$(cat token)": "a paid model; tests/evolution and tests/gepa_client make these mutations with a scripted one",
     "docs/guides/evolve-code.md: python examples/repeats/evolve.py python --reflection-lm anthropic/claude-sonnet-4-5": "a paid model; tests/evolution runs the script with a scripted one",
-    "docs/guides/fleet.md: gepa-server --program program.py --host 0.0.0.0 --port 8000 --token-file token": "tests open no port to other machines; tests/rpc_server/http/test_tokens.py holds the rule",
+    "docs/guides/fleet.md: gepa-server --program program.py --host 0.0.0.0 --port 8000 --token-file token": "tests open no port to other machines; tests/rpc_server/cli/test_token.py holds the rule",
     "docs/guides/other-languages.md: gepa-server --command ./my-program --port 8000 --token-file token": "a program of the reader's own; tests/conformance serves one over stdio",
     "docs/guides/other-languages.md: gepa-client conformance http://127.0.0.1:8000 --token-file token": "tests/conformance runs the suite against four servers",
     "docs/guides/python.md: gepa-server --program program.py --port 8000 --token-file token": "the first line runs in test_commands.py; the second has a package of the reader's own",

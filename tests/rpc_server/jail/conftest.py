@@ -17,8 +17,8 @@ import pytest_asyncio
 
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.jail.jail import check_jail, create_jails
+from tests.rpc_server.mutations.mutation_server import SCRIPTED
 from tests.rpc_server.mutations.project import Project
-from tests.rpc_server.mutations.served import SCRIPTED
 
 WAIT_S = 30.0
 PROGRAM = """\

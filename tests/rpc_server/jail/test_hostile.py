@@ -9,7 +9,7 @@ import pytest
 from rpc_server.jail.jail import PROCESSES, TMP, TMP_BYTES, TMP_INODES
 from tests.rpc_server.jail.conftest import Server, is_there
 from tests.rpc_server.mutations.project import Project
-from tests.rpc_server.worktrees.opened import second
+from tests.rpc_server.worktrees.worktree_project import second
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -13,9 +13,9 @@ import pytest
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.jail.jail import check_jail, create_jails
 from tests.rpc_server.jail.conftest import PROGRAM, Server, serving
+from tests.rpc_server.mutations.mutation_server import SCRIPTED
 from tests.rpc_server.mutations.project import Project
-from tests.rpc_server.mutations.served import SCRIPTED
-from tests.rpc_server.worktrees.opened import second
+from tests.rpc_server.worktrees.worktree_project import second
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

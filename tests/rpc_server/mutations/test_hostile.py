@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.rpc_server.mutations.mutation_server import Served, served
 from tests.rpc_server.mutations.patches import APPLIED, PATCHES, Case
 from tests.rpc_server.mutations.project import FILES, Project
 from tests.rpc_server.mutations.scripts import SCRIPTS
-from tests.rpc_server.mutations.served import Served, served
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

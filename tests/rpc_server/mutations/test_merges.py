@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, git_branch
+from tests.rpc_server.mutations.mutation_server import Served, served
 from tests.rpc_server.mutations.patches import APP_LINE, added, changed, deleted
 from tests.rpc_server.mutations.project import FILES, Project
-from tests.rpc_server.mutations.served import Served, served
 from tests.rpc_server.mutations.test_transaction import greets
 
 RESOLVE = """cat > "$TMPDIR/prompt"; cp "$TMPDIR/prompt" "$BESIDE/prompt"; cp -r .git "$BESIDE/repository"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ProgramFailed
+from tests.rpc_server.mutations.mutation_server import served
 from tests.rpc_server.mutations.project import Project
-from tests.rpc_server.mutations.served import served
 from tests.rpc_server.mutations.test_transaction import WAIT_S, greets
 
 

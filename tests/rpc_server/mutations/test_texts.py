@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.rpc_server.mutations.mutation_server import served
 from tests.rpc_server.mutations.project import FILES, Project
-from tests.rpc_server.mutations.served import served
 
 READS = """\
 import json

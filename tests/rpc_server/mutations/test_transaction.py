@@ -18,9 +18,9 @@ from protocol.code import GIT_BRANCH, added_to, git_branch
 from protocol.errors import InvalidParams, ProgramFailed, UnknownCandidate
 from rpc_server.worktrees.instances import Instance
 from rpc_server.worktrees.repository_git import Git
+from tests.rpc_server.mutations.mutation_server import Served, served
 from tests.rpc_server.mutations.patches import added, changed
 from tests.rpc_server.mutations.project import FILES, Project
-from tests.rpc_server.mutations.served import Served, served
 
 GREETING = 'TEXTS = {"greeting": "hello"}'
 WAIT_S = 20

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gepa_client import RpcClient
-from rpc_server.program import process, process_pool
+from rpc_server.program import process_pool, scheduler
 from sandbox_runtime import running_server
 
 ROUNDS = int(os.environ.get("HANG_ROUNDS", "1"))
@@ -90,7 +90,7 @@ async def test_only_the_rows_that_hang_are_timeouts_of_a_node_server(number):
 
 
 async def test_a_row_that_waits_too_long_on_a_free_loop_is_a_timeout_at_once(opened, tmp_path, monkeypatch):
-    monkeypatch.setattr(process, "_SLOW_S", 5.0)  # on a busy machine, too
+    monkeypatch.setattr(scheduler, "_SLOW_S", 5.0)  # on a busy machine, too
     begun = tmp_path / "begun"
     async with opened("hangs_async.py", workers=1, example_timeout_s=LIMIT_S) as running:
         waiting, _ = await running.evaluate(row(0, "wait", begun=str(begun)), row(1, seconds=LIMIT_S / 2))

@@ -11,7 +11,7 @@ import pytest
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.open_worktrees import open_worktrees
 from tests.rpc_server.mutations.project import Project
-from tests.rpc_server.worktrees.opened import FILES, Open, Opened
+from tests.rpc_server.worktrees.worktree_project import FILES, Open, Opened
 
 
 @pytest.fixture

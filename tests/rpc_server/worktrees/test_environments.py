@@ -18,7 +18,7 @@ from rpc_server.worktrees.dependencies import manifests_of
 from rpc_server.worktrees.environments import KEPT_DAYS, CommitEnvironments, Environment
 from rpc_server.worktrees.repository import UserRepository
 from tests.rpc_server.mutations.project import Project
-from tests.rpc_server.worktrees.opened import Open, second
+from tests.rpc_server.worktrees.worktree_project import Open, second
 
 
 @pytest.fixture

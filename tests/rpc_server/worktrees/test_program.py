@@ -10,7 +10,7 @@ import pytest
 
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownCandidate
 from tests.rpc_server.mutations.project import Project
-from tests.rpc_server.worktrees.opened import FILES, Open, second
+from tests.rpc_server.worktrees.worktree_project import FILES, Open, second
 
 
 async def test_the_seed_names_the_checked_out_commit(project: Project, opened: Open) -> None:

@@ -14,7 +14,7 @@ from rpc_server.worktrees.environments import Environment
 from rpc_server.worktrees.server_folder import ServerFolder, servers_folder
 from rpc_server.worktrees.worktree import Worktree, worktree_environment, worktree_settings
 from tests.rpc_server.mutations.project import Project
-from tests.rpc_server.worktrees.opened import FILES, Open, second
+from tests.rpc_server.worktrees.worktree_project import FILES, Open, second
 
 
 def in_tree(root: Path, environment: Environment | None = None, **given: Any) -> tuple[Settings, Worktree]:

@@ -15,9 +15,9 @@ import pytest
 
 from protocol.errors import MutationRejected, RpcError
 from sandbox_runtime import ServerEndpoint, running_server
+from tests.rpc_server.mutations.mutation_server import SCRIPTED, served
 from tests.rpc_server.mutations.patches import added, changed
 from tests.rpc_server.mutations.project import Project
-from tests.rpc_server.mutations.served import SCRIPTED, served
 from tests.rpc_server.mutations.test_transaction import GREETING, greets
 
 WAIT_S = 30.0

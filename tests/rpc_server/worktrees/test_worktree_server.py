@@ -15,7 +15,7 @@ import requests
 
 from sandbox_runtime import ServerEndpoint, running_server
 from tests.rpc_server.mutations.project import Project
-from tests.rpc_server.worktrees.opened import second
+from tests.rpc_server.worktrees.worktree_project import second
 
 WAIT_S = 30
 MARK = "TREES_TEST_MARK"
