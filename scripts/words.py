@@ -1,8 +1,6 @@
 """Find the words of `scripts/words.txt`, which must not come back, in names, docstrings, messages, tests and pages.
 
-`python scripts/words.py` fails if a top-level folder has more hits than `scripts/words_allowed.txt` grants.
-`--all [PATH...]` lists every hit, `--count [REVISION]` prints their number, `--shrink` lowers the grants to the present
-numbers.
+`python scripts/words.py [PATH...]` lists every hit and fails if there is one; `--count [REVISION]` prints their number.
 """
 
 import io
@@ -11,7 +9,6 @@ import subprocess
 import sys
 import tarfile
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +16,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "scripts" / "words.txt"
-ALLOWED = ROOT / "scripts" / "words_allowed.txt"
 TEXT = (
     ".py",
     ".ts",
@@ -38,9 +34,6 @@ TEXT = (
 )
 NOT_OURS = ("scripts/words", "clients/typescript/src/generated/", "clients/typescript/dist/")
 """The list and this script, which hold the words, and what is generated from other sources."""
-LISTED = 100
-"""Hits that a failing check prints; `--all` prints the others."""
-
 GAP = r"[\s#*/]+"
 """Between the words of a phrase: blanks, and the end of a line with what begins the next line of a comment."""
 
@@ -61,11 +54,6 @@ class Hit:
     path: str
     line: int
     word: str
-
-    @property
-    def folder(self) -> str:
-        """The top-level folder, or `.` for files beside them."""
-        return self.path.split("/")[0] if "/" in self.path else "."
 
 
 @cache
@@ -129,41 +117,13 @@ def find(revision: str | None = None) -> list[Hit]:
     return [hit for path, text in files(revision) for hit in hits(path, text, words())]
 
 
-def allowed() -> dict[str, int]:
-    """Return how many hits each top-level folder may still have."""
-    lines = ALLOWED.read_text(encoding="utf-8").splitlines() if ALLOWED.exists() else []
-    return {folder: int(count) for folder, count in (line.split() for line in lines if not line.startswith("#"))}
-
-
-def check() -> int:
-    """Compare with what is allowed; return the exit status."""
-    found, grants = find(), allowed()
-    counts = Counter(hit.folder for hit in found)
-    over = sorted(folder for folder in counts if counts[folder] > grants.get(folder, 0))
-    listed = [hit for hit in found if hit.folder in over]
-    show(listed[:LISTED])
-    if len(listed) > LISTED:
-        print(f"... and {len(listed) - LISTED} more: `python scripts/words.py --all {' '.join(over)}`")
-    for folder in over:
-        print(f"{folder}: {counts[folder]} words of scripts/words.txt, {grants.get(folder, 0)} allowed")
-    left = sum(counts.values())
-    print(f"{left} words of scripts/words.txt" + (": `python scripts/words.py --all PATH` lists them" if left else ""))
-    return 1 if over else 0
-
-
-def show(found: list[Hit]) -> None:
-    """Print each hit with what to write instead."""
+def check(paths: list[str]) -> int:
+    """Print each hit with what to write instead; return the exit status."""
+    found = [hit for hit in find() if not paths or hit.path.startswith(tuple(paths))]
     for hit in found:
         print(f"{hit.path}:{hit.line}: {hit.word} -> {words().replacements[hit.word]}")
-
-
-def shrink() -> None:
-    """Lower each folder's grant to its present count; a grant is never raised."""
-    counts, grants = Counter(hit.folder for hit in find()), allowed()
-    kept = {folder: min(count, grants.get(folder, count if not grants else 0)) for folder, count in counts.items()}
-    head = "# Hits of scripts/words.txt that are still there, by top-level folder; only lowered (words.py --shrink).\n"
-    lines = (f"{folder} {count}\n" for folder, count in sorted(kept.items()) if count)
-    ALLOWED.write_text(head + "".join(lines), encoding="utf-8")
+    print(f"{len(found)} words of scripts/words.txt")
+    return 1 if found else 0
 
 
 def _git(*arguments: str) -> bytes:
@@ -173,18 +133,11 @@ def _git(*arguments: str) -> bytes:
 def main(arguments: list[str]) -> int:
     """Run; return the exit status."""
     match arguments:
-        case []:
-            return check()
-        case ["--all", *paths]:
-            show([hit for hit in find() if not paths or hit.path.startswith(tuple(paths))])
         case ["--count", *revision] if len(revision) < 2:
             print(len(find(*revision)))
-        case ["--shrink"]:
-            shrink()
-        case _:
-            print(__doc__, file=sys.stderr)
-            return 2
-    return 0
+            return 0
+        case paths:
+            return check(paths)
 
 
 if __name__ == "__main__":
