@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Interrupted, Refused, summary
-from gepa_client.fleet.endpoint import REPLACED, Bundle, Endpoint, requested_pause_s
+from gepa_client.fleet.cooldown import requested_pause_s
+from gepa_client.fleet.endpoint import REPLACED, Bundle, Endpoint
 from gepa_client.fleet.membership import Membership
 from gepa_client.fleet.slots import Pin
 from gepa_client.transport.calls import AttemptLog, Call, FailureCost, InconclusiveResult, Reply

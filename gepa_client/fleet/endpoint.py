@@ -1,23 +1,18 @@
 """One endpoint of a fleet: its client, its slots, its health, its cooldowns, and the commits uploaded to it."""
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused
+from gepa_client.fleet.cooldown import Cooldown, cooldown_s
 from gepa_client.fleet.endpoints_file import Address
 from gepa_client.transport.address import RPC_PATH, find_proxy_token, find_token
 from gepa_client.transport.rpc import RpcClient
 from protocol import DiscoverResult
-from protocol.errors import Overloaded, RpcError, Unauthorized
-
-FIRST_COOLDOWN_S = 0.5
-LONGEST_COOLDOWN_S = 30.0
-LONGEST_REQUESTED_S = 60.0
-"""The longest pause that an overloaded server may request at a time."""
+from protocol.errors import RpcError, Unauthorized
 
 FAILURES_TO_COOL_DOWN = 3
 """Consecutive `infra_error`s after which the endpoint, rather than the examples, is suspected."""
@@ -40,12 +35,7 @@ REQUEST_SHARE = 0.5
 Bundle = tuple[str, str]
 """A commit, and the git bundle in base64 that has it."""
 
-Cooldown = Literal["lost", "overloaded", "failing", "broken", "unreached"]
-"""Why an endpoint gets no calls for a while; `unreached`: it has never answered."""
-
 FleetEventKind = Literal["joined", "refused", "resting", "back", "left", "waiting", "warning"]
-
-_random = random.SystemRandom()  # never GEPA's global generator
 
 
 @dataclass(frozen=True)
@@ -185,9 +175,9 @@ class Endpoint:
 
     def next_cooldown_s(self, requested_s: float = 0.0) -> float:
         """Return how long to cool down now: doubled each time until a call succeeds, at least as requested."""
-        growing = min(FIRST_COOLDOWN_S * 2.0**self.growth, LONGEST_COOLDOWN_S) * _random.uniform(0.75, 1.25)
-        self.growth = min(self.growth + 1, 10)
-        return max(growing, min(requested_s, LONGEST_REQUESTED_S))
+        pause_s = cooldown_s(self.growth, requested_s)
+        self.growth += 1
+        return pause_s
 
     # --- health ------------------------------------------------------------------------------------------------------
 
@@ -267,9 +257,3 @@ def _requests(bundles: Sequence[Bundle], limit: float) -> Iterator[list[Bundle]]
         size += len(bundle)
     if part:
         yield part
-
-
-def requested_pause_s(error: Overloaded) -> float:
-    """Return the seconds that an overloaded server asks clients to stay away."""
-    requested = error.details.get("retry_after_s")
-    return float(requested) if isinstance(requested, int | float) else 0.0

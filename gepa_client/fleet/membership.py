@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gepa_client.errors import ClientError, ConnectionLost, Interrupted, Refused, summary
-from gepa_client.fleet.endpoint import Cooldown, Endpoint, FleetEvent, FleetEventKind, requested_pause_s
+from gepa_client.fleet.cooldown import Cooldown, requested_pause_s
+from gepa_client.fleet.endpoint import Endpoint, FleetEvent, FleetEventKind
 from gepa_client.fleet.endpoints_file import Address, file_changes, read_endpoints_file
 from gepa_client.fleet.handshake import SplitChoice, differences, digests_differ, shake_hands
 from gepa_client.fleet.slots import Outage, Shutdown, Slots

@@ -42,7 +42,7 @@ class ProcessRequest:
 
     def timed_out(self, evidence: str, seconds: float, log: Log) -> None:
         """Handle a time-out of a process that was killed; `evidence` as for `answered`."""
-        self._fail("timeout", "timeout", f"ran longer than {self.limit_s:g} s {evidence}", seconds, log)
+        self._fail("timeout", "timeout", example_results.timed_out(self.limit_s, evidence), seconds, log)
 
     def died(self, how: Exit, seconds: float, log: Log) -> None:
         """Handle the second death of a process, in isolation."""
