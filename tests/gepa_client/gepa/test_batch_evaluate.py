@@ -81,6 +81,15 @@ def test_items_beyond_the_largest_batch_travel_in_several_calls(served):
     assert sorted(calls()) == [f"batch_evaluate {sizes}" for sizes in ([1], [2], [3, 2], [5])]
 
 
+@pytest.mark.parametrize("traced", [True, False])
+def test_batch_evaluate_captures_traces_if_requested(served, traced):
+    start, _ = served
+    items = [(SEED, [Row("1", WORDS[1])]), ({"rules": "word1"}, [Row("2", WORDS[2])])]
+    with start() as url, RemoteAdapter(url) as adapter:
+        batches = adapter.batch_evaluate(items, capture_traces=traced)
+    assert [batch.trajectories is not None for batch in batches] == [traced, traced]
+
+
 async def test_several_candidates_are_refused_if_not_offered_or_if_their_sizes_do_not_add_up(served):
     start, _ = served
     items = [{"candidate": SEED, "size": 2}]
