@@ -88,7 +88,7 @@ class Request(RequestModel):
 
 
 class ErrorObject(ResultModel):
-    """An error: `data.retryable`: whether the same request, later or elsewhere, can succeed."""
+    """An error. `data.retryable`: whether the same request, later or elsewhere, can succeed."""
 
     code: Annotated[int, WHOLE]
     message: str

@@ -64,8 +64,7 @@ class CodeReflection:
     """Has the model write texts and change requests for all jobs of an iteration at once, then all requests made.
 
     `texts` asks the model. A change that is rejected proposes nothing and is kept in `lineage`, where the next request
-    on the same line finds it. `template`: the prompt for change requests; its
-    placeholders are `MARKS`.
+    on the same line finds it. `template`: the prompt for change requests; its placeholders are `MARKS`.
     """
 
     adapter: RemoteAdapter

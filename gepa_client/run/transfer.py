@@ -79,7 +79,7 @@ def import_run(store: Store, document: object) -> StoredRun:
     """Put an exported run into a store; one that was running is paused there.
 
     The document must not choose endpoints that are called or files that are written here: such settings are left
-    out, and so is the folder of its results (see `gepa_client.run.transfer`).
+    out, and so is the folder of its results (see `imported_settings`).
 
     Raises `RunExists`, and `JournalError` naming what is wrong with the document and where.
     """

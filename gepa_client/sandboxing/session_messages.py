@@ -51,7 +51,7 @@ class Setup(Protocol):
         ...
 
     async def start(self, number: int) -> RunningSandbox:
-        """Start a sandbox; see `sandbox_runtime.pool.Start`."""
+        """Start a sandbox; see `sandbox_runtime.pool.StartSandbox`."""
         ...
 
     def spent(self, usd: float) -> None:

@@ -13,7 +13,7 @@ def read(body: bytes | bytearray) -> Any:
     """Parse the JSON value in `body`.
 
     Raises:
-        ParseError: empty, not JSON, not UTF-8, NaN or Infinity, or nested beyond `MAX_NESTING`.
+        ParseError: empty, not JSON, not UTF-8, NaN or Infinity, or nested beyond `MAX_READABLE_NESTING`.
     """
     try:
         return orjson.loads(body)

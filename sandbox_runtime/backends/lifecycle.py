@@ -60,6 +60,7 @@ async def wait_until_healthy(endpoint: ServerEndpoint, within_s: float) -> None:
 async def finished_before(ended: "asyncio.Future[Any]", work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T] | None:
     """Run the work until it or `ended` is done; return its finished task, or None if `ended` came first."""
     running = asyncio.create_task(work)
+    running.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, even if no caller gets it
     try:
         await asyncio.wait({running, ended}, return_when=asyncio.FIRST_COMPLETED)
         return running if running.done() else None

@@ -55,8 +55,8 @@ def address(text: str) -> LocalRepository | RemoteRepository:
     parts = urllib.parse.urlsplit(url)
     if parts.password is not None or (parts.username is not None and parts.scheme != "ssh"):
         raise ValueError(
-            f"leave user and password out of the URL of {parts.hostname}: other programs and logs would see them; a"
-            " token is given in a file or a variable"
+            f"leave user and password out of the URL of {parts.hostname}: other programs and logs would see them;"
+            " give a token in a file (--git-token-file)"
         )
     if parts.scheme == "http" and is_loopback(parts.hostname):
         return RemoteRepository(url, _folder(folder))

@@ -59,30 +59,31 @@ async def run_build(
     `gateway_session`: what builds may reach, None for nothing.
     """
     limits = ResourceLimits(float(os.cpu_count() or 1), _MEMORY_MB, _WORKSPACE_MB, _PROCESSES, timeout_s)
-    user, stdin = context.builder, sealed(b"")
+    user = context.builder
     try:
         if user is not None:
             await run_shielded(_give, cwd, user)
-        container = Container(context, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits, user)
-        try:
+        with os.fdopen(sealed(b""), "rb") as stdin:
+            container = Container(context, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits, user)
             try:
-                await container.start()
-            except SandboxError as error:
-                raise EnvironmentMissing(
-                    f"{argv[0]} cannot be run: {error}\n{container.log.text()[-_LOG_TAIL:]}".rstrip()
-                ) from error
-            variables = dict(env)
-            if gateway_session is not None:
-                await gateway_session.serve(*await container.listen(MODELS_PORT, TUNNEL_PORT))
-                variables |= gateway_session.env(MODELS_URL, TUNNEL_URL)
-            order = CommandOrder(list(argv), str(cwd), variables, container.limits(), alone=True)
-            status, output, _ = await container.run_captured(order, stdin, _OUTPUT_BYTES, timeout_s, together=True)
-        finally:
-            await container.close()
+                try:
+                    await container.start()
+                except SandboxError as error:
+                    raise EnvironmentMissing(
+                        f"{argv[0]} cannot be run: {error}\n{container.log.text()[-_LOG_TAIL:]}".rstrip()
+                    ) from error
+                variables = dict(env)
+                if gateway_session is not None:
+                    await gateway_session.serve(*await container.listen(MODELS_PORT, TUNNEL_PORT))
+                    variables |= gateway_session.env(MODELS_URL, TUNNEL_URL)
+                order = CommandOrder(list(argv), str(cwd), variables, container.limits(), alone=True)
+                status, output, _ = await container.run_captured(
+                    order, stdin.fileno(), _OUTPUT_BYTES, timeout_s, together=True
+                )
+            finally:
+                await container.close()
     except OSError as error:
         raise EnvironmentMissing(f"{argv[0]} cannot be run: {error}") from error
-    finally:
-        os.close(stdin)
     if status is None:
         raise TimeoutError(f"{argv[0]} took longer than {timeout_s:g} s")
     return status, output

@@ -123,8 +123,9 @@ class BubblewrapSandbox:
 
     async def _until_ready(self) -> None:
         assert self._main is not None  # noqa: S101  `_start_main` made it
+        endpoint = await self.endpoint()
         self.stage = "ready"
-        if not await healthy_before(self._main, await self.endpoint(), self._spec.ready_s):
+        if not await healthy_before(self._main, endpoint, self._spec.ready_s):
             self.stage = "main"
             status = self._main.exception() or self._main.result()
             raise self.not_ready(f"{self._spec.main.argv[0]} ended before it was ready: {status}")

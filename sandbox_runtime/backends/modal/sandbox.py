@@ -99,8 +99,7 @@ class ModalSandbox:
         """End it at Modal. Raises `SandboxError` if Modal does not answer; call it again to retry."""
         if self._closing is None or (self._closing.done() and (self._closing.cancelled() or self._closing.exception())):
             self._closing = asyncio.create_task(self._close())
-        await await_shielded(asyncio.wait([self._closing]))
-        self._closing.result()
+        await await_shielded(_result_of(self._closing))
 
     async def _set_up(self, command: Command) -> None:
         done = await self._asked("run a command", lambda: self._commands.run(command, self._log))
@@ -226,3 +225,7 @@ class ModalSandbox:
 def _describe(ended: SandboxExit) -> str:
     status = "" if ended.status is None else f" with status {ended.status}"
     return f"{ended.kind}{status}" + (f", {ended.detail}" if ended.detail else "")
+
+
+async def _result_of(task: asyncio.Task[_T]) -> _T:
+    return await task

@@ -301,7 +301,7 @@ export interface Limits {
   max_result_bytes?: number | null;
 }
 /**
- * An error: `data.retryable`: whether the same request, later or elsewhere, can succeed.
+ * An error. `data.retryable`: whether the same request, later or elsewhere, can succeed.
  */
 export interface ErrorObject {
   code: number;
