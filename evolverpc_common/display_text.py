@@ -1,7 +1,5 @@
-"""Text for people: untrusted text made safe to show, the end of a long output, and commands to paste into a shell."""
+"""Text for people: untrusted text made safe to show, and counts."""
 
-import re
-import shlex
 import unicodedata
 from collections.abc import Callable
 
@@ -47,39 +45,3 @@ def _json_escape(character: str) -> str:
 def _escaped(character: str) -> str:
     code = ord(character)
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # the first form is JSON's own
-
-
-ENOUGH = 1000
-"""Metric calls in a printed command, if nothing better is known."""
-
-
-def command(name: str, *words: str, store: str | None) -> str:
-    """Return `gepa-client NAME WORDS` for a shell. `store`: None for the one that commands open by default."""
-    return shlex.join(["gepa-client", name, *words, *(["--store", without_password(store)] if store else [])])
-
-
-def without_password(url: str) -> str:
-    """Return a store's address without its password."""
-    return re.sub(r"(?<=://)[^/@]*@", "USER:PASSWORD@", url)
-
-
-class OutputTail:
-    """Keeps the last `limit` bytes that are added."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._kept = bytearray()
-
-    def add(self, data: bytes) -> None:
-        """Add the next bytes."""
-        self._kept += data
-        if len(self._kept) > 2 * self._limit:  # not at every piece: each cut moves all that is kept
-            del self._kept[: -self._limit]
-
-    def bytes(self) -> bytes:
-        """Return the last bytes."""
-        return bytes(self._kept[-self._limit :])
-
-    def text(self) -> str:
-        """Return them as text, with replacements for what is not UTF-8."""
-        return self.bytes().decode("utf-8", "replace")

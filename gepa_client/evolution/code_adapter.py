@@ -6,7 +6,7 @@ from typing import Any
 from gepa.core.callbacks import EvaluationEndEvent, EvaluationStartEvent, IterationStartEvent
 from gepa.core.state import GEPAState
 
-from gepa_client.evolution.mutations import MutationRequest, MutationRunner, required
+from gepa_client.evolution.mutations import MutationRequest, MutationRunner, wait_for_answers
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.results import Batch
 from protocol import Candidate, JsonValue
@@ -68,7 +68,7 @@ class CodeMerge:
         base = {**candidate, ADDED_COMPONENTS: added_components(added)} if added else dict(candidate)
         text = f"Merge the code of candidate {left} ({branch_of(other)}) into that of candidate {chosen}."
         wanted = MutationRequest(base, {"kind": "merge", "other": {**other}}, text, other=other)
-        [entry] = required(self._adapter, "apply_mutation", self._mutations.make([wanted]))
+        [entry] = wait_for_answers(self._adapter, "apply_mutation", self._mutations.make([wanted]))
         if isinstance(entry, Exception):
             self._adapter.failures.record("apply_mutation", entry)
         elif entry.applied is not None:

@@ -10,7 +10,7 @@ from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 from gepa_client.errors import BadResponse, RecordedFailure
 from gepa_client.evolution.lineage import Lineage
-from gepa_client.evolution.mutations import CodeOutlines, MutationRequest, MutationRunner, required
+from gepa_client.evolution.mutations import CodeOutlines, MutationRequest, MutationRunner, wait_for_answers
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection import WHERE, ConcurrentReflection, Prompt
 from gepa_client.gepa.reflective_datasets import Records, without_images
@@ -115,7 +115,7 @@ class CodeReflection:
         prompts: dict[tuple[int, str], Prompt] = {}
         failed: set[int] = set()
         candidates = [jobs[at][0] for at in places]
-        outlines = required(self.adapter, "outline_code", self._outlines.of(candidates)) if places else []
+        outlines = wait_for_answers(self.adapter, "outline_code", self._outlines.of(candidates)) if places else []
         for at, outline in zip(places, outlines, strict=True):
             candidate, records, _ = jobs[at]
             try:
@@ -143,7 +143,7 @@ class CodeReflection:
                     self.texts.failures.record(WHERE, BadResponse("the model wrote no change request"))
         if not wanted:
             return {}
-        made = required(self.adapter, APPLY, self.mutations.make(list(wanted.values())))
+        made = wait_for_answers(self.adapter, APPLY, self.mutations.make(list(wanted.values())))
         for entry in made:
             if isinstance(entry, Exception):
                 self.texts.failures.record(APPLY, entry)
@@ -203,7 +203,7 @@ def code_prompt(template: str, outline: str, records: Sequence[Mapping[str, Any]
     )
     text, images = (shown, []) if isinstance(shown, str) else (shown[0]["content"][0]["text"], shown[0]["content"][1:])
     given = {OUTLINE: outline, RECORDS: text, LINEAGE: lineage}
-    prompt = re.sub("|".join(MARKS), lambda mark: given[mark[0]], template)  # at one go: texts may hold marks too
+    prompt = re.sub("|".join(MARKS), lambda mark: given[mark[0]], template)  # all in one pass: texts may hold marks too
     return [{"role": "user", "content": [{"type": "text", "text": prompt}, *images]}] if images else prompt
 
 

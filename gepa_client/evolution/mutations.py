@@ -229,7 +229,7 @@ class CodeOutlines:
         )
 
 
-def required(adapter: RemoteAdapter, method: str, answers: Coroutine[Any, Any, T]) -> T:
+def wait_for_answers(adapter: RemoteAdapter, method: str, answers: Coroutine[Any, Any, T]) -> T:
     """Wait for answers without which the run cannot continue.
 
     Raises:

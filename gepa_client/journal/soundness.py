@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from evolverpc_common.display_text import command
+from evolverpc_common.printed_commands import command
 from gepa_client.errors import StoreDamaged
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.records import FIRST, LINK_BYTES, PAGE, ChainLink, link

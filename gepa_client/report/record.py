@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from evolverpc_common.display_text import command
+from evolverpc_common.printed_commands import command
 from gepa_client.journal import run_events as events
 from gepa_client.journal.store import named_store
 from protocol.code import code_at

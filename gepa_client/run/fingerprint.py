@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from evolverpc_common.display_text import command, plain
+from evolverpc_common.display_text import plain
+from evolverpc_common.printed_commands import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal.requests import digest_of
 from gepa_client.run.resolved_settings import evolve_of

@@ -8,7 +8,8 @@ from typing import Any
 from gepa.api import optimize
 from gepa.core.result import GEPAResult
 
-from evolverpc_common.display_text import ENOUGH, plain
+from evolverpc_common.display_text import plain
+from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
@@ -104,7 +105,7 @@ class Optimization:
             reason=ending.reason,
             search_complete=ending.search_complete,
             details=ending.details,
-            resume_with=["--max-metric-calls", str(ENOUGH)] if ending.lacks_limit else [],
+            resume_with=["--max-metric-calls", str(SUGGESTED_METRIC_CALLS)] if ending.lacks_limit else [],
             metric_calls=ending.result.total_metric_calls or 0 if ending.result is not None else 0,
             evaluation_usd=sum(spend[kind].cost_usd for kind in (EVALUATE, RETRACE, SCORE)) or None,
             reflection_usd=spend[COMPLETION].cost_usd or None,

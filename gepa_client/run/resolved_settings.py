@@ -1,4 +1,4 @@
-"""What settings come to: servers, secrets, what evolves, and the budget in metric calls."""
+"""What settings resolve to: servers, secrets, what evolves, and the budget in metric calls."""
 
 import math
 from collections.abc import Iterator

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import aiohttp
 
-from evolverpc_common.display_text import OutputTail
+from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded, run_shielded
 from sandbox_runtime.api.sandbox import RunningSandbox, Sandbox, SandboxError, SandboxNotReady, ServerEndpoint
 from sandbox_runtime.api.spec import Command

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from evolverpc_common.display_text import ENOUGH, command
+from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS, command
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome, code_history
 from gepa_client.cli import flags
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
@@ -139,7 +139,7 @@ def _instead(asked: _BranchesRequest) -> str:
     defaults = RunConfig.model_construct().model_dump(mode="json")
     given = {name: config[name] for name in REPEATED if config.get(name, defaults[name]) != defaults[name]}
     given = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in given.items()}
-    limit = config.get("max_metric_calls") or ENOUGH
+    limit = config.get("max_metric_calls") or SUGGESTED_METRIC_CALLS
     started = flags.Typed(_servers(config), None, {"reflection_lm": MODEL, **given})
     return started.command("optimize", evolve="code", max_metric_calls=limit, store=asked.store)
 

@@ -8,7 +8,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from evolverpc_common.display_text import ENOUGH, counted
+from evolverpc_common.display_text import counted
+from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight_model
 from gepa_client.cli import flags
@@ -94,7 +95,7 @@ def run_check(
         if brief:
             fail(f"the check failed, so no run was started; {_otherwise(report)}")
     if brief and report.passed and _lacks_price(settings, report):
-        typed_again = typed.command("optimize", max_metric_calls=ENOUGH)
+        typed_again = typed.command("optimize", max_metric_calls=SUGGESTED_METRIC_CALLS)
         fail(
             "the rows tried came without a price, so --max-cost-usd cannot hold, and nothing else ends this run; no "
             f"run was started: give --max-metric-calls N, as in\n{typed_again}"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from evolverpc_common.display_text import command
+from evolverpc_common.printed_commands import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.commands.store_access import open_cli_run, run_as_json
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from evolverpc_common.display_text import command
+from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import AsJson, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_store, run_as_json
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from evolverpc_common.display_text import command
+from evolverpc_common.printed_commands import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import PAUSED, STOPPED, USAGE, AllowInsecure, AsJson, TokenFile
 from gepa_client.cli.views.console import echo, fail, make_console, print_json, refuse, safe, safe_line

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evolverpc_common.display_text import command
+from evolverpc_common.printed_commands import command
 from gepa_client.cli.commands.store_access import confirm
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.evolution.checkout import CheckoutError, LocalCheckout

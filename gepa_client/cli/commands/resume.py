@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from evolverpc_common.display_text import command
+from evolverpc_common.printed_commands import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import PAUSED
 from gepa_client.cli.commands.foreground_run import ForegroundRun

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from rich.console import Console
 
-from evolverpc_common.display_text import ENOUGH, command
+from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS, command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli import flags
 from gepa_client.cli.arguments import PAUSED, STOPPED
@@ -215,7 +215,9 @@ def _publish(given: dict[str, Any]) -> None:
         refuse(str(error), PAUSED)
     typed = {name: value for name, value in given.items() if value is not None}
     count = MANY if settings.sandbox == "modal" else min(MANY, os.cpu_count() or 1)
-    following = flags.Typed((), None, typed).command("optimize", sandboxes=count, max_metric_calls=ENOUGH)
+    following = flags.Typed((), None, typed).command(
+        "optimize", sandboxes=count, max_metric_calls=SUGGESTED_METRIC_CALLS
+    )
     echo(console, f"the environment is ready\nnext: {safe(following)}")
 
 

@@ -8,7 +8,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from evolverpc_common.display_text import command, counted
+from evolverpc_common.display_text import counted
+from evolverpc_common.printed_commands import command
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.analysis.gepa_result import best_candidate, pareto_front
 from gepa_client.analysis.mutation_outcomes import code_history

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from evolverpc_common.display_text import command
+from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import DECLINED, STOPPED, USAGE
 from gepa_client.cli.views.console import echo, fail, make_console, refuse, seconds_since
 from gepa_client.errors import ClientError, StoreUnavailable, summary

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from evolverpc_common.display_text import command
+from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import PAUSED, STOPPED, USAGE
 from gepa_client.cli.views.console import fail, safe, safe_line
 from gepa_client.evolution.checkout import holds_commit

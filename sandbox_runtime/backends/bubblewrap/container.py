@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from evolverpc_common.display_text import OutputTail
+from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.process_identity import started_at
 from evolverpc_common.shielded import await_shielded, run_shielded
 from sandbox_runtime.api.sandbox import LOG_BYTES, SandboxError

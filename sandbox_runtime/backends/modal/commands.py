@@ -12,7 +12,7 @@ import modal
 from modal import exception
 from modal.container_process import ContainerProcess
 
-from evolverpc_common.display_text import OutputTail
+from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import EXEC_BYTES, CommandResult
 from sandbox_runtime.api.spec import Command, SandboxSpec

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import modal
 from modal import exception
 
-from evolverpc_common.display_text import OutputTail
+from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import (
     LOG_BYTES,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
-from evolverpc_common.display_text import OutputTail
+from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.process_identity import started_at
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import EXEC_BYTES, EnvironmentMissing

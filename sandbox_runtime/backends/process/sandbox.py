@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from evolverpc_common.display_text import OutputTail
 from evolverpc_common.files import remove_tree
+from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.process_identity import started_at
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import (

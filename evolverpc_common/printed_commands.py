@@ -1,0 +1,17 @@
+"""Commands to paste into a shell."""
+
+import re
+import shlex
+
+SUGGESTED_METRIC_CALLS = 1000
+"""Metric calls in a printed command, if nothing better is known."""
+
+
+def command(name: str, *words: str, store: str | None) -> str:
+    """Return `gepa-client NAME WORDS` for a shell. `store`: None for the one that commands open by default."""
+    return shlex.join(["gepa-client", name, *words, *(["--store", without_password(store)] if store else [])])
+
+
+def without_password(url: str) -> str:
+    """Return a store's address without its password."""
+    return re.sub(r"(?<=://)[^/@]*@", "USER:PASSWORD@", url)
