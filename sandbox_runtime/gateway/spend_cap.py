@@ -11,11 +11,9 @@ _DIGITS = 12  # of a dollar: sums of binary fractions differ from the exact sums
 
 @dataclass
 class Charge:
-    """The cost of one call: the most that it may be while it runs, and what it is counted as at its end."""
+    """What one call is counted as at its end; None counts the most that it may cost."""
 
-    max_cost_usd: float
     counted_usd: float | None = None
-    """None counts all of `max_cost_usd`."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class SpendCap:
     @asynccontextmanager
     async def charge(self, max_cost_usd: float) -> AsyncIterator[Charge]:
         """Charge one call; the block is entered once the call may be sent."""
-        charge = Charge(max_cost_usd)
+        charge = Charge()
         await self._admitted(max_cost_usd)
         try:
             yield charge

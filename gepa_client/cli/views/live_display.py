@@ -87,9 +87,7 @@ class PlainDisplay(Display):
         ):
             return
         code_evolves = record.started is not None and record.started.evolve != "prompts"
-        if (
-            isinstance(event, events.Rejected) and not code_evolves
-        ):  # many, and cheap
+        if isinstance(event, events.Rejected) and not code_evolves:  # many, and cheap
             return
         if isinstance(event, events.NoProposal) or self._repeats(event):
             return
