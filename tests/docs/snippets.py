@@ -18,6 +18,8 @@ RUN = {
         "README.md: // program.ts",
         "docs/quickstart.md: # program.py",
         "docs/guides/typescript.md: // program.ts",
+        "docs/guides/typescript.md: // rules.ts",
+        "docs/guides/python.md: # rules.py",
         "docs/guides/python.md: import gepa",
         "docs/guides/python.md: def evaluator(candidate, example):",
         "docs/guides/sandboxes.md: import asyncio",

@@ -1,5 +1,7 @@
 """The programs in the pages work unchanged."""
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +21,10 @@ PACKAGE = pages.ROOT / "clients" / "typescript"
 TSC = PACKAGE / "node_modules" / ".bin" / "tsc"
 ROWS = [{"text": "I was charged twice", "label": "billing"}, {"text": "It crashes", "label": "bug"}]
 SERVER = str(Path(sys.executable).with_name("gepa-server"))
+CLIENT = Path(sys.executable).with_name("gepa-client")
+needs_typescript = pytest.mark.skipif(
+    shutil.which("node") is None or not TSC.exists(), reason="the TypeScript package is not set up"
+)
 
 PYTHON_CLIENT = """
 from types import SimpleNamespace as Some
@@ -96,6 +102,57 @@ def test_the_python_program_uses_a_sandbox(
     assert installed.strip() == "installed 1.2"
 
 
+RULES_ROWS = [
+    {"text": "Refund me", "label": "billing"},
+    {"text": "You charged me twice", "label": "billing"},
+    {"text": "It crashes", "label": "other"},
+]
+
+
+def improved_without_a_model(endpoint: ServerEndpoint, tmp_path: Path) -> tuple[float, float]:
+    """Run `gepa-client optimize` without a reflection model; return the seed's score and the best one."""
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in RULES_ROWS))
+    flags = ("--trainset", "rows.jsonl", "--max-metric-calls", "30", "--output", "run")
+    done = subprocess.run(
+        [str(CLIENT), "optimize", endpoint.url, *flags],
+        cwd=tmp_path,
+        env=os.environ | {"GEPA_TOKEN": endpoint.token},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    return result["seed_score"], result["best_score"]
+
+
+def test_the_python_rules_improve_without_a_model(tmp_path: Path) -> None:
+    (tmp_path / "rules.py").write_text(pages.block("docs/guides/python.md", "# rules.py").text)
+    with running_server([SERVER, "--program", "rules.py"], cwd=tmp_path) as endpoint:
+        assert improved_without_a_model(endpoint, tmp_path) == (pytest.approx(2 / 3), 1.0)
+
+
+def compile_strictly(folder: Path, *names: str) -> None:
+    """Compile TypeScript files, with the package `evolverpc` installed."""
+    options = ("--strict", "--noUncheckedIndexedAccess", "--module", "nodenext", "--target", "es2022", "--types", "")
+    compiled = subprocess.run(
+        [str(TSC), *options, *names], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert compiled.returncode == 0, compiled.stdout
+
+
+@needs_typescript
+def test_the_typescript_rules_compile_strictly_and_improve_without_a_model(tmp_path: Path) -> None:
+    (tmp_path / "rules.ts").write_text(pages.block("docs/guides/typescript.md", "// rules.ts").text)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules" / "evolverpc").symlink_to(PACKAGE)
+    compile_strictly(tmp_path, "rules.ts")
+    with running_server(["node", "rules.js"], cwd=tmp_path) as endpoint:
+        assert improved_without_a_model(endpoint, tmp_path) == (pytest.approx(2 / 3), 1.0)
+
+
 def test_the_same_program_stands_on_each_page() -> None:
     assert pages.block("README.md", "# program.py").text == pages.block("docs/quickstart.md", "# program.py").text
     assert (
@@ -103,7 +160,7 @@ def test_the_same_program_stands_on_each_page() -> None:
     )
 
 
-@pytest.mark.skipif(shutil.which("node") is None or not TSC.exists(), reason="the TypeScript package is not set up")
+@needs_typescript
 def test_the_typescript_program_compiles_strictly_and_is_optimized(tmp_path: Path) -> None:
     (tmp_path / "program.ts").write_text(pages.block("README.md", "// program.ts").text)
     (tmp_path / "package.json").write_text('{"type": "module"}')
@@ -112,12 +169,8 @@ def test_the_typescript_program_compiles_strictly_and_is_optimized(tmp_path: Pat
     (openai / "index.ts").write_text(TYPESCRIPT_CLIENT)
     (openai / "package.json").write_text('{"name": "openai", "type": "module", "exports": "./index.js"}')
     (tmp_path / "node_modules" / "evolverpc").symlink_to(PACKAGE)
-    options = ("--strict", "--noUncheckedIndexedAccess", "--module", "nodenext", "--target", "es2022", "--types", "")
     for names in (("node_modules/openai/index.ts", "--declaration"), ("program.ts",)):
-        compiled = subprocess.run(
-            [str(TSC), *options, *names], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-        )
-        assert compiled.returncode == 0, compiled.stdout
+        compile_strictly(tmp_path, *names)
         (openai / "index.ts").unlink(missing_ok=True)
     with running_server(["node", "program.js"], cwd=tmp_path) as endpoint:
         assert optimized(endpoint, tmp_path) == [0.0, 0.5]
