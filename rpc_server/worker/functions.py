@@ -122,6 +122,11 @@ class FunctionProgram:
         """Return the program's own new texts."""
         made = reflective_records.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = await executor.resolve(self._propose(params["candidate"], made, params["components_to_update"]))
+        wrong = [text for text in texts.values() if not isinstance(text, str)] if isinstance(texts, dict) else [texts]
+        if wrong:
+            returned = ("a dict with a %s" if isinstance(texts, dict) else "a %s") % encode.dotted(type(wrong[0]))
+            reason = "propose_new_texts() returned %s; return a dict from component to new text" % returned
+            raise ProgramProblem("propose_new_texts", reason)
         return '{"texts":%s}' % encode.to_text(texts, "texts")
 
     async def finalize(self, params: dict[str, Any], executor: Executor) -> str:

@@ -146,3 +146,23 @@ async def test_a_method_the_program_lacks_is_refused(opened):
     async with opened("plain.py") as running:
         with pytest.raises(Exception, match="not found"):
             await running.program.call("finalize", {})
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("'new'", "returned a str"),
+        ("None", "returned a NoneType"),
+        ("{'a': {'text': 'new'}}", "returned a dict with a dict"),
+    ],
+)
+async def test_new_texts_that_are_no_texts_by_component_are_the_programs_failure(opened, tmp_path, returned, message):
+    (tmp_path / "mine.py").write_text(
+        "seed_candidate = {'a': 'b'}\n"
+        "def run(example, candidate): return 1\n"
+        f"def propose_new_texts(candidate, reflective_dataset, components_to_update): return {returned}\n"
+    )
+    async with opened("mine.py", root=tmp_path) as running:
+        params = {"candidate": {"a": "b"}, "reflective_dataset": {}, "components_to_update": ["a"]}
+        with pytest.raises(ProgramFailed, match=f"propose_new_texts.. {message}; return a dict"):
+            await running.program.call("propose_new_texts", params)
