@@ -5,6 +5,7 @@ import queue
 import threading
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Self
@@ -26,11 +27,11 @@ Prompt = str | list[dict[str, Any]]
 WHERE = "reflection"
 
 
-class _ReflectionStrategy:
+class _ReflectionStrategy(ABC):
     """GEPA's interface of a reflection strategy, over `propose`."""
 
-    def propose(self, jobs: Sequence[ReflectionJob]) -> list[ReflectionProposal]:
-        raise NotImplementedError
+    @abstractmethod
+    def propose(self, jobs: Sequence[ReflectionJob]) -> list[ReflectionProposal]: ...
 
     def reflect(
         self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]

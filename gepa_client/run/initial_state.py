@@ -89,6 +89,7 @@ def _from_record(answers: Sequence[Any], data: dict[str, Any]) -> InitialState:
 
 
 def _slots(line: Journal) -> list[RecordedRequest]:
+    # The texts are part of the requests' digests: other ones would not match the journals of earlier runs.
     about = ["what the server says of itself", *(f"{name} rows" for name in ("train", "val", "test"))]
     return line.ask([request_key("begin", words) for words in about])
 

@@ -1,6 +1,7 @@
 """Units of work for the program: their progress, their result, and what remains when they are cancelled."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from rpc_server.rpc.params import error_message, error_path
 from rpc_server.settings.process_limits import answer_bytes
 
 
-class CallJob:
+class CallJob(ABC):
     """A checked unit of work that may start. `examples`: the number that it counts for; `done` of `total`: progress."""
 
     def __init__(self, examples: int, total: int) -> None:
@@ -30,9 +31,9 @@ class CallJob:
         """Its progress, in examples."""
         return Progress(done=self._done, total=self._total)
 
+    @abstractmethod
     async def run(self, on_example: Callable[[], None]) -> JsonValue:
         """Run it and return its result; call `on_example` as each example ends. Called once."""
-        raise NotImplementedError
 
     def cancelled_result(self) -> JsonValue:
         """Return the result of a cancelled job; raises `CallCancelled` if there is none."""

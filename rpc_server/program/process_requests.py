@@ -1,6 +1,7 @@
 """Requests to a program process, and their outcomes: a response, a time-out, a death or a rejection."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ Log = Callable[[], str]
 _UNREADABLE = "the answer cannot be read: it is no JSON, or nested too deep"
 
 
-class ProcessRequest:
+class ProcessRequest(ABC):
     """One request to a process; `limit_s`: seconds from the moment it is sent.
 
     Exactly one of `answered`, `timed_out`, `died` and `reject` is called, once, unless it is abandoned before.
@@ -26,18 +27,18 @@ class ProcessRequest:
     def __init__(self, limit_s: float | None) -> None:
         self.limit_s = limit_s
 
+    @abstractmethod
     def request(self) -> tuple[str, dict[str, Any]]:
         """Return method and params."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answered(self, message: dict[str, Any], *, late: bool, evidence: str | None, seconds: float, log: Log) -> None:
         """Handle the response; `late`: after the deadline, while it was being stopped.
 
         `evidence`: why a time-out is the request's own; None if it did not time out.
         """
-        raise NotImplementedError
 
-    def discard(self, message: dict[str, Any]) -> None:
+    def discard(self, message: dict[str, Any]) -> None:  # noqa: B027  most requests keep nothing of an attempt
         """Handle a response of an attempt that does not count: the request is about to run again."""
 
     def timed_out(self, evidence: str, seconds: float, log: Log) -> None:
@@ -48,12 +49,12 @@ class ProcessRequest:
         """Handle the second death of a process, in isolation."""
         self._fail("program_error", "process_died", f"the program's process {how}", seconds, log)
 
+    @abstractmethod
     def reject(self, error: RpcError) -> None:
         """Fail it: no process is available."""
-        raise NotImplementedError
 
-    def _fail(self, status: str, kind: str, message: str, seconds: float, log: Log) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _fail(self, status: str, kind: str, message: str, seconds: float, log: Log) -> None: ...
 
 
 class ExamplesRequest(ProcessRequest):
