@@ -1,4 +1,5 @@
-# Everything a user needs: `make demo` and `make test`. Each sets up what it needs, given Python 3.11+, Node 20+ and git.
+# Everything a user needs: `make demo` and `make test`. Each sets up what it needs, given Python 3.11+ and git; all but
+# `make demo` need Node 20+ too.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -14,12 +15,12 @@ $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint co
 endef
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-sandbox docs test faults conformance bench setup tools bubblewrap clean
+.PHONY: help demo demo-sandbox docs test faults conformance bench setup python git node bubblewrap clean
 .DEFAULT:
 	@echo "no target '$@'; make help names them" >&2; exit 1
 
 help:
-	@echo "make demo         optimise the tickets example in Python and in TypeScript; needs no key"
+	@echo "make demo         optimise the tickets example, in TypeScript too if Node is there; needs no key"
 	@echo "                  (ARGS=... goes to gepa-client optimize: make demo ARGS='--reflection-lm openai/gpt-5')"
 	@echo "make demo-sandbox the same example over 20 sandboxes (bubblewrap), and that the result is the same"
 	@echo "make test         every check there is: format, lint, types, tests of both languages, packages, examples"
@@ -33,7 +34,9 @@ help:
 	@echo "make setup        install everything for development, run nothing"
 	@echo "make clean        remove what the others made"
 
-demo: .venv/.installed $(TS)/dist/.built
+# Without Node, or if the TypeScript package cannot be built, the demo runs in Python alone and states why.
+demo: .venv/.installed
+	@! $(MAKE) --silent node 2>/dev/null || $(MAKE) --silent --no-print-directory $(TS)/dist/.built || true
 	@$(BIN)/python examples/tickets/demo.py $(ARGS)
 
 demo-sandbox: bubblewrap .venv/.installed-sandbox
@@ -57,19 +60,23 @@ bench: .venv/.installed-dev .venv/peers/.installed $(TS)/dist/.built
 setup: .venv/.installed-dev $(TS)/dist/.built
 	@echo "Set up. Next: make demo, or make test"
 
-tools:
+python:
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: no '$(PYTHON)' on PATH; try: make demo PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c '' 2>/dev/null || { echo "Python 3.11 or newer is needed: '$(PYTHON)' does not run; try: make demo PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: '$(PYTHON)' is $$($(PYTHON) -V 2>&1); try: make demo PYTHON=python3.11" >&2; exit 1; }
+
+git:
+	@command -v git >/dev/null || { echo "git is needed: no 'git' on PATH" >&2; exit 1; }
+
+node:
 	@command -v node >/dev/null || { echo "Node 20 or newer is needed: no 'node' on PATH" >&2; exit 1; }
 	@node -e 'process.exit(+(process.versions.node.split(".")[0] < 20))' || { echo "Node 20 or newer is needed; this is $$(node --version)" >&2; exit 1; }
 	@command -v npm >/dev/null || { echo "npm is needed: it comes with Node" >&2; exit 1; }
-	@command -v git >/dev/null || { echo "git is needed: no 'git' on PATH" >&2; exit 1; }
 
 bubblewrap:
 	@command -v bwrap >/dev/null || { echo "bubblewrap is needed: no 'bwrap' on PATH; on Debian and Ubuntu: apt install bubblewrap" >&2; exit 1; }
 
-.venv/bin/python: | tools
+.venv/bin/python: | python git
 	@echo "Making .venv"
 	@$(PYTHON) -m venv .venv || { echo "could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 
@@ -98,7 +105,7 @@ bubblewrap:
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade --target .venv/peers --requirement benchmarks/peers.txt
 	@touch $@
 
-$(TS)/node_modules/.installed: $(TS)/package.json $(TS)/package-lock.json | tools
+$(TS)/node_modules/.installed: $(TS)/package.json $(TS)/package-lock.json | node
 	@echo "Installing the TypeScript package's tools"
 	@cd $(TS) && npm ci --no-audit --no-fund --no-update-notifier --no-progress --loglevel=error
 	@touch $@

@@ -17,11 +17,10 @@ from sandbox_runtime import ServerEndpoint, running_server
 HERE = Path(__file__).resolve().parent
 TYPESCRIPT = HERE / "typescript"
 BIN = Path(sys.executable).parent
-LANGUAGES = ("python", "typescript")
 
 
 class NotSetUp(Exception):
-    """Something the example needs is missing; the message has the command that installs it."""
+    """Something the TypeScript program needs is missing; the message has what installs it."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,14 @@ class Run:
         return tested["0"], tested[str(self.result["best_idx"])]
 
     @property
+    def texts(self) -> tuple[dict[str, str], dict[str, str]]:
+        """The seed candidate and the best one."""
+        candidates = self.result["candidates"]
+        return candidates[0], candidates[self.result["best_idx"]]
+
+    @property
     def line(self) -> str:
-        """`python: score 0.00 -> 0.91, 412 metric calls, 6.2 s`."""
+        """`python: score 0.29 -> 0.68, 832 metric calls, 2.2 s`."""
         seed, best = self.scores
         calls = self.result["total_metric_calls"]
         return f"{self.language}: score {seed:.2f} -> {best:.2f}, {calls} metric calls, {self.seconds:.1f} s"
@@ -56,7 +61,7 @@ def build_typescript() -> None:
     npm = shutil.which("npm")
     package = HERE.parents[1] / "clients" / "typescript" / "dist" / "index.js"
     if npm is None or not package.is_file():
-        raise NotSetUp("Node, npm and the TypeScript package are needed: make setup")
+        raise NotSetUp("it needs Node 20 or newer with npm (https://nodejs.org); then: make setup")
     if not (TYPESCRIPT / "node_modules" / ".bin" / "tsc").exists():
         _npm(npm, "ci", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error")
     built = TYPESCRIPT / "dist" / "serve.js"

@@ -37,8 +37,8 @@ def built_example(tmp_path_factory: pytest.TempPathFactory) -> None:
         subprocess.run(command, cwd=TICKETS, check=True, timeout=200)
 
 
-def run(folder: Path, *command: str) -> list[str]:
-    environment = {key: value for key, value in os.environ.items() if key != "GEPA_TOKEN"}
+def run(folder: Path, *command: str, **variables: str) -> list[str]:
+    environment = {key: value for key, value in os.environ.items() if key != "GEPA_TOKEN"} | variables
     done = subprocess.run(
         [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=280
     )
@@ -46,19 +46,46 @@ def run(folder: Path, *command: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_demo_improves_both_programs_alike_and_prints_where_the_reports_are(tmp_path: Path) -> None:
+def test_the_demo_improves_both_programs_alike_and_shows_what_changed(tmp_path: Path) -> None:
     lines = run(tmp_path, str(TICKETS / "demo.py"), "--seed", "1")
-    ends = [LINE.fullmatch(line) for line in lines[-2:]]
-    assert all(ends), lines[-5:]
-    figures = [match.groups() for match in ends if match is not None]
+    end = lines[lines.index("== What changed") :]
+    figures = [match.groups() for match in map(LINE.fullmatch, end) if match is not None]
     assert [language for language, *_ in figures] == ["python", "typescript"]
     assert figures[0][1:] == figures[1][1:]
     for _, seed, best, _ in figures:
-        assert float(best) - float(seed) >= 0.5
-    assert "Both languages went through the same texts." in lines
+        assert float(best) - float(seed) >= 0.15
+    assert "Both languages went through the same texts." in end
+    assert "typescript is left out" not in "\n".join(end)
     reports = [tmp_path / line.split()[-1] for line in lines if line.endswith("report.html") and "Next" not in line]
     assert len(reports) == 2
     assert all(report.is_file() for report in reports)
+    explains_what_changed(end, reports[0].parent)
+
+
+def explains_what_changed(end: list[str], folder: Path) -> None:
+    """The end of the demo fits 80 columns; it shows the recorded rules, and the line that decides three messages."""
+    assert all(len(line) <= 80 for line in end), max(end, key=len)
+    candidates = json.loads((folder / "result.json").read_text(encoding="utf-8"))["candidates"]
+    best = json.loads((folder / "best_candidate.json").read_text(encoding="utf-8"))["rules"].split("\n")
+    seed = candidates[0]["rules"].split("\n")
+    rules = [line[4:] for line in end if re.match(r"  [ +] \S.* -> ", line) and "before: " not in line]
+    assert rules == best
+    new = [line[4:] for line in end if line.startswith("  + ")]
+    assert new == [line for line in best if line not in seed]
+    reasons = [line.rpartition(": ")[2] for line in end if line.startswith("    before: ")]
+    assert len(reasons) == 3
+    assert set(reasons) <= set(best)
+    assert f"open {folder.relative_to(folder.parents[1])}/report.html" in "\n".join(end)
+
+
+def test_the_demo_needs_no_node(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    lines = run(tmp_path, str(TICKETS / "demo.py"), "--max-metric-calls", "240", PATH=str(tmp_path / "bin"))
+    end = lines[lines.index("== What changed") :]
+    [left_out] = [line for line in end if line.startswith("typescript is left out: it needs Node 20")]
+    assert len([line for line in end if LINE.fullmatch(line)]) == 1
+    [report] = (tmp_path / "runs").glob("*/report.html")
+    explains_what_changed([line for line in end if line != left_out], report.parent)
 
 
 def test_a_flag_that_does_not_exist_ends_the_demo_with_its_message(tmp_path: Path) -> None:
@@ -83,7 +110,7 @@ def test_the_typescript_program_behind_gepa_server_learns_the_same(tmp_path: Pat
     candidates = []
     for folder, command in servers.items():
         output = tmp_path / folder.name
-        flags = ["--config", str(TICKETS / "run.toml"), "--max-metric-calls", "500", "--output", str(output)]
+        flags = ["--config", str(TICKETS / "run.toml"), "--max-metric-calls", "400", "--output", str(output)]
         with running_server([str(BIN / command[0]), *command[1:]], cwd=folder) as server:
             subprocess.run(
                 [str(BIN / "gepa-client"), "optimize", server.url, *flags],
@@ -98,16 +125,13 @@ def test_the_typescript_program_behind_gepa_server_learns_the_same(tmp_path: Pat
 
 
 @pytest.mark.long
-def test_banking77_is_learnt_alike_through_both_servers(tmp_path: Path) -> None:
+def test_banking77_is_learnt_through_a_server(tmp_path: Path) -> None:
     data = ROOT.parent / "shared" / "data" / "banking77"
     if not data.is_dir():
         pytest.skip(f"no data at {data}")
     figures = json.loads(run(tmp_path, str(ROOT / "benchmarks" / "banking77.py"))[-1])
-    assert figures["identical"] is True
-    for language in ("python", "typescript"):
-        assert figures[language]["seed_score"] == 0
-        assert figures[language]["best_score"] > 0.80
-    assert figures["python"]["best_score"] == figures["typescript"]["best_score"] > figures["label_names"]
+    assert figures["python"]["seed_score"] == 0
+    assert figures["python"]["best_score"] > max(0.80, figures["label_names"])
 
 
 def test_banking77_without_data_is_an_error_that_names_what_is_missing(tmp_path: Path) -> None:

@@ -27,19 +27,24 @@ ODD_TEXTS = [
 ODD_RULES = [
     "",
     "parcel",
-    ":",
-    ": parcel 3",
-    "shipping: parcel 3\r\n  billing \t: parcel\t3 , kelvin",
-    "a:b:c: parcel 2\na:b: parcel 2",
-    "x: parcel 1, parcel 1, parcel -0, PARCEL 9, par cel 4, parcel 1.5, parcel 9999999999, parcel +2",
-    "x: parcel 3\u00a0\ny: parcel 3\u2028z: parcel 9",
-    "__proto__: constructor 3, tostring 2\nconstructor: parcel 1\ntoString: proto 7",
-    "\U0001f4e6: parcel 2\n\ue000: parcel 2\n\uffff: parcel 2",
-    "straße: parcel 2\nstrasse: parcel 2\nStrasse: parcel 2",
-    "z: lone 1\ny: lone 1\n\ud83d: lone 1",
-    "007: 007 7\n7: 39 1, 2nd 4",
-    "only negative: parcel -3, 007 -4",
-    "\n\n\nx:\n\ny: ,,, ,\n",
+    "->",
+    "-> shipping",
+    "parcel ->",
+    "parcel -> shipping\r\n  Kelvin\t->\tbilling \t",
+    "parcel -> a -> b\nlone -> a->b",
+    "otherwise -> x\nparcel -> y",
+    "Otherwise, -> x",
+    "otherwise ->\nword -> y",
+    "parcel, parcel! -> x\npar cel -> y\n parcel lone -> z",
+    "PARCEL -> x\u00a0\nlone -> y\u2028odd -> z",
+    "__proto__ -> constructor\nconstructor -> toString\ntostring -> __proto__",
+    "\U0001f4e6 -> x\nparcel -> \U0001f4e6\nlone -> \ud83d",
+    "straße -> x\nstrasse -> y\ncaf -> z",
+    "007 -> x\n2 -> y\n39 -> z",
+    "# a remark - > and another -> remark\n\n\nword -> x",
+    "my -> bug\nan -> bug\nlost -> bug\nwords -> bug\n\notherwise -> shipping\n",
+    "\n".join(f"zz{number} -> x" for number in range(39)),
+    "\n".join(f"zz{number} -> x" for number in range(45)),
 ]
 ODD_RECORDS: Rows = [
     {},
@@ -90,14 +95,14 @@ def test_both_languages_learn_the_same_texts_from_the_tickets(
     python_tickets: ModuleType, typescript_tickets: Call, tickets_rows: dict[str, Rows]
 ) -> None:
     text = agree_over_a_training(python_tickets, typescript_tickets, tickets_rows["train"], tickets_rows["test"])
-    assert text.count("\n") == 5
+    assert len(text.split("\n")) > 15
 
 
 def test_both_languages_learn_the_same_texts_from_banking77(
     python_tickets: ModuleType, typescript_tickets: Call, banking_rows: dict[str, Rows]
 ) -> None:
     text = agree_over_a_training(python_tickets, typescript_tickets, banking_rows["train"], banking_rows["test"])
-    assert text.count("\n") == 9
+    assert len(text.split("\n")) > 15
 
 
 @pytest.mark.parametrize("rules", ODD_RULES)

@@ -1,14 +1,17 @@
 /**
- * Route customer messages by a text of rules, and improve that text without a model.
+ * Route customer messages by a page of rules, and improve that page without a model.
  *
- * The candidate's one component, `rules`, is text such as
+ * The candidate's one component, `rules`, is text with a rule in each line:
  *
- *     billing: charged 3, invoice 5
- *     shipping: invoice -2, parcel 4
+ *     refund -> returns
+ *     charged twice -> billing
+ *     otherwise -> feature
  *
- * A message goes to the label whose words weigh most in it. `../python/tickets.py` is the same program: both give the
- * same answers and write the same rules, character for character, so words are ASCII only, weights are integers, and
- * everything is ordered by UTF-16 code unit, as JavaScript does.
+ * The first line that fits decides. A line fits if the message has, for each word on its left, a word that begins with
+ * it: `refund` fits "Refunded?". `otherwise` fits every message. Other lines are ignored.
+ *
+ * `../python/tickets.py` is the same program: both give the same answers and write the same rules, character for
+ * character, so words are ASCII only, and ties are decided by the order of the messages.
  */
 
 import type { Candidate, FunctionProgram, ReflectiveDataset } from "evolverpc";
@@ -18,40 +21,51 @@ export interface Ticket {
   label: string;
 }
 
-type Rules = Map<string, Map<string, number>>;
-type Lesson = { message: Set<string>; expected: string };
+/** The words of a message, and the desk it is for. */
+type Lesson = { message: string[]; desk: string };
 
-const MARGIN = 8; // by how much the right label must lead before a message counts as learned
-const PASSES = 10; // over the failed examples, at most, for one proposal
+const SEED = `\
+invoice -> billing
+password -> account
+parcel -> shipping
+refund -> returns
+crash -> bug
+otherwise -> feature`;
+
+const NEW_LINES = 5; // at most, in one proposal
+const MOST_LINES = 40; // of a page that a proposal still adds to
+const SHORTEST = 4; // letters of a word that a proposal adds
 
 const RUN_OF_LETTERS = /[A-Za-z0-9]+/g;
-const ENTRY = /^[ \t\r]*([a-z0-9]+)(?:[ \t]+(-?[0-9]{1,9}))?[ \t\r]*$/;
+const DIGITS = /^[0-9]+$/;
 const FEEDBACK = /^expected: (.+), got: /s;
 
 export const tickets: FunctionProgram<Ticket, string> = {
   name: "tickets",
-  version: "1",
-  seedCandidate: { rules: "" },
+  version: "2",
+  seedCandidate: { rules: SEED },
   componentDescriptions: {
-    rules: "One line a label, `label: word weight, word weight`; the heaviest label wins.",
+    rules:
+      "One rule a line, `words -> desk`. The first line that fits decides; a line fits if each of its words begins " +
+      "a word of the message. `otherwise -> desk` fits every message and stands last.",
   },
 
   run(example, candidate) {
-    return heaviest(readRules(textOf(candidate, "rules")), words(example.text));
+    return deskOf(decidingLine(textOf(candidate, "rules").split("\n"), words(example.text)));
   },
 
   score(example, output) {
     if (typeof example.label !== "string") throw new TypeError("the example has no label");
-    const got = output || "(nothing; rules are lines such as `label: word 2, other -1`)";
+    const got = output || "(nothing; rules are lines such as `invoice -> billing`)";
     return [output === example.label ? 1 : 0, `expected: ${example.label}, got: ${got}`];
   },
 
-  /** A perceptron in text: add a failed example's words to the expected label, weaken them in the wrong one. */
+  /** Propose, for each component, its text with a few lines less and a few lines more. */
   proposeNewTexts(candidate, reflectiveDataset, componentsToUpdate) {
     const texts: Record<string, string> = {};
     for (const component of componentsToUpdate) {
-      const rules = readRules(textOf(candidate, component));
-      texts[component] = writeRules(learn(rules, lessons(reflectiveDataset[component] ?? [])));
+      const lines = textOf(candidate, component).split("\n");
+      texts[component] = improved(lines, [...lessons(reflectiveDataset[component] ?? [])]).join("\n");
     }
     return texts;
   },
@@ -63,96 +77,103 @@ function textOf(candidate: Candidate, component: string): string {
   return text;
 }
 
-/** The message's distinct words of three characters and more, ASCII letters in lower case. */
-function words(text: string): Set<string> {
+/** The distinct words of a text in its order: ASCII letters and digits, in lower case. */
+function words(text: string): string[] {
   const runs: string[] = text.match(RUN_OF_LETTERS) ?? [];
-  return new Set(runs.filter((word) => word.length >= 3).map((word) => word.toLowerCase()));
+  return [...new Set(runs.map((word) => word.toLowerCase()))];
 }
 
-/** Label -> word -> weight. A line that is no rule is ignored; a word without a weight weighs 1. */
-function readRules(text: string): Rules {
-  const rules: Rules = new Map();
-  for (const line of text.split("\n")) {
-    const colon = line.lastIndexOf(":");
-    const label = line.slice(0, Math.max(colon, 0)).replace(/^[ \t\r]+|[ \t\r]+$/g, "");
-    if (label === "") continue;
-    const weights = ofLabel(rules, label);
-    for (const entry of line.slice(colon + 1).split(",")) {
-      const [, word, weight] = ENTRY.exec(entry) ?? [];
-      if (word !== undefined) add(weights, word, weight === undefined ? 1 : Number.parseInt(weight, 10));
-    }
-  }
-  return rules;
+function wordsOf(line: string): string[] {
+  return words(line.split("->", 1).join());
 }
 
-function writeRules(rules: Rules): string {
-  const lines: string[] = [];
-  for (const label of [...rules.keys()].sort()) {
-    const weights = ofLabel(rules, label);
-    const heavy = [...weights.keys()].filter((word) => weights.get(word) !== 0).sort();
-    if (heavy.length > 0) lines.push(`${label}: ${heavy.map((word) => `${word} ${weights.get(word)}`).join(", ")}`);
-  }
-  return lines.join("\n");
+function deskOf(line: string): string {
+  const arrow = line.indexOf("->");
+  return arrow < 0 ? "" : line.slice(arrow + 2).replace(/^[ \t\r]+|[ \t\r]+$/g, "");
 }
 
-function ofLabel(rules: Rules, label: string): Map<string, number> {
-  let weights = rules.get(label);
-  if (weights === undefined) {
-    weights = new Map();
-    rules.set(label, weights);
-  }
-  return weights;
+function isOtherwise(line: string): boolean {
+  return wordsOf(line).join(" ") === "otherwise";
 }
 
-function add(weights: Map<string, number>, word: string, weight: number): void {
-  weights.set(word, (weights.get(word) ?? 0) + weight);
+/** The first line that fits the words of a message; "" if none does. */
+function decidingLine(lines: string[], message: string[]): string {
+  return lines.find((line) => fits(line, message)) ?? "";
 }
 
-function weigh(weights: Map<string, number> | undefined, message: Set<string>): number {
-  let weight = 0;
-  for (const word of message) weight += weights?.get(word) ?? 0;
-  return weight;
+function fits(line: string, message: string[]): boolean {
+  const wanted = wordsOf(line);
+  if (wanted.length === 0 || deskOf(line) === "") return false;
+  return isOtherwise(line) || wanted.every((word) => begins(word, message));
 }
 
-/** The label with most weight in the message, the first in order of those that tie; "" where none has any. */
-function heaviest(rules: Rules, message: Set<string>, without?: string): string {
-  let best = "";
-  let most = 0;
-  for (const label of [...rules.keys()].sort()) {
-    const weight = weigh(rules.get(label), message);
-    if (label !== without && weight > most) [best, most] = [label, weight];
-  }
-  return best;
+function begins(word: string, message: string[]): boolean {
+  return message.some((other) => other.startsWith(word));
 }
 
-/** The words and expected label of every record that has both. */
+/** The words and the expected desk of every record that has both. */
 function* lessons(records: ReflectiveDataset[string]): Generator<Lesson> {
   for (const record of records) {
     const { Inputs: inputs, Feedback: feedback } = record;
     const text = isObject(inputs) ? inputs.text : inputs;
     const match = typeof feedback === "string" ? FEEDBACK.exec(feedback) : null;
-    if (typeof text === "string" && match?.[1] !== undefined) yield { message: words(text), expected: match[1] };
+    if (typeof text === "string" && match?.[1] !== undefined) yield { message: words(text), desk: match[1] };
   }
 }
 
-/** Change the weights until every example's label leads by the margin, or the passes are over. */
-function learn(rules: Rules, examples: Iterable<Lesson>): Rules {
-  const all = [...examples];
-  for (let pass = 0; pass < PASSES; pass++) {
-    let failed = false;
-    for (const { message, expected } of all) {
-      const right = ofLabel(rules, expected);
-      const wrong = rules.get(heaviest(rules, message, expected));
-      if (weigh(right, message) - weigh(wrong, message) > MARGIN) continue;
-      failed = true;
-      for (const word of message) {
-        add(right, word, 1);
-        if (wrong) add(wrong, word, -1);
+/** Remove the lines that do harm, then add the best new line, a few times. */
+function improved(before: string[], messages: Lesson[]): string[] {
+  const lines = before.filter((line) => isOtherwise(line) || harm(line, before, messages) < 2);
+  for (let left = Math.min(NEW_LINES, MOST_LINES - lines.length); left > 0; left--) {
+    const line = bestNewLine(lines, messages);
+    if (line === undefined) break;
+    const last = lines.findIndex(isOtherwise);
+    lines.splice(last < 0 ? lines.length : last, 0, line);
+  }
+  return lines;
+}
+
+/** How many more messages the line sends to a wrong desk than to the right one. */
+function harm(line: string, lines: string[], messages: Lesson[]): number {
+  const decided = messages.filter(({ message }) => decidingLine(lines, message) === line);
+  return decided.reduce((sum, { desk }) => sum + (desk === deskOf(line) ? -1 : 1), 0);
+}
+
+/**
+ * The line that sets most messages right among those that no line but `otherwise` decides; undefined if none does.
+ *
+ * Its word is in two messages for its desk, and at least two thirds of all messages with that word are for that desk.
+ */
+function bestNewLine(lines: string[], messages: Lesson[]): string | undefined {
+  const undecided: (Lesson & { got: string })[] = [];
+  for (const lesson of messages) {
+    const line = decidingLine(lines, lesson.message);
+    if (line === "" || isOtherwise(line)) undecided.push({ ...lesson, got: deskOf(line) });
+  }
+  let best: string | undefined;
+  let most = [0, 0, 0];
+  for (const { message, desk, got } of undecided) {
+    for (const word of got === desk ? [] : message) {
+      if (word.length < SHORTEST || DIGITS.test(word)) continue;
+      const there = undecided.filter((other) => begins(word, other.message));
+      const fixed = there.filter((other) => other.desk === desk && other.got !== desk).length;
+      const broken = there.filter((other) => other.desk === other.got && other.got !== desk).length;
+      const all = messages.filter((other) => begins(word, other.message));
+      const known = all.filter((other) => other.desk === desk).length;
+      const worth = [fixed - broken, known, known - all.length];
+      if (isMore(worth, most) && fixed > broken && known >= 2 && 3 * known >= 2 * all.length) {
+        best = `${word} -> ${desk}`;
+        most = worth;
       }
     }
-    if (!failed) break;
   }
-  return rules;
+  return best;
+}
+
+/** Whether the first number that differs is greater. */
+function isMore(these: number[], those: number[]): boolean {
+  const at = these.findIndex((number, index) => number !== those[index]);
+  return at >= 0 && (these[at] ?? 0) > (those[at] ?? 0);
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {
