@@ -107,7 +107,7 @@ bubblewrap:
 
 $(TS)/node_modules/.installed: $(TS)/package.json $(TS)/package-lock.json | node
 	@echo "Installing the TypeScript package's tools"
-	@cd $(TS) && npm ci --no-audit --no-fund --no-update-notifier --no-progress --loglevel=error
+	@cd $(TS) && npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --no-progress --loglevel=error
 	@touch $@
 
 $(TS)/dist/.built: $(TS)/node_modules/.installed $(TS_SOURCES)

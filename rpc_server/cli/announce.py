@@ -1,6 +1,7 @@
 """The announcements of `gepa-server`: lines for people, or JSON lines for programs."""
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,6 +80,10 @@ class Announcer:
             "can change .git/hooks, .git/config, your working tree and your home folder, and read every file that "
             f"you can read. Use a sandbox for code that you do not trust. There is no jail: {why}"
         )
+
+    def building(self, command: Sequence[str]) -> None:
+        """Announce that the user's build runs, which may take a while."""
+        _print_stderr(f"gepa-server: running {shlex.join(command)} (`build_command`)")
 
     def trying_check(self) -> None:
         """Announce that the user's check runs on the unchanged code, which may take a while."""

@@ -27,6 +27,7 @@ from rpc_server.program import conformance_program
 from rpc_server.program.launcher import program_environment
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
+from rpc_server.program.supervised_command import run_command
 from rpc_server.settings.process_limits import raise_descriptor_limit
 from rpc_server.settings.settings import Settings, load_settings
 from rpc_server.worktrees.open_worktrees import open_worktrees
@@ -112,7 +113,9 @@ async def _jails(settings: Settings, announce: Announcer, token: Token) -> JailF
         return None
     _check_root(settings.root)
     try:
-        jails = create_jails(secrets=() if token.file is None else (token.file,), readable=(settings.root,))
+        jails = create_jails(
+            secrets=() if token.file is None else (token.file,), readable=(settings.root, _top(settings.root))
+        )
         if settings.jail is None:
             await check_jail(jails)
             announce.jail_enabled()
@@ -127,16 +130,31 @@ async def _jails(settings: Settings, announce: Announcer, token: Token) -> JailF
 def _check_root(root: Path) -> None:
     """Refuse a `root` around the repository: it is writable in a jail."""
     started, root = Path.cwd().resolve(), root.resolve()
-    top = next((folder for folder in (started, *started.parents) if (folder / ".git").exists()), started)
+    top = _top(started)
     if started.is_relative_to(root) and not root.is_relative_to(top):
         raise SettingsError(
             f"`root` is {root}, around {top}: in a jail it must be the repository or within it; or turn `jail` off"
         )
 
 
+def _top(folder: Path) -> Path:
+    """Return the top of the repository that holds the folder, else the folder."""
+    return next((above for above in (folder, *folder.parents) if (above / ".git").exists()), folder)
+
+
 async def _open_in(jails: JailFactory | None, settings: Settings, announce: Announcer) -> _Opened:
     if not settings.has_trees:
         jail = None if jails is None else jails.jail(settings.root, read_only=(settings.root / ".git",))
+        if settings.build_command is not None:
+            announce.building(settings.build_command)
+            await run_command(
+                settings.build_command,
+                folder=settings.root,
+                environment=program_environment(settings),
+                timeout_s=settings.build_timeout_s,
+                stage="build",
+                jail=jail,
+            )
         return await open_program(settings, jail=jail), None
     program, excluded = await open_worktrees(settings, jails)
     top = program.instances.repository.top

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from evolverpc_common.git import GitError
+from evolverpc_common.node_packages import MODULES
 from evolverpc_common.shielded import run_shielded
 from protocol import Candidate
 from protocol.code import branch_of
@@ -253,9 +254,10 @@ class MutationEditor:
         worktree = Worktree(
             self._parent.commit, folder, folder / self._repository.prefix, scratch, self._parent.environment, jail
         )
-        places = [worktree.root / name for name in (*self._settings.links, "node_modules")]
-        links = [place for place in places if not place.is_symlink()]
-        await prepare_worktree(self._settings.model_copy(update={"build_command": None}), worktree)
+        places = [worktree.root / name for name in self._settings.links]
+        places += [folder / name / MODULES for name in worktree.environment.node_folders]
+        links = [place for place in places if not (place.is_symlink() or place.exists())]
+        await prepare_worktree(self._settings.model_copy(update={"build_command": None}), folder, worktree)
         return editable, worktree, links
 
     def _environment(self, worktree: Worktree) -> Mapping[str, str]:

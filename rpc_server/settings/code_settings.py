@@ -15,7 +15,7 @@ _FOR_MUTATIONS = (
     *("agent_command", "agent_model", "agent_tools", "agent_max_turns", "agent_max_cost_usd", "agent_timeout_s"),
     *("check_command", "check_timeout_s", "allow", "deny", "allow_tests", "max_diff_bytes", "max_mutations", "push"),
 )
-_FOR_TREES = ("build_command", "build_timeout_s", "links", "max_trees", "tree_dir")
+_FOR_TREES = ("links", "max_trees", "tree_dir")
 _FOR_CLAUDE = ("agent_model", "agent_tools", "agent_max_turns", "agent_max_cost_usd")
 
 
@@ -31,7 +31,9 @@ class CodeChangeSettings(SettingsGroup, title="Code"):
     )
     check_timeout_s: Seconds = setting(300.0, "Seconds for check_command.")
     build_command: tuple[str, ...] | None = setting(
-        None, "Command to run in a commit's files before its program starts.", parse=shlex.split
+        None,
+        "Command to run in the program's folder before it starts, of each commit if code evolves.",
+        parse=shlex.split,
     )
     build_timeout_s: Seconds = setting(600.0, "Seconds for build_command.")
     allow: tuple[str, ...] = setting(

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from evolverpc_common.files import remove_tree
+from evolverpc_common.node_packages import MODULES, NODE_LOCKS, PACKAGE_JSON, node_project
 from evolverpc_common.package_managers import (
     INCLUDED_REQUIREMENTS,
     NPM_OPTIONS,
@@ -32,23 +33,23 @@ Language = Literal["python", "node"]
 
 REQUIREMENTS = "requirements.txt"
 
-_MANIFEST_FILES: dict[Language, tuple[str, ...]] = {
-    "python": (REQUIREMENTS, "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"),
-    "node": ("package.json", "package-lock.json", "npm-shrinkwrap.json", ".npmrc"),
-}
+_PYTHON_MANIFESTS = (REQUIREMENTS, "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")
 
 
 @dataclass(frozen=True)
 class Manifest:
     """The manifest files of one language, by path in the repository, and a digest of what they require.
 
-    `folder`: where they are: the program's folder, else the repository's top (`""`).
+    `folder`: where they are: the program's folder, that of its npm workspaces, or the repository's top (`""`).
+    `alone`: folders of further Node packages that npm runs in. `problems`: why some dependencies cannot be installed.
     """
 
     language: Language
     folder: str
     files: dict[str, bytes]
     digest: str
+    alone: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 def manifests_of(repository: UserRepository, commit: str, objects: Path | None = None) -> dict[Language, Manifest]:
@@ -58,22 +59,40 @@ def manifests_of(repository: UserRepository, commit: str, objects: Path | None =
     def read(wanted: Iterable[str]) -> dict[str, bytes]:
         return repository.read_all(commit, wanted, objects)
 
-    return {language: _manifest(language, repository.prefix, paths, read) for language in _MANIFEST_FILES}
+    return {
+        "python": _python_manifest(repository.prefix, paths, read),
+        "node": _node_manifest(repository.prefix, paths, read),
+    }
 
 
-def _manifest(
-    language: Language, prefix: str, paths: set[str], read: Callable[[Iterable[str]], dict[str, bytes]]
-) -> Manifest:
+def _python_manifest(prefix: str, paths: set[str], read: Callable[[Iterable[str]], dict[str, bytes]]) -> Manifest:
     for folder in dict.fromkeys((prefix, "")):
-        wanted = {posixpath.join(folder, name) for name in _MANIFEST_FILES[language]} & paths
+        wanted = {posixpath.join(folder, name) for name in _PYTHON_MANIFESTS} & paths
         found: dict[str, bytes] = {}
         while wanted:
             more = read(wanted)
             found |= more
             wanted = (_included(more) & paths) - found.keys()
         if found:
-            return Manifest(language, folder, found, _digest(found))
-    return Manifest(language, "", {}, "")
+            return Manifest("python", folder, found, _digest(found))
+    return Manifest("python", "", {}, "")
+
+
+def _node_manifest(prefix: str, paths: set[str], read: Callable[[Iterable[str]], dict[str, bytes]]) -> Manifest:
+    documents: dict[str, bytes] = {}
+    try:
+        project = node_project(prefix, paths, documents)
+        while project is not None and project.unread:
+            documents |= read(project.unread)
+            project = node_project(prefix, paths, documents)
+    except ValueError as error:  # raised when it is installed, if it ever is
+        return Manifest("node", prefix, documents, _digest(documents), problems=(str(error),))
+    if project is None:
+        return Manifest("node", "", {}, "")
+    found = read(project.manifests(paths))
+    relative = tuple(each for each in project.outside if "`file:/" not in each)  # an absolute path stays where it is
+    digest = _digest(found | {"alone": "\n".join(project.alone).encode()} if project.alone else found)
+    return Manifest("node", project.root, found, digest, project.alone, (*project.problems, *relative))
 
 
 def _included(files: dict[str, bytes]) -> set[str]:
@@ -170,8 +189,13 @@ async def install(
 
 
 def installed_to(manifest: Manifest, folder: Path) -> Path:
-    """Return where in the folder the manifest's files, and Node's packages, are."""
+    """Return where in the folder the manifest's files are."""
     return folder / _FILES / manifest.folder
+
+
+def installed_packages(folder: Path) -> Path:
+    """Return what in the folder is laid out as the repository, with Node's packages."""
+    return folder / _FILES
 
 
 def node_version(settings: Settings) -> str:
@@ -225,22 +249,24 @@ def _lists_dependencies(file: Path) -> bool:
 
 
 async def _install_node(manifest: Manifest, folder: Path, env: dict[str, str], jail: Jail | None) -> None:
+    if manifest.problems:
+        raise _failed("\n".join(manifest.problems))
     npm = shutil.which("npm")
     if npm is None:
         raise _failed("package.json changed, and there is no npm to install from it")
-    where = installed_to(manifest, folder)
-    _drop_scripts(where / "package.json")
-    locked = any((where / name).is_file() for name in ("package-lock.json", "npm-shrinkwrap.json"))
-    (where / "node_modules").mkdir(exist_ok=True)  # npm makes none where nothing is required any more
-    await _run([npm, "ci" if locked else "install", *NPM_OPTIONS], where, env, jail)
+    for path in manifest.files:
+        if posixpath.basename(path) == PACKAGE_JSON:
+            _drop_scripts(folder / _FILES / path)
+    for where in (folder / _FILES / name for name in (manifest.folder, *manifest.alone)):
+        locked = any((where / name).is_file() for name in NODE_LOCKS)
+        (where / MODULES).mkdir(exist_ok=True)  # npm makes none where nothing is required any more
+        await _run([npm, "ci" if locked else "install", *NPM_OPTIONS], where, env, jail)
 
 
 def _drop_scripts(file: Path) -> None:
-    """Drop the scripts that npm would run (`prepare`): the program's own files are not there."""
+    """Drop the scripts that npm would run (`prepare`): the packages' own files are not there."""
     try:
         file.write_bytes(without_npm_scripts(file.read_bytes()))
-    except FileNotFoundError:
-        raise _failed("there is a lock file and no package.json") from None
     except ValueError as error:
         raise _failed(str(error)) from None
 

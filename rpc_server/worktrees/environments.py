@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 from evolverpc_common.files import lock_if_free, locked, remove_tree
+from evolverpc_common.node_packages import MODULES, package_folders
 from evolverpc_common.shielded import run_shielded
 from rpc_server.jail.jail import Jail, JailFactory
 from rpc_server.program.launcher import find_interpreter, program_environment
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.dependencies import VENV, Manifest, install, installed_to, manifests_of, node_version
+from rpc_server.worktrees.dependencies import VENV, Manifest, install, installed_packages, manifests_of, node_version
 from rpc_server.worktrees.repository import UserRepository
 
 # What setuptools installs editable may be on no path: a finder knows where each package is.
@@ -78,12 +79,14 @@ _COMPLETE = ".complete"
 class Environment:
     """The environment that a commit's program runs in.
 
-    `venv`: the Python environment built for it; None for the user's own. `node_modules`: a folder to link into the
-    worktree. `variables`: for the program. `import_paths`: folders of the repository that Python imports from.
+    `venv`: the Python environment built for it; None for the user's own. `node_packages`: a folder laid out as the
+    repository, with the `node_modules` of `node_folders`, which are linked into the worktree. `variables`: for the
+    program. `import_paths`: folders of the repository that Python imports from.
     """
 
     venv: Path | None = None
-    node_modules: Path | None = None
+    node_packages: Path | None = None
+    node_folders: tuple[str, ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
     import_paths: tuple[str, ...] = ()
 
@@ -126,19 +129,22 @@ class CommitEnvironments:
             found.append(venv / "bin")
         elif self._settings.command is None and (self._interpreter.parents[1] / "pyvenv.cfg").is_file():
             found.append(self._interpreter.parent)
+        own: tuple[str, ...]
         if self._differs_from_seed(node):
-            node_modules: Path | None = installed_to(node, await self._build(node)) / "node_modules"
+            packages = installed_packages(await self._build(node))
+            own = (node.folder,)
         else:
-            node_modules = self._own_node_modules()
-        if node_modules is not None:
-            found.append(node_modules / ".bin")
+            packages, own = self._repository.top, (self._repository.prefix, "")
+        paths = await run_shielded(self._repository.files, commit, objects)
+        folders = tuple(
+            folder
+            for folder in dict.fromkeys((*own, *package_folders(paths)))
+            if (packages / folder / MODULES).is_dir()
+        )
+        found += [packages / folder / MODULES / ".bin" for folder in own if folder in folders][:1]
         inherited = program_environment(self._settings).get("PATH", os.defpath)
         variables["PATH"] = os.pathsep.join([*map(str, found), inherited])
-        return Environment(venv, node_modules, variables, self._import_paths)
-
-    def _own_node_modules(self) -> Path | None:
-        folders = (self._settings.root, self._repository.top)
-        return next((path for folder in folders if (path := folder / "node_modules").is_dir()), None)
+        return Environment(venv, packages if folders else None, folders, variables, self._import_paths)
 
     def _differs_from_seed(self, manifest: Manifest) -> bool:
         return bool(manifest.files) and manifest.digest != self._seed[manifest.language].digest

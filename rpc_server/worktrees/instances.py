@@ -306,5 +306,5 @@ class InstancePool:
         worktree = Worktree(commit, folder, root, scratch, environment, jail)
         if self.settings.build_command is not None:
             on_progress("building")
-        await prepare_worktree(self.settings, worktree)
+        await prepare_worktree(self.settings, files, worktree)
         return worktree

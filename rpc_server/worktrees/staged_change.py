@@ -8,6 +8,7 @@ from pathlib import Path
 
 from evolverpc_common.files import remove_tree
 from evolverpc_common.git import GitError
+from evolverpc_common.node_packages import MODULES
 from rpc_server.worktrees.repository import commit_ref
 from rpc_server.worktrees.staging import (
     HEADER_BYTES,
@@ -65,7 +66,7 @@ class EditableFiles:
     def collect(self, max_bytes: int, links: Sequence[Path]) -> None:
         """Update the index from the folder; ignored files are left out.
 
-        `links`: symbolic links in it that are no part of the files; they are removed.
+        `links`: symbolic links, and folders of links to Node packages, that are no part of the files; they are removed.
 
         Raises:
             UncommittableFiles: it cannot be read or kept, or its diff certainly exceeds `max_bytes`.
@@ -77,8 +78,12 @@ class EditableFiles:
             folder.chmod(0o700)
             remove_tree(folder / ".git")
             for link in links:
-                if link.is_symlink() and link.parent.resolve().is_relative_to(folder.resolve()):
+                if not link.parent.resolve().is_relative_to(folder.resolve()):
+                    continue
+                if link.is_symlink():
                     link.unlink()
+                elif link.name == MODULES and link.is_dir():
+                    remove_tree(link)
         except OSError as error:
             raise UncommittableFiles(f"what is no part of the files cannot be removed: {error.strerror}") from None
         sizes = dict(self._entries())

@@ -5,7 +5,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.node_packages import PREPARE, link_modules, to_prepare
 from evolverpc_common.settings.sources import SettingsError
+from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
 from rpc_server.program.launcher import find_interpreter, program_environment
@@ -74,25 +76,42 @@ def worktree_environment(settings: Settings, worktree: Worktree) -> dict[str, st
     return program_environment(worktree_settings(settings, worktree))
 
 
-async def prepare_worktree(settings: Settings, worktree: Worktree) -> None:
+async def prepare_worktree(settings: Settings, files: Path, worktree: Worktree) -> None:
     """Link the settings' `links` and installed packages into the worktree, and run the user's build.
 
+    `files`: the top of the commit's files. Local Node packages are prepared first, as npm does when it links them.
+
     Raises:
-        ProgramFailed: the build fails; stage `build`.
+        ProgramFailed: a build fails; stage `build`.
     """
-    if worktree.environment.node_modules is not None:
-        _link(worktree.environment.node_modules, worktree.root / "node_modules")
+    local = await run_shielded(_link_node_packages, worktree.environment, files)
     for name in settings.links:
         _link(settings.root / name, worktree.root / name)
+    builds: list[tuple[tuple[str, ...], Path]] = [(PREPARE, package) for package in local]
     if settings.build_command is not None:
+        builds.append((settings.build_command, worktree.root))
+    for command, folder in builds:
         await run_command(
-            settings.build_command,
-            folder=worktree.root,
+            command,
+            folder=folder,
             environment=worktree_environment(settings, worktree),
             timeout_s=settings.build_timeout_s,
             stage="build",
             jail=worktree.jail,
         )
+
+
+def _link_node_packages(environment: Environment, files: Path) -> list[Path]:
+    """Link installed Node packages into the worktree; return the local ones that are to be prepared. Blocks."""
+    if environment.node_packages is None:
+        return []
+    try:
+        each = [link_modules(environment.node_packages, files, folder) for folder in environment.node_folders]
+        return to_prepare(package for packages in each for package in packages)
+    except (OSError, ValueError) as error:
+        raise ProgramFailed(
+            f"Node's packages cannot be linked into the worktree: {error}", stage="environment"
+        ) from None
 
 
 def check_links(settings: Settings, tracked: list[str], prefix: str) -> None:

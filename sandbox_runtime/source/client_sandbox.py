@@ -3,10 +3,12 @@
 import asyncio
 import dataclasses
 import logging
+import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from evolverpc_common.node_packages import MODULES
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.egress import Closed, Egress, GatewaySession
 from sandbox_runtime.api.sandbox import (
@@ -153,7 +155,7 @@ class ClientSandbox:
             sandbox, made = self._running(), await self._prepared()
             workspace = Workspace(sandbox)
             checkout = made.checkout
-            needs = await program_needs(workspace.read, checkout.folder)
+            needs = await program_needs(workspace, checkout.folder)
             changes = await workspace.changes(checkout.commit)
             prepared = await self._runtime.prepare(
                 self._settings.recipe(needs), on_progress=self._on_progress, rebuild=True
@@ -272,5 +274,7 @@ class ClientSandbox:
             commands.append(restore_command(made.changes))
         modules = made.prepared.env.get("NODE_PATH")
         if modules is not None and made.needs.node_folder is not None:
-            commands.append(link_command(modules, f"{PROGRAM}/{made.needs.node_folder}", PROGRAM))
+            installed = modules.removesuffix(f"/{posixpath.join(made.prepared.recipe.node_folders[0], MODULES)}")
+            top = posixpath.join(PROGRAM, made.needs.node_folder).removesuffix("/")
+            commands.append(link_command(made.prepared.server[:2], installed, top))
         return tuple(commands)

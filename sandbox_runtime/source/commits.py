@@ -62,6 +62,11 @@ class Commit:
             answer.read(1)
         return files
 
+    async def paths(self) -> frozenset[str]:
+        """Return the paths of all files, from the repository's top. Raises `GitFailed`."""
+        listed = await self._git("ls-tree", "-r", "-z", "--full-tree", "--name-only", self.id)
+        return frozenset(path.decode("utf-8", "surrogateescape") for path in listed.split(b"\0") if path)
+
     async def has_folder(self, path: str) -> bool:
         """Return whether there is a folder at this path from the repository's top."""
         return bool(await self._git("ls-tree", "-d", "-z", "--full-tree", self.id, "--", path))

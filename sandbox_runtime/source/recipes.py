@@ -4,19 +4,19 @@ import json
 import posixpath
 import re
 import tomllib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
+from evolverpc_common.node_packages import NODE_MANIFESTS, PACKAGE_JSON, NodeProject, node_project
 from evolverpc_common.package_managers import INCLUDED_REQUIREMENTS
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.python import OLDEST
 
 REQUIREMENTS = "requirements.txt"
-PACKAGES = "package.json"
 
 _PYTHON = (REQUIREMENTS, "pyproject.toml", "uv.lock")
-_NODE = (PACKAGES, "package-lock.json", "npm-shrinkwrap.json", ".npmrc")
 _PYTHON_VERSION = (".python-version",)
 _NODE_VERSION = (".node-version", ".nvmrc")
 _MOST_INCLUDED = 50
@@ -29,36 +29,80 @@ Read = Callable[[Iterable[str]], Awaitable[dict[str, bytes]]]
 """Returns those files of a program that exist, by their paths from the repository's top."""
 
 
+class ProgramFiles(Protocol):
+    """The files of a program's repository; paths are from its top."""
+
+    async def read(self, paths: Iterable[str]) -> dict[str, bytes]:
+        """Return those of these files that exist. Raises `SandboxError`."""
+        ...
+
+    async def paths(self) -> Collection[str]:
+        """Return the paths of all files. Raises `SandboxError`."""
+        ...
+
+
 @dataclass(frozen=True)
 class ProgramNeeds:
-    """A program's recipe. `node_folder`: the folder of its `package.json` in the repository, None if it has none."""
+    """A program's recipe.
+
+    `node_folder`: the folder of the repository that the recipe's Node packages are relative to, None if it has none.
+    """
 
     recipe: Recipe
     node_folder: str | None
 
 
-async def program_needs(read: Read, folder: str) -> ProgramNeeds:
+async def program_needs(files: ProgramFiles, folder: str) -> ProgramNeeds:
     """Return what the program in a folder needs, by the manifests there, else at the top.
 
-    A program without any manifest gets a Python all the same. Files keep their names in the recipe; those that
-    `requirements.txt` includes are renamed, because they may be in any folder.
+    A program without any manifest gets a Python all the same. Files keep their names in the recipe, those of Node their
+    paths from `node_folder`; those that `requirements.txt` includes are renamed, because they may be in any folder.
 
     Raises:
-        SandboxError: a manifest cannot be read.
+        SandboxError: a manifest cannot be read, or names a package that no sandbox can have.
     """
-    python_folder, python = await _found(read, folder, _PYTHON)
-    node_folder, node = await _found(read, folder, _NODE)
-    _, python_version = await _found(read, folder, _PYTHON_VERSION)
-    _, node_version = await _found(read, folder, _NODE_VERSION)
-    files = python | node
-    if REQUIREMENTS in python:
-        files |= await _with_included(read, python_folder, python[REQUIREMENTS])
+    python_folder, python = await _found(files.read, folder, _PYTHON)
+    _, node = await _found(files.read, folder, NODE_MANIFESTS)
+    _, python_version = await _found(files.read, folder, _PYTHON_VERSION)
+    _, node_version = await _found(files.read, folder, _NODE_VERSION)
     python_wanted = _python_version(python | python_version)
     node_wanted = _node_version(node | node_version)
-    if not (files or python_wanted or node_wanted):
-        python_wanted = OLDEST
-    recipe = Recipe(python=python_wanted, node=node_wanted, files=files)
-    return ProgramNeeds(recipe, node_folder if PACKAGES in files else None)
+    if REQUIREMENTS in python:
+        python |= await _with_included(files.read, python_folder, python[REQUIREMENTS])
+    project = await _node_project(files, folder) if PACKAGE_JSON in node else None
+    if project is None:
+        if not (python or python_wanted or node_wanted):
+            python_wanted = OLDEST
+        return ProgramNeeds(Recipe(python=python_wanted, node=node_wanted, files=python), None)
+    top = posixpath.commonpath(project.folders) if len(project.folders) > 1 else project.root
+    manifests = await files.read(project.manifests(await files.paths()))
+    recipe = Recipe(
+        python=python_wanted,
+        node=node_wanted,
+        files=python | {_below(top, path): content for path, content in manifests.items()},
+        node_folders=tuple(_below(top, where) for where in (project.root, *project.alone)),
+    )
+    return ProgramNeeds(recipe, top)
+
+
+async def _node_project(files: ProgramFiles, folder: str) -> NodeProject | None:
+    paths = await files.paths()
+    documents: dict[str, bytes] = {}
+    try:
+        project = node_project(folder, paths, documents)
+        while project is not None and project.unread:
+            documents |= await files.read(project.unread)
+            project = node_project(folder, paths, documents)
+    except ValueError as error:
+        raise SandboxError(str(error)) from None
+    if project is not None and (wrong := (*project.outside, *project.problems)):
+        raise SandboxError("\n".join(wrong))
+    return project
+
+
+def _below(top: str, path: str) -> str:
+    relative = posixpath.relpath(path or ".", top or ".")
+    return "" if relative == "." else relative
 
 
 async def _found(read: Read, folder: str, names: tuple[str, ...]) -> tuple[str, dict[str, bytes]]:
@@ -126,10 +170,10 @@ def _node_version(files: dict[str, bytes]) -> str | None:
         if version_text:
             named = _NODE_NAMES.get(version_text.removeprefix("lts/"))
             return version_text if named is None else str(named)
-    if PACKAGES not in files:
+    if PACKAGE_JSON not in files:
         return None
     try:
-        document = json.loads(files[PACKAGES])
+        document = json.loads(files[PACKAGE_JSON])
     except (ValueError, RecursionError) as error:
         raise SandboxError(f"package.json cannot be read: {error}") from None
     engines = document.get("engines") if isinstance(document, dict) else None

@@ -118,7 +118,7 @@ class Source:
             origin = await self._origin(on_progress)
             if origin.folder and not await origin.commit.has_folder(origin.folder):
                 raise SandboxError(f"{self._address}: commit {origin.commit.id[:12]} has no folder {origin.folder}")
-            needs = await program_needs(origin.commit.read, origin.folder)
+            needs = await program_needs(origin.commit, origin.folder)
             tar = self._cache / "commits" / f"{origin.commit.id}-{_short(origin.branch)}-plain.tar"
             if not await asyncio.to_thread(tar.exists):
                 await origin.commit.pack(origin.branch, tar, self._most_mb)

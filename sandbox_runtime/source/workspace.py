@@ -4,7 +4,7 @@ import io
 import re
 import tarfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sandbox_runtime.api.sandbox import EXEC_BYTES, Sandbox, SandboxError
@@ -16,12 +16,10 @@ BIN = "bin"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _ADD_S = 60.0
+_PREPARE_S = 600.0
 
 _ADD = 'mkdir -p "$1"; cat > "$1/.$2"; chmod 755 "$1/.$2"; mv -f "$1/.$2" "$1/$2"'
-_LINK = (
-    'test ! -e "$2/node_modules" || exit 0; ln -s "$1" "$2/node_modules";'
-    ' mkdir -p "$3/.git/info"; echo node_modules >> "$3/.git/info/exclude"'
-)
+_IGNORE_MODULES = 'mkdir -p "$1/.git/info"; echo node_modules >> "$1/.git/info/exclude"; shift; exec "$@"'
 
 
 @dataclass(frozen=True)
@@ -51,9 +49,14 @@ def bash(script: str, cwd: str, timeout_s: float, env: Mapping[str, str] | None)
     return Command(("bash", "-c", script), cwd=cwd, timeout_s=timeout_s, env=dict(env or {}))
 
 
-def link_command(modules: str, folder: str, top: str) -> Command:
-    """Return a command that links Node's packages to a program's folder without its own; git ignores the link."""
-    return Command(("sh", "-ec", _LINK, "sh", modules, folder, top))
+def link_command(python: Sequence[str], installed: str, top: str) -> Command:
+    """Return a command that links Node's packages into a program, and prepares its local ones; git ignores the links.
+
+    `python`: an interpreter that has our packages. `installed`: see `evolverpc_common.node_packages`. `top`: the
+    folder, in the workspace, that it is laid out as.
+    """
+    link = (*python, "-m", "evolverpc_common.node_packages", installed, top)
+    return Command(("sh", "-ec", _IGNORE_MODULES, "sh", PROGRAM, *link), timeout_s=_PREPARE_S)
 
 
 MANIFESTS_BYTES = 64 * 2**20
@@ -69,6 +72,7 @@ _APPLY = (
     'patch="$(mktemp)"; gzip -dc > "$patch";'
     ' test ! -s "$patch" || git apply --binary --whitespace=nowarn "$patch"; rm -f "$patch"'
 )
+_LIST = "git ls-files -z --cached --others --exclude-standard | gzip -c"
 _BASH = ("bash", "-o", "pipefail", "-ec")
 
 
@@ -94,6 +98,15 @@ class Workspace:
                 }
         except (zlib.error, tarfile.TarError, EOFError) as error:
             raise SandboxError(f"sandbox {self.sandbox.id}: its manifests cannot be read: {error}") from None
+
+    async def paths(self) -> frozenset[str]:
+        """Return the paths of all files but ignored ones, from the repository's top. Raises `SandboxError`."""
+        written = await self._written((*_BASH, _LIST), "the list of its files")
+        try:
+            plain = zlib.decompressobj(wbits=31).decompress(written, MANIFESTS_BYTES)
+        except zlib.error as error:
+            raise SandboxError(f"sandbox {self.sandbox.id}: the list of its files cannot be read: {error}") from None
+        return frozenset(path.decode("utf-8", "surrogateescape") for path in plain.split(b"\0") if path)
 
     async def changes(self, commit: str) -> bytes:
         """Return all differences from the commit but ignored files, as a compressed patch. Raises `SandboxError`."""

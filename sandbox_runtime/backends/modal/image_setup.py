@@ -13,7 +13,8 @@ from pathlib import Path
 
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe
 from sandbox_runtime.environments import BuiltEnvironment, EnvironmentCache
-from sandbox_runtime.environments.node import wants_node
+from sandbox_runtime.environments.build_folder import FILES
+from sandbox_runtime.environments.node import has_node_packages, modules_folders
 from sandbox_runtime.environments.python import wants_python
 
 WORKSPACE = "/workspace"
@@ -45,8 +46,8 @@ def prepared(recipe: Recipe, image: str) -> PreparedEnvironment:
     env = {}
     if wants_python(recipe):
         env["VIRTUAL_ENV"] = f"{PROGRAM}/venv"
-    if wants_node(recipe) and "package.json" in recipe.files:
-        env["NODE_PATH"] = f"{PROGRAM}/node_modules"
+    if has_node_packages(recipe):
+        env["NODE_PATH"] = f"{PROGRAM}/{FILES}/{modules_folders(recipe)[0]}"
     return PreparedEnvironment(
         recipe=recipe,
         server=(SERVER_PYTHON, "-I", "-m", "rpc_server"),
@@ -59,7 +60,12 @@ def prepared(recipe: Recipe, image: str) -> PreparedEnvironment:
 
 def write_recipe(recipe: Recipe, folder: Path) -> None:
     """Write a recipe in the form that `read_recipe` reads."""
-    document = {"python": recipe.python, "node": recipe.node, "packages": recipe.packages}
+    document = {
+        "python": recipe.python,
+        "node": recipe.node,
+        "packages": recipe.packages,
+        "node_folders": recipe.node_folders,
+    }
     (folder / "recipe.json").write_text(json.dumps(document), encoding="utf-8")
     for name, content in recipe.files.items():
         file = folder / "files" / name
@@ -72,7 +78,8 @@ def read_recipe(folder: Path) -> Recipe:
     document = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
     files = folder / "files"
     manifests = {str(file.relative_to(files)): file.read_bytes() for file in files.rglob("*") if file.is_file()}
-    return Recipe(document["python"], document["node"], manifests, tuple(document["packages"]))
+    lists = (tuple(document["packages"]), tuple(document["node_folders"]))
+    return Recipe(document["python"], document["node"], manifests, *lists)
 
 
 async def run(
@@ -104,14 +111,14 @@ async def run(
     return (status if status >= 0 else 128 - status), output
 
 
-def link(built: BuiltEnvironment, program: Path) -> None:
+def link(recipe: Recipe, built: BuiltEnvironment, program: Path) -> None:
     """Make the links that `PreparedEnvironment` names."""
     (program / "path").mkdir(parents=True, exist_ok=True)
     links = {f"path/{number}": folder for number, folder in enumerate(built.path[:PATHS])}
     if built.python is not None:
         links["venv"] = str(Path(built.python).parents[1])
     if "NODE_PATH" in built.env:
-        links["node_modules"] = built.env["NODE_PATH"]
+        links[FILES] = built.env["NODE_PATH"].removesuffix(f"/{modules_folders(recipe)[0]}")
     for name, target in links.items():
         (program / name).symlink_to(target)
 
@@ -119,7 +126,8 @@ def link(built: BuiltEnvironment, program: Path) -> None:
 async def install(recipe_folder: Path, program: Path) -> None:
     """Install the recipe of one folder into the other. Raises `EnvironmentMissing`."""
     environments = EnvironmentCache(program / "environments")
-    link(await environments.ready(read_recipe(recipe_folder), run=run, on_progress=print), program)
+    recipe = read_recipe(recipe_folder)
+    link(recipe, await environments.ready(recipe, run=run, on_progress=print), program)
 
 
 if __name__ == "__main__":

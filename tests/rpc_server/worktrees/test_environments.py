@@ -142,7 +142,9 @@ async def test_a_node_program_has_the_packages_of_its_commit(project: Project, c
     other = second(project, {"package.json": json.dumps(asked)})
     built = environments(project, cache, command=("node", "x.js"))
     here = await built.of(other)
-    assert here.node_modules is not None
-    assert (here.node_modules / "tinypkg/package.json").is_file()
-    assert str(here.node_modules / ".bin") in here.variables["PATH"]
+    assert here.node_packages is not None
+    assert here.node_folders == ("",)
+    modules = here.node_packages / "node_modules"
+    assert (modules / "tinypkg/package.json").is_file()
+    assert str(modules / ".bin") in here.variables["PATH"]
     assert await built.of(project.first) == Environment(variables={"PATH": here.variables["PATH"].partition(":")[2]})

@@ -1,6 +1,8 @@
 """What a program is given to run in its tree: settings, environment, links, what the user's build makes."""
 
+import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -70,7 +72,7 @@ def test_a_commands_own_script_is_the_trees(root: Path, word: str, is_in_tree: b
 
 def test_an_environment_that_was_built_takes_the_place_of_the_projects_own(root: Path) -> None:
     venv = Path("/built")
-    found, _ = in_tree(root, Environment(venv, None, {"PATH": "/p"}), command=(".venv/bin/python", "app.py"))
+    found, _ = in_tree(root, Environment(venv, variables={"PATH": "/p"}), command=(".venv/bin/python", "app.py"))
     assert found.command == ("/built/bin/python", "app.py")
 
 
@@ -108,6 +110,33 @@ async def test_links_lead_to_the_users_own_files_and_the_build_runs_in_each_tree
     tree = Path(messages["cwd"])
     assert (tree / "model.dat").samefile(project.folder / "model.dat")
     assert (tree / "built.txt").read_text() == f"{tree}\n"
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+@pytest.mark.parametrize("requires", ["{}", '{"shared": "file:./shared"}'], ids=["the user's", "built"])
+async def test_a_local_node_package_is_the_trees_and_is_prepared_in_it(
+    tmp_path: Path, opened: Open, requires: str
+) -> None:
+    package = {"name": "shared", "version": "1.0.0", "main": "made.js", "scripts": {"prepare": "cp word.js made.js"}}
+    files = {
+        "package.json": '{"name": "top", "dependencies": {}}',
+        "shared/package.json": json.dumps(package),
+        "shared/word.js": "module.exports = 'before'",
+        ".gitignore": "node_modules/\n*.txt\nmade.js\n",
+    }
+    project = Project(tmp_path, {**FILES, **files})
+    (project.folder / "node_modules").mkdir()
+    (project.folder / "node_modules/shared").symlink_to("../shared")
+    after = {
+        "shared/word.js": "module.exports = 'after'",
+        "package.json": f'{{"name": "top", "dependencies": {requires}}}',
+    }
+    other = second(project, after)
+    here = await opened(project, build_command=("sh", "-c", "node -p 'require(\"shared\")' > built.txt"))
+    for commit, word in ((here.seed, "before"), (here.at(other), "after")):
+        tree = Path((await here.output(commit))["cwd"])
+        assert (tree / "built.txt").read_text() == f"{word}\n"
+    assert not (project.folder / "shared/made.js").exists()
 
 
 async def test_a_build_that_fails_is_the_commits_own_fault(project: Project, opened: Open) -> None:

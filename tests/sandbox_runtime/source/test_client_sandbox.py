@@ -267,6 +267,54 @@ async def test_node_packages_of_the_environment_are_linked_to_the_program(
     assert await shell_output(sandbox, "git status --porcelain") == ""
 
 
+LOCAL_PACKAGES = {
+    "app/package.json": """{"name": "app", "type": "module", "dependencies": {"shared": "file:../libs/shared"}}""",
+    "app/requirements.txt": "",
+    "app/ask.js": "import { word } from 'shared'; console.log(word);",
+    "libs/shared/package.json": """{"name": "shared", "version": "1.0.0", "type": "module", "main": "dist/index.js",
+        "dependencies": {"base": "file:../base"},
+        "scripts": {"prepare": "mkdir -p dist && cp source.js dist/index.js"}}""",
+    "libs/shared/source.js": "export { word } from 'base';",
+    "libs/base/package.json": """{"name": "base", "version": "1.0.0", "type": "module", "main": "index.js"}""",
+    "libs/base/index.js": "export const word = 'local';",
+    ".gitignore": "dist/",
+}
+WORKSPACE = {
+    "package.json": """{"name": "all", "private": true, "workspaces": ["app", "libs/*"]}""",
+    "app/package.json": """{"name": "app", "type": "module", "dependencies": {"shared": "*"}}""",
+    "libs/shared/package.json": LOCAL_PACKAGES["libs/shared/package.json"].replace("file:../base", "*"),
+}
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")
+@pytest.mark.parametrize("changed", [{}, WORKSPACE], ids=["file dependencies", "npm workspaces"])
+async def test_local_node_packages_are_those_of_the_commit_and_are_prepared(
+    make: Make, repository: Path, changed: Mapping[str, str]
+) -> None:
+    commit(repository, {**LOCAL_PACKAGES, **changed})
+    sandbox = make(replace(SETTINGS, ready_s=60.0))
+    await sandbox.start()
+    assert await shell_output(sandbox, "node ask.js") == "local"
+    assert await shell_output(sandbox, "git status --porcelain") == ""
+    assert (
+        await shell_output(sandbox, "echo \"export const word = 'mine';\" > ../libs/base/index.js; node ask.js")
+        == "mine"
+    )
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")
+async def test_a_local_package_that_cannot_be_prepared_ends_the_start_with_its_output(
+    make: Make, repository: Path
+) -> None:
+    broken = LOCAL_PACKAGES["libs/shared/package.json"].replace("mkdir -p dist", "echo no compiler; exit 3")
+    commit(repository, {**LOCAL_PACKAGES, "libs/shared/package.json": broken})
+    with pytest.raises(SandboxNotReady) as failed:
+        await make(replace(SETTINGS, ready_s=60.0)).start()
+    assert failed.value.stage == "setup"
+    assert "no compiler" in failed.value.log_tail
+    assert "`npm run prepare` failed in libs/shared" in failed.value.log_tail
+
+
 async def test_start_raises_if_the_source_is_missing(runtime: ProcessRuntime, tmp_path: Path) -> None:
     async with ClientSandbox(runtime, Source(str(tmp_path / "missing"), cache=tmp_path / "c"), SETTINGS) as sandbox:
         with pytest.raises(SandboxError, match="no folder"):

@@ -1,6 +1,7 @@
 """What a program's manifests amount to."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import pytest
 
@@ -9,11 +10,19 @@ from sandbox_runtime.source.client_sandbox import ClientSettings
 from sandbox_runtime.source.recipes import ProgramNeeds, program_needs
 
 
-async def needs(files: dict[str, str], folder: str = "") -> ProgramNeeds:
-    async def read(paths: Iterable[str]) -> dict[str, bytes]:
-        return {path: files[path].encode() for path in paths if path in files}
+@dataclass(frozen=True)
+class Files:
+    files: dict[str, str]
 
-    return await program_needs(read, folder)
+    async def read(self, paths: Iterable[str]) -> dict[str, bytes]:
+        return {path: self.files[path].encode() for path in paths if path in self.files}
+
+    async def paths(self) -> frozenset[str]:
+        return frozenset(self.files)
+
+
+async def needs(files: dict[str, str], folder: str = "") -> ProgramNeeds:
+    return await program_needs(Files(files), folder)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +42,55 @@ async def test_manifests_of_the_programs_folder_override_those_at_the_top() -> N
     found = await needs(files, "app")
     assert found.recipe.files == {"requirements.txt": b"own\n", "package.json": b"{}"}
     assert found.node_folder == ""
+
+
+async def test_the_recipe_has_the_manifests_of_local_node_packages() -> None:
+    files = {
+        "apps/bot/package.json": '{"dependencies": {"a": "file:../../libs/shared", "packed": "file:vendor/p.tgz"}}',
+        "apps/bot/package-lock.json": "{}",
+        "apps/bot/vendor/p.tgz": "packed",
+        "apps/bot/requirements.txt": "x",
+        "libs/shared/package.json": '{"scripts": {"prepare": "tsc"}, "dependencies": {"base": "file:../base"}}',
+        "libs/base/package.json": "{}",
+        "libs/other/package.json": "{}",
+    }
+    found = await needs(files, "apps/bot")
+    assert found.node_folder == ""
+    assert found.recipe.node_folders == ("apps/bot", "libs/shared")
+    assert sorted(found.recipe.files) == sorted(
+        ["requirements.txt", *(path for path in files if path.split("/")[1] != "other" and not path.endswith(".txt"))]
+    )
+
+
+async def test_a_program_in_a_workspace_is_installed_with_all_of_it() -> None:
+    files = {
+        "web/package.json": '{"workspaces": ["packages/*", "!packages/old"]}',
+        "web/package-lock.json": "{}",
+        "web/packages/bot/package.json": '{"dependencies": {"shared": "*"}}',
+        "web/packages/shared/package.json": "{}",
+        "web/packages/shared/node_modules/x/package.json": "{}",
+        "web/packages/old/package.json": "{}",
+        "web/packages/deep/er/package.json": "{}",
+    }
+    found = await needs(files, "web/packages/bot")
+    assert (found.node_folder, found.recipe.node_folders) == ("web", ("",))
+    names = ["package.json", "package-lock.json", "packages/bot/package.json", "packages/shared/package.json"]
+    assert sorted(found.recipe.files) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("file:../../shared", r"app/package.json: .*`shared` is `file:../../shared`.*outside of the repository"),
+        ("/srv/shared", "outside of the repository"),
+        ("~/shared", "outside of the repository"),
+        ("file:../shared", "the commit has no shared/package.json"),
+        ("workspace:*", "which npm cannot install"),
+    ],
+)
+async def test_a_local_node_package_that_no_sandbox_can_have_is_named(spec: str, words: str) -> None:
+    with pytest.raises(SandboxError, match=words):
+        await needs({"app/package.json": f'{{"dependencies": {{"shared": "{spec}"}}}}'}, "app")
 
 
 async def test_included_requirements_files_are_part_of_the_recipe() -> None:
