@@ -33,7 +33,8 @@ starts in the file's folder, in a flag or variable in the working directory.
 Variables that are no settings: `GEPA_TOKEN` is the token of the servers (or of this server) unless a `token_file` is
 given. `GEPA_LISTEN` (`HOST:PORT`, or `fd:3` for a listening socket) takes the place of `host` and `port` in a file.
 `GEPA_ALLOWED_HOSTS` adds hosts to `allowed_hosts`, separated by commas. `GEPA_READY_JSON=1` is `--json` of
-`gepa-server`. `GEPA_MEMORY_MB` is the memory that a server and its program may use.
+`gepa-server`. `GEPA_MEMORY_MB` is the memory that a server and its program may use, `GEPA_PROGRAM_PYTHON`
+the interpreter of a Python program in a sandbox.
 """
 
 

@@ -17,7 +17,15 @@ from evolverpc_common.settings.definition import (
     setting,
     settings_of,
 )
-from evolverpc_common.settings.sources import Source, from_environment, from_file, from_flags, read_toml, validated
+from evolverpc_common.settings.sources import (
+    Source,
+    Spelling,
+    from_environment,
+    from_file,
+    from_flags,
+    read_toml,
+    validated,
+)
 from rpc_server.settings.code_settings import CodeChangeSettings, Count, Seconds
 from rpc_server.settings.process_limits import share
 
@@ -300,6 +308,9 @@ class Settings(
 SETTINGS = settings_of(Settings)
 
 
+PYTHON_VARIABLE = "GEPA_PROGRAM_PYTHON"
+"""The interpreter of a Python program where the process that starts the server installed one for it."""
+
 CONFIG_FILE = "gepa.toml"
 PROJECT_FILE = "pyproject.toml"
 TABLE = "tool.gepa"
@@ -327,6 +338,9 @@ def load_settings(
     given = _over(from_flags(SETTINGS, flags or {}, folder), from_environment(SETTINGS, environment, folder))
     if path is not None:
         given = _over(given, from_file(path, SETTINGS, TABLE if path.name == PROJECT_FILE else ""))
+    if PYTHON_VARIABLE in environment and "command" not in given.values and "python" not in (flags or {}):
+        python = Source({"python": environment[PYTHON_VARIABLE]}, {"python": Spelling(PYTHON_VARIABLE)})
+        given = python.over(given)
     root = (path.parent if path is not None else folder).absolute() / given.values.get("root", ".")
     return validated(Settings, Source({**given.values, "root": str(root)}, given.spellings))
 

@@ -59,6 +59,9 @@ READY_S = 120.0
 MEMORY_VARIABLE = "GEPA_MEMORY_MB"
 """The variable that states the sandbox's memory in MiB to the server, which derives its own limits from it."""
 
+PYTHON_VARIABLE = "GEPA_PROGRAM_PYTHON"
+"""The variable that names the program's interpreter to the server, for a program that needs one."""
+
 OWN_VARIABLES = frozenset({"PATH", "HOME", "TMPDIR"})
 """Variables that only the runtime sets, for every command: they name folders of the sandbox."""
 

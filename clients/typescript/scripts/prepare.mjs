@@ -6,7 +6,11 @@ import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 // The settings of the npm that runs this (--prefix, --omit) are not meant for this folder.
-const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_(?!config_(cache|registry|cafile|offline|userconfig)$)/i.test(name)));
+const env = Object.fromEntries(
+  Object.entries(process.env).filter(
+    ([name]) => !/^npm_(?!config_(cache|registry|cafile|offline|userconfig)$)/i.test(name),
+  ),
+);
 
 function run(...command) {
   const [program, ...words] = command;

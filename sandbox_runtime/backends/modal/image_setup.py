@@ -14,7 +14,7 @@ from pathlib import Path
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe
 from sandbox_runtime.environments import BuiltEnvironment, EnvironmentCache
 from sandbox_runtime.environments.build_folder import FILES
-from sandbox_runtime.environments.node import has_node_packages, modules_folders
+from sandbox_runtime.environments.node import NPM_VARIABLES, has_node_packages, modules_folders
 from sandbox_runtime.environments.python import wants_python
 
 WORKSPACE = "/workspace"
@@ -48,6 +48,7 @@ def prepared(recipe: Recipe, image: str) -> PreparedEnvironment:
         env["VIRTUAL_ENV"] = f"{PROGRAM}/venv"
     if has_node_packages(recipe):
         env["NODE_PATH"] = f"{PROGRAM}/{FILES}/{modules_folders(recipe)[0]}"
+        env |= NPM_VARIABLES
     return PreparedEnvironment(
         recipe=recipe,
         server=(SERVER_PYTHON, "-I", "-m", "rpc_server"),

@@ -164,6 +164,16 @@ async def test_everything_after_command_is_the_command(tmp_path: Path) -> None:
         assert (await call(await ready(process), "discover", {}))["program"]["name"] == "--name"
 
 
+async def test_the_build_runs_before_the_program_starts_and_its_failure_ends_the_server(tmp_path: Path) -> None:
+    (tmp_path / "source.py").write_text(STDIO)
+    build, command = ("--build-command", "cp source.py program.py"), ("--command", sys.executable, "program.py", "x")
+    async with started(tmp_path, "--json", *build, *command) as process:
+        assert (await call(await ready(process), "discover", {}))["program"]["name"] == "x"
+    status, reported = await failure(tmp_path, "--build-command", "sh -c 'echo no compiler; exit 3'", *command)
+    assert status == 2
+    assert "no compiler" in reported
+
+
 async def test_rows_that_a_command_shares_are_served_and_others_reported(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(STDIO)
     async with started(tmp_path, "--json", "--command", sys.executable, "program.py", "x") as process:

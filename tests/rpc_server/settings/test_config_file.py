@@ -212,3 +212,13 @@ def test_a_flag_that_cannot_be_read_is_named(given: dict[str, Any]) -> None:
     (name,) = given
     with pytest.raises(SettingsError, match=f"^--{name.replace('_', '-')}: "):
         load_settings(flags=given)
+
+
+def test_the_interpreter_that_was_installed_for_a_program_replaces_that_of_the_file_alone(tmp_path: Path) -> None:
+    installed = {"GEPA_PROGRAM_PYTHON": "/installed/bin/python"}
+    (tmp_path / "gepa.toml").write_text('program = "app.py"\npython = ".venv/bin/python"\n')
+    assert load_settings(folder=tmp_path, environment=installed).python == Path("/installed/bin/python")
+    given = load_settings(flags={"python": "/mine"}, folder=tmp_path, environment=installed)
+    assert given.python == Path("/mine")
+    (tmp_path / "gepa.toml").write_text('command = ["node", "p.js"]\n')
+    assert load_settings(folder=tmp_path, environment=installed).python is None
