@@ -156,8 +156,19 @@ class Claim:
 
 
 def now() -> str:
-    """Return the time for display: ISO 8601 in UTC."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    """Return the present time as `moment_text` writes it."""
+    return moment_text(datetime.now(UTC))
+
+
+def moment_text(moment: datetime) -> str:
+    """Return a time as runs hold it: ISO 8601 in UTC, to the millisecond. A time without a zone is one of UTC."""
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return zoned.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def moment_of(text: str) -> datetime:
+    """Return the time of `moment_text`. Raises `ValueError` for other text."""
+    return datetime.fromisoformat(text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,13 +177,18 @@ class StoredRun:
 
     `status`: `pending`, `running`, `paused`, `completed`, `failed` or `cancelled`; `reason`: why, in words.
     `config`: the settings, without secrets. `identity`: what must be the same for a replay; None until the first start.
-    `counters`: iteration, metric_calls, budget, spent_usd, active_seconds, ... `best`: index, score and texts.
-    `requested_action`: requested of the driving process (`cancel`). `created`, `updated`: ISO 8601 in UTC, for
-    display only. `driver`: the driving process in words (`pid 12 on host`).
+    `program`: the name that the program gives itself; None until the first start. `counters`: iteration, metric_calls,
+    budget, spent_usd, active_seconds, ... `best`: index, score and texts. `requested_action`: requested of the driving
+    process (`cancel`). `driver`: the driving process in words (`pid 12 on host`).
+
+    `created`, `updated`, `started`, `completed`: ISO 8601 in UTC, for display and queries only. `started`: when a
+    process first drove it. `completed`: when it came to its status, None unless that is `completed`, `failed` or
+    `cancelled`: a run that was killed, is paused or was resumed has none.
     """
 
     id: str
     name: str | None = None
+    program: str | None = None
     status: str = "pending"
     reason: str | None = None
     config: dict[str, Any]
@@ -186,3 +202,5 @@ class StoredRun:
     driver: str | None = None
     created: str = field(default_factory=now)
     updated: str = field(default_factory=now)
+    started: str | None = None
+    completed: str | None = None

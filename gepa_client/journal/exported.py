@@ -1,7 +1,6 @@
 """An exported run as JSON: what each part of it must look like, so that nothing it holds fails later on."""
 
 import re
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -30,6 +29,8 @@ from gepa_client.journal.entries import (
     START,
     STOP,
     Entry,
+    moment_of,
+    moment_text,
 )
 from gepa_client.journal.mutation_entries import MutationEntry
 from protocol import DiscoverResult, ExampleResult, JsonValue, MakeReflectiveDatasetResult, Usage
@@ -47,8 +48,10 @@ SHOWN_MISTAKES = 3
 
 
 def _moment(text: str) -> str:
-    datetime.fromisoformat(text)
-    return text
+    try:
+        return moment_text(moment_of(text))
+    except OverflowError as error:  # a time zone that leads out of the calendar
+        raise ValueError(str(error)) from error
 
 
 def _hash_seed(text: str) -> str:
@@ -130,10 +133,14 @@ class _Parent(_Part):
 
 
 class ExportedRun(_Part):
-    """The run's own record; its settings are checked when they are loaded."""
+    """The run's own record; its settings are checked when they are loaded.
+
+    Version 1 had no `program`, `started` and `completed`.
+    """
 
     id: RunId
     name: str | None
+    program: str | None = None
     status: Status
     reason: str | None
     config: dict[str, Any]
@@ -144,6 +151,8 @@ class ExportedRun(_Part):
     parent: _Parent | None
     created: Moment
     updated: Moment
+    started: Moment | None = None
+    completed: Moment | None = None
 
 
 class ExportedEntry(_Part):
@@ -230,7 +239,7 @@ class Document(_Part):
     """The whole file."""
 
     format: Literal["evolverpc-run"]
-    version: Literal[1]
+    version: Literal[1, 2]
     run: ExportedRun
     entries: list[ExportedEntry]
     attempts: list[ExportedAttempt]

@@ -9,7 +9,15 @@ from pymongo.errors import DuplicateKeyError
 
 from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, RunExists, StoreUnavailable
 from gepa_client.journal.entries import CandidateRecord, Claim, Entry, Row, Spending, StoredAttempt, StoredRun, now
-from gepa_client.journal.mongo_rows import PreparedDocuments, chunk_names, content, stored
+from gepa_client.journal.mongo_rows import (
+    PreparedDocuments,
+    chunk_names,
+    content,
+    run_document,
+    run_of_document,
+    stored,
+    upgrade_runs,
+)
 from gepa_client.journal.mongo_server import PATIENCE_S, Document, MongoServer
 from gepa_client.journal.records import (
     PAGE,
@@ -23,7 +31,6 @@ from gepa_client.journal.records import (
     one_page,
     plain,
     rows_of_attempt,
-    run_of,
     run_record,
     spending_of,
 )
@@ -46,7 +53,7 @@ class MongoStore:
     """
 
     def __init__(self, url: str, *, patience_s: float = PATIENCE_S) -> None:
-        self._server = MongoServer(url, patience_s=patience_s)
+        self._server = MongoServer(url, upgrade_runs, patience_s=patience_s)
         self.url = self._server.url
         self._keys: dict[str, str] = {}
         self._tails: dict[tuple[str, str], ChainEnd] = {}
@@ -58,7 +65,7 @@ class MongoStore:
         key = str(ObjectId())
         owner = run.claim.owner or ""
         prepared = PreparedDocuments(rows, owner, key)
-        document = {"_id": run.id, "key": key, **run_record(run)}
+        document = {"_id": run.id, "key": key, **run_document(run_record(run))}
 
         def work() -> None:
             if self._runs.find_one({"_id": run.id}, {"_id": 1}) is None:
@@ -81,13 +88,13 @@ class MongoStore:
             raise
 
     def run(self, run_id: str) -> StoredRun:
-        return run_of(self._found(run_id))
+        return run_of_document(self._found(run_id))
 
     def runs(self) -> list[StoredRun]:
-        return [run_of(document) for document in self._find("runs", {}, [("created", -1), ("key", -1)])]
+        return [run_of_document(document) for document in self._find("runs", {}, [("created", -1), ("key", -1)])]
 
     def update(self, run_id: str, changes: Mapping[str, Any], *, owner: str | None = None) -> None:
-        record = changes_record(changes)
+        record = run_document(changes_record(changes))
         where = {"_id": run_id} if owner is None else {"_id": run_id, "owner": owner or None}
         if not self._server.tried(lambda: self._runs.update_one(where, {"$set": record})).matched_count:
             raise self._claim_lost(run_id)
@@ -95,7 +102,7 @@ class MongoStore:
     def claim(self, run_id: str, seen: Claim, owner: str, driver: str) -> bool:
         where = {"_id": run_id, "owner": seen.owner, "beat": seen.beat}
         ours = {"owner": owner, "beat": seen.beat + 1}
-        change = {"$set": {**ours, "driver": plain(driver), "updated": now()}}
+        change = {"$set": {**ours, **run_document({"driver": plain(driver), "updated": now()})}}
         if self._server.tried(lambda: self._runs.update_one(where, change)).matched_count:
             return True
         found = self._found(run_id)  # the answer to the same change may have been lost
@@ -103,7 +110,7 @@ class MongoStore:
 
     def beat(self, run_id: str, owner: str, changes: Mapping[str, Any]) -> str | None:
         where = {"_id": run_id, "owner": owner}
-        change = {"$set": changes_record(changes), "$inc": {"beat": 1}}
+        change = {"$set": run_document(changes_record(changes)), "$inc": {"beat": 1}}
         found = self._server.tried(lambda: self._runs.find_one_and_update(where, change))
         if found is None:
             raise self._claim_lost(run_id)
@@ -112,7 +119,7 @@ class MongoStore:
 
     def release(self, run_id: str, owner: str) -> None:
         self._key(run_id)
-        change = {"$set": {"owner": None, "driver": None, "updated": now()}, "$inc": {"beat": 1}}
+        change = {"$set": run_document({"owner": None, "driver": None, "updated": now()}), "$inc": {"beat": 1}}
         self._server.tried(lambda: self._runs.update_one({"_id": run_id, "owner": owner}, change))
 
     def write(self, run_id: str, owner: str, rows: Sequence[Row]) -> None:

@@ -1,24 +1,48 @@
 """How rows become MongoDB documents; bytes too long for one document lie in chunks that are written before it."""
 
+import json
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+from urllib.parse import unquote
 
+from bson import Int64
 from pymongo import UpdateOne
+from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from gepa_client.errors import JournalError, NumberTaken, StoreDamaged
-from gepa_client.journal.entries import STOP, AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row
+from gepa_client.journal.entries import (
+    STOP,
+    AttemptFinished,
+    AttemptStarted,
+    CandidateRecord,
+    Entry,
+    Row,
+    StoredRun,
+    moment_of,
+    moment_text,
+)
 from gepa_client.journal.mongo_server import Document, MongoServer
 from gepa_client.journal.records import (
     FIRST,
+    JSON_FIELDS,
+    LARGEST_INTEGER,
+    TIME_FIELDS,
     ChainEnd,
+    Record,
     candidate_bytes,
     checksum,
+    decoding,
+    estimated_times,
     finished_record,
     link,
     pack,
     plain,
+    run_of,
     started_record,
+    to_json,
     unpack,
 )
 
@@ -31,6 +55,74 @@ SAME = {
     "entries": ("owner", "kind", "digest", "about", "packed", "size", "data"),
 }
 """The fields that distinguish a repeated write of this process from another driver's document."""
+
+
+ESCAPED = re.compile(r"[%.$\0]")
+"""Characters that a key of a document may not have, or that paths in queries give a meaning."""
+
+OTHERWISE = "%json"
+"""The key of a value that BSON lacks, as JSON in ASCII; no other key begins like it, as `%` itself is escaped."""
+
+
+def run_document(record: Record) -> Document:
+    """Return a run's fields as MongoDB holds them: JSON as documents, times as dates."""
+    return {name: _stored_field(name, value) for name, value in record.items()}
+
+
+def run_of_document(document: Document) -> StoredRun:
+    """Return the run of a document. Raises `StoreDamaged`."""
+    with decoding(f"the record of run {document['_id']}"):
+        return run_of({name: _read_field(name, value) for name, value in document.items()})
+
+
+def upgrade_runs(runs: Collection[Document]) -> None:
+    """Bring the runs of an earlier schema up to date; safe to repeat, and beside drivers that still write."""
+    runs.update_many({"wish": {"$exists": True}}, {"$rename": {"wish": "requested_action"}})
+    while older := [found for found in runs.find() if isinstance(found["config"], str)]:
+        for found in older:
+            times = estimated_times(found["status"], found["created"], found["updated"])
+            fields = {name: _read_field(name, found[name]) for name in (JSON_FIELDS | TIME_FIELDS) & found.keys()}
+            seen = {name: found[name] for name in ("_id", "updated", "beat")}
+            runs.update_one(seen, {"$set": {"program": None} | run_document(fields | times)})
+
+
+def _stored_field(name: str, value: Any) -> Any:
+    if name in TIME_FIELDS and value is not None:
+        return moment_of(value)
+    return _stored_value(value) if name in JSON_FIELDS else value
+
+
+def _read_field(name: str, value: Any) -> Any:
+    """Read a field. Text in place of a document or a date is of a driver that an upgrade of the store overtook."""
+    if name in TIME_FIELDS and value is not None:
+        return moment_text(moment_of(value) if isinstance(value, str) else value)
+    if name in JSON_FIELDS:
+        return json.loads(value) if isinstance(value, str) else _read_value(value)
+    return value
+
+
+def _stored_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_key(name): _stored_value(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_stored_value(part) for part in value]
+    if (isinstance(value, int) and abs(value) > LARGEST_INTEGER) or (isinstance(value, str) and plain(value) != value):
+        return {OTHERWISE: to_json(value)}
+    return value
+
+
+def _read_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        if OTHERWISE in value:
+            return json.loads(value[OTHERWISE])
+        return {unquote(name): _read_value(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_read_value(part) for part in value]
+    return int(value) if isinstance(value, Int64) else value
+
+
+def _key(name: str) -> str:
+    return ESCAPED.sub(lambda found: f"%{ord(found.group()):02X}", plain(name))
 
 
 class Blob:

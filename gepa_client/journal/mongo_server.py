@@ -39,12 +39,16 @@ T = TypeVar("T")
 class MongoServer:
     """The database of a URL's path, `evolverpc` if it names none.
 
-    `patience_s`: how long a server that does not answer is waited for. Raises `StoreUnavailable` in about 5 s where
-    no server answers at first, `StoreTooNew`, or `JournalError` for an unusable URL or insufficient rights.
+    `upgrade` brings the collection of runs of an earlier schema up to date. `patience_s`: how long a server that does
+    not answer is waited for. Raises `StoreUnavailable` in about 5 s where no server answers at first, `StoreTooNew`, or
+    `JournalError` for an unusable URL or insufficient rights.
     """
 
-    def __init__(self, url: str, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, url: str, upgrade: Callable[[Collection[Document]], None], *, patience_s: float = PATIENCE_S
+    ) -> None:
         self.url = without_secrets(url)
+        self._upgrade = upgrade
         self._patience_s = patience_s
         try:
             with warnings.catch_warnings():
@@ -99,7 +103,7 @@ class MongoServer:
             schema.update_one({"_id": "schema"}, {"$setOnInsert": {"version": SCHEMA_VERSION}}, upsert=True)
             return
         if found["version"] < SCHEMA_VERSION:  # documents without chains are read as they are
-            self._database["runs"].update_many({"wish": {"$exists": True}}, {"$rename": {"wish": "requested_action"}})
+            self._upgrade(self._database["runs"])
             schema.update_one({"_id": "schema"}, {"$max": {"version": SCHEMA_VERSION}})
         if found["version"] > SCHEMA_VERSION:
             raise StoreTooNew(

@@ -20,8 +20,11 @@ from gepa_client.journal.entries import (
     now,
 )
 
-SCHEMA_VERSION = 3
-"""Version 1 had no chains: its entries are read without a check. Version 2 named `requested_action` otherwise."""
+SCHEMA_VERSION = 4
+"""Version 1 had no chains: its entries are read without a check. Version 2 named `requested_action` otherwise.
+
+Version 3 had no `program`, `started` and `completed`, and MongoDB held a run's JSON and times as text.
+"""
 
 PAGE = 512
 PAGE_BYTES = 8 << 20
@@ -31,6 +34,14 @@ PACK_ABOVE = 4096
 """Bytes. What is longer is compressed, if that makes it shorter."""
 
 JSON_FIELDS = frozenset({"config", "identity", "counters", "best", "parent"})
+"""Fields of a run that hold JSON: text in SQLite, documents in MongoDB."""
+
+TIME_FIELDS = frozenset({"created", "updated", "started", "completed"})
+"""Fields of a run that hold a time as `now` writes it: text in SQLite, dates in MongoDB."""
+
+OVER = frozenset({"completed", "failed", "cancelled"})
+"""Statuses of a run that ended; `completed` is set exactly while a run has one of them."""
+
 RUN_FIELDS = tuple(field.name for field in fields(StoredRun) if field.name != "claim")
 CHANGEABLE = frozenset(RUN_FIELDS) - {"id", "updated"}
 STARTED_FIELDS = ("part", "number", "attempt", "kind", "endpoint", "instance")
@@ -82,23 +93,33 @@ def to_json(value: object) -> str:
 
 
 def changes_record(changes: Mapping[str, Any]) -> Record:
-    """Fields to replace as a record, `updated` among them. Raises `ValueError` for a field that cannot be replaced."""
+    """Fields to replace as a record, `updated` among them. Raises `ValueError` for a field that cannot be replaced.
+
+    With a new status, `completed` follows from it unless it is given.
+    """
     if unknown := sorted(set(changes) - CHANGEABLE):
         raise ValueError(f"a run's {', '.join(unknown)} cannot be replaced; only {', '.join(sorted(CHANGEABLE))}")
-    return {**{name: _laid_out(name, value) for name, value in changes.items()}, "updated": now()}
+    record = {name: _plain(value) for name, value in changes.items()} | {"updated": now()}
+    if "status" in changes:
+        record.setdefault("completed", record["updated"] if changes["status"] in OVER else None)
+    return record
 
 
 def run_record(run: StoredRun) -> Record:
-    """Return a run as a record; its claim as `owner` and `beat`."""
-    record = {name: _laid_out(name, getattr(run, name)) for name in RUN_FIELDS}
+    """Return a run as a record; its claim as `owner` and `beat`, JSON and times as in `StoredRun`."""
+    record = {name: _plain(getattr(run, name)) for name in RUN_FIELDS}
     return {**record, "owner": run.claim.owner, "beat": run.claim.beat}
 
 
 def run_of(record: Mapping[str, Any]) -> StoredRun:
     """Return the run of a record."""
-    with decoding(f"the record of run {record['id']}"):
-        values = {name: _read(name, record[name]) for name in RUN_FIELDS}
+    values = {name: record[name] for name in RUN_FIELDS}
     return StoredRun(**values, claim=Claim(record["owner"], record["beat"]))
+
+
+def estimated_times(status: str, created: str, updated: str) -> dict[str, str | None]:
+    """Return `started` and `completed` of a run that was written without them."""
+    return {"started": None if status == "pending" else created, "completed": updated if status in OVER else None}
 
 
 def started_record(sent: AttemptStarted, owner: str) -> Record:
@@ -175,14 +196,8 @@ def candidate_of(data: bytes) -> CandidateRecord:
         return CandidateRecord(**json.loads(data))
 
 
-def _laid_out(name: str, value: Any) -> Any:
-    if name in JSON_FIELDS:
-        return None if value is None else to_json(value)
-    return plain(value)
-
-
-def _read(name: str, value: Any) -> Any:
-    return json.loads(value) if name in JSON_FIELDS and value is not None else value
+def _plain(value: Any) -> Any:
+    return plain(value) if isinstance(value, str) else value
 
 
 def _amount(value: object) -> int | float | None:

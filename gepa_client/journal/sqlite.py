@@ -20,13 +20,21 @@ from gepa_client.journal.records import (
     one_page,
     plain,
     rows_of_attempt,
-    run_of,
     run_record,
     spending_of,
     unpack,
 )
 from gepa_client.journal.sqlite_file import PATIENCE_S, SqliteFile
-from gepa_client.journal.sqlite_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, SCHEMA, UPGRADES, PreparedRows, insert_into
+from gepa_client.journal.sqlite_rows import (
+    ATTEMPT_COLUMNS,
+    RUN_COLUMNS,
+    SCHEMA,
+    UPGRADES,
+    PreparedRows,
+    insert_into,
+    run_of_row,
+    run_row,
+)
 
 _SELECT_RUNS = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs"  # noqa: S608 (our own column names)
 _SELECT_ATTEMPTS = f"SELECT rowid, {', '.join(ATTEMPT_COLUMNS)} FROM attempts"  # noqa: S608 (our own column names)
@@ -56,7 +64,7 @@ class SqliteStore:
         self._file = SqliteFile(Path(path), SCHEMA, UPGRADES, patience_s=patience_s)
 
     def create(self, run: StoredRun, rows: Iterable[Row] = ()) -> None:
-        record = run_record(run)
+        record = run_row(run_record(run))
         prepared = PreparedRows(rows, run.claim.owner or "")
 
         def work(connection: sqlite3.Connection) -> None:
@@ -80,7 +88,7 @@ class SqliteStore:
     def update(self, run_id: str, changes: Mapping[str, Any], *, owner: str | None = None) -> None:
         def work(connection: sqlite3.Connection) -> None:
             key = self._key(connection, run_id) if owner is None else self._owned(connection, run_id, owner)
-            _set(connection, key, changes_record(changes))
+            _set(connection, key, run_row(changes_record(changes)))
 
         self._file.transaction(work)
 
@@ -99,7 +107,7 @@ class SqliteStore:
     def beat(self, run_id: str, owner: str, changes: Mapping[str, Any]) -> str | None:
         def work(connection: sqlite3.Connection) -> str | None:
             key = self._owned(connection, run_id, owner)
-            _set(connection, key, changes_record(changes))
+            _set(connection, key, run_row(changes_record(changes)))
             connection.execute("UPDATE runs SET beat = beat + 1 WHERE key = ?", [key])
             requested_action: str | None = connection.execute(
                 "SELECT requested_action FROM runs WHERE key = ?", [key]
@@ -216,7 +224,7 @@ class SqliteStore:
     def _runs(self, where: str, parameters: Sequence[Any]) -> list[StoredRun]:
         select = f"{_SELECT_RUNS} {where}"
         rows = self._file.read(lambda connection: connection.execute(select, parameters).fetchall())
-        return [run_of(dict(zip(RUN_COLUMNS, row, strict=True))) for row in rows]
+        return [run_of_row(row) for row in rows]
 
     def _rows(self, select: str, run_id: str, *parameters: Any) -> list[Any]:
         """Return the rows that a statement selects, whose first parameter is the run's key."""

@@ -1,32 +1,39 @@
 """The tables of a SQLite store, their upgrades, and the writing of rows."""
 
+import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gepa_client.errors import JournalError, NumberTaken
-from gepa_client.journal.entries import STOP, AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row
+from gepa_client.journal.entries import STOP, AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row, StoredRun
 from gepa_client.journal.records import (
     FINISHED_FIELDS,
     FIRST,
+    JSON_FIELDS,
     RUN_FIELDS,
     STARTED_FIELDS,
     ChainEnd,
+    Record,
     candidate_bytes,
     checksum,
+    decoding,
     finished_record,
     link,
     pack,
     plain,
+    run_of,
     started_record,
+    to_json,
 )
 
 SCHEMA = """
 CREATE TABLE runs (
-    key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT, status TEXT NOT NULL, reason TEXT,
+    key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT, program TEXT, status TEXT NOT NULL, reason TEXT,
     config TEXT NOT NULL, identity TEXT, counters TEXT NOT NULL, best TEXT, output TEXT, parent TEXT,
-    requested_action TEXT, driver TEXT, created TEXT NOT NULL, updated TEXT NOT NULL, owner TEXT, beat INTEGER NOT NULL
+    requested_action TEXT, driver TEXT, created TEXT NOT NULL, updated TEXT NOT NULL, started TEXT, completed TEXT,
+    owner TEXT, beat INTEGER NOT NULL
 );
 CREATE TABLE entries (
     run INTEGER NOT NULL REFERENCES runs, part TEXT NOT NULL, number INTEGER NOT NULL,
@@ -59,6 +66,11 @@ UPGRADES = {
         " link BLOB NOT NULL, PRIMARY KEY (run, owner)) WITHOUT ROWID",
     ),
     2: ("ALTER TABLE runs RENAME COLUMN wish TO requested_action",),
+    3: (
+        *(f"ALTER TABLE runs ADD COLUMN {name} TEXT" for name in ("program", "started", "completed")),
+        "UPDATE runs SET started = created WHERE status != 'pending'",
+        "UPDATE runs SET completed = updated WHERE status IN ('completed', 'failed', 'cancelled')",
+    ),
 }
 """Statements that make a store of the next version from one of this version."""
 
@@ -70,6 +82,22 @@ _FIND_ENTRY = f"SELECT 1 FROM entries WHERE {' AND '.join(f'{name} IS ?' for nam
 _SENT = (*STARTED_FIELDS, "owner")
 _FIND_ATTEMPT = f"SELECT 1 FROM attempts WHERE run IS ? AND {' AND '.join(f'{name} IS ?' for name in _SENT)}"  # noqa: S608 (our own column names)
 _END = f"UPDATE attempts SET {', '.join(f'{name} = ?' for name in FINISHED_FIELDS)}"  # noqa: S608 (our own column names)
+
+
+def run_row(record: Record) -> Record:
+    """Return a run's fields as SQLite holds them: JSON as text."""
+    return {
+        name: to_json(value) if name in JSON_FIELDS and value is not None else value for name, value in record.items()
+    }
+
+
+def run_of_row(row: Sequence[Any]) -> StoredRun:
+    """Return the run of a row of `RUN_COLUMNS`. Raises `StoreDamaged`."""
+    record = dict(zip(RUN_COLUMNS, row, strict=True))
+    with decoding(f"the record of run {record['id']}"):
+        for name in JSON_FIELDS:
+            record[name] = None if record[name] is None else json.loads(record[name])
+    return run_of(record)
 
 
 class PreparedRows:

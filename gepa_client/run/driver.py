@@ -17,7 +17,7 @@ from gepa_client.fleet import FleetEvent
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.journal.buffer import JournalBuffer
-from gepa_client.journal.entries import SEARCH, STOP, StoredRun
+from gepa_client.journal.entries import SEARCH, STOP, StoredRun, now
 from gepa_client.journal.history import end_of
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.lease import LeaseHeartbeat, take
@@ -99,7 +99,7 @@ class _DriverRun:
         )
         run = self.store.run(job.run_id)
         resumed = run.identity is not None
-        before = {"status": run.status, "reason": run.reason, "config": run.config}
+        before = {"status": run.status, "reason": run.reason, "config": run.config, "completed": run.completed}
         if run.status == "running":  # its driver is dead
             before |= {"status": "paused", "reason": "its driver gave no sign of life any more"}
         spend = SpendingTotals(self.store.spending(job.run_id))
@@ -156,7 +156,12 @@ class _DriverRun:
 
     def _mark_running(self, run: StoredRun, counters: RunCounters) -> None:
         counters.set(max_metric_calls=self.config.max_metric_calls)
-        changes = {"status": "running", "reason": None, "config": self.config.recorded()}
+        changes = {
+            "status": "running",
+            "reason": None,
+            "config": self.config.recorded(),
+            "started": run.started or now(),
+        }
         done = {"requested_action": None} if run.requested_action is not None else {}
         # a fork, or an imported run, has no folder until it is driven here
         folder = {} if run.output or self.job.output is None else {"output": str(self.job.output)}
@@ -259,11 +264,13 @@ class _DriverRun:
         scorer = adapter.scorers.discovery if adapter.scorers is not None else None
         seed = orjson.loads(self.secrets.written(initial.discovery.program.seed_candidate))
         found = fingerprint_of(self.config, initial.discovery, seed, scorer, initial.data)
+        described = {"program": initial.discovery.program.name}
         if run.identity is None:
-            self.store.update(run.id, {"identity": found}, owner=self.job.owner)
+            self.store.update(run.id, {"identity": found, **described}, owner=self.job.owner)
         else:
             end = end_of(self.store, run.id, SEARCH)
             check_fingerprint(run.id, named_store(self.job.store), run.identity, found, end)
+            self.store.update(run.id, described, owner=self.job.owner)
             self.store.drop(run.id, SEARCH, STOP)  # the run continues from before the stop that ended it
         self._warn(initial)
         return initial

@@ -13,14 +13,14 @@ from gepa_client.errors import JournalError, NumberTaken
 from gepa_client.journal.entries import AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row, StoredRun
 from gepa_client.journal.exported import Document, ExportedAttempt, ExportedRun, mistakes
 from gepa_client.journal.history import all_rows
-from gepa_client.journal.records import FINISHED_FIELDS, STARTED_FIELDS
+from gepa_client.journal.records import FINISHED_FIELDS, STARTED_FIELDS, TIME_FIELDS, estimated_times
 from gepa_client.journal.store import Store
 from gepa_client.settings.groups import SandboxSettings, ServerSettings, TrackingSettings
 from gepa_client.settings.loading import from_record, upgraded
 from gepa_client.settings.secrets import NOT_RECORDED, left_out
 
 FORMAT = "evolverpc-run"
-VERSION = 1
+VERSION = 2
 
 RUN_FIELDS = tuple(ExportedRun.model_fields)
 ENDED_WRITTEN = tuple(name for name in ExportedAttempt.model_fields if name in FINISHED_FIELDS)
@@ -97,7 +97,10 @@ def import_run(store: Store, document: object) -> StoredRun:
         raise JournalError(f"this exported run is malformed: {mistakes(error, 'the document')}") from None
     except SettingsError as error:
         raise JournalError(f"this exported run is malformed: run.config: {error}") from None
-    fields_ = {name: document["run"][name] for name in RUN_FIELDS} | {"config": config, "output": None}
+    fields_ = document["run"] | {name: getattr(read.run, name) for name in TIME_FIELDS}
+    fields_ |= {"config": config, "output": None}
+    if read.version == 1:
+        fields_ |= estimated_times(read.run.status, read.run.created, read.run.updated)
     if read.run.status == "running":
         fields_ |= {"status": "paused", "reason": "it was running when it was exported"}
     run = StoredRun(**fields_)

@@ -12,7 +12,7 @@ PAGES = (
     *(f"examples/{name}/README.md" for name in ("tickets", "repeats")),
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 )
-CODE = ("python", "ts", "js", "sh", "console", "go", "toml")
+CODE = ("python", "ts", "js", "sh", "console", "go", "toml", "sql")
 FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
 

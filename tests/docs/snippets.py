@@ -24,6 +24,10 @@ RUN = {
         "docs/guides/python.md: def evaluator(candidate, example):",
         "docs/guides/sandboxes.md: import asyncio",
     ],
+    "tests/docs/test_store_queries.py": [
+        "docs/guides/long-runs.md: SELECT id, started, json_extract(best, '$.score') AS score, json_extract(best, '$.texts.\"qa.prompt\"') AS prompt",
+        "docs/guides/long-runs.md: from pymongo import MongoClient",
+    ],
     "tests/docs/test_commands.py": [
         "README.md: gepa-server --program program.py --port 8000 --token-file token --threads 16",
         "README.md: export OPENAI_API_KEY=...",

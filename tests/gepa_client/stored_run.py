@@ -18,6 +18,7 @@ from gepa_client.journal.entries import (
     Row,
     StoredRun,
 )
+from gepa_client.journal.records import estimated_times
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store, open_store
 from gepa_client.settings.run_config import RunConfig
@@ -159,8 +160,10 @@ class Made:
             requested_action=self.requested_action,
             claim=self.claim,
             driver="pid 12 on here" if self.claim.owner else None,
-            created="2026-01-02T03:04:05+00:00",
-            updated="2026-01-02T04:04:05+00:00",
+            program="words",
+            created="2026-01-02T03:04:05.000+00:00",
+            **estimated_times(self.status, "2026-01-02T03:04:06.000+00:00", "2026-01-02T04:04:05.000+00:00"),
+            updated="2026-01-02T04:04:05.000+00:00",
         )
 
     def into(self, store: Store) -> StoredRun:

@@ -94,15 +94,15 @@ def _seed_score(store: Store, run: StoredRun) -> Any:
 
 
 def _table(found: Sequence[StoredRun], seeds: dict[str, Any], console: Console) -> Table:
-    """Build the table with all columns if they fit; else with shorter names, without the iteration, without names."""
+    """Build the table with all columns if they fit; else with shorter names, fewer columns, without names."""
     width = console.width if console.is_terminal else UNBOUNDED
     longest = max(len(_name(run, UNBOUNDED)) for run in found)
-    for iteration in (True, False):
-        room = width - _needed(_filled(found, seeds, iteration=iteration, name=0), console) - 1
+    for dropped in ((), ("iter",), ("iter", "started")):
+        room = width - _needed(_filled(found, seeds, dropped, name=0), console) - 1
         if room >= min(longest, SHORTEST_NAME):
             break
     name = min(longest, room) if room >= SHORTEST_NAME else 0
-    table = _filled(found, seeds, iteration=iteration, name=name)
+    table = _filled(found, seeds, dropped, name=name)
     if not console.is_terminal:
         table.width = _needed(table, console)
     return table
@@ -113,20 +113,36 @@ def _needed(table: Table, console: Console) -> int:
     return Measurement.get(console, console.options.update(max_width=UNBOUNDED), table).maximum
 
 
-def _filled(found: Sequence[StoredRun], seeds: dict[str, Any], *, iteration: bool, name: int) -> Table:
-    """Build the table; `name`: the width of names, 0 for none."""
+def _filled(found: Sequence[StoredRun], seeds: dict[str, Any], dropped: Sequence[str], *, name: int) -> Table:
+    """Build the table without the `dropped` columns; `name`: the width of names, 0 for none."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    left = ["run", *(["name"] if name else []), "status", "score"]
-    for column in left + (["iter"] if iteration else []) + ["calls", "cost", "seen"]:
+    left = {"run", "name", "status", "score"}
+    rows = [_cells(run, seeds[run.id], name) for run in found]
+    shown = [column for column in rows[0] if column not in dropped and (name or column != "name")]
+    for column in shown:
         table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
-    for run in found:
-        cells = [safe_line(_short_id(run))]
-        cells += [escape(_name(run, name))] if name else []
-        cells += [f"[{COLOURS.get(run.status, 'default')}]{safe_line(run.status)}[/]", _score(run, seeds[run.id])]
-        cells += [_number(run.counters.get("iteration"))] if iteration else []
-        cells += [_calls(run), _cost(run.counters), duration(seconds_since(run.updated))]
-        table.add_row(*cells)
+    for cells in rows:
+        table.add_row(*(cells[column] for column in shown))
     return table
+
+
+def _cells(run: StoredRun, seed: Any, name: int) -> dict[str, str]:
+    """Return the cells of a run by column; its times as how long ago."""
+    return {
+        "run": safe_line(_short_id(run)),
+        "name": escape(_name(run, name)),
+        "status": f"[{COLOURS.get(run.status, 'default')}]{safe_line(run.status)}[/]",
+        "score": _score(run, seed),
+        "iter": _number(run.counters.get("iteration")),
+        "calls": _calls(run),
+        "cost": _cost(run.counters),
+        "started": _ago(run.started),
+        "ended": _ago(run.completed),
+    }
+
+
+def _ago(moment: str | None) -> str:
+    return "-" if moment is None else duration(seconds_since(moment))
 
 
 def _name(run: StoredRun, longest: int) -> str:

@@ -84,8 +84,13 @@ def _calls(counters: Mapping[str, Any], budget: int | None) -> str | None:
 def _time(run: StoredRun) -> str:
     active = run.counters.get("active_seconds")
     worked = f"active for {duration(active)}; " if active is not None else ""
-    begun, seen = duration(seconds_since(run.created)), duration(seconds_since(run.updated))
-    return f"{worked}begun {begun} ago, last sign of life {seen} ago"
+    moments = [
+        ("created", run.created if run.started is None else None),
+        ("started", run.started),
+        (run.status, run.completed),
+        ("last sign of life", run.updated if run.completed is None else None),
+    ]
+    return worked + ", ".join(f"{what} {duration(seconds_since(at))} ago" for what, at in moments if at is not None)
 
 
 def _journal(store: Store, run: StoredRun) -> str:

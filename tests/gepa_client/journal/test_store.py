@@ -1,5 +1,6 @@
 """What every store does: one suite, each kind of store."""
 
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -75,6 +76,41 @@ def test_fields_are_replaced_one_by_one(store: Store) -> None:
     assert replace(found, updated=RUN.updated) == run(
         status="paused", reason="by hand", best=best, requested_action="cancel"
     )
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
+def test_a_run_has_a_completed_time_exactly_while_it_has_ended(store: Store, status: str) -> None:
+    store.create(RUN)
+    store.update(RUN.id, {"status": "running", "started": "2026-01-01T12:00:01.000+00:00"})
+    assert (store.run(RUN.id).started, store.run(RUN.id).completed) == ("2026-01-01T12:00:01.000+00:00", None)
+    store.update(RUN.id, {"status": status})
+    ended_at = store.run(RUN.id).completed
+    assert ended_at == store.run(RUN.id).updated
+    store.update(RUN.id, {"counters": {}})
+    assert store.run(RUN.id).completed == ended_at
+    store.update(RUN.id, {"status": "running"})
+    assert store.run(RUN.id).completed is None
+    store.update(RUN.id, {"status": status, "completed": ended_at})
+    assert store.run(RUN.id).completed == ended_at, "a resume that was refused leaves the time as it was"
+    store.update(RUN.id, {"status": "paused"})
+    assert (store.run(RUN.id).started, store.run(RUN.id).completed) == ("2026-01-01T12:00:01.000+00:00", None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a.b": {"$c": {"%json": "%2E"}}, "": "", "\x00": 1},
+        [2**31, 2**53 + 1, 2**63 - 1, 2**64, -(2**70), True, 1.0, 0.1, -0.0, 1e300],
+        "lone \udcff surrogate",
+        [[], {}, None, [{"deep": [None]}]],
+    ],
+    ids=["keys", "numbers", "text", "empty"],
+)
+def test_settings_come_back_exactly(store: Store, value: object) -> None:
+    store.create(run(config={"value": value}))
+    store.update(RUN.id, {"best": {"value": value}})
+    for found in (store.run(RUN.id).config, store.run(RUN.id).best):
+        assert json.dumps(found) == json.dumps({"value": value})
 
 
 @pytest.mark.parametrize("field", ["id", "claim", "owner", "colour"])

@@ -20,14 +20,19 @@ def test_a_run_is_extended_and_replayed_from_any_store(
     first = cli("optimize", serve(words), "--max-metric-calls", 40, "--store", store_url, "--no-check", "--json")
     assert first.status == 0, first.stderr
     run_id = first.event("started")["run_id"]
+    store = another()
+    before = store.run(run_id)
+    assert before.started is not None
+    assert before.completed is not None
+    assert before.created <= before.started < before.completed <= before.updated
     more = cli("resume", run_id, "--max-metric-calls", 100, "--store", store_url, "--json")
     assert more.status == 0, more.stdout
     assert len(candidates(more)) > len(candidates(first))
     replay = cli("replay", run_id, "--store", store_url, "--json")
     assert (replay.status, candidates(replay)) == (0, candidates(more))
-    store = another()
     run = store.run(run_id)
-    assert (run.status, run.claim.owner) == ("completed", None)
+    assert (run.status, run.claim.owner, run.program) == ("completed", None, "scripted")
+    assert (run.started, run.completed or "") > (before.started, before.completed), "extended, it completed anew"
     assert run.counters["metric_calls"] == more.event("finished")["metric_calls"]
     assert run.best is not None
     assert run.best["score"] == max(score for _, score in candidates(more))  # type: ignore[type-var]

@@ -278,11 +278,21 @@ def test_the_run_of_a_killed_optimizer_can_be_resumed_at_once(
     os.kill(_child_of(process), signal.SIGKILL)
     process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 3
+    with stored(tmp_path) as (store, run_id):
+        killed = store.run(run_id)
+    assert (killed.status, killed.completed, killed.program) == ("paused", None, "scripted")
+    assert killed.started is not None
+    assert killed.created <= killed.started <= killed.updated
     began = time.monotonic()
     words.delay_s = 0.0
     more = cli("resume", "last", "--json")
     assert more.status == 0, more.stdout
     assert time.monotonic() - began < 10.0  # the lease of a dead process is not waited for
+    with stored(tmp_path) as (store, run_id):
+        resumed = store.run(run_id)
+    assert (resumed.status, resumed.started) == ("completed", killed.started)
+    assert resumed.completed is not None
+    assert resumed.completed > killed.updated
     assert found(more) == undisturbed(serve, cli, "--max-metric-calls", 80)
     numbers, attempts = evaluations(tmp_path)
     assert attempts - len(numbers) <= 4
