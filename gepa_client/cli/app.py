@@ -68,7 +68,8 @@ def build(loaded: str | None) -> typer.Typer:
                 app.command(name, short_help=summary, cls=flags.COMMAND, context_settings=WIDE)(flags.declared(name))
                 continue
             module = import_module(f"gepa_client.cli.commands.{own}")
-            app.command(name, short_help=summary)(getattr(module, own))
+            cls = getattr(module, "COMMAND", None)  # of a command that has flags of settings beside its own
+            app.command(name, short_help=summary, cls=cls)(getattr(module, own))
         else:
             app.command(name, help=summary)(_not_loaded)
     return app

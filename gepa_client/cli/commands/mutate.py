@@ -1,29 +1,43 @@
 """`gepa-client mutate URL "CHANGE REQUEST"`: one manual mutation: its diff, and some rows before and after."""
 
 import asyncio
+import base64
+import inspect
 import json
 import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from evolverpc_common.printed_commands import command
+from evolverpc_common.settings.command_line import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
+from gepa_client.cli import flags
 from gepa_client.cli.arguments import PAUSED, STOPPED, USAGE, AllowInsecure, AsJson, TokenFile
-from gepa_client.cli.views.console import echo, fail, make_console, print_json, refuse, safe, safe_line
+from gepa_client.cli.commands.sandbox_session import sandboxed
+from gepa_client.cli.views.console import echo, fail, log_markup, make_console, print_json, refuse, safe, safe_line
 from gepa_client.cli.views.mutation_view import mutation_progress, rejection, show_made, show_rejection, show_rows
 from gepa_client.errors import ClientError, RowsError, details, summary, unreadable
+from gepa_client.evolution.checkout import CheckoutError, CommitBundle, LocalCheckout, holds_commit
 from gepa_client.evolution.manual_mutation import ManualMutation
 from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.run.output_folder import write_json
 from gepa_client.run.splits import ListServerRows, rows_of
+from gepa_client.settings.groups import SandboxSettings, is_remote
+from gepa_client.settings.loading import load
+from gepa_client.settings.run_config import REPLACED, SETTINGS, RunConfig
 from protocol import ApplyMutationResult, Candidate, DiscoverResult, JsonValue
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of
 from protocol.errors import MutationRejected, RpcError
+
+if TYPE_CHECKING:
+    from gepa_client.fleet.endpoints_file import Address  # aiohttp comes with it
 
 NOT_MADE = 1
 """Exit status if the server rejected the mutation or failed; nothing was changed."""
@@ -39,7 +53,8 @@ TRAIN = "train"
 class _Mutation:
     """The parsed arguments, and what was made of them. `candidate`: None for the server's seed.
 
-    `output`: the file for the new candidate. `quiet`: print nothing before the JSON object.
+    `output`: the file for the new candidate. `quiet`: print nothing before the JSON object. `repo`: the program's
+    repository if the server runs in a sandbox, from which the branch is brought home.
     """
 
     mutation: dict[str, JsonValue]
@@ -50,8 +65,11 @@ class _Mutation:
     output: Path | None
     console: Console
     quiet: bool
+    repo: str | None = None
     can_be_cancelled: bool = False
     made: ApplyMutationResult | None = None
+    home: Path | None = None
+    bundle: Path | None = None
 
     @property
     def kind(self) -> str:
@@ -63,12 +81,38 @@ class _Mutation:
         self.made = made
         if self.output is not None:
             _write_candidate(self.output, made.candidate)
+        if self.repo is not None:
+            self._bring_home(made, self.repo)
         if not self.quiet:
             show_made(self.console, made, self.kind)
 
+    def _bring_home(self, made: ApplyMutationResult, repo: str) -> None:
+        """Make the branch in the program's repository if that is on this machine, else write its bundle to a file."""
+        if made.bundle is None or made.branch is None:
+            return
+        home = Path(repo).expanduser() if not is_remote(repo) else Path()
+        bundle = CommitBundle(made.commit, base64.b64decode(made.bundle))
+        reason = "no clone of the repository is here"
+        if not is_remote(repo) or holds_commit(home, made.parent):
+            try:
+                LocalCheckout(home).make_branch(made.branch, made.commit, [bundle])
+            except CheckoutError as error:
+                reason = str(error)
+            else:
+                self.home = home
+                return
+        self.bundle = Path(f"{made.branch.replace('/', '-')}.bundle")
+        try:
+            self.bundle.write_bytes(bundle.data)
+        except OSError as error:
+            fail(f"{self.bundle} cannot be written: {error.strerror or error}; the change is lost with its sandbox")
+            raise typer.Exit(USAGE) from error
+        if not self.quiet:
+            echo(self.console, f"[yellow]the branch is in {safe(str(self.bundle))}:[/] {safe(reason)}")
 
-def mutate(
-    url: Annotated[str, typer.Argument(help="The server.")],
+
+def _mutate(
+    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="The server; none with --repo.")] = None,
     request: Annotated[str | None, typer.Argument(metavar="[CHANGE]", help="The change, in plain words.")] = None,
     location: Annotated[
         str | None, typer.Option(metavar="PATH", help="Where the agent should look first, as FILE or FILE:LINE.")
@@ -101,14 +145,20 @@ def mutate(
     allow_insecure: AllowInsecure = False,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that the mutation may take.")] = 3600.0,
     as_json: AsJson = False,
+    **sandbox: Any,
 ) -> None:
     """Change a program's code once: by an agent, a patch, texts or a merge. Prints the diff and its effect.
+
+    With --repo the server is started in a sandbox, which ends afterwards, and the branch is made in that repository.
 
     Exits with 0 if the change was made, 1 if the server rejected it or failed, 2 for a usage or connection error, 3 if
     the connection was lost meanwhile or --timeout is over, 130 if you stopped it.
     """
     if output is not None and not output.resolve().parent.is_dir():
         refuse(f"--output {output}: there is no such folder")
+    given = {name: value for name, value in sandbox.items() if value is not None}
+    if sandbox.get("repo") is not None and request is None:
+        url, request = None, url
     console = make_console()
     asked = _Mutation(
         mutation=mutation_of(request, location, patch, texts, merge),
@@ -120,13 +170,105 @@ def mutate(
         console=console,
         quiet=as_json,
     )
+    settings = _settings(url, given, asked.candidate, token_file, allow_insecure=allow_insecure)
+    asked.repo = settings.repo if settings is not None else None
+    own: dict[str, object] = {
+        "--location": location,
+        "--patch": patch,
+        "--texts": texts,
+        "--merge": merge,
+        "--candidate": candidate,
+    }
+    own |= {"--examples": examples, "--limit": None if limit == TRIED else limit, "--output": output}
+    words = [str(word) for flag, value in own.items() if value is not None for word in (flag, value)]
+    typed = flags.Typed((), None, given)
+    again = f"{typed.command('mutate')} {shlex.join([*([] if request is None else [request]), *words])}".rstrip()
+    with _server(settings, url or "", token_file, again, allow_insecure=allow_insecure, quiet=as_json) as server:
+        step = _made(asked, server)
+    if as_json:
+        print_json(_as_json(step) | _home_as_json(asked), indent=2)
+        return
+    if step.tried:
+        show_rows(console, step)
+        echo(console, "")
+    if output is None:
+        echo(console, "[dim]--output FILE keeps the new candidate for a next step[/]")
+    if settings is not None:
+        _show_home(asked, step.made, typed, output)
+        return
+    access = ["--token-file", str(token_file)] if token_file is not None else []
+    access += ["--allow-insecure"] if allow_insecure else []
+    if output is not None:
+        again = shlex.join(["gepa-client", "mutate", server.url, "ANOTHER CHANGE", "--candidate", str(output), *access])
+        echo(console, f"next: {safe(again)}")
+    if step.made.branch is not None:
+        echo(console, "in the program's repository:")
+        echo(console, f"see it: {safe(shlex.join(['git', 'diff', f'{step.made.parent[:12]}..{step.made.branch}']))}")
+        echo(console, f"list or delete such branches: {safe(command('branches', BY_HAND, store=None))}")
+
+
+_OWN = {
+    name: (parameter.annotation, parameter.default)
+    for name, parameter in inspect.signature(_mutate).parameters.items()
+    if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+}
+_OF_SANDBOXES = {name: SETTINGS[name] for name in SandboxSettings.model_fields if name != "sandboxes"}
+
+COMMAND = settings_command(_OF_SANDBOXES, REPLACED)
+mutate = with_flags(_mutate, _OWN, _OF_SANDBOXES.values())
+
+
+def _settings(
+    url: str | None,
+    given: Mapping[str, Any],
+    candidate: Candidate | None,
+    token_file: Path | None,
+    *,
+    allow_insecure: bool,
+) -> RunConfig | None:
+    """Return the settings of the sandbox; None if the server runs already."""
+    if not given:
+        if url is None:
+            refuse("name the server, as in `gepa-client mutate http://127.0.0.1:8000 CHANGE`, or give --repo FOLDER")
+        return None
+    if "repo" in given and (url is not None or token_file is not None or allow_insecure):
+        other = "a URL" if url is not None else "--token-file" if token_file is not None else "--allow-insecure"
+        refuse(f"{other} and --repo are given: a running server, or a repository to start one from")
     try:
-        step = asyncio.run(_mutate_once(url, token_file, asked, allow_insecure=allow_insecure))
+        commit = None if candidate is None else commit_of(candidate)
+        start = {"ref": commit} if commit is not None and "ref" not in given else {}
+        return load(None, {"url": None if url is None else [url], **start, **given}, must_end=False)
+    except (SettingsError, ValueError) as error:
+        refuse(str(error))
+
+
+@contextmanager
+def _server(
+    settings: RunConfig | None, url: str, token_file: Path | None, again: str, *, allow_insecure: bool, quiet: bool
+) -> "Iterator[Address]":
+    """Return the server's address, that of a sandbox which ends with the block if there are `settings` of one."""
+    from gepa_client.fleet.endpoints_file import Address, read_endpoints_file  # aiohttp, which `--help` does not need
+
+    if settings is None:
+        yield Address(url, token_file=token_file, allow_insecure=allow_insecure)
+        return
+    with sandboxed(settings, BY_HAND, again, quiet=quiet, count=1) as sandboxes:
+        fleet = sandboxes.settings.fleet
+        assert fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
+        yield read_endpoints_file(fleet)[0]
+        for log in sandboxes.check_findings():
+            echo(make_console(stderr=True), log_markup(log))
+
+
+def _made(asked: _Mutation, server: "Address") -> ManualMutation:
+    """Make the mutation; print why it was not made, and exit, if it fails."""
+    try:
+        return asyncio.run(_mutate_once(server, asked))
     except MutationRejected as error:
-        if as_json:
+        if asked.quiet:
             print_json({"event": "mutation", "made": False, **rejection(error)}, indent=2)
         else:
-            show_rejection(console, error, asked.kind)
+            show_rejection(asked.console, error, asked.kind)
         raise typer.Exit(NOT_MADE) from error
     except RpcError as error:
         _print_failure(error)
@@ -135,38 +277,55 @@ def mutate(
         fail(f"{summary(error)}; whether the change was made is not known")
         raise typer.Exit(PAUSED) from error
     except TimeoutError as error:
-        fail(f"the change was not made within {timeout:g} s (--timeout); {_state_after_stop(asked)}")
+        fail(f"the change was not made within {asked.timeout_s:g} s (--timeout); {_state_after_stop(asked)}")
         raise typer.Exit(PAUSED) from error
     except KeyboardInterrupt:
         fail(f"stopped by hand; {_state_after_stop(asked)}")
         raise typer.Exit(STOPPED) from None
-    if as_json:
-        print_json(_as_json(step), indent=2)
+
+
+def _show_home(asked: _Mutation, made: ApplyMutationResult, typed: flags.Typed, output: Path | None) -> None:
+    """Print where the branch is, and the commands that follow."""
+    if made.branch is None:
         return
-    if step.tried:
-        show_rows(console, step)
-        echo(console, "")
-    if output is None:
-        echo(console, "[dim]--output FILE keeps the new candidate for a next step[/]")
-    access = ["--token-file", str(token_file)] if token_file is not None else []
-    access += ["--allow-insecure"] if allow_insecure else []
-    if output is not None:
-        again = shlex.join(["gepa-client", "mutate", url, "ANOTHER CHANGE", "--candidate", str(output), *access])
-        echo(console, f"next: {safe(again)}")
-    if step.made.branch is not None:
-        echo(console, "in the program's repository:")
-        echo(console, f"see it: {safe(shlex.join(['git', 'diff', f'{step.made.parent[:12]}..{step.made.branch}']))}")
-        echo(console, f"list or delete such branches: {safe(command('branches', BY_HAND, store=None))}")
+    if asked.bundle is not None:
+        fetch = shlex.join(["git", "fetch", str(asked.bundle.resolve()), f"{made.branch}:{made.branch}"])
+        echo(asked.console, f"in a clone of the repository: {safe(fetch)}")
+    if asked.home is None:
+        return
+    here = ["-C", str(asked.home)] if asked.home != Path() else []
+    echo(asked.console, f"the branch is in {safe(str(asked.home.resolve()))}")
+    see = shlex.join(["git", *here, "diff", f"{made.parent[:12]}..{made.branch}"])
+    echo(asked.console, f"see it: {safe(see)}")
+    listing = command("branches", BY_HAND, *(["--repo", str(asked.home)] if here else []), store=None)
+    echo(asked.console, f"list or delete such branches: {safe(listing)}")
+    if not is_remote(asked.repo or ""):
+        candidate = ["--candidate", str(output)] if output is not None else []
+        following = shlex.join(["ANOTHER CHANGE", *candidate])
+        echo(asked.console, f"next: {safe(typed.command('mutate', ref=made.branch))} {safe(following)}")
 
 
-async def _mutate_once(url: str, token_file: Path | None, asked: _Mutation, *, allow_insecure: bool) -> ManualMutation:
+def _home_as_json(asked: _Mutation) -> dict[str, Any]:
+    """Return where the branch of a change in a sandbox is."""
+    if asked.repo is None:
+        return {}
+    home, bundle = (None if path is None else str(path.resolve()) for path in (asked.home, asked.bundle))
+    return {"repository": home, "bundle_file": bundle}
+
+
+async def _mutate_once(server: "Address", asked: _Mutation) -> ManualMutation:
     # aiohttp comes with these, which `--help` does not need
     from gepa_client.evolution.manual_mutation import mutate_once
     from gepa_client.gepa.rows import list_server_rows
     from gepa_client.transport.rpc import RpcClient
 
     try:
-        opened = RpcClient(url, token_file=token_file, allow_insecure=allow_insecure)
+        opened = RpcClient(
+            server.url,
+            token_file=server.token_file,
+            proxy_token_file=server.proxy_token_file,
+            allow_insecure=server.allow_insecure,
+        )
     except ClientError as error:
         refuse(summary(error))
     async with opened as client:
@@ -178,7 +337,8 @@ async def _mutate_once(url: str, token_file: Path | None, asked: _Mutation, *, a
             refuse(summary(error))
         asked.can_be_cancelled = client.offers("cancel") and client.offers("idempotency")
         if not asked.quiet:
-            who = f"{safe_line(discovery.program.name)} behind {safe_line(client.url)}"
+            where = f"behind {client.url}" if asked.repo is None else f"in a sandbox, from {asked.repo}"
+            who = f"{safe_line(discovery.program.name)} {safe_line(where)}"
             echo(asked.console, f"[bold]{safe_line(code_label(candidate) or '', 200)}[/] of {who}")
         with mutation_progress(asked.console, quiet=asked.quiet) as report:
             return await mutate_once(
@@ -197,7 +357,7 @@ def _candidate_to_change(discovery: DiscoverResult, given: Candidate | None) -> 
     if "mutations" not in discovery.capabilities:
         raise SettingsError(
             f"the code of {discovery.program.name} cannot be changed there (no capability `mutations`): "
-            "start its server with --allow-mutations"
+            "start its server with --allow-mutations, in a sandbox with --server-args=--allow-mutations"
         )
     candidate = discovery.program.seed_candidate if given is None else given
     try:

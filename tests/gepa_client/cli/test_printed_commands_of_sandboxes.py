@@ -67,6 +67,57 @@ def test_of_a_program_that_does_not_start(in_process: Cli, types: Types, model: 
     assert "0.00 -> 1.00" in types(paused.stderr, again).stdout
 
 
+def test_of_a_change_made_by_hand_in_a_sandbox(in_process: Cli, types: Types, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    shutil.copytree(EXAMPLE.parent / "python", program, ignore=shutil.ignore_patterns("__pycache__"))
+    sound = (program / "repeats.py").read_text()
+    (program / "repeats.py").write_text("import nothing_of_that_name\n")
+    committed(program)
+    (tmp_path / "rows.jsonl").write_text("".join(TASK.format(word) for word in "xyz"))
+    sandbox = ("--sandbox", "process", "--server-args", f"--agent-command {shlex.quote(FIX)}")
+    asked = ("repeat each word", "--examples", "rows.jsonl", "--output", "new.json")
+    broken = in_process("mutate", "--repo", "program", *sandbox, *asked)
+    assert broken.status == 2
+    (program / "repeats.py").write_text(sound)
+    committed(program)
+
+    made = types(broken.stderr, "gepa-client mutate").stdout
+    assert "+" in types(made, "git -C ").stdout
+    [branch] = git(program, "branch", "--list", "evolve/*", "--format=%(refname:short)").split()
+    assert branch in types(made, "gepa-client branches").stdout
+    assert json.loads((tmp_path / "new.json").read_text())["git_branch"].startswith(branch)
+    [following] = [line.removeprefix("next: ") for line in made.splitlines() if line.startswith("next: ")]
+    again = in_process(*shlex.split(following)[1:])
+    assert again.status == 1  # the stand-in for an agent finds nothing left to change
+    assert f"{branch}@" in again.stdout
+
+    remote = ("mutate", "--repo", f"file://{program}", *sandbox, *asked)
+    git(program, "branch", "-D", branch)
+    fetched = in_process(*remote)
+    assert fetched.status == 0, fetched.stderr
+    types(fetched.stdout, "git fetch", within="program")
+    assert len(git(program, "branch", "--list", "evolve/*").split()) == 1
+    assert in_process("sandboxes", "--sandbox", "process", "--json").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--patch", "change.diff"), "name the server, as in"),
+        (("http://127.0.0.1:9", "a change", "--repo", "."), "a URL and --repo are given"),
+        (("a change", "--repo", ".", "--token-file", "t"), "--token-file and --repo are given"),
+        (("http://127.0.0.1:9", "a change", "--sandbox", "process"), "--sandbox"),
+    ],
+)
+def test_a_change_needs_one_server(
+    in_process: Cli, tmp_path: Path, arguments: tuple[str, ...], reason: str
+) -> None:
+    (tmp_path / "change.diff").write_text("")
+    refused = in_process("mutate", *arguments)
+    assert (refused.status, refused.stdout) == (2, "")
+    assert reason in refused.stderr
+
+
 def test_of_sandboxes_that_are_left_behind(in_process: Cli, types: Types) -> None:
     left_behind("one")
     named = in_process("sandboxes", "--sandbox", "process")
