@@ -109,9 +109,7 @@ def test_of_a_change_made_by_hand_in_a_sandbox(in_process: Cli, types: Types, tm
         (("http://127.0.0.1:9", "a change", "--sandbox", "process"), "--sandbox"),
     ],
 )
-def test_a_change_needs_one_server(
-    in_process: Cli, tmp_path: Path, arguments: tuple[str, ...], reason: str
-) -> None:
+def test_a_change_needs_one_server(in_process: Cli, tmp_path: Path, arguments: tuple[str, ...], reason: str) -> None:
     (tmp_path / "change.diff").write_text("")
     refused = in_process("mutate", *arguments)
     assert (refused.status, refused.stdout) == (2, "")
