@@ -26,6 +26,7 @@ EXPECTED = (
     "gepa_client/py.typed",
     "sandbox_runtime/py.typed",
     "evolverpc_common/py.typed",
+    "evolverpc/py.typed",
 )
 FOREIGN = {"server": ("gepa", "litellm"), "client": ("jsonrpcserver", "modal", "claude_agent_sdk")}
 
@@ -59,7 +60,7 @@ def built(folder: Path) -> Path:
     missing = [name for name in EXPECTED if name not in inside]
     stray = sorted(
         {name.split("/")[0] for name in inside}
-        - {"protocol", "rpc_server", "gepa_client", "sandbox_runtime", "evolverpc_common"}
+        - {"protocol", "rpc_server", "gepa_client", "sandbox_runtime", "evolverpc_common", "evolverpc"}
     )
     if missing or [name for name in stray if not name.endswith(".dist-info")]:
         sys.exit(f"wheel: it lacks {missing}, and holds {stray}")

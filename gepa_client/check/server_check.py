@@ -209,6 +209,8 @@ class _ServerCheck:
             val = None
             if self.config.auto is not None or self.config.max_full_evals is not None:
                 val = await splits.rows_of(sources["val"], "valset", held, fetch)
+            if kept := splits.kept_fraction(self.config, sources, len(rows)):
+                rows, val = splits.keep_for_validation(rows, kept)
         except (SettingsError, RowsError) as error:
             self.note("rows", "failed", str(error))
             return []

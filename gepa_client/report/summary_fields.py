@@ -40,16 +40,13 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
     started, finished, seed, best = record.started, record.finished, record.seed, record.best
     headline, failed = record.headline(), record.failed_examples
     code = code_label(best.texts) if best is not None else None
-    budget = f" of {record.budget}" if record.budget is not None else ""
-    over = record.budget is not None and record.metric_calls > record.budget
-    why = " (the budget is checked between iterations)" if over else ""
     made = sum(isinstance(mutation, Mutated) for mutation in record.mutations)
     facts = {
         "program": _program(started) if started is not None else None,
         "score": f"{headline.seed:.4g} -> {headline.best:.4g} ({headline.rows})" if headline is not None else None,
         "validation": f"{seed.score:.4g} -> {best.score:.4g}, candidate {best.index}" if seed and best else None,
         "best code": line(code, 300) if code is not None else None,
-        "metric calls": f"{record.metric_calls}{budget}{why}, {record.active_seconds:.1f} s",
+        "metric calls": f"{record.metric_calls:,}{budget_note(record)}, {record.active_seconds:.1f} s",
         "candidates": f"{len(record.candidates)} kept, {len(record.front)} on the Pareto front, "
         f"{counted(len(record.rejected), 'proposal')} not kept, "
         f"{counted(record.without_proposal, 'iteration')} without a proposal, "
@@ -73,6 +70,22 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         ended = finished.status if finished.reason is None else f"{finished.status}: {finished.reason}"
         facts["ended"] = plain(ended.strip(), limit=ENDED_SHOWN)
     return [(label, text) for label, text in facts.items() if text is not None]
+
+
+def budget_note(record: RunRecord) -> str:
+    """Return ` of 1,500`, with the reason if more was used; empty without a budget.
+
+    GEPA checks the budget between iterations, and finishes what has begun.
+    """
+    budget, last = record.budget, record.candidates[-1] if record.candidates else None
+    if budget is None:
+        return ""
+    if record.metric_calls <= budget or record.finished is None or not record.finished.search_complete:
+        return f" of {budget:,}"
+    begun = "the last iteration"
+    if last is not None and last.metric_calls > budget:
+        begun = f"the validation of {'the seed' if last.index == 0 else f'candidate {last.index}'}"
+    return f" of {budget:,} ({begun} had begun and was finished)"
 
 
 def _program(started: Started) -> str:

@@ -277,7 +277,7 @@ class _DriverRun:
 
     def _warn(self, initial: InitialState) -> None:
         """Warn about rows, the budget, and a program whose changes would go unnoticed."""
-        messages = splits.warnings(initial.splits)
+        messages = splits.warnings(initial.splits, self.config)
         budget, rows = self.config.max_metric_calls, len(initial.splits.val)
         if budget is not None and budget <= rows:
             messages.append(

@@ -41,8 +41,7 @@ def recorded_initial_state(journal: Journal) -> InitialState | None:
 def record_initial_state(journal: Journal, config: RunConfig, adapter: RemoteAdapter) -> InitialState:
     """Fetch the rows that the settings name, and record them with the server's description."""
     discovery = adapter.discovery
-    held = {name: info.size for name, info in discovery.datasets.items()}
-    splits = adapter.wait_for(rows_of.find(config, held, adapter.list_server_rows))
+    splits = adapter.wait_for(rows_of.find(config, _sizes(discovery.datasets), adapter.list_server_rows))
     val = None if splits.val is splits.train else splits.val
     wire = [
         None if loader is None else [_written(row) for row in loader.rows]
@@ -55,10 +54,9 @@ def record_initial_state(journal: Journal, config: RunConfig, adapter: RemoteAda
     written = iter(line.record(*fresh))
     line.settle()
     seen = [slot.answer if slot.recorded else next(written) for slot in slots]  # as a replay sees it, secrets replaced
-    return replace(
-        _from_record(seen, _data(config, discovery.datasets, lambda name, _source: _digest_of_split(splits, name))),
-        discovery=discovery,
-    )
+    data = _data(config, discovery.datasets, splits.kept, lambda name, _source: _digest_of_split(splits, name))
+    recorded = _from_record(seen, data)
+    return replace(recorded, discovery=discovery, splits=replace(recorded.splits, kept=splits.kept))
 
 
 def resume_initial_state(
@@ -66,15 +64,21 @@ def resume_initial_state(
 ) -> InitialState:
     """Return the recorded rows with the server's present description and the identity of the rows named now."""
     missing: list[str] = []
+    was, named = before.splits, rows_of.sources(config, _sizes(adapter.discovery.datasets))
+    kept = rows_of.kept_fraction(config, named, 0 if was.val is was.train else len(was.train) + len(was.val))
 
     def digest(name: str, source: str) -> str:
         if not Path(source).exists():
             missing.append(source)
-            was = recorded_data.get(name)
-            return was if isinstance(was, str) else _digest_of_split(before.splits, name)
-        return _digest(load_rows(source))
+            recorded = recorded_data.get(name)
+            return recorded if isinstance(recorded, str) else _digest_of_split(was, name)
+        rows = load_rows(source)
+        if kept and name in ("train", "val"):
+            train, val = rows_of.keep_for_validation(rows, kept)
+            return _digest(train if name == "train" else val)
+        return _digest(rows)
 
-    data = _data(config, adapter.discovery.datasets, digest)
+    data = _data(config, adapter.discovery.datasets, kept, digest)
     return replace(before, discovery=adapter.discovery, data=data, missing=missing)
 
 
@@ -94,13 +98,23 @@ def _slots(line: Journal) -> list[RecordedRequest]:
     return line.ask([request_key("begin", words) for words in about])
 
 
-def _data(config: RunConfig, held: Mapping[str, DatasetInfo], file_digest: Callable[[str, str], str]) -> dict[str, Any]:
-    sources = rows_of.sources(config, {name: info.size for name, info in held.items()})
-    return {
+def _data(
+    config: RunConfig, held: Mapping[str, DatasetInfo], kept: float, file_digest: Callable[[str, str], str]
+) -> dict[str, Any]:
+    """Return what identifies the rows of each split; `kept`: the share of the training rows that validates."""
+    sources = rows_of.sources(config, _sizes(held))
+    if kept:
+        sources["val"] = sources["train"]
+    data = {
         name: file_digest(name, source) if is_file(source) or source not in held else held[source].digest
         for name, source in sources.items()
         if source is not None
     }
+    return data | ({"val_fraction": kept} if kept else {})
+
+
+def _sizes(held: Mapping[str, DatasetInfo]) -> dict[str, int]:
+    return {name: info.size for name, info in held.items()}
 
 
 def _digest_of_split(splits: Splits, name: str) -> str:

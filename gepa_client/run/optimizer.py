@@ -173,7 +173,11 @@ class Optimization:
         arguments = strategies.arguments(config) | evolution
         arguments["callbacks"] = [*evolution["callbacks"], *map(FailFastCallback, own_callbacks)]
         between = BetweenIterations(config, journal)
-        stops: list[strategies.StateStop | BetweenIterations] = [*strategies.stoppers(config), between]
+        stops: list[strategies.StateStop | strategies.PerfectStop | BetweenIterations] = [
+            *([] if config.past_perfect else [strategies.PerfectStop(config.perfect_score)]),
+            *strategies.stoppers(config),
+            between,
+        ]
         arguments["stop_callbacks"] = stops
         try:
             result: GEPAResult[Any, int] = optimize(

@@ -1,14 +1,15 @@
 """Find the rows of a run, in files or in splits of the server, and rows that are in two splits."""
 
 import asyncio
+import hashlib
 import json
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.gepa.rows import AnyRow, RowLoader, ServerRow, load_rows
-from gepa_client.settings.groups import is_file
+from gepa_client.settings.groups import LEAST_TO_SPLIT, VAL_FRACTION, is_file
 from gepa_client.settings.run_config import RunConfig
 
 ListServerRows = Callable[[str], Awaitable[list[AnyRow]]]
@@ -19,11 +20,15 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class Splits:
-    """`val` is `train` itself if the run has no validation rows. `test` may be None."""
+    """`val` is `train` itself if the run has no validation rows. `test` may be None.
+
+    `kept`: the share of the training rows that was kept for validation just now; 0 for rows that a record holds.
+    """
 
     train: RowLoader
     val: RowLoader
     test: RowLoader | None
+    kept: float = 0.0
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -42,7 +47,46 @@ async def find(config: RunConfig, held: dict[str, int], list_server_rows: ListSe
     train = await training_rows(named["train"], held, list_server_rows)
     val = await rows_of(named["val"], "valset", held, list_server_rows)
     test = await rows_of(named["test"], "testset", held, list_server_rows)
-    return loaders(train, val, test)
+    kept = kept_fraction(config, named, len(train))
+    if kept:
+        train, val = keep_for_validation(train, kept)
+    return replace(loaders(train, val, test), kept=kept)
+
+
+def kept_fraction(config: RunConfig, named: Mapping[str, str | None], rows: int) -> float:
+    """Return the share of `rows` training rows to keep for validation; `named`: as `sources` returns it.
+
+    Raises:
+        SettingsError: a share is given, but there are validation rows.
+    """
+    if named["val"] is None:
+        return VAL_FRACTION if config.val_fraction is None and rows >= LEAST_TO_SPLIT else config.val_fraction or 0.0
+    if config.val_fraction and config.valset is None:
+        raise SettingsError(
+            f"val_fraction is {config.val_fraction:g}, but the server holds validation rows (split {named['val']!r}): "
+            "leave val_fraction out"
+        )
+    return 0.0
+
+
+def keep_for_validation(rows: Sequence[AnyRow], fraction: float) -> tuple[list[AnyRow], list[AnyRow]]:
+    """Return the rows to learn from and those to validate by, each in their order.
+
+    A hash of its data decides about a row: the same rows are kept in every run, with any seed, and equal rows stay
+    together.
+
+    Raises:
+        SettingsError: no row would be left to learn from.
+    """
+    hashes = [hashlib.blake2b(_key(row).encode(), digest_size=8, person=b"val_fraction").digest() for row in rows]
+    last = sorted(hashes)[max(1, round(len(rows) * fraction)) - 1]
+    train = [row for row, found in zip(rows, hashes, strict=True) if found > last]
+    if not train:
+        raise SettingsError(
+            f"a val_fraction of {fraction:g} leaves none of {len(rows)} training rows to learn from, as equal rows "
+            "stay together: add rows, or give --val-fraction 0 to use all of them for both"
+        )
+    return train, [row for row, found in zip(rows, hashes, strict=True) if found <= last]
 
 
 def sources(config: RunConfig, held: dict[str, int]) -> dict[str, str | None]:
@@ -91,13 +135,18 @@ async def rows_of(
     return rows
 
 
-def warnings(splits: Splits) -> list[str]:
-    """Return warnings about rows that are in two splits, and what that means for the scores."""
+def warnings(splits: Splits, config: RunConfig) -> list[str]:
+    """Return warnings about validation rows that no setting names and rows that are in two splits."""
     found = []
+    if splits.kept and config.val_fraction is None:
+        found.append(
+            f"no --valset: {len(splits.val)} of {len(splits.train) + len(splits.val)} training rows are kept for "
+            "validation; --val-fraction 0 uses all rows for both"
+        )
     if splits.val is splits.train:
         found.append(
             "no validation rows: candidates are selected on the training rows they learn from, so their scores are "
-            "better than on new rows; give --valset"
+            f"better than on new rows; give --valset, or --val-fraction {VAL_FRACTION:g} to keep some of them"
         )
     elif shared := common(splits.train, splits.val):
         found.append(

@@ -96,8 +96,28 @@ class StateStop:
                 return f"iterations done: {state.i + 1:,}"
 
 
+@dataclass
+class PerfectStop:
+    """Ends the search once a candidate has the perfect score on every validation row. `reason`: as in `StateStop`."""
+
+    perfect: float
+    reason: str | None = None
+
+    def __call__(self, gepa_state: GEPAState[Any, Any]) -> bool:
+        """Return whether the search is over."""
+        for index, scores in enumerate(gepa_state.prog_candidate_val_subscores):
+            if scores and all(score == self.perfect for score in scores.values()):
+                which = "the seed" if index == 0 else f"candidate {index}"
+                self.reason = (
+                    f"perfect_score of {self.perfect:g} is reached: {which} has it on all {len(scores):,} validation "
+                    "rows (--past-perfect continues)"
+                )
+                return True
+        return False
+
+
 def stoppers(config: RunConfig) -> list[StateStop]:
-    """Return the stoppers that use GEPA's state alone, in the order of the settings."""
+    """Return GEPA's stoppers that use its state alone, in the order of the settings."""
     given = {name: getattr(config, name) for name in _STOPPERS}
     return [StateStop(name, value) for name, value in given.items() if value is not None]
 

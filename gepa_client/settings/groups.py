@@ -14,6 +14,10 @@ Usd = Annotated[float, Field(ge=0)]
 Evolve = Literal["code", "prompts", "both"]
 SandboxKind = Literal["bubblewrap", "process", "modal"]
 
+VAL_FRACTION, LEAST_TO_SPLIT = 0.2, 50
+"""The default share of the training rows that is kept for validation, and the rows from which it holds: a candidate's
+score over fewer than 10 validation rows is mostly chance."""
+
 ROW_SUFFIXES = (".json", ".jsonl", ".csv")
 REGISTRIES = (
     *("pypi.org", "files.pythonhosted.org", "registry.npmjs.org", "nodejs.org"),
@@ -77,8 +81,13 @@ class DatasetSettings(SettingsGroup, title="Rows"):
         "Rows to select candidates by.",
         everyday=True,
         metavar="FILE|SPLIT",
-        shown="split `val`, else the training rows",
+        shown="split `val`, else by val_fraction",
         anchor=_rows,
+    )
+    val_fraction: Annotated[float, Field(ge=0, lt=1)] | None = setting(
+        None,
+        "Share of the training rows to keep for validation if there is no valset; 0 uses all rows for both.",
+        shown=f"{VAL_FRACTION:g}; 0 below {LEAST_TO_SPLIT} rows",
     )
     testset: str | None = setting(
         None,
@@ -111,6 +120,7 @@ class BudgetSettings(SettingsGroup, title="Budget"):
     max_reflection_cost: PositiveFloat | None = setting(None, "Stop after X US dollars spent on the reflection model.")
     patience: PositiveInt | None = setting(None, "Stop after N iterations without a better candidate.")
     target_score: float | None = setting(None, "Stop at this score on the validation rows.")
+    past_perfect: bool = setting(False, "Continue although a candidate has the perfect score on every validation row.")
     max_iterations: PositiveInt | None = setting(None, "Stop after N iterations.")
     max_candidates: PositiveInt | None = setting(None, "Stop at N candidates, the seed included.", rare=True)
     stop_file: Path | None = setting(None, "Stop when this file exists; checked once per iteration.", rare=True)

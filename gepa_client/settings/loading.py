@@ -59,6 +59,10 @@ STOPS = {
 """Kinds of the former `stop_callbacks`, written `KIND:VALUE`."""
 
 
+EARLIER_DEFAULTS = {"val_fraction": 0.0, "past_perfect": True}
+"""What runs did whose record lacks these settings, as they did not exist yet."""
+
+
 def load(path: Path | None, flags: Mapping[str, Any], *, must_end: bool = True) -> RunConfig:
     """Return the settings of flags, environment and the file `path`, in this order of precedence.
 
@@ -160,7 +164,9 @@ def upgraded(recorded: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         SettingsError: a value is not of its kind.
     """
-    values = {name: value for name, value in recorded.items() if name not in ("reflection", "wandb_api_key")}
+    values = {**EARLIER_DEFAULTS, **recorded}
+    for name in ("reflection", "wandb_api_key"):
+        values.pop(name, None)
     sampling = values.pop("sampling_strategy", None)
     if "proposals" in values and values["proposals"] is None:
         values["proposals"] = "1" if sampling in (None, "single") else sampling

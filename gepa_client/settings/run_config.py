@@ -95,6 +95,8 @@ ALTERNATIVES: dict[str, tuple[str, ...]] = {
     "repo": ("url", "fleet", "token_file"),
     "git_token_file": ("github_app_id", "github_app_key_file", "github_installation_id"),
     "github_app_id": ("git_token_file",),
+    "valset": ("val_fraction",),
+    "val_fraction": ("valset",),
     **{name: tuple(other for other in CALL_BUDGETS if other != name) for name in CALL_BUDGETS},
 }
 """What a setting replaces in sources of lower precedence, besides the setting of its own name."""
@@ -126,6 +128,8 @@ class RunConfig(
             self._check_sandboxes(self.repo)
         if len(budgets := [f"`{name}`" for name in CALL_BUDGETS if getattr(self, name) is not None]) > 1:
             raise ValueError(f"{' and '.join(budgets)} all limit the metric calls: give one of them")
+        if self.val_fraction and self.valset is not None:
+            raise ValueError("`val_fraction` and `valset` are given: validation rows, or a share of the training rows")
         if not PROPOSALS.fullmatch(self.proposals) and not SAMPLING.fullmatch(self.proposals):
             raise ValueError("`proposals`: give P or PxN, such as 4 or 2x4, with whole numbers above 0")
         if not SELECTION.fullmatch(self.selection_strategy):

@@ -19,6 +19,8 @@ RUN = {
         "docs/quickstart.md: # program.py",
         "docs/guides/typescript.md: // program.ts",
         "docs/guides/typescript.md: // rules.ts",
+        'docs/guides/typescript.md: import { loadCandidate } from "evolverpc";',
+        "docs/guides/python.md: import evolverpc",
         "docs/guides/python.md: # rules.py",
         "docs/guides/python.md: import gepa",
         "docs/guides/python.md: def evaluator(candidate, example):",

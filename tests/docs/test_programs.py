@@ -153,6 +153,27 @@ def test_the_typescript_rules_compile_strictly_and_improve_without_a_model(tmp_p
         assert improved_without_a_model(endpoint, tmp_path) == (pytest.approx(2 / 3), 1.0)
 
 
+@needs_typescript
+def test_both_languages_load_the_result_of_a_run(tmp_path: Path) -> None:
+    texts = {"words": "refund invoice charged"}
+    (tmp_path / "best_candidate.json").write_text(json.dumps(texts))
+    loaded = pages.block("docs/guides/python.md", "import evolverpc").text
+    program = f"import json\nseed_candidate = {{'words': ''}}\n{loaded}\nprint(json.dumps(candidate))\n"
+    (tmp_path / "use.py").write_text(program)
+    loaded = pages.block("docs/guides/typescript.md", "import { loadCandidate }").text
+    program = f"{loaded}\nconsole.log(JSON.stringify(candidate));\n".replace(
+        "\n\n", '\n\nconst seedCandidate = { words: "" };\ndeclare const console: { log(text: string): void };\n', 1
+    )
+    (tmp_path / "use.ts").write_text(program)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules" / "evolverpc").symlink_to(PACKAGE)
+    compile_strictly(tmp_path, "use.ts")
+    for command in ([sys.executable, "use.py"], ["node", "use.js"]):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+        assert json.loads(done.stdout) == texts
+
+
 def test_the_same_program_stands_on_each_page() -> None:
     assert pages.block("README.md", "# program.py").text == pages.block("docs/quickstart.md", "# program.py").text
     assert (

@@ -12,7 +12,14 @@ PACKAGES = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 
 
 def test_the_wheel_holds_the_five_packages() -> None:
-    assert sorted(PACKAGES) == ["evolverpc_common", "gepa_client", "protocol", "rpc_server", "sandbox_runtime"]
+    assert sorted(PACKAGES) == [
+        "evolverpc",
+        "evolverpc_common",
+        "gepa_client",
+        "protocol",
+        "rpc_server",
+        "sandbox_runtime",
+    ]
 
 
 @pytest.mark.parametrize("name", PACKAGES)

@@ -1,5 +1,6 @@
 """The final summary of a run: its status, its files, the next command, and the scores."""
 
+import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,6 +116,8 @@ def show(ended: RunSummary, console: Console) -> None:
     if ended.output is not None:
         shown = _shown(ended.output)
         lines += [f"{LABELS[name]:<15} {safe(str(shown / name))}" for name in [*ended.written, files.LOG]]
+        if files.BEST_CANDIDATE in ended.written and ended.finished.status == "completed" and not ended.replayed:
+            lines.append(f"{'use it':<15} {safe(_load_call(ended.record, shown))}")
     if ended.record.mutations and ended.record.best is not None:
         lines.append(f"{'best code':<15} {safe_line(code_label(ended.record.best.texts) or '')}")
         lines.append(f"{'all code':<15} {safe(command('branches', ended.run_id, store=ended.store))}")
@@ -140,7 +143,10 @@ def score_line(ended: RunSummary) -> str:
         again = ended.record.started is not None and ended.record.started.resumed
         why = "this ended before the recorded scores were replayed" if again else _NO_SEED
         return f"{prefix}no score: {why}, {ended.seconds:.1f} s"
-    calls = f"{ended.record.metric_calls} metric calls"
+    used, budget = ended.record.metric_calls, ended.record.budget
+    calls = f"{used:,} metric calls" + (
+        fields.budget_note(ended.record) if budget is not None and used > budget else ""
+    )
     if more := ended.record.uncounted:
         calls += f" counted, {more} more results recorded of the batch under way"
     return (
@@ -183,6 +189,13 @@ def _refused(record: RunRecord) -> str | None:
 def _shown(output: Path) -> Path:
     """Return the folder as the user would type it."""
     return output.relative_to(Path.cwd()) if output.is_relative_to(Path.cwd()) else output
+
+
+def _load_call(record: RunRecord, output: Path) -> str:
+    """Return the call that loads the best candidate, in the language of the server."""
+    started = record.started
+    is_typescript = started is not None and started.server.endswith("(typescript)")
+    return f"{'loadCandidate' if is_typescript else 'evolverpc.load_candidate'}({json.dumps(str(output))})"
 
 
 def _next_command(ended: RunSummary) -> str:

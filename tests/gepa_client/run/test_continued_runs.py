@@ -219,3 +219,43 @@ def test_the_active_time_of_a_resumed_run_is_that_of_all_its_drivers(
 def test_runs_lists_the_metric_calls_of_a_run_that_ended_with_its_seed(serve: Serve, cli: Cli, words: Script) -> None:
     assert cli("optimize", serve(words), "--max-metric-calls", 10, "--no-check").status == 0
     assert " 12/10 " in cli("runs").stdout
+
+
+def test_rows_kept_for_validation_stay_the_same_on_replay_and_resume(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows(60)))
+    url = serve(Script())
+    ended = cli("optimize", url, "--trainset", file, "--max-metric-calls", 30, "--no-check", "--json")
+    assert ended.event("started")["splits"] == {"train": 48, "val": 12}
+    assert "no --valset: 12 of 60 training rows are kept for validation" in ended.stdout
+    assert cli("replay", "last").status == 0
+    resumed = cli("resume", "last", "--max-metric-calls", 60, "--json")
+    assert resumed.event("started")["splits"] == {"train": 48, "val": 12}
+    other = cli("resume", "last", "--val-fraction", 0.5, "--max-metric-calls", 90)
+    assert other.status == 2 and "data.val_fraction: 0.2 -> 0.5" in other.stderr
+    file.write_text(file.read_text().replace("row 7", "row seven"))
+    changed = cli("resume", "last", "--max-metric-calls", 90)
+    assert changed.status == 2 and "recorded with something else" in changed.stderr
+
+
+def test_a_perfect_run_ends_and_continues_past_perfect(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    url = serve(Script(datasets={"train": rows(30), "val": rows(12, 100)}))
+    ended = cli("optimize", url, "--max-metric-calls", 150, "--no-check", "--name", "words")
+    before = record(tmp_path)
+    assert before.counters["metric_calls"] < 150
+    assert before.reason is not None and before.reason.startswith("perfect_score of 1 is reached: candidate ")
+    assert f"completed: {before.reason}" in ended.stdout
+    again = cli("resume", "last")
+    assert again.stdout.splitlines()[-1].endswith("--max-metric-calls 300 --past-perfect")
+    more = cli("resume", "last", "--past-perfect")
+    assert more.status == 0, more.stderr
+    after = record(tmp_path)
+    assert after.reason == "max_metric_calls of 150 is reached"
+
+
+def test_the_last_line_names_a_validation_that_was_finished_beyond_the_budget(serve: Serve, cli: Cli) -> None:
+    url = serve(Script(datasets={"train": rows(30), "val": rows(12, 100)}))
+    ended = cli("optimize", url, "--max-metric-calls", 16, "--no-check")
+    assert "30 metric calls of 16 (the validation of candidate 1 had begun and was finished)" in ended.stdout
+    ended = cli("optimize", url, "--max-metric-calls", 5, "--no-check")
+    assert "12 metric calls of 5 (the validation of the seed had begun and was finished)" in ended.stdout

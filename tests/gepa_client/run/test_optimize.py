@@ -40,7 +40,8 @@ def test_a_run_ends_with_its_files_and_one_line_of_scores(
     assert result["status"] == "completed"
     assert (result["seed_score"], result["best_score"]) == (0.0, 1.0)
     assert result["test_scores"]["0"] == 0.0
-    assert "completed: max_metric_calls of 300 is reached" in ended.stdout
+    reason = "perfect_score of 1 is reached: candidate 6 has it on all 12 validation rows (--past-perfect continues)"
+    assert f"completed: {reason}" in ended.stdout
     assert result["val_rows"]["30"] == "0"
     assert "```diff\n@@ -0,0 +1 @@\n+" in (run / "report.md").read_text()
     assert "<svg" in (run / "report.html").read_text()
@@ -360,7 +361,7 @@ def test_a_reflection_model_by_name_proposes_with_the_users_own_prompt(
 
 
 def test_finalize_receives_the_run(serve: Serve, cli: Cli, words: Script) -> None:
-    assert cli("optimize", serve(words), "--max-metric-calls", 200, "--no-check").status == 0
+    assert cli("optimize", serve(words), "--max-metric-calls", 200, "--past-perfect", "--no-check").status == 0
     [params] = words.calls("finalize")
     assert params["best_score"] > params["run"]["seed_score"] == 0.0
     assert params["run"]["candidates"] > 1

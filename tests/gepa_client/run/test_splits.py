@@ -2,16 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.gepa.rows import AnyRow, ServerRow
+from gepa_client.gepa.rows import AnyRow, Row, ServerRow
 from gepa_client.run import splits
 from gepa_client.settings.run_config import RunConfig
 
 
-def config(**given: str) -> RunConfig:
+def config(**given: Any) -> RunConfig:
     return RunConfig(url=("http://127.0.0.1:1",), max_metric_calls=5, **given)
 
 
@@ -54,7 +55,7 @@ async def test_a_split_the_server_does_not_hold_is_named_with_those_it_does() ->
 async def test_without_validation_rows_the_training_rows_are_used_with_a_warning() -> None:
     found = await splits.find(config(), {"train": 3}, held)
     assert found.val is found.train
-    assert any("--valset" in message for message in splits.warnings(found))
+    assert any("--valset" in message for message in splits.warnings(found, config()))
 
 
 async def test_rows_in_two_splits_are_counted_and_named(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ async def test_rows_in_two_splits_are_counted_and_named(tmp_path: Path) -> None:
     found = await splits.find(
         config(trainset=str(tmp_path / "train.json"), valset=str(tmp_path / "val.json")), {}, held
     )
-    [message] = splits.warnings(found)
+    [message] = splits.warnings(found, config())
     assert message.startswith("2 of 3 validation rows are training rows too (ids 1, 2): ")
 
 
@@ -71,7 +72,61 @@ async def test_rows_on_the_server_are_distinguished_by_split_and_id() -> None:
     async def secret(split: str) -> list[AnyRow]:
         return [ServerRow(str(at), split) for at in range(3)]
 
-    assert splits.warnings(await splits.find(config(testset="train"), HELD, secret)) == [
+    assert splits.warnings(await splits.find(config(testset="train"), HELD, secret), config()) == [
         "3 of 3 test rows are training rows too (ids 0, 1, 2): the test score is not of new rows"
     ]
-    assert splits.warnings(await splits.find(config(), HELD, secret)) == []
+    assert splits.warnings(await splits.find(config(), HELD, secret), config()) == []
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> str:
+    path = tmp_path / "many.jsonl"
+    path.write_text("".join(json.dumps({"at": at}) + "\n" for at in range(100)))
+    return str(path)
+
+
+async def test_a_fifth_of_the_training_rows_is_kept_for_validation_with_a_warning(many: str) -> None:
+    given = config(trainset=many)
+    found = await splits.find(given, {}, held)
+    assert found.sizes == {"train": 80, "val": 20}
+    assert splits.common(found.train, found.val) == []
+    assert splits.warnings(found, given) == [
+        "no --valset: 20 of 100 training rows are kept for validation; --val-fraction 0 uses all rows for both"
+    ]
+
+
+def test_the_same_rows_are_kept_in_another_order() -> None:
+    given: list[AnyRow] = [Row(str(at), {"at": at}) for at in range(100)]
+    turned: list[AnyRow] = [Row(str(99 - at), {"at": at}) for at in reversed(range(100))]
+    kept = [{str(row.data) for row in splits.keep_for_validation(rows, 0.2)[1]} for rows in (given, turned)]
+    assert kept[0] == kept[1]
+    assert len(kept[0]) == 20
+
+
+async def test_fewer_than_50_rows_are_used_for_both_unless_a_share_is_given() -> None:
+    async def some(split: str) -> list[AnyRow]:
+        return [ServerRow(str(at), split) for at in range(49)]
+
+    assert (await splits.find(config(), {"train": 49}, some)).sizes == {"train": 49, "val": 49}
+    given = config(val_fraction=0.1)
+    found = await splits.find(given, {"train": 49}, some)
+    assert found.sizes == {"train": 44, "val": 5}
+    assert splits.warnings(found, given) == []
+
+
+async def test_equal_rows_stay_in_one_split(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps([{"at": at // 2} for at in range(40)]))
+    found = await splits.find(config(trainset=str(path), val_fraction=0.3), {}, held)
+    assert splits.common(found.train, found.val) == []
+    path.write_text(json.dumps([{"at": 1}] * 9))
+    with pytest.raises(SettingsError, match=r"none of 9 training rows to learn from.*--val-fraction 0"):
+        await splits.find(config(trainset=str(path), val_fraction=0.3), {}, held)
+
+
+async def test_a_share_is_refused_if_there_are_validation_rows() -> None:
+    with pytest.raises(SettingsError, match="the server holds validation rows"):
+        await splits.find(config(val_fraction=0.1), HELD, held)
+    assert (await splits.find(config(val_fraction=0), HELD, held)).sizes["val"] == 3
+    with pytest.raises(ValueError, match="`val_fraction` and `valset` are given"):
+        config(val_fraction=0.1, valset="other")

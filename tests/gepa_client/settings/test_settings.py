@@ -24,7 +24,7 @@ MAY_CHANGE = frozenset(
         *("score_with", "score_token_file"),
         *SandboxSettings.model_fields,
         # where the rows are; that they are the same rows is seen in the rows themselves
-        *("trainset", "valset", "testset"),
+        *("trainset", "valset", "testset", "val_fraction"),
         # when to stop
         *BudgetSettings.model_fields,
         # how fast a model is asked

@@ -1,0 +1,74 @@
+"""Use the result of a run in the program's own process; needs the standard library alone, so one file to copy."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["CandidateError", "load_candidate"]
+
+_FILE = "best_candidate.json"
+_ADDED = "added_components"
+_OF_CODE = ("git_branch", _ADDED)
+
+
+class CandidateError(ValueError):
+    """A candidate cannot be used; the message names the file, what is wrong with it and what to give instead."""
+
+
+def load_candidate(path: str | Path, components: Iterable[str] | None = None) -> dict[str, str]:
+    """Return the texts of a candidate, by component.
+
+    `path`: a run's `best_candidate.json`, or the folder of the run that holds it. `components`: the names that the
+    candidate must have, neither more nor fewer, such as the program's `seed_candidate`.
+
+    Of a run that changed code, the texts that code changes added are among them, and the name of the commit is not.
+
+    Raises:
+        CandidateError: there is no such file, it is no candidate, or it has other components.
+    """
+    path = Path(path)
+    if path.is_dir():
+        if not (path / _FILE).is_file():
+            raise CandidateError(f"{path} holds no {_FILE}: give the folder of one run, such as runs/TIME")
+        path /= _FILE
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CandidateError(f"{path}: there is no such file; give a run's {_FILE}, or the run's folder") from None
+    except OSError as error:
+        raise CandidateError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise CandidateError(f"{path}: not JSON: {error}") from None
+    texts = _texts(path, found)
+    if _ADDED in texts:
+        try:
+            added = json.loads(texts[_ADDED])
+        except (ValueError, RecursionError) as error:
+            raise CandidateError(f"{path}: `{_ADDED}` is not JSON: {error}") from None
+        texts = {**_texts(path, added), **texts}
+    texts = {name: text for name, text in texts.items() if name not in _OF_CODE}
+    if components is not None:
+        _compare(path, texts, set(components))
+    return texts
+
+
+def _texts(path: Path, found: Any) -> dict[str, str]:
+    if isinstance(found, dict) and isinstance(found.get("candidates"), list):
+        raise CandidateError(f"{path} is the whole result of a run: give {path.parent / _FILE}")
+    if not isinstance(found, dict):
+        raise CandidateError(f"{path}: not a candidate: a JSON object of texts by component is expected")
+    for name, text in found.items():
+        if not isinstance(text, str):
+            raise CandidateError(f"{path}: not a candidate: `{name}` is {type(text).__name__}, not a text")
+    return found
+
+
+def _compare(path: Path, texts: dict[str, str], components: set[str]) -> None:
+    missing, extra = sorted(components - set(texts)), sorted(set(texts) - components)
+    faults = [f"lacks {', '.join(missing)}"] if missing else []
+    faults += [f"has {', '.join(extra)} besides"] if extra else []
+    if faults:
+        raise CandidateError(
+            f"{path}: the candidate {' and '.join(faults)}: it is of another program, or of another version of it"
+        )

@@ -1,0 +1,72 @@
+"""The texts of a run's best candidate, from its file or its folder."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evolverpc
+from evolverpc import CandidateError, load_candidate
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "best_candidate.json").write_text(json.dumps({"prompt": "Answer.", "style": ""}))
+    return tmp_path
+
+
+def test_a_candidate_is_read_from_its_file_and_from_the_folder_of_its_run(folder: Path) -> None:
+    assert load_candidate(folder / "best_candidate.json") == {"prompt": "Answer.", "style": ""}
+    assert load_candidate(str(folder), ["style", "prompt"]) == {"prompt": "Answer.", "style": ""}
+
+
+def test_texts_that_code_changes_added_are_included_and_the_commit_is_not(tmp_path: Path) -> None:
+    of_code = {"git_branch": f"evolve/r/1@{'a' * 40}", "added_components": json.dumps({"extra": "new"})}
+    (tmp_path / "best_candidate.json").write_text(json.dumps({"prompt": "p", **of_code}))
+    assert load_candidate(tmp_path, {"prompt": "", "extra": ""}) == {"prompt": "p", "extra": "new"}
+
+
+def test_missing_and_additional_components_are_named(folder: Path) -> None:
+    with pytest.raises(CandidateError, match="the candidate lacks tone and has style besides"):
+        load_candidate(folder, {"prompt": "", "tone": ""})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "not JSON"),
+        ("\udcff", "not JSON"),
+        ("[1]", "a JSON object of texts by component is expected"),
+        ('{"prompt": 3}', "not a candidate: `prompt` is int, not a text"),
+        ('{"prompt": "p", "added_components": "{"}', "`added_components` is not JSON"),
+        (
+            '{"candidates": [{"prompt": "p"}], "best_idx": 0}',
+            r"is the whole result of a run: give .*best_candidate\.json",
+        ),
+    ],
+)
+def test_a_file_that_is_no_candidate_is_refused(content: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "some.json"
+    file.write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(CandidateError, match=message):
+        load_candidate(file)
+
+
+def test_a_missing_file_and_a_folder_without_a_result_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CandidateError, match=r"holds no best_candidate\.json: give the folder of one run"):
+        load_candidate(tmp_path)
+    with pytest.raises(CandidateError, match="there is no such file"):
+        load_candidate(tmp_path / "none.json")
+
+
+def test_the_package_is_one_file_that_runs_without_any_installed_package(folder: Path) -> None:
+    source = Path(evolverpc.__file__)
+    assert [path.name for path in source.parent.glob("*.py")] == ["__init__.py"]
+    (folder / "evolverpc.py").write_bytes(source.read_bytes())
+    code = "import evolverpc; print(evolverpc.load_candidate('.')['prompt'])"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], cwd=folder, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout.strip() == "Answer."
