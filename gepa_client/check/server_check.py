@@ -209,8 +209,9 @@ class _ServerCheck:
             val = None
             if self.config.auto is not None or self.config.max_full_evals is not None:
                 val = await splits.rows_of(sources["val"], "valset", held, fetch)
+            train = rows
             if kept := splits.kept_fraction(self.config, sources, len(rows)):
-                rows, val = splits.keep_for_validation(rows, kept)
+                train, val = splits.keep_for_validation(rows, kept)
         except (SettingsError, RowsError) as error:
             self.note("rows", "failed", str(error))
             return []
@@ -218,7 +219,7 @@ class _ServerCheck:
             self.failed("rows", error)
             return []
         self.budget = metric_call_budget(
-            self.config, texts=len(self.texts), train=len(rows), val=len(val) if val is not None else None
+            self.config, texts=len(self.texts), train=len(train), val=len(val) if val is not None else None
         )
         count = min(self.wanted, self.discovery.limits.max_batch_size, len(rows))
         self.note("rows", "ok", f"{count} of {len(rows)} training rows of {sources['train']}")

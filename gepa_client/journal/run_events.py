@@ -170,6 +170,15 @@ class NoProposal(_Event):
     reason: str
 
 
+class Reflecting(_Event):
+    """New texts of `components` were requested for one proposal; `ended`: those of the whole iteration have arrived."""
+
+    event: Literal["reflecting"] = "reflecting"
+    iteration: int
+    components: list[str] = []
+    ended: bool = False
+
+
 MutationKind = Literal["change_request", "merge"]
 
 
@@ -339,6 +348,7 @@ Event = (
     | CandidateFound
     | Rejected
     | NoProposal
+    | Reflecting
     | MutationStarted
     | MutationProgress
     | Mutated

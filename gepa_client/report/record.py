@@ -36,7 +36,9 @@ class RunRecord:
     phase: str = "connecting"
     candidates: list[events.CandidateFound] = field(default_factory=list)
     rejected: list[events.Rejected] = field(default_factory=list)
-    without_proposal: int = 0
+    skipped: list[events.NoProposal] = field(default_factory=list)
+    reflecting: list[events.Reflecting] = field(default_factory=list)
+    """The proposals whose new texts are awaited."""
     mutations: list[events.Mutated | events.MutationRejected] = field(default_factory=list)
     mutating: dict[int, str] = field(default_factory=dict)
     """The last progress of each mutation that is being made, by its number."""
@@ -98,7 +100,9 @@ class RunRecord:
             case events.Rejected():
                 self.rejected.append(event)
             case events.NoProposal():
-                self.without_proposal += 1
+                self.skipped.append(event)
+            case events.Reflecting():
+                self.reflecting = [] if event.ended else [*self.reflecting, event]
             case events.MutationStarted():
                 self.mutating[event.number] = ""
             case events.MutationProgress():
@@ -121,6 +125,7 @@ class RunRecord:
                 self.finished = event
                 self.waiting = None
                 self.mutating = {}
+                self.reflecting = []
                 self.in_flight = 0
                 self.budget_used = max(self.budget_used, event.metric_calls)
 

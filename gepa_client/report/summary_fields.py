@@ -1,10 +1,21 @@
-"""What the reports and the terminal share: the facts of a run, text changes, failures, and model calls."""
+"""What reports and terminal share: a run's facts, text changes, failures, model calls, why it did not improve."""
 
 import difflib
+from collections import Counter
+from collections.abc import Iterator
 
 from evolverpc_common.display_text import counted, line, plain
 from gepa_client.evolution.names import code_label, component_texts
-from gepa_client.journal.run_events import CallRefused, FailedExamples, FailureGroup, ModelTally, Mutated, Started
+from gepa_client.journal.run_events import (
+    CallRefused,
+    FailedExamples,
+    FailureGroup,
+    ModelTally,
+    Mutated,
+    MutationRejected,
+    Rejected,
+    Started,
+)
 from gepa_client.report.record import RunRecord
 
 ENDED_SHOWN = 4000
@@ -14,6 +25,15 @@ LONGEST_FAILURE = 20_000
 
 FAILURES_NAMED = 10
 """Rows and candidates of a group that are named."""
+
+EXAMPLES, HINTS = 3, 3
+"""Rejected proposals and suggestions that the end of a run without improvement shows."""
+
+GEPA_MINIBATCH = 3
+"""Rows of a minibatch by GEPA's default."""
+
+FEW = 10
+"""Proposals below which more of them are suggested first."""
 
 MODEL_CALL_COLUMNS = ("model", "calls", "failed", "tokens in", "tokens out", "cost")
 
@@ -49,7 +69,7 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         "metric calls": f"{record.metric_calls:,}{budget_note(record)}, {record.active_seconds:.1f} s",
         "candidates": f"{len(record.candidates)} kept, {len(record.front)} on the Pareto front, "
         f"{counted(len(record.rejected), 'proposal')} not kept, "
-        f"{counted(record.without_proposal, 'iteration')} without a proposal, "
+        f"{counted(len(record.skipped), 'iteration')} without a proposal, "
         f"{counted(len(record.failures), 'failed iteration')}",
         "failed examples": failure_summary(failed) if failed is not None else None,
         "changes of code": f"{made} made, {len(record.mutations) - made} refused" if record.mutations else None,
@@ -174,3 +194,111 @@ def model_cost(tally: ModelTally) -> str:
 def _row(name: str, tally: ModelTally) -> tuple[str, ...]:
     figures = (tally.calls, tally.failed, tally.input_tokens, tally.output_tokens)
     return (name, *(f"{figure:,}" for figure in figures), model_cost(tally))
+
+
+def no_improvement(record: RunRecord) -> list[tuple[str, str]]:
+    """Return label and plain text of each line about a completed run without improvement; none for other runs.
+
+    A seed that is perfect needs no improvement.
+    """
+    seed, best, finished = record.seed, record.best, record.finished
+    if seed is None or best is None or best.index != 0 or finished is None or finished.status != "completed":
+        return []
+    if seed.score == _setting(record, "perfect_score", 1.0):
+        return []
+    facts = [("no improvement", f"{_tried(record)}; the seed is still the best candidate")]
+    if outcomes := _outcomes(record):
+        facts.append(("because", ", ".join(f"{count:,} {what}" for what, count in outcomes.items())))
+    if examples := _examples(record):
+        facts.append(("for example", examples))
+    hints = list(_hints(record))[:HINTS]
+    return facts + [("try" if at == 0 else "or", hint) for at, hint in enumerate(hints)]
+
+
+def _tried(record: RunRecord) -> str:
+    proposals = len(record.rejected) + len(record.candidates) - 1
+    kept, others = [each.iteration for each in record.candidates], [each.iteration for each in record.rejected]
+    last = max([*kept, *others, *(each.iteration for each in record.skipped)], default=0)
+    return f"{counted(proposals, 'proposal')} in {counted(last, 'iteration')}"
+
+
+def _outcomes(record: RunRecord) -> Counter[str]:
+    """Return how many proposals and iterations ended in which way, the most frequent first."""
+    found = Counter({"not better on the validation rows": len(record.candidates) - 1})
+    found.update(_rejection(event) for event in record.rejected)
+    found.update(f"without a proposal ({line(event.reason, 60)})" for event in record.skipped)
+    found.update(f"failed in {line(event.step, 40)}" for event in record.failures)
+    refused = (event for event in record.mutations if isinstance(event, MutationRejected))
+    found.update(f"changes of code refused at stage {line(event.stage, 20)}" for event in refused)
+    return Counter({what: count for what, count in found.most_common() if count})
+
+
+def _rejection(event: Rejected) -> str:
+    if not _is_by_score(event):
+        return line(event.reason, 80)
+    assert event.old_score is not None and event.new_score is not None  # noqa: S101  for the type checker
+    return (
+        "with the same score on their minibatch" if event.new_score == event.old_score else "worse on their minibatch"
+    )
+
+
+def _is_by_score(event: Rejected) -> bool:
+    """Whether the proposal was not better on its minibatch; other reasons are a duplicate, a merge, a selection."""
+    return event.old_score is not None and event.new_score is not None and event.new_score <= event.old_score
+
+
+def _examples(record: RunRecord) -> str:
+    """Return three proposals with their scores before and after: first, middle and last of those rejected by score."""
+    scored = [event for event in record.rejected if _is_by_score(event)]
+    if not scored:
+        return ""
+    chosen = [scored[at] for at in sorted({0, len(scored) // 2, len(scored) - 1})][:EXAMPLES]
+    shown = ", ".join(f"{event.old_score:g} -> {event.new_score:g} (iteration {event.iteration})" for event in chosen)
+    return f"{shown}; sums over minibatches of {counted(_minibatch(record), 'row')}"
+
+
+def _hints(record: RunRecord) -> Iterator[str]:
+    """Yield what to try next, the most promising first."""
+    scored = [event for event in record.rejected if _is_by_score(event)]
+    same = sum(event.new_score == event.old_score for event in scored)
+    by_model = record.started is not None and record.started.proposer != "the program"
+    perfect = sum("perfect" in event.reason for event in record.skipped)
+    empty = sum("no new text" in event.reason for event in record.skipped)
+    proposals = len(record.rejected) + len(record.candidates) - 1
+    if record.failures:
+        yield f"the log: {record.failures[0].step} failed first with {line(record.failures[0].message, 200)}"
+    if perfect > proposals:
+        yield "training rows that the seed fails on: most minibatches had perfect scores already"
+    if empty > proposals:
+        proposer = "--reflection-lm" if by_model else "propose_new_texts"
+        yield f"another {proposer}: most iterations had no new text"
+    if scored and not any(event.old_score or event.new_score for event in scored):
+        yield "a score with values between 0 and 1: every minibatch scored 0 before and after, which shows no progress"
+    elif same > len(scored) / 2:
+        size = _minibatch(record)
+        yield (
+            f"--reflection-minibatch-size {2 * size}: most proposals scored the same on {counted(size, 'row')}, "
+            "too few to show a small improvement"
+        )
+    if len(scored) - same >= max(same, 1):
+        yield (
+            "feedback that states what was expected and why the output is wrong"
+            + (", or another --reflection-lm" if by_model else "")
+            + ": most proposals made their minibatch worse"
+        )
+    if len(record.candidates) > 1:
+        yield (
+            "more training rows, and of the same kinds as the validation rows: "
+            f"{counted(len(record.candidates) - 1, 'proposal')} improved a minibatch only"
+        )
+    if proposals < FEW and record.budget is not None:
+        yield f"--max-metric-calls {2 * record.metric_calls}: {counted(proposals, 'proposal')} may be too few"
+
+
+def _minibatch(record: RunRecord) -> int:
+    return int(_setting(record, "reflection_minibatch_size", GEPA_MINIBATCH))
+
+
+def _setting(record: RunRecord, name: str, default: float) -> float:
+    value = record.started.config.get(name) if record.started is not None else None
+    return default if value is None else float(value)

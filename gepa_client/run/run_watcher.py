@@ -19,6 +19,7 @@ from gepa.core.callbacks import (
     OptimizationStartEvent,
     ParetoFrontUpdatedEvent,
     ProposalEndEvent,
+    ProposalStartEvent,
     ValsetEvaluatedEvent,
 )
 from gepa.core.result import GEPAResult
@@ -28,7 +29,16 @@ from gepa_client.errors import Interrupted
 from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SpendingTotals
-from gepa_client.journal.run_events import Budget, CandidateFound, Emit, NoProposal, Phase, PhaseName, Rejected
+from gepa_client.journal.run_events import (
+    Budget,
+    CandidateFound,
+    Emit,
+    NoProposal,
+    Phase,
+    PhaseName,
+    Reflecting,
+    Rejected,
+)
 from gepa_client.run.run_errors import merge_unusable, stop_for
 
 
@@ -99,6 +109,7 @@ class RunWatcher:
         self._front = [0]
         self._proposed = False
         self._skipped = ""
+        self._reflecting = False
         self._phase: PhaseName | None = None
         self._over = False
         self._seed_kept: CandidateRecord | None = None
@@ -198,9 +209,15 @@ class RunWatcher:
         """Emit a merge that was worse than a parent; GEPA gives its scores in the reason only."""
         self.emit(Rejected(iteration=event["iteration"], reason=event["reason"]))
 
-    def on_proposal_end(self, _event: ProposalEndEvent | MergeAttemptedEvent) -> None:
+    def on_proposal_start(self, event: ProposalStartEvent) -> None:
+        """Emit that new texts are requested; GEPA announces all proposals of an iteration before it requests them."""
+        self._reflecting = True
+        self.emit(Reflecting(iteration=event["iteration"], components=list(event["components"])))
+
+    def on_proposal_end(self, event: ProposalEndEvent | MergeAttemptedEvent) -> None:
         """Note that the iteration proposed texts or a merge."""
         self._proposed = True
+        self._end_reflection(event["iteration"])
 
     on_merge_attempted = on_proposal_end
 
@@ -210,8 +227,14 @@ class RunWatcher:
 
     def on_iteration_end(self, event: IterationEndEvent) -> None:
         """Emit an iteration without a proposal; GEPA ends an interrupted iteration in the same way."""
+        self._end_reflection(event["iteration"])
         if not self._proposed and not isinstance(sys.exception(), Interrupted):
             self.emit(NoProposal(iteration=event["iteration"], reason=self._skipped or "no new text"))
+
+    def _end_reflection(self, iteration: int) -> None:
+        if self._reflecting:
+            self._reflecting = False
+            self.emit(Reflecting(iteration=iteration, ended=True))
 
     def _show_withheld(self) -> None:
         """Show what was held back during the replay; called from any thread, between two callbacks."""

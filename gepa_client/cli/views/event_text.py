@@ -74,7 +74,14 @@ def event_text(event: events.Event) -> str:
             return f"finalize: {safe_line(event.message)}" if event.message else "finalize was called"
         case events.CallRefused():
             return f"[yellow]refused[/] {safe_line(refusal_text(event))}"
-        case events.Budget() | events.Progress() | events.ModelCalls() | events.FailedExamples() | events.Finished():
+        case (
+            events.Budget()
+            | events.Progress()
+            | events.Reflecting()
+            | events.ModelCalls()
+            | events.FailedExamples()
+            | events.Finished()
+        ):
             return ""
 
 

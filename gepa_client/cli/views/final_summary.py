@@ -116,7 +116,8 @@ def show(ended: RunSummary, console: Console) -> None:
     if ended.output is not None:
         shown = _shown(ended.output)
         lines += [f"{LABELS[name]:<15} {safe(str(shown / name))}" for name in [*ended.written, files.LOG]]
-        if files.BEST_CANDIDATE in ended.written and ended.finished.status == "completed" and not ended.replayed:
+        improved = ended.record.best is not None and ended.record.best.index != 0
+        if files.BEST_CANDIDATE in ended.written and improved and finished.status == "completed" and not ended.replayed:
             lines.append(f"{'use it':<15} {safe(_load_call(ended.record, shown))}")
     if ended.record.mutations and ended.record.best is not None:
         lines.append(f"{'best code':<15} {safe_line(code_label(ended.record.best.texts) or '')}")
@@ -129,6 +130,10 @@ def show(ended: RunSummary, console: Console) -> None:
         )
         if text is not None
     ]
+    if not ended.replayed:
+        lines += [
+            f"[yellow]{label:<15}[/] {safe_line(text, 600)}" for label, text in fields.no_improvement(ended.record)
+        ]
     lines.append(f"{'next':<15} {safe(_next_command(ended))}")
     lines.append(score_line(ended))
     for text in lines:

@@ -15,13 +15,16 @@ from rich.table import Table
 from rich.text import Text
 
 from evolverpc_common.display_text import counted, plain_json
-from gepa_client.cli.views.console import echo, one_line, safe_line
+from gepa_client.cli.views.console import echo, one_line, safe, safe_line
 from gepa_client.cli.views.event_text import PHASES, clock, event_text, fleet_text
 from gepa_client.journal import run_events as events
 from gepa_client.report.record import RunRecord
 from gepa_client.report.summary_fields import refusal_count
 
 PLAIN_EVERY_S = 10.0
+SHORTEST_WAIT_S = 1.0
+"""Seconds after which a wait for new texts is displayed."""
+
 WIDEST = 110
 SPARE = 3
 """Columns left free: a terminal prints ^C after the frame, and a wrapped line would break the redrawing."""
@@ -98,6 +101,13 @@ class PlainDisplay(Display):
         if text:
             self._printed_s = event.seconds
             self.note(f"{event.seconds:7.1f} s  {text}")
+
+    def tick(self, record: RunRecord) -> None:
+        """Print, every ten seconds, which new texts are awaited."""
+        text = _reflection(record)
+        if text and record.seconds - max(self._printed_s, record.reflecting[0].seconds) >= PLAIN_EVERY_S:
+            self._printed_s = record.seconds
+            self.note(f"{record.seconds:7.1f} s  {text}")
 
     def note(self, text: str) -> None:
         """Print a line; `text` is markup."""
@@ -176,7 +186,10 @@ def frame(record: RunRecord, latest: list[str], width: int) -> RenderableType:
     else:
         bar.add_row(calls(record))
     facts.add_row("calls", bar)
-    facts.add_row("pace", _pace(record) if record.waiting is None else Text.from_markup(_waiting(record)))
+    if record.waiting is not None:
+        facts.add_row("pace", Text.from_markup(_waiting(record)))
+    else:
+        facts.add_row("pace", Text.from_markup(_reflection(record) or safe(_pace(record))))
     facts.add_row("pool", _pool(record))
     if record.started is not None and record.started.evolve != "prompts":
         facts.add_row("code", one_line(_code(record)))
@@ -240,13 +253,29 @@ def _waiting(record: RunRecord) -> str:
     return fleet_text(event.model_copy(update={"after": left}))
 
 
+def _reflection(record: RunRecord) -> str:
+    """Return what new texts are awaited from the proposer, and for how long, as markup; empty before a second."""
+    if not record.reflecting or record.started is None or record.mutating:
+        return ""
+    first, count = record.reflecting[0], len(record.reflecting)
+    waited_s = record.seconds - first.seconds
+    if waited_s < SHORTEST_WAIT_S:
+        return ""
+    components = dict.fromkeys(name for proposal in record.reflecting for name in proposal.components)
+    proposals = f", {count} proposals" if count > 1 else ""
+    return (
+        f"waiting {clock(waited_s)} for {safe_line(record.started.proposer, 40)}: "
+        f"{safe_line(', '.join(components), 60)} (iteration {first.iteration}{proposals})"
+    )
+
+
 def _pool(record: RunRecord) -> str:
     count = len(record.candidates)
     parts = [f"{count} candidate{'' if count == 1 else 's'}", f"{len(record.front)} on the front"]
     if record.rejected:
         parts.append(f"{len(record.rejected)} rejected")
-    if record.without_proposal:
-        parts.append(f"{record.without_proposal} without a proposal")
+    if record.skipped:
+        parts.append(f"{len(record.skipped)} without a proposal")
     if record.failures:
         parts.append(f"{len(record.failures)} failed")
     return " · ".join(parts)

@@ -12,10 +12,13 @@ from gepa_client.journal.run_events import (
     MutationProgress,
     MutationStarted,
     NoProposal,
+    Phase,
     Progress,
+    Reflecting,
     Rejected,
     Warned,
 )
+from gepa_client.report.record import RunRecord
 from tests.gepa_client.example_records import NASTY, candidate, code_record, example_record, mutated, refused
 
 
@@ -57,6 +60,37 @@ def test_plain_lines_show_candidates_and_warnings_and_count_the_rest() -> None:
     assert "candidate 1 from 0: 0.5 best so far" in lines[0]
     assert "warning: \\u001b[2J[red]x[/]" in lines[1]
     assert "of 3,000 metric calls" in lines[2]
+
+
+def reflecting(seconds: float) -> RunRecord:
+    """A run that began to wait for two proposals 2 s before `seconds`."""
+    asked = Reflecting(iteration=4, components=["rules"], seconds=seconds - 2)
+    return example_record(Phase(phase="optimizing", seconds=4.0), asked, asked)
+
+
+def test_a_wait_for_new_texts_is_displayed_with_its_length_component_and_iteration() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    record = reflecting(seconds=44.0)
+    record.seconds = 84.4
+    console.print(frame(record, [], 80 - SPARE))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    assert "waiting 0:42 for the program: rules (iteration 4, 2 proposals)" in shown
+    record.apply(Reflecting(iteration=4, ended=True))
+    console.print(frame(record, [], 80 - SPARE))
+    assert "waiting" not in console.file.getvalue().removeprefix(shown)
+
+
+def test_without_a_terminal_a_wait_for_new_texts_is_a_line_every_ten_seconds() -> None:
+    out = io.StringIO()
+    display = PlainDisplay(Console(file=out, width=80))
+    record = reflecting(seconds=44.0)
+    for second in range(42, 75):
+        record.seconds = float(second)
+        display.tick(record)
+    lines = out.getvalue().splitlines()
+    assert [line.split()[0] for line in lines] == ["52.0", "62.0", "72.0"]
+    assert lines[0].endswith("waiting 0:10 for the program: rules (iteration 4, 2 proposals)")
 
 
 def test_the_clock_counts_hours_only_when_there_are_some() -> None:

@@ -1,0 +1,62 @@
+"""A run that ends with its seed gives counts, examples and hints that its record supports."""
+
+from typing import Any
+
+from gepa_client.journal.run_events import Event, Finished, NoProposal, Phase, Rejected, Started, StepFailed
+from gepa_client.report.record import RunRecord
+from gepa_client.report.summary_fields import no_improvement
+from tests.gepa_client.example_records import candidate, started
+
+
+def ended(*happened: Event, seed: float = 0.25, begin: Started | None = None, **finish: Any) -> dict[str, str]:
+    record = RunRecord()
+    last = Finished(**{"status": "completed", "metric_calls": 60, "search_complete": True, **finish})
+    for event in (begin or started(), Phase(phase="seed"), candidate(0, seed, [], "a", 0, 12), *happened, last):
+        record.apply(event)
+    return dict(no_improvement(record))
+
+
+def rejected(iteration: int, old: float | None, new: float | None, reason: str = "not better") -> Rejected:
+    return Rejected(iteration=iteration, old_score=old, new_score=new, reason=reason)
+
+
+def test_proposals_are_counted_by_why_they_were_not_kept() -> None:
+    facts = ended(
+        *(rejected(at, 1, 1) for at in (1, 2, 3)),
+        rejected(4, 2, 1),
+        candidate(1, 0.2, [0], "b", 0, 30),
+        rejected(6, 1, 2, "Duplicate of candidate 1"),
+        NoProposal(iteration=7, reason="all scores perfect"),
+        StepFailed(iteration=8, step="reflection", message="Timeout: no answer"),
+    )
+    assert facts["no improvement"] == "6 proposals in 7 iterations; the seed is still the best candidate"
+    assert facts["because"] == (
+        "3 with the same score on their minibatch, 1 not better on the validation rows, 1 worse on their minibatch, "
+        "1 Duplicate of candidate 1, 1 without a proposal (all scores perfect), 1 failed in reflection"
+    )
+    assert facts["for example"] == (
+        "1 -> 1 (iteration 1), 1 -> 1 (iteration 3), 2 -> 1 (iteration 4); sums over minibatches of 3 rows"
+    )
+    assert facts["try"] == "the log: reflection failed first with Timeout: no answer"
+
+
+def test_hints_fit_what_the_record_shows() -> None:
+    same = [rejected(at, 1, 1) for at in range(1, 12)]
+    assert ended(*same)["try"].startswith("--reflection-minibatch-size 6: ")
+    wide = started(config={"reflection_minibatch_size": 8})
+    assert ended(*same, begin=wide)["try"].startswith("--reflection-minibatch-size 16: ")
+    assert ended(*(rejected(at, 0, 0) for at in range(1, 12)))["try"].startswith("a score with values between 0 and 1")
+    worse = [rejected(at, 2, 1) for at in range(1, 12)]
+    assert "--reflection-lm" not in ended(*worse)["try"]
+    assert "or another --reflection-lm: " in ended(*worse, begin=started(proposer="openai/gpt-5"))["try"]
+    skipped = [NoProposal(iteration=at, reason="all scores perfect") for at in range(1, 5)]
+    facts = ended(*skipped)
+    assert facts["try"].startswith("training rows that the seed fails on")
+    assert facts["or"] == "--max-metric-calls 120: 0 proposals may be too few"
+    assert "for example" not in facts
+
+
+def test_other_ends_have_no_such_lines() -> None:
+    assert ended(candidate(1, 0.5, [0], "b", 1, 30)) == {}
+    assert ended(seed=1.0) == {}
+    assert ended(rejected(1, 1, 1), status="paused") == {}
