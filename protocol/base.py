@@ -34,13 +34,13 @@ WHOLE = BeforeValidator(_whole)
 class RequestModel(BaseModel):
     """Something a client sends. Unknown fields are refused, so that a misspelt one is never ignored."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", defer_build=True)
 
 
 class ResultModel(BaseModel):
     """Something a server answers. Unknown fields are ignored, so that results can grow within a version."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", defer_build=True)
 
 
 MAX_CALL_ID_LENGTH = 256
@@ -58,7 +58,7 @@ class Meta(BaseModel):
     `group`: names a minibatch; asks for `trajectory_ref` in place of inline trajectories (capability `refs`).
     """
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="allow")
+    model_config = ConfigDict(strict=True, frozen=True, extra="allow", defer_build=True)
 
     protocol_version: str | None = None
     call_id: CallId | None = None

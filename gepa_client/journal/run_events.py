@@ -15,7 +15,7 @@ PhaseName = Literal["connecting", "seed", "replaying", "optimizing", "testing", 
 
 
 class _Event(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings")
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings", defer_build=True)
 
     seconds: float = 0.0
     """Since the run began."""
@@ -78,7 +78,7 @@ class Progress(_Event):
 class ModelTally(BaseModel):
     """Calls of one model, or of all: how many, those among them that failed, what they are known to have cost."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings")
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings", defer_build=True)
 
     calls: int = 0
     failed: int = 0
@@ -266,7 +266,7 @@ class FailureGroup(BaseModel):
     `message`, `traceback`, `row`, `candidate`: of the first one.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     type: str
     status: Literal["program_error", "timeout"]
@@ -362,7 +362,9 @@ Event = (
 
 Emit = Callable[[Event], None]
 
-_ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
+_ADAPTER: TypeAdapter[Event] = TypeAdapter(
+    Annotated[Event, Field(discriminator="event")], config=ConfigDict(defer_build=True)
+)
 
 
 def from_json(line: str | bytes) -> Event:
