@@ -10,7 +10,7 @@ import orjson
 from gepa_client.journal.entries import EVALUATE, ROLLOUT, SEARCH, CandidateRecord, Entry
 from gepa_client.journal.history import RecordedRow, entries, selection_rows
 from gepa_client.journal.records import PAGE
-from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key
+from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key, evaluated_of
 from gepa_client.journal.run_events import FailedExamples, FailureGroup
 from gepa_client.journal.store import Store
 
@@ -29,7 +29,6 @@ LONGEST_TYPE = 200
 LONGEST_TEXT = 20_000
 """Characters of a message or a traceback that are kept."""
 
-_ABOUT = re.compile(rf"evaluate example (.+?)(, traced,)? with candidate ([0-9a-f]{{{SHOWN}}})", re.DOTALL)
 _TEST_PART = re.compile(r"test-(\d+)")
 
 
@@ -147,10 +146,10 @@ class _EntryNames:
 
     def row_and_candidate(self, entry: Entry) -> tuple[str, str]:
         """`("val 7", "2")`; a candidate that was not kept goes by the beginning of its digest."""
-        read = _ABOUT.fullmatch(entry.about)
+        read = evaluated_of(entry.about)
         if read is None:
             return entry.about[:LONGEST_TYPE], "?"
-        quoted, traced, short = read[1], bool(read[2]), read[3]
+        quoted, short = read.quoted_id, read.candidate
         index, candidate = self._candidates.get(short, (short, None))
         if (test := _TEST_PART.fullmatch(entry.part)) is not None:
             return f"test {quoted[1:-1]}", test[1]
@@ -159,7 +158,7 @@ class _EntryNames:
             same = [
                 (split, row)
                 for split, row in known
-                if evaluate_key(candidate, digest_of(row.example), row.id, traced).digest == entry.digest
+                if evaluate_key(candidate, digest_of(row.example), row.id, read.traced).digest == entry.digest
             ]
             known = same or known
         splits = " or ".join(split for split, _ in known)

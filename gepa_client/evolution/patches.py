@@ -1,7 +1,8 @@
-"""Unified diffs as text: what each line is, by file, and how much they change."""
+"""Differences of texts: unified diffs by line and by file, and the words in which two texts differ."""
 
+import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -101,3 +102,103 @@ def _name(part: list[Line]) -> str:
             return named.removeprefix(prefix)
     header = next((text.removeprefix(_GIT) for text in heads if text.startswith(_GIT)), "")
     return header.rpartition(" b/")[2] or header
+
+
+WordKind = Literal["same", "add", "del", "cut"]
+"""`cut`: the text states how much of the two texts is left out here."""
+
+CONTEXT = 240
+"""Characters of unchanged text that stand before and after a change."""
+
+LONGEST_PIECE = 4_000
+"""Characters that are shown of one addition or removal."""
+
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+_COMPARED = 4_000_000
+"""Pairs of words of one changed place that are compared; a larger place counts as replaced."""
+
+_ALIKE = 0.3
+"""The share of the shorter text of a changed place that must be kept; with less, it is easier to read as replaced."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """Consecutive words that are in both texts, or only in the new one (`add`) or the old one (`del`)."""
+
+    kind: WordKind
+    text: str
+
+
+def changed_words(before: str, after: str) -> list[Words]:
+    """Return both texts as one sequence of words; without `add`s it is the old text, without `del`s the new one."""
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    found: list[Words] = []
+    for kind, start, end, new_start, new_end in difflib.SequenceMatcher(None, old, new).get_opcodes():
+        was, now = "".join(old[start:end]), "".join(new[new_start:new_end])
+        found += [Words("same", now)] if kind == "equal" else _changed_place(was, now)
+    return _joined(found)
+
+
+def abridged(words: Iterable[Words]) -> list[Words]:
+    """Return the same with long pieces cut: unchanged text far from a change, and the rest of a long change."""
+    pieces = list(words)
+    found: list[Words] = []
+    for at, piece in enumerate(pieces):
+        if piece.kind != "same":
+            found += _cut(piece, LONGEST_PIECE, 0)
+        else:
+            found += _cut(piece, CONTEXT if at else 0, CONTEXT if at < len(pieces) - 1 else 0)
+    return found
+
+
+def text_diff(before: str, after: str) -> list[str]:
+    """Return the lines of a unified diff, without its two lines of file names; empty if nothing changed."""
+    return list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:]
+
+
+def _changed_place(before: str, after: str) -> list[Words]:
+    replaced = [Words("del", before), Words("add", after)]
+    old, new = _WORD.findall(before), _WORD.findall(after)
+    if not old or not new or len(old) * len(new) > _COMPARED:
+        return replaced
+    opcodes = difflib.SequenceMatcher(None, old, new).get_opcodes()
+    kept = sum(_letters("".join(old[start:end])) for kind, start, end, *_ in opcodes if kind == "equal")
+    if kept < _ALIKE * min(_letters(before), _letters(after)):
+        return replaced
+    found: list[Words] = []
+    was = now = ""
+    for kind, start, end, new_start, new_end in opcodes:
+        gone, come = "".join(old[start:end]), "".join(new[new_start:new_end])
+        if kind != "equal" or (was and now and not come.strip()):  # words that only share a space are one change
+            was, now = was + gone, now + come
+        else:
+            found += [Words("del", was), Words("add", now), Words("same", come)]
+            was = now = ""
+    return [*found, Words("del", was), Words("add", now)]
+
+
+def _letters(text: str) -> int:
+    """Return the number of characters that are not white space."""
+    return sum(map(len, text.split()))
+
+
+def _joined(words: Sequence[Words]) -> list[Words]:
+    """Return the words with neighbours of one kind joined, and without empty ones."""
+    found: list[Words] = []
+    for piece in words:
+        if found and found[-1].kind == piece.kind:
+            found[-1] = Words(piece.kind, found[-1].text + piece.text)
+        elif piece.text:
+            found.append(piece)
+    return found
+
+
+def _cut(piece: Words, head: int, tail: int) -> list[Words]:
+    """Return a piece of which at most `head` characters from its beginning and `tail` from its end remain."""
+    omitted = len(piece.text) - head - tail
+    if omitted <= CONTEXT:  # a cut would not make it shorter
+        return [piece]
+    what = "unchanged characters" if piece.kind == "same" else "more characters"
+    parts = [Words(piece.kind, piece.text[:head]), Words("cut", f"{omitted:,} {what}")]
+    parts.append(Words(piece.kind, piece.text[len(piece.text) - tail :] if tail else ""))
+    return [part for part in parts if part.text]

@@ -1,6 +1,7 @@
 """Queries over a recorded run: the server, the rows, each candidate's result on each row."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,30 +75,36 @@ def results(store: Store, run_id: str, candidates: Sequence[CandidateRecord], ro
     A row may have been run with a candidate more than once. The result meant is the one that gave the score GEPA kept;
     without such a score, the last before the candidate entered the pool. Traced results count only without others.
     """
-    wanted = _requests(candidates, rows)
-    by_index = {kept.index: kept for kept in candidates}
-    found: dict[tuple[int, int], tuple[tuple[bool, bool, bool, int], dict[str, Any]]] = {}
-    for entry in entries(store, run_id, SEARCH):
-        asked = wanted.get(entry.digest)
-        if asked is None or entry.kind != EVALUATE:
-            continue
-        index, row_id, trace = asked
-        kept, answer = by_index[index], orjson.loads(entry.answer)
-        early = entry.number < kept.number
-        gave = _gave(answer, kept.scores.get(str(row_id)))
-        rank = (gave, early, not trace, entry.number if early else -entry.number)
-        before = found.get((index, row_id))
-        if before is None or rank > before[0]:
-            found[index, row_id] = (rank, answer)
-    result = {place: answer for place, (_, answer) in found.items()}
-    return result | _of_the_same_texts(candidates, rows, result)
+    return _meant(_requests(itertools.product(candidates, rows)), entries(store, run_id, SEARCH))
 
 
-def entries(store: Store, run_id: str, part: str, start: int = 0) -> Iterator[Entry]:
-    """Every entry of a part from `start` on, fetched page by page."""
-    while page := store.entries(run_id, part, start, PAGE):
+def results_at(
+    store: Store,
+    run_id: str,
+    places: Iterable[tuple[CandidateRecord, RecordedRow]],
+    numbers: Mapping[str, Sequence[int]],
+) -> Results:
+    """Return the same for some pairs of candidate and row; only their results are read.
+
+    `numbers`: of the entries of evaluations, by the digest of their request.
+    """
+    requests = _requests(places)
+    wanted = (number for digest in requests for number in numbers.get(digest, ()))
+    return _meant(requests, entries_at(store, run_id, SEARCH, wanted))
+
+
+def entries(store: Store, run_id: str, part: str, start: int = 0, *, largest: int | None = None) -> Iterator[Entry]:
+    """Every entry of a part from `start` on, fetched page by page; `largest`: as of `Store.entries`."""
+    while page := store.entries(run_id, part, start, PAGE, largest=largest):
         yield from page
         start = page[-1].number + 1
+
+
+def entries_at(store: Store, run_id: str, part: str, numbers: Iterable[int]) -> Iterator[Entry]:
+    """Yield the entries of a part that have one of these numbers, in order, fetched page by page."""
+    ordered = sorted(set(numbers))
+    for start in range(0, len(ordered), PAGE):
+        yield from store.entries_at(run_id, part, ordered[start : start + PAGE])
 
 
 def all_rows(store: Store, run_id: str) -> Iterator[Row]:
@@ -122,34 +129,44 @@ def end_of(store: Store, run_id: str, part: str) -> int:
     return 0
 
 
-def _requests(candidates: Sequence[CandidateRecord], rows: Sequence[RecordedRow]) -> dict[str, tuple[int, int, bool]]:
-    """Candidate index, row and whether it was traced, by the digest of the request."""
-    wanted: dict[str, tuple[int, int, bool]] = {}
-    examples = [(row, digest_of(row.example)) for row in rows]
-    for kept in candidates:
-        texts = digest_of(kept.texts)
-        for row, example in examples:
-            for trace in (True, False):
-                digest = evaluate_key(texts, example, row.id, trace).digest
-                wanted.setdefault(digest, (kept.index, row.row_id, trace))
+_Requests = dict[str, list[tuple[CandidateRecord, int, bool]]]
+"""Candidate, GEPA's row id and whether it was traced, by the digest of the request; candidates may have equal texts."""
+
+
+def _requests(places: Iterable[tuple[CandidateRecord, RecordedRow]]) -> _Requests:
+    texts: dict[int, str] = {}
+    examples: dict[int, str] = {}
+    wanted: _Requests = {}
+    for kept, row in places:
+        candidate = texts.get(kept.index) or texts.setdefault(kept.index, digest_of(kept.texts))
+        example = examples.get(row.row_id) or examples.setdefault(row.row_id, digest_of(row.example))
+        for trace in (True, False):
+            digest = evaluate_key(candidate, example, row.id, trace).digest
+            wanted.setdefault(digest, []).append((kept, row.row_id, trace))
     return wanted
+
+
+def _meant(wanted: _Requests, recorded: Iterable[Entry]) -> Results:
+    """Return, of the results of each request, the one that `results` describes."""
+    found: dict[tuple[int, int], tuple[tuple[bool, bool, bool, int], dict[str, Any]]] = {}
+    for entry in recorded:
+        if entry.kind != EVALUATE or entry.digest not in wanted:
+            continue
+        answer = orjson.loads(entry.answer)
+        for kept, row_id, trace in wanted[entry.digest]:
+            early = entry.number < kept.number
+            gave = _gave(answer, kept.scores.get(str(row_id)))
+            rank = (gave, early, not trace, entry.number if early else -entry.number)
+            before = found.get((kept.index, row_id))
+            if before is None or rank > before[0]:
+                found[kept.index, row_id] = (rank, answer)
+    return {place: answer for place, (_, answer) in found.items()}
 
 
 def _gave(answer: dict[str, Any], score: float | None) -> bool:
     """Whether this answer may be the one behind a recorded score: a failure has none of its own."""
     given = answer.get("score")
     return score is not None and (given is None or given == score)
-
-
-def _of_the_same_texts(candidates: Iterable[CandidateRecord], rows: Sequence[RecordedRow], known: Results) -> Results:
-    """Return the results of candidates with the same texts as another one: their requests are the same."""
-    first: dict[tuple[tuple[str, str], ...], int] = {}
-    more: Results = {}
-    for kept in candidates:
-        index = first.setdefault(tuple(sorted(kept.texts.items())), kept.index)
-        if index != kept.index:
-            more |= {(kept.index, row.row_id): known[index, row.row_id] for row in rows if (index, row.row_id) in known}
-    return more
 
 
 def _start(store: Store, run_id: str) -> dict[int, Any]:

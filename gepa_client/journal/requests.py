@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -44,6 +45,18 @@ class RequestKey:
     about: str
 
 
+@dataclass(frozen=True, slots=True)
+class EvaluatedExample:
+    """An evaluation as it is described. `quoted_id`: the row's, by `repr`; `candidate`: the beginning of its digest."""
+
+    quoted_id: str
+    traced: bool
+    candidate: str
+
+
+_EVALUATED = re.compile(rf"evaluate example (.+?)(, traced,)? with candidate ([0-9a-f]{{{SHOWN}}})", re.DOTALL)
+
+
 def digest_of(value: Any) -> str:
     """Return a digest of any JSON value, in hex; the order of keys does not matter."""
     text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
@@ -60,6 +73,12 @@ def evaluate_key(candidate_digest: str, example_digest: str, example_id: str, tr
     about = f"evaluate example {example_id!r}{traced} with candidate {candidate_digest[:SHOWN]}"
     text = f"evaluate {candidate_digest} {example_digest} {trace}"
     return RequestKey(EVALUATE, _digest(text.encode()), about)
+
+
+def evaluated_of(about: str) -> EvaluatedExample | None:
+    """Return what `evaluate_key` wrote into `about`; None for another text."""
+    read = _EVALUATED.fullmatch(about)
+    return EvaluatedExample(read[1], bool(read[2]), read[3]) if read is not None else None
 
 
 def request_key(kind: str, about: str, *parts: Any) -> RequestKey:

@@ -1,11 +1,16 @@
 """The report as one HTML page without scripts or anything loaded from elsewhere; all text in it is escaped."""
 
+import json
+from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 
-from evolverpc_common.display_text import line, plain
+from evolverpc_common.display_text import counted, line, plain
+from gepa_client.analysis.explanation import Change, Explanation, MovedRows
+from gepa_client.analysis.proposals import ComparedRow, Excerpt, Proposal, TextChange, marked_texts
 from gepa_client.evolution.names import component_texts
-from gepa_client.evolution.patches import FileDiff, Line, by_file
-from gepa_client.journal.run_events import CandidateFound, Mutated, MutationRejected
+from gepa_client.evolution.patches import FileDiff, Line, Words, by_file, changed_words
+from gepa_client.journal.run_events import Mutated, MutationRejected
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.record import (
     DIFF_SHOWN,
@@ -19,65 +24,68 @@ from gepa_client.report.record import (
     full_diff_command,
     omitted_changes,
 )
+from gepa_client.run.output_folder import BEST_CANDIDATE
 
 WIDTH, HEIGHT, MARGIN = 720, 260, 44
 ROW = 46
 COLUMN = 74
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1c2024; --soft: #6b7280; --line: #d8dce0; --page: #ffffff; --good: #14804a;
-  --gone: #b42318; --good-back: #e7f6ec; --gone-back: #fdecea; --accent: #2f5fd0; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e8ea; --soft: #9aa3ad; --line: #353b42; --page: #14171a;
-  --good: #5fd08f; --gone: #ff8f85; --good-back: #12301f; --gone-back: #3a1715; --accent: #86a8ff; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 60rem;
-  margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; } h3 { font-size: 1rem; margin: 1.6rem 0 .4rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.2rem; } dt { color: var(--soft); }
-dd { margin: 0; overflow-wrap: anywhere; white-space: pre-line; }
-pre { border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; overflow-x: auto; font-size: .82rem;
-  white-space: pre-wrap; overflow-wrap: anywhere; }
-.scroll { overflow-x: auto; } svg { display: block; } svg text { fill: var(--soft); font: 11px system-ui, sans-serif; }
-.axis { stroke: var(--line); } .best { stroke: var(--accent); stroke-width: 2; fill: none; }
-.dot { fill: var(--soft); } .dot.front { fill: var(--accent); } .edge { stroke: var(--soft); fill: none; }
-.node { fill: var(--page); stroke: var(--soft); } .node.front { stroke: var(--accent); stroke-width: 2; }
-.node.winner { fill: var(--accent); stroke: var(--accent); } svg text.on { fill: var(--page); }
-.add { color: var(--good); background: var(--good-back); } .del { color: var(--gone); background: var(--gone-back); }
-.at { color: var(--soft); } .note { color: var(--soft); } .gone { color: var(--gone); }
-.edge.code { stroke: var(--accent); stroke-width: 3; }
-blockquote { margin: .4rem 0; padding-left: .8rem; border-left: 3px solid var(--line); white-space: pre-wrap;
-  overflow-wrap: anywhere; }
-table { border-collapse: collapse; } th, td { padding: .15rem .8rem; text-align: right; border-bottom: 1px solid
-  var(--line); } th { color: var(--soft); font-weight: normal; } th:first-child, td:first-child { text-align: left; }
-summary { cursor: pointer; }
-"""
+STYLE = Path(__file__).with_name("page.css")
 
 LINES_OPEN = 60
 """Lines of a file's diff that are shown without a click."""
 
+TEXT_LINES_OPEN = 30
+"""Lines of a component's text that are shown without a click."""
 
-def html(record: RunRecord) -> str:
-    """Return the whole page."""
+FEW_LINES = 5
+"""Lines that are shown rather than folded away: to open them is more work than to read them."""
+
+ROWS_OPEN = 3
+"""Rows of a group that are shown whole without a click."""
+
+LONGEST_TEXT = 200_000
+"""Characters of a component that are shown."""
+
+EMPTY = '<span class="cut">(empty)</span>'
+MARKS = {"add": "ins", "del": "del"}
+
+
+def html(record: RunRecord, explained: Explanation | None) -> str:
+    """Return the whole page; `explained`: None if the run's store could not be read, or holds no candidate."""
     title = _text(record.started.run_id if record.started else "run")
+    style = STYLE.read_text(encoding="utf-8")
+    sections = {
+        "best": ("Best text", _best(record)),
+        "rows": ("Rows it fixed and broke", _overall(explained)),
+        "steps": ("Changes, from the seed to the best", _steps(record, explained)),
+        "others": ("Other proposals", _others(explained)),
+        "refused-changes": ("What was tried and refused", refused_changes(record)),
+        "candidates": ("All candidates", [chart(record), tree(record)] if record.candidates[1:] else []),
+        "failed": ("Failed examples", _failed_examples(record)),
+        "failures": ("Failed iterations", _failures(record)),
+        "models": ("Model calls", _model_calls(record)),
+        "refused": ("Refused", [f"<p>{_text(fields.refusal_text(event))}</p>" for event in record.refusals]),
+        "run": ("The run and its settings", [_facts(record), _settings(record)]),
+    }
+    filled = {name: (heading, parts) for name, (heading, parts) in sections.items() if parts}
+    links = [f'<li><a href="#{name}">{escape(heading)}</a></li>' for name, (heading, _) in filled.items()]
     return "\n".join(
         [
             "<!doctype html>",
             '<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-            f"<title>{title}</title><style>{STYLE}</style></head><body>",
+            f"<title>{title}</title><style>{style}</style></head><body><main>",
             f"<h1>Run {title}</h1>",
-            _facts(record),
-            _section("Warnings", [f"<p>{_text(message)}</p>" for message in record.warnings]),
-            _section("Model calls", _model_calls(record)),
-            _section("Refused", [f"<p>{_text(fields.refusal_text(event))}</p>" for event in record.refusals]),
-            _section("Score over metric calls", [chart(record)] if record.candidates else []),
-            _section("Where candidates came from", [tree(record)] if record.candidates else []),
-            _section(f"Best candidate ({record.best.index})", _texts(record.best)) if record.best else "",
-            _section("Accepted candidates", [_changes(record, found) for found in record.candidates[1:]]),
-            _section("What was tried and refused", refused_changes(record)),
-            _section("Failed examples", _failed_examples(record)),
-            _section("Failed iterations", _failures(record)),
-            "</body></html>",
+            *(f'<p class="story">{_text(sentence)}</p>' for sentence in fields.story(record, explained)),
+            _warnings(record),
+            f'<nav aria-label="Sections"><ul>{"".join(links)}</ul></nav>',
+            *(
+                f'<section><h2 id="{name}">{escape(heading)}</h2>\n' + "\n".join(parts) + "</section>"
+                for name, (heading, parts) in filled.items()
+            ),
+            "</main></body></html>",
             "",
         ]
     )
@@ -87,8 +95,21 @@ def _text(text: str, limit: int | None = None) -> str:
     return escape(plain(text, limit=limit))
 
 
-def _section(title: str, parts: list[str]) -> str:
-    return "\n".join([f"<h2>{escape(title)}</h2>", *parts]) if parts else ""
+def _note(text: str) -> str:
+    return f'<p class="note">{_text(text)}</p>'
+
+
+def _folded(summary: str, parts: Sequence[str], *, row: bool = False, opened: bool = False) -> str:
+    """Return a block that opens at a click; `summary` is markup."""
+    attributes = (' class="row"' if row else "") + (" open" if opened else "")
+    return f"<details{attributes}><summary>{summary}</summary>" + "\n".join(parts) + "</details>"
+
+
+def _warnings(record: RunRecord) -> str:
+    if not record.warnings:
+        return ""
+    items = "".join(f"<p>{_text(message)}</p>" for message in record.warnings)
+    return f'<div class="warnings" role="note"><strong>Warnings</strong>{items}</div>'
 
 
 def _facts(record: RunRecord) -> str:
@@ -97,6 +118,206 @@ def _facts(record: RunRecord) -> str:
         answer = record.finalized.error or record.finalized.message or "no message"
         rows.append(f"<dt>finalize</dt><dd>{_text(line(answer))}</dd>")
     return "<dl>" + "\n".join(rows) + "</dl>"
+
+
+def _settings(record: RunRecord) -> str:
+    changed = fields.changed_settings(record.started.config) if record.started is not None else {}
+    rows = [
+        f"<dt>{_text(line(name, 100))}</dt><dd>{_text(json.dumps(value, ensure_ascii=False), 2000)}</dd>"
+        for name, value in changed.items()
+    ]
+    return _folded("Settings that differ from their defaults", ["<dl>", *rows, "</dl>"]) if rows else ""
+
+
+# --- the best text and its changes -----------------------------------------------------------------------------------
+
+
+def _best(record: RunRecord) -> list[str]:
+    """Return the texts of the best candidate, the words marked that the seed lacks."""
+    seed, best = record.seed, record.best
+    if seed is None or best is None:
+        return []
+    if best.index == 0:
+        about = "It is the seed, unchanged."
+    else:
+        about = f"Candidate {best.index}. Underlined: words that the seed lacks."
+    parts = [_note(about)]
+    for text in marked_texts(seed.texts, best.texts):
+        unchanged = "" if best.index == 0 or any(piece.kind == "add" for piece in text.words) else ", as in the seed"
+        parts += [f"<h3>{_text(line(text.component, 200))}{unchanged}</h3>", *_whole_text(text.words)]
+    if best.index:
+        now = component_texts(best.texts)
+        was = []
+        for component, old in component_texts(seed.texts).items():
+            words = [piece for piece in changed_words(old, now.get(component, "")) if piece.kind != "add"]
+            was.append(f"<h4>{_text(line(component, 200))}</h4>{_marked(_between(words, 0, LONGEST_TEXT))}")
+        parts.append(_folded("The seed\u2019s text; struck through: words that the best text lacks", was))
+    return parts
+
+
+def _whole_text(words: Sequence[Words]) -> list[str]:
+    """Return a component's text; what is beyond its first lines opens at a click."""
+    text = "".join(piece.text for piece in words)
+    lines = text.splitlines(keepends=True)
+    at = LONGEST_TEXT
+    if len(lines) > TEXT_LINES_OPEN + FEW_LINES:
+        at = min(at, sum(map(len, lines[:TEXT_LINES_OPEN])))
+    parts = [_marked(_between(words, 0, at))]
+    if rest := _between(words, at, LONGEST_TEXT):
+        parts.append(_folded(f"The other {counted(len(lines) - TEXT_LINES_OPEN, 'line')}", [_marked(rest)]))
+    if len(text) > LONGEST_TEXT:
+        parts.append(_note(f"{len(text) - LONGEST_TEXT:,} characters more are in {BEST_CANDIDATE}"))
+    return parts
+
+
+def _between(words: Sequence[Words], start: int, end: int) -> list[Words]:
+    """Return the words from one character of their text to another."""
+    found, at = [], 0
+    for piece in words:
+        found.append(Words(piece.kind, piece.text[max(0, start - at) : max(0, end - at)]))
+        at += len(piece.text)
+    return [piece for piece in found if piece.text]
+
+
+def _marked(words: Sequence[Words]) -> str:
+    return f"<pre>{''.join(map(_piece, words)) or EMPTY}</pre>"
+
+
+def _piece(piece: Words) -> str:
+    if piece.kind == "cut":
+        return f'<span class="cut">[\u2026 {_text(piece.text)} \u2026]</span>'
+    tag = MARKS.get(piece.kind)
+    return f"<{tag}>{_text(piece.text)}</{tag}>" if tag is not None else _text(piece.text)
+
+
+def _text_changes(texts: Sequence[TextChange]) -> list[str]:
+    return [f'<p class="note">{_text(line(each.component, 200))}</p>{_marked(each.words)}' for each in texts]
+
+
+def _overall(explained: Explanation | None) -> list[str]:
+    if explained is None or explained.overall is None or len(explained.steps) < 2:
+        return []  # a single step shows the same
+    overall = explained.overall
+    return [
+        f"<p>Seed against best on validation: {fields.moved_rows(overall.scores)}.</p>",
+        *_moved_rows(overall),
+    ]
+
+
+def _steps(record: RunRecord, explained: Explanation | None) -> list[str]:
+    if explained is None:
+        return [_note("The run\u2019s store could not be read, or holds no candidate.")] if record.candidates else []
+    if not explained.steps:
+        return [_note("None: no candidate is better than the seed.")]
+    parts = [
+        '<p class="note">Oldest first. <ins>Underlined</ins>: new words; <del>struck through</del>: removed words.</p>'
+    ]
+    if explained.steps_omitted:
+        parts.append(_note(f"{counted(explained.steps_omitted, 'earlier change')} left out."))
+    return [
+        *parts,
+        *(_step(record, at, change) for at, change in enumerate(explained.steps, explained.steps_omitted + 1)),
+    ]
+
+
+def _step(record: RunRecord, at: int, change: Change) -> str:
+    parts = [
+        f"<h3>{at}. {_text(fields.step_title(change))}</h3>",
+        _note(fields.step_origin(change)),
+        *_text_changes(change.texts),
+    ]
+    found = record.candidates[change.candidate] if change.candidate < len(record.candidates) else None
+    if found is not None and (mutation := change_of(record, found)) is not None:
+        parts.append(code_change(record, mutation))
+    parts += _reason(change.reason)
+    parts += [f"<h4>What it changed on validation</h4><p>{fields.moved_rows(change.scores)}.</p>", *_moved_rows(change)]
+    return "\n".join(parts)
+
+
+def _reason(reason: Proposal | None) -> list[str]:
+    """Return the minibatch that a proposal was made from, what reflection read, and its answer."""
+    if reason is None:
+        return []
+    return ["<h4>Why it was proposed</h4>", *_minibatch(reason), *_reflection(reason)]
+
+
+def _minibatch(proposal: Proposal) -> list[str]:
+    if not proposal.rows:
+        return []
+    intro = f"<p>{_text(fields.minibatch_summary(proposal))}</p>"
+    return [intro, *(_row(row, opened=False) for row in proposal.rows)]
+
+
+def _reflection(proposal: Proposal) -> list[str]:
+    parts = []
+    for component, records in proposal.records.items():
+        shown = [
+            "<dl>"
+            + "".join(f"<dt>{_text(line(name, 100))}</dt><dd>{_excerpt(value)}</dd>" for name, value in each.items())
+            + "</dl>"
+            for each in records
+        ]
+        parts.append(_folded(f"What reflection read about {_text(line(component, 200))}", shown))
+    for component, answer in proposal.answers.items():
+        parts.append(_folded(f"What the model answered about {_text(line(component, 200))}", [_excerpt(answer)]))
+    return parts
+
+
+def _moved_rows(change: Change) -> list[str]:
+    return [*_row_group("Better", change.better), *_row_group("Worse", change.worse)]
+
+
+def _row_group(name: str, moved: MovedRows) -> list[str]:
+    if not moved.count:
+        return []
+    shown = f", {len(moved.rows)} of them here" if moved.count > len(moved.rows) else ""
+    rows = [_row(row, opened=at < ROWS_OPEN) for at, row in enumerate(moved.rows)]
+    return [f"<h4>{name}: {counted(moved.count, 'row')}{shown}</h4>", *rows]
+
+
+def _row(row: ComparedRow, *, opened: bool) -> str:
+    first = f' <span class="first">{_text(line(row.input.text, 100))}</span>' if row.input is not None else ""
+    parts = [f"<dt>input</dt><dd>{_excerpt(row.input)}</dd>"] if row.input is not None else []
+    for name in ("output", "feedback", "error"):
+        old, new = (getattr(one, name) if one is not None else None for one in (row.before, row.after))
+        if old is None and new is None:
+            continue
+        if old == new:
+            parts.append(f'<dt>{name}</dt><dd><span class="first">the same before and after</span>{_excerpt(old)}</dd>')
+        else:
+            pair = "".join(
+                f'<div><span class="first">{when}</span>{_excerpt(value)}</div>'
+                for when, value in (("before", old), ("after", new))
+            )
+            parts.append(f'<dt>{name}</dt><dd class="pair">{pair}</dd>')
+    summary = f"<strong>{_text(fields.row_title(row))}</strong>{first}"
+    return _folded(summary, ["<dl>", *parts, "</dl>"], row=True, opened=opened)
+
+
+def _excerpt(value: Excerpt | None) -> str:
+    if value is None:
+        return '<pre><span class="cut">(none)</span></pre>'
+    cut = f'<span class="cut">[\u2026 {value.omitted:,} more characters \u2026]</span>' if value.omitted else ""
+    return f"<pre>{_text(value.text)}{cut}</pre>"
+
+
+def _others(explained: Explanation | None) -> list[str]:
+    """Return the proposals on no step, the last one first; changes of code have a section of their own."""
+    if explained is None:
+        return []
+    shown = [proposal for proposal in explained.others if proposal.mutation is None]
+    parts = [_note("Last first. The number is the place in the run's journal.")] if shown else []
+    if explained.others_omitted:
+        parts.append(_note(f"{counted(explained.others_omitted, 'earlier one')} left out."))
+    for proposal in reversed(shown):
+        why = f' <span class="first">{_text(line(proposal.why, 300))}</span>'
+        summary = f"<strong>{_text(fields.proposal_title(proposal))}</strong>{why}"
+        body = [*_text_changes(proposal.texts), *_minibatch(proposal), *_reflection(proposal)]
+        parts.append(_folded(summary, body, row=True))
+    return parts
+
+
+# --- all candidates --------------------------------------------------------------------------------------------------
 
 
 def chart(record: RunRecord) -> str:
@@ -126,7 +347,7 @@ def chart(record: RunRecord) -> str:
     front = set(record.front)
     return "\n".join(
         [
-            f'<div class="scroll"><svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+            f'<div class="scroll" tabindex="0"><svg width="{WIDTH}" height="{HEIGHT}" role="img" '
             f'aria-label="best validation score over metric calls, from {scores[0]:.4g} to {best:.4g}">',
             *(
                 f'<line class="axis" x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="{y(tick)}" y2="{y(tick)}"/>'
@@ -146,7 +367,7 @@ def chart(record: RunRecord) -> str:
                 for candidate in found
             ),
             "</svg></div>",
-            '<p class="note">The line is the best validation score so far; a dot is a candidate, coloured when it '
+            '<p class="note">The line is the best validation score so far; a dot is a candidate, filled if it '
             "ended on the Pareto front.</p>",
         ]
     )
@@ -171,7 +392,8 @@ def tree(record: RunRecord) -> str:
         return 10 + free + column[index] * COLUMN + COLUMN / 2, 20 + depth[index] * ROW
 
     drawn = [
-        f'<div class="scroll"><svg width="{width}" height="{height}" role="img" aria-label="the tree of candidates">'
+        f'<div class="scroll" tabindex="0"><svg width="{width}" height="{height}" role="img" '
+        'aria-label="the tree of candidates">'
     ]
     for candidate in found:
         x, y = centre(candidate.index)
@@ -197,35 +419,13 @@ def tree(record: RunRecord) -> str:
     return "\n".join(drawn)
 
 
-def _texts(candidate: CandidateFound) -> list[str]:
-    return [
-        f"<h3>{_text(line(component, 200))}</h3><pre>{_text(text) or '(empty)'}</pre>"
-        for component, text in component_texts(candidate.texts).items()
-    ]
-
-
-def _changes(record: RunRecord, candidate: CandidateFound) -> str:
-    parts = [f"<h3>Candidate {candidate.index}, score {candidate.score:.4g}</h3>"]
-    if (change := change_of(record, candidate)) is not None:
-        parts.append(code_change(record, change))
-    for component, parent, lines in fields.text_changes(record, candidate.index):
-        shown = "\n".join(_diff_line(text) for text in lines)
-        parts.append(f'<p class="note">{_text(line(component, 200))} against candidate {parent}</p><pre>{shown}</pre>')
-    return "\n".join(parts)
-
-
-def _diff_line(text: str) -> str:
-    kind = {"+": "add", "-": "del", "@": "at"}.get(text[:1])
-    return f'<span class="{kind}">{escape(text)}</span>' if kind else escape(text)
-
-
 def _model_calls(record: RunRecord) -> list[str]:
     called = fields.model_call_rows(record)
     if not called:
         return []
     head = "".join(f"<th>{escape(column)}</th>" for column in fields.MODEL_CALL_COLUMNS)
     body = ["<tr>" + "".join(f"<td>{_text(text)}</td>" for text in row) + "</tr>" for row in called]
-    return [f'<div class="scroll"><table><tr>{head}</tr>', *body, "</table></div>"]
+    return [f'<div class="scroll" tabindex="0"><table><tr>{head}</tr>', *body, "</table></div>"]
 
 
 def _failed_examples(record: RunRecord) -> list[str]:

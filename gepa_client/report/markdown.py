@@ -1,8 +1,12 @@
 """The report as Markdown, for a terminal or a pull request."""
 
+import json
 import re
+from collections.abc import Sequence
 
-from evolverpc_common.display_text import line, plain
+from evolverpc_common.display_text import counted, line, plain
+from gepa_client.analysis.explanation import Change, Explanation
+from gepa_client.analysis.proposals import ComparedRow, Excerpt, TextChange
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.run_events import Mutated, MutationRejected
 from gepa_client.report import summary_fields as fields
@@ -19,50 +23,30 @@ from gepa_client.report.record import (
     omitted_changes,
 )
 
+WORD_FORMS = {"same": "{}", "add": "{{+{}+}}", "del": "[-{}-]", "cut": "[... {} ...]"}
+WORD_MARKS = "Words that are new stand in `{+ +}`, removed ones in `[- -]`."
 
-def markdown(record: RunRecord) -> str:
-    """Return the report as Markdown; texts of servers and models stand in code blocks they cannot end."""
-    parts = [f"# Run {line(record.started.run_id, 200) if record.started else ''}".rstrip(), ""]
-    for label, text in fields.summary_facts(record):
-        parts += [f"- {label}: {_code(text)}"] if "\n" not in text else _long(label, text)
-    if record.finalized is not None:
-        answer = record.finalized.error or record.finalized.message or "no message"
-        parts.append(f"- finalize{' failed' if record.finalized.error else ''}: {_code(line(answer))}")
+CELL = 300
+"""Characters of an input, an output or a feedback that are shown."""
+
+_MARKUP = re.compile(r"[`*<\[\\|]")
+
+
+def markdown(record: RunRecord, explained: Explanation | None) -> str:
+    """Return the report as Markdown; texts of servers and models stand in code blocks they cannot end.
+
+    `explained`: None if the run's store could not be read, or holds no candidate.
+    """
+    parts = [f"# Run {line(record.started.run_id, 200) if record.started else ''}".rstrip()]
+    for sentence in fields.story(record, explained):
+        parts += ["", _MARKUP.sub(r"\\\g<0>", plain(sentence))]
     if record.warnings:
         parts += ["", "## Warnings", "", *(f"- {_code(line(message))}" for message in record.warnings)]
-    if calls := fields.model_call_rows(record):
-        parts += [
-            "",
-            "## Model calls",
-            "",
-            f"| {' | '.join(fields.MODEL_CALL_COLUMNS)} |",
-            f"|---|{'---:|' * (len(fields.MODEL_CALL_COLUMNS) - 1)}",
-        ]
-        parts += [f"| {_code(name.replace('|', '/'))} | {' | '.join(figures)} |" for name, *figures in calls]
-    if record.refusals:
-        parts += ["", "## Refused", "", *(f"- {_code(fields.refusal_text(event))}" for event in record.refusals)]
     if record.best is not None:
         parts += ["", f"## Best candidate ({record.best.index})"]
         for component, text in component_texts(record.best.texts).items():
             parts += ["", f"Component {_code(line(component, 200))}:", "", *_block(plain(text).splitlines(), "text")]
-    accepted = record.candidates[1:]
-    if accepted:
-        parts += [
-            "",
-            "## Accepted candidates",
-            "",
-            "| candidate | parents | score | metric calls |",
-            "|---|---|---|---|",
-        ]
-        for candidate in record.candidates:
-            parents = ", ".join(map(str, candidate.parents)) or "-"
-            parts.append(f"| {candidate.index} | {parents} | {candidate.score:.4g} | {candidate.metric_calls} |")
-    for candidate in accepted:
-        parts += ["", f"### Candidate {candidate.index}, score {candidate.score:.4g}"]
-        if (change := change_of(record, candidate)) is not None:
-            parts += _change(record, change, DIFF_SHOWN)
-        for component, parent, lines in fields.text_changes(record, candidate.index):
-            parts += ["", f"{_code(line(component, 200))} against candidate {parent}:", "", *_block(lines, "diff")]
+    parts += _explained(record, explained)
     if refused := changes_not_kept(record):
         parts += ["", "## What was tried and refused"]
         if (more := omitted_changes(record)) is not None:
@@ -75,23 +59,118 @@ def markdown(record: RunRecord) -> str:
                 _code(line(change_outcome(mutation))),
             ]
             parts += _change(record, mutation, REFUSED_DIFF_SHOWN)
+    if record.candidates[1:]:
+        parts += ["", "## All candidates", "", "| candidate | parents | score | metric calls |", "|---|---|---|---|"]
+        for candidate in record.candidates:
+            parents = ", ".join(map(str, candidate.parents)) or "-"
+            parts.append(f"| {candidate.index} | {parents} | {candidate.score:.4g} | {candidate.metric_calls} |")
     if record.failed_examples is not None:
         parts += ["", "## Failed examples"]
         for group in record.failed_examples.groups:
-            parts += [
-                "",
-                f"### {_code(line(fields.failure_name(group), 200))}",
-                "",
-                _code(fields.failure_places(group)),
-                "",
-            ]
+            parts += ["", f"### {_code(line(fields.failure_name(group), 200))}", ""]
+            parts += [_code(fields.failure_places(group)), ""]
             parts += _block(plain(fields.first_failure(group)).splitlines(), "text")
     if record.failures:
         parts += ["", "## Failed iterations"]
         for failure in record.failures[:20]:
             parts += ["", f"Iteration {failure.iteration}, {_code(line(failure.step, 100))}:", ""]
             parts += _block(plain(f"{failure.message}\n{failure.details or ''}").splitlines(), "text")
+    parts += _run(record)
     return "\n".join(parts) + "\n"
+
+
+def _run(record: RunRecord) -> list[str]:
+    """Return the facts of the run, its calls of models, and what was refused."""
+    parts = ["", "## The run", ""]
+    for label, text in fields.summary_facts(record):
+        parts += [f"- {label}: {_code(text)}"] if "\n" not in text else _long(label, text)
+    if record.finalized is not None:
+        answer = record.finalized.error or record.finalized.message or "no message"
+        parts.append(f"- finalize{' failed' if record.finalized.error else ''}: {_code(line(answer))}")
+    if record.started is not None:
+        changed = fields.changed_settings(record.started.config)
+        parts += [
+            f"- setting {_code(line(name, 100))}: {_code(line(json.dumps(value, ensure_ascii=False)))}"
+            for name, value in changed.items()
+        ]
+    if calls := fields.model_call_rows(record):
+        parts += ["", "## Model calls", "", f"| {' | '.join(fields.MODEL_CALL_COLUMNS)} |"]
+        parts.append(f"|---|{'---:|' * (len(fields.MODEL_CALL_COLUMNS) - 1)}")
+        parts += [f"| {_code(name.replace('|', '/'))} | {' | '.join(figures)} |" for name, *figures in calls]
+    if record.refusals:
+        parts += ["", "## Refused", "", *(f"- {_code(fields.refusal_text(event))}" for event in record.refusals)]
+    return parts
+
+
+# --- changes and their reasons ---------------------------------------------------------------------------------------
+
+
+def _explained(record: RunRecord, explained: Explanation | None) -> list[str]:
+    """Return the rows that the best candidate moved, each change on the way to it, and the other proposals."""
+    if explained is None:
+        return []
+    parts: list[str] = []
+    if explained.overall is not None:
+        parts += ["", "## Rows it fixed and broke", "", *_moved_rows(explained.overall)]
+    if explained.steps:
+        parts += ["", "## Changes, from the seed to the best", "", f"Oldest first. {WORD_MARKS}"]
+        if explained.steps_omitted:
+            parts += ["", f"{counted(explained.steps_omitted, 'earlier change')} left out."]
+    for at, change in enumerate(explained.steps, explained.steps_omitted + 1):
+        parts += ["", f"### {at}. {fields.step_title(change)}", "", fields.step_origin(change), *_words(change.texts)]
+        found = record.candidates[change.candidate] if change.candidate < len(record.candidates) else None
+        if found is not None and (mutation := change_of(record, found)) is not None:
+            parts += _change(record, mutation, DIFF_SHOWN)
+        if change.reason is not None and change.reason.rows:
+            parts += ["", fields.minibatch_summary(change.reason), "", *map(_row, change.reason.rows)]
+        if len(explained.steps) > 1:
+            parts += ["", *_moved_rows(change)]
+    others = [proposal for proposal in explained.others if proposal.mutation is None]
+    if others:
+        parts += ["", "## Other proposals"]
+        if explained.others_omitted:
+            parts += ["", f"{counted(explained.others_omitted, 'earlier one')} left out."]
+    for proposal in reversed(others):
+        parts += ["", f"### {fields.proposal_title(proposal)}", "", _code(line(proposal.why)), *_words(proposal.texts)]
+    return parts
+
+
+def _words(texts: Sequence[TextChange]) -> list[str]:
+    """Return each component's changed words, marked as git marks them."""
+    parts = []
+    for change in texts:
+        text = "".join(WORD_FORMS[piece.kind].format(piece.text) for piece in change.words)
+        parts += ["", f"{_code(line(change.component, 200))}:", "", *_block(plain(text).splitlines(), "text")]
+    return parts
+
+
+def _moved_rows(change: Change) -> list[str]:
+    parts = [f"On validation, {fields.moved_rows(change.scores)}."]
+    for name, moved in (("Better", change.better), ("Worse", change.worse)):
+        if moved.count:
+            shown = f", {len(moved.rows)} of them here" if moved.count > len(moved.rows) else ""
+            parts += ["", f"{name}: {counted(moved.count, 'row')}{shown}", "", *map(_row, moved.rows)]
+    return parts
+
+
+def _row(row: ComparedRow) -> str:
+    """Return an item of a list: the row's scores, input, outputs and feedback, each on a line of its own."""
+    parts = [f"- {_code(fields.row_title(row))}"]
+    if row.input is not None:
+        parts.append(f"  - input: {_excerpt(row.input)}")
+    for name in ("output", "feedback", "error"):
+        old, new = (getattr(one, name) if one is not None else None for one in (row.before, row.after))
+        if old is not None or new is not None:
+            same = _excerpt(new) + " (the same before)" if old == new else f"{_excerpt(old)} -> {_excerpt(new)}"
+            parts.append(f"  - {name}: {same}")
+    return "\n".join(parts)
+
+
+def _excerpt(value: Excerpt | None) -> str:
+    return _code(line(value.text, CELL)) if value is not None else "none"
+
+
+# --- code and Markdown -----------------------------------------------------------------------------------------------
 
 
 def _change(record: RunRecord, mutation: Mutated | MutationRejected, most: int) -> list[str]:

@@ -1,11 +1,13 @@
-"""What reports and terminal share: a run's facts, text changes, failures, model calls, why it did not improve."""
+"""What reports and terminal share: a run's story and facts, failures, model calls, why it did not improve."""
 
-import difflib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from evolverpc_common.display_text import counted, line, plain
-from gepa_client.evolution.names import code_label, component_texts
+from gepa_client.analysis.explanation import Change, Explanation, PairedScores
+from gepa_client.analysis.proposals import ComparedRow, Proposal
+from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import (
     CallRefused,
     FailedExamples,
@@ -17,6 +19,7 @@ from gepa_client.journal.run_events import (
     Started,
 )
 from gepa_client.report.record import RunRecord
+from gepa_client.settings.run_config import RunConfig
 
 ENDED_SHOWN = 4000
 """Characters of why a run ended."""
@@ -35,24 +38,116 @@ GEPA_MINIBATCH = 3
 FEW = 10
 """Proposals below which more of them are suggested first."""
 
+SIGNIFICANT = 0.05
+"""The probability of chance below which a difference counts as unlikely to be chance."""
+
 MODEL_CALL_COLUMNS = ("model", "calls", "failed", "tokens in", "tokens out", "cost")
 
 
-def text_diff(before: str, after: str) -> list[str]:
-    """Return the lines of a unified diff, without its two lines of file names; empty if nothing changed."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2)
-    return [plain(text) for text in list(lines)[2:]]
+def story(record: RunRecord, explained: Explanation | None) -> list[str]:
+    """Return what happened in a few sentences of plain text: the scores, the end, and how certain the difference is."""
+    headline, best = record.headline(), record.best
+    sentences = []
+    if headline is None or best is None:
+        sentences.append("The run ended before the seed was scored.")
+    elif best.index == 0:
+        sentences.append(f"No candidate is better than the seed, which scores {headline.seed:.4g} on {headline.rows}.")
+    else:
+        sentences.append(
+            f"On {headline.rows} the seed scores {headline.seed:.4g} and the best candidate ({best.index}) "
+            f"{headline.best:.4g}."
+        )
+    sentences.append(_ending(record))
+    if explained is not None:
+        made = f"Reflection made {counted(explained.proposed, 'proposal')}, of which {explained.kept} were kept."
+        sentences += [made, *_certainty(explained)]
+    return sentences
 
 
-def text_changes(record: RunRecord, index: int) -> list[tuple[str, int, list[str]]]:
-    """Return `(component, parent, diff)` for every text in which a candidate differs from a parent."""
-    candidate = record.candidates[index]
+def _ending(record: RunRecord) -> str:
+    budget = f" of {record.budget:,}" if record.budget is not None else ""
+    used = f"after {record.metric_calls:,}{budget} metric calls and {record.active_seconds:.1f} s"
+    finished = record.finished
+    if finished is None:
+        return f"It has not ended {used}."
+    reason = f": {line(finished.reason, ENDED_SHOWN).rstrip('.')}" if finished.reason else ""
+    return f"It ended {used} ({finished.status}{reason})."
+
+
+def _certainty(explained: Explanation) -> list[str]:
+    """Return how far the difference between seed and best may be chance; nothing if there is no difference."""
+    if explained.overall is None:
+        return []
+    paired, rows = explained.overall.scores, "validation rows"
+    if explained.test is not None:
+        paired, rows = explained.test, "test rows"
+    certain = "is unlikely to be chance" if paired.p < SIGNIFICANT else "may be chance"
+    moved = (
+        f"{moved_rows(paired)} with the best candidate: that {certain} (sign test over the {rows}, "
+        f"p {'below 0.001' if paired.p < 0.001 else f'= {paired.p:.3f}'})."
+    )
+    if explained.test is not None:
+        return [moved]
     return [
-        (component, parent, lines)
-        for parent in candidate.parents
-        for component, text in component_texts(candidate.texts).items()
-        if (lines := text_diff(component_texts(record.candidates[parent].texts).get(component, ""), text))
+        moved,
+        "The validation rows selected the candidate, so new rows may score lower; a test set shows by how much.",
     ]
+
+
+def moved_rows(paired: PairedScores) -> str:
+    """`5 rows are better, 1 is worse and 6 are the same`."""
+    same = paired.rows - paired.better - paired.worse
+    better = f"{counted(paired.better, 'row')} {'is' if paired.better == 1 else 'are'} better"
+    return f"{better}, {paired.worse} {'is' if paired.worse == 1 else 'are'} worse and {same} the same"
+
+
+def step_title(change: Change) -> str:
+    """`Candidate 3: 0.25 -> 0.5 on validation`."""
+    return f"Candidate {change.candidate}: {change.scores.before:.4g} -> {change.scores.after:.4g} on validation"
+
+
+def step_origin(change: Change) -> str:
+    """Return where a candidate comes from, and when it was found, as a sentence."""
+    came = " and ".join(map(_named, change.parents))
+    merged = f", merged; compared with {_named(change.against)}" if len(change.parents) > 1 else ""
+    return f"From {came}{merged}. Iteration {change.iteration:,}, after {change.metric_calls:,} metric calls."
+
+
+def proposal_title(proposal: Proposal) -> str:
+    """`Proposal at 120, from candidate 2: rejected`."""
+    origin = f", from {_named(proposal.parent)}" if proposal.parent is not None else ""
+    kept = f"kept as candidate {proposal.candidate}" if proposal.candidate is not None else proposal.outcome
+    return f"Proposal at {proposal.number:,}{origin}: {kept}"
+
+
+def minibatch_summary(proposal: Proposal) -> str:
+    """Return how many rows a proposal was made from, and their scores, as sentences."""
+    rows = f"Reflection read the results of {counted(proposal.size, 'training row')}."
+    sums = ""
+    if proposal.before is not None and proposal.after is not None:
+        sums = f" Their scores add up to {proposal.before:.4g} before the change and {proposal.after:.4g} after it."
+    shown = f" The first {len(proposal.rows)} of them:" if proposal.size > len(proposal.rows) else ""
+    return f"{rows}{sums}{shown}"
+
+
+def row_title(row: ComparedRow) -> str:
+    """`Row 7: 0 -> 1`; a score that is not recorded is `?`."""
+    before, after = (f"{one.score:.4g}" if one is not None else "?" for one in (row.before, row.after))
+    return f"Row {line(row.row, 100)}: {before} -> {after}"
+
+
+def _named(index: int) -> str:
+    return f"candidate {index}" if index else "the seed"
+
+
+def changed_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that differ from their defaults."""
+    defaults = RunConfig.model_construct().model_dump(mode="json")
+    return {
+        name: value
+        for name, value in config.items()
+        if value not in (None, [], ()) and not (name in defaults and defaults[name] == value)
+    }
 
 
 def summary_facts(record: RunRecord) -> list[tuple[str, str]]:

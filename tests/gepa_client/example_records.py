@@ -1,5 +1,16 @@
 """Example run records built from events, for tests of every view of a run."""
 
+from gepa_client.analysis.explanation import Change, Explanation, MovedRows, paired_scores
+from gepa_client.analysis.proposals import (
+    ComparedRow,
+    Excerpt,
+    Proposal,
+    RowResult,
+    TextChange,
+    marked_texts,
+    text_changes,
+)
+from gepa_client.evolution.patches import Words
 from gepa_client.journal.run_events import (
     Budget,
     CandidateFound,
@@ -112,3 +123,32 @@ def code_record(*more: Event) -> RunRecord:
     ):
         record.apply(event)
     return record
+
+
+def explanation(record: RunRecord, text: str = "a value") -> Explanation:
+    """Every candidate of the record as a step on the way, with `text` wherever a program or a model may write."""
+    value = Excerpt(text, 7)
+    result = RowResult(text, 0.5, value, value, value)
+    other = RowResult(text, 0.75, Excerpt(f"another {text}"), value, None)
+    row = ComparedRow(text, value, result, other)
+    proposal = Proposal(
+        number=15, parent=0, components=(text,), size=9, rows=(row,), before=1.0, after=2.0,
+        records={text: ({text: value},)}, answers={text: value}, texts=(TextChange(text, (Words("add", text),)),),
+        mutation=None, candidate=None, outcome="rejected", why=text,
+    )  # fmt: skip
+    seed, best = record.candidates[0], record.candidates[-1]
+
+    def change(index: int, against: int) -> Change:
+        found, before = record.candidates[index], record.candidates[against]
+        return Change(
+            candidate=index, parents=tuple(found.parents), against=against, iteration=index,
+            metric_calls=found.metric_calls, scores=paired_scores([before.score, 1.0], [found.score, 0.5]),
+            texts=text_changes(before.texts, found.texts), code=None, better=MovedRows(9, (row,)),
+            worse=MovedRows(1, (row,)), reason=proposal,
+        )  # fmt: skip
+
+    return Explanation(
+        best=best.index, texts=marked_texts(seed.texts, best.texts), overall=change(best.index, 0),
+        steps=tuple(change(found.index, found.parents[-1]) for found in record.candidates[1:]), steps_omitted=0,
+        test=None, others=(proposal,), others_omitted=3, proposed=9, kept=2,
+    )  # fmt: skip

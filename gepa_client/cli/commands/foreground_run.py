@@ -14,12 +14,13 @@ from typing import Self
 from rich.console import Console
 
 from gepa_client import report
+from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.cli.views import final_summary as final_summary
 from gepa_client.cli.views.console import fail, log_markup, print_json
 from gepa_client.cli.views.final_summary import RunSummary
 from gepa_client.cli.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from gepa_client.errors import ClientError, JournalError, summary
-from gepa_client.journal.run_events import Finished
+from gepa_client.journal.run_events import Finished, Warned
 from gepa_client.journal.store import open_store
 from gepa_client.report.record import RunRecord
 from gepa_client.run import output_folder as files
@@ -144,10 +145,21 @@ class ForegroundRun:
         if self.output is None or record.started is None or finished.status == "refused":
             return []
         try:
-            return report.write(self.output, record)
+            return report.write(self.output, record, self._explained(record))
         except OSError as error:
             fail(f"the report cannot be written: {error}")
             return []
+
+    def _explained(self, record: RunRecord) -> Explanation | None:
+        """Return why the best candidate is better, from the store; None if that cannot be read."""
+        try:
+            with closing(open_store(self.store)) as store:
+                return explain(store, store.run(self.run_id), self.until)
+        except JournalError as error:
+            message = f"the report lacks the reasons of changes, as the store cannot be read: {summary(error)}"
+            record.apply(Warned(message=message))
+            fail(message)
+            return None
 
     @contextmanager
     def _log(self) -> Iterator[Path]:

@@ -10,13 +10,14 @@ from rich.table import Table
 
 from evolverpc_common.display_text import counted
 from evolverpc_common.printed_commands import command
+from gepa_client.analysis.explanation import explain, explain_candidate
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.analysis.gepa_result import best_candidate, pareto_front
 from gepa_client.analysis.mutation_outcomes import code_history
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.runs import COLOURS
 from gepa_client.cli.commands.store_access import next_command, open_cli_run, run_as_json
-from gepa_client.cli.views.candidate_view import candidate_tree, show_candidate, show_changes
+from gepa_client.cli.views.candidate_view import candidate_tree, show_candidate, show_changes, show_moved_rows
 from gepa_client.cli.views.console import LONGEST, echo, make_console, money, plain_table, print_json, refuse, safe_line
 from gepa_client.cli.views.run_facts import run_facts, show_failures
 from gepa_client.evolution.names import code_label
@@ -68,7 +69,8 @@ def show(
             _show_run(console, kept, found, candidates, failed, full=full, url=store)
         else:
             code, rows = code_history(kept, found.id, candidates), validation_rows(kept, found.id)
-            show_candidate(console, candidates, candidate, rows, code, full=full)
+            change = explain_candidate(kept, found, candidates, candidate)
+            show_candidate(console, candidates, candidate, rows, code, change, full=full)
         echo(console, f"\nnext: {safe_line(next_command(found, store, candidates=bool(candidates)))}")
 
 
@@ -91,6 +93,7 @@ def _as_json(
         "model_calls": {name: tally.model_dump(mode="json") for name, tally in calls.by_model.items()},
         "failed_examples": None if failed is None else failed.model_dump(mode="json", exclude={"event", "seconds"}),
         "refused": [event.model_dump(mode="json", include={"sandbox", "what", "reason", "times"}) for event in refused],
+        "explanation": asdict(explained) if (explained := explain(store, run)) is not None else None,
         "lost": sum(spent.attempts for spent in spending if spent.outcome in WITHOUT_ANSWER),
     }
 
@@ -126,6 +129,8 @@ def _show_run(
     if best is not None and best.index != candidates[0].index:
         echo(console, f"\n[bold]the best candidate ({best.index}) against the seed[/]")
         show_changes(console, candidates[0], best, full=full)
+        if (explained := explain(store, run)) is not None and explained.overall is not None:
+            show_moved_rows(console, explained.overall, full=full)
     if best is not None and code_label(best.texts) is not None:
         echo(console, f"\n[dim]its code, and all attempts:[/] {safe_line(command('branches', run.id, store=url))}")
 

@@ -5,13 +5,16 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.tree import Tree
 
+from evolverpc_common.display_text import counted
+from gepa_client.analysis.explanation import Change
 from gepa_client.analysis.mutation_outcomes import CodeHistory
-from gepa_client.cli.views.console import echo, plain_table, safe, safe_line
+from gepa_client.analysis.proposals import ComparedRow
+from gepa_client.cli.views.console import LONGEST, echo, plain_table, safe, safe_line
 from gepa_client.evolution.names import code_label, component_texts
-from gepa_client.evolution.patches import LineKind, lines
+from gepa_client.evolution.patches import LineKind, lines, text_diff
 from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.history import RecordedRow
-from gepa_client.report.summary_fields import text_diff
+from gepa_client.report import summary_fields as fields
 from protocol.code import code_at
 
 LONGEST_DIFF = 200
@@ -19,6 +22,12 @@ LONGEST_DIFF = 200
 
 LONGEST_LINE = 200
 """Characters of a line of a diff that are shown, unless in full."""
+
+MOVED_SHOWN = 3
+"""Rows that a change made better, and worse, which are shown unless in full."""
+
+VALUE = 80
+"""Characters of an input, an output or a feedback that are shown, unless in full."""
 
 COLOURS = {"+": "green", "-": "red", "@": "dim"}
 
@@ -35,10 +44,14 @@ def show_candidate(
     index: int,
     rows: Sequence[RecordedRow],
     record: CodeHistory,
+    change: Change | None,
     *,
     full: bool,
 ) -> None:
-    """Print texts, a diff against each parent, the code mutation that made it, and scores beside the parents'."""
+    """Print texts, a diff against each parent, the code mutation that made it, its reason, and scores by row.
+
+    `change`: None for the seed.
+    """
     kept = candidates[index]
     parents = [candidates[parent] for parent in kept.parents]
     came = f"from {' and '.join(str(parent.index) for parent in parents)}" if parents else "the seed"
@@ -58,6 +71,12 @@ def show_candidate(
         echo(console, f"\n[bold]against candidate {parent.index}[/] [dim](score {parent.score:.4f})[/]")
         show_changes(console, parent, kept, full=full)
     _show_code(console, kept, parents, record, full=full)
+    if change is not None and change.reason is not None and change.reason.rows:
+        echo(console, "\n[bold]why it was proposed[/]")
+        echo(console, safe_line(fields.minibatch_summary(change.reason)))
+        _show_compared(console, change.reason.rows, full=full)
+    if change is not None:
+        show_moved_rows(console, change, full=full)
     _show_scores(console, kept, parents, rows)
 
 
@@ -81,6 +100,31 @@ def show_changes(console: Console, before: CandidateRecord, after: CandidateReco
             echo(console, f"[dim]... and {len(lines) - LONGEST_DIFF:,} lines more; --full shows them[/]")
     if not changed:
         echo(console, "[dim]no text differs[/]")
+
+
+def show_moved_rows(console: Console, change: Change, *, full: bool) -> None:
+    """Print the first rows whose score a change raised, and lowered: inputs, outputs and feedback."""
+    for name, moved in (("better", change.better), ("worse", change.worse)):
+        if moved.count:
+            rows = moved.rows if full else moved.rows[:MOVED_SHOWN]
+            first = f", the first {len(rows)}" if len(rows) < moved.count else ""
+            echo(console, f"\n[bold]{name} than candidate {change.against}[/]: {counted(moved.count, 'row')}{first}")
+            _show_compared(console, rows, full=full)
+
+
+def _show_compared(console: Console, rows: Sequence[ComparedRow], *, full: bool) -> None:
+    longest = LONGEST if full else VALUE
+    for row in rows:
+        echo(console, f"[bold]{safe_line(fields.row_title(row))}[/]")
+        if row.input is not None:
+            echo(console, f"  [dim]input[/] {safe_line(row.input.text, longest)}")
+        for name in ("output", "feedback", "error"):
+            old, new = (getattr(one, name) if one is not None else None for one in (row.before, row.after))
+            if old == new and new is not None:
+                echo(console, f"  [dim]{name}[/] {safe_line(new.text, longest)}")
+            elif old is not None or new is not None:
+                was, now = (safe_line(each.text, longest) if each is not None else "none" for each in (old, new))
+                echo(console, f"  [dim]{name}[/] {was} [dim]->[/] {now}")
 
 
 def _show_code(

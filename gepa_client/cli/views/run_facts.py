@@ -15,7 +15,6 @@ from gepa_client.journal.history import discovery, end_of, row_counts
 from gepa_client.journal.run_events import FailedExamples
 from gepa_client.journal.store import Store
 from gepa_client.report import summary_fields as fields
-from gepa_client.settings.run_config import RunConfig
 
 ELSEWHERE = frozenset({"url", "fleet", "name", "output", "store", "max_metric_calls"})
 """Settings that have a line of their own, or do not describe the run."""
@@ -100,17 +99,8 @@ def _journal(store: Store, run: StoredRun) -> str:
 
 def _settings(config: Mapping[str, Any], *, full: bool) -> str:
     """Return the settings that differ from their defaults."""
-    defaults = RunConfig.model_construct().model_dump(mode="json")
-    return _flat(
-        {
-            name: value
-            for name, value in config.items()
-            if name not in ELSEWHERE
-            and value not in (None, [], ())
-            and not (name in defaults and defaults[name] == value)
-        },
-        full=full,
-    )
+    changed = fields.changed_settings(config)
+    return _flat({name: value for name, value in changed.items() if name not in ELSEWHERE}, full=full)
 
 
 def _identity(identity: Mapping[str, Any], *, full: bool) -> str:

@@ -12,7 +12,7 @@ from gepa_client import report
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, git_branch
 from tests.gepa_client.cli.mutation_script import Evolving
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
-from tests.gepa_client.example_records import COMMITS, code_record, mutated, refused, started
+from tests.gepa_client.example_records import COMMITS, code_record, explanation, mutated, refused, started
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 from tests.gepa_client.word_program import Script
@@ -63,7 +63,7 @@ def test_of_reports_that_leave_out_code(types: Types, tmp_path: Path) -> None:
     long = mutated(3, commit=COMMITS[2], diff="--- /dev/null\n+++ b/new.py\n@@ -0,0 +1,5000 @@\n" + "+line\n" * 5000)
     record = code_record(*(refused(number) for number in range(100, 200)), long)
     record.apply(started(run_id=RUN_ID, store=str(store)))
-    text = report.markdown(record)
+    text = report.markdown(record, explanation(record))
     assert "print it louder" in types(text, f"gepa-client branches {RUN_ID} --store").stdout
     assert ".upper()" in types(text, f"gepa-client branches {RUN_ID} --diff").stdout
 

@@ -1,10 +1,12 @@
-"""`show` on a terminal is short; `--full` cuts nothing."""
+"""`show` on a terminal is short; `--full` cuts nothing; it explains why a candidate is better."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.stored_run import Made, put
+from tests.gepa_client.word_program import Script
 
 Cli = Callable[..., Ran]
 
@@ -37,3 +39,19 @@ def test_long_lines_and_values_are_cut_unless_in_full(cli: Cli, tmp_path: Path) 
     assert "data.train e6400c2c7196acd867c750763f64a437" in full
     of_one = cli("show", "last", "--candidate", "4").stdout
     assert max(len(line) for line in of_one.splitlines() if line.startswith("+")) == 200
+
+
+def test_the_rows_that_a_candidate_fixed_and_why_it_was_proposed_are_shown(
+    serve: Callable[[Script], str], cli: Cli, words: Script
+) -> None:
+    assert cli("optimize", serve(words), "--max-metric-calls", 200, "--no-check").status == 0
+    shown = cli("show", "last").stdout
+    assert "better than candidate 0: 12 rows, the first 3\nRow 0: 0 -> 1\n  input text: row 100 need: grey\n" in shown
+    assert "  output grey missing -> grey found\n  feedback needs grey\n" in shown
+    one = cli("show", "last", "--candidate", 1).stdout
+    reason = one[one.index("why it was proposed\n") : one.index("better than candidate 0: 2 rows\n")]
+    assert "Reflection read the results of 3 training rows. Their scores add up to 0 before the change and" in reason
+    assert reason.count("\nRow ") == 3
+    explanation = json.loads(cli("show", "last", "--json").stdout)["explanation"]
+    assert [step["candidate"] for step in explanation["steps"]] == list(range(1, explanation["best"] + 1))
+    assert explanation["steps"][0]["reason"]["rows"][0]["before"]["feedback"]["text"].startswith("needs ")

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from gepa_client.analysis.explanation import explain
+from gepa_client.analysis.mutation_outcomes import code_history
 from tests.gepa_client.code_server import CodeServer, Model
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
 from tests.gepa_client.run_folder import stored
@@ -94,3 +96,37 @@ def _child_of(process: "subprocess.Popen[str]") -> int:
     """Return the id of the optimizer's process; its parent prints its events."""
     [child] = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return int(child)
+
+
+def test_changes_of_code_are_explained_by_what_reflection_read(
+    code_server: Serving, cli: Cli, flags: list[object], tmp_path: Path
+) -> None:
+    ended = cli("optimize", code_server().url, *flags)
+    assert ended.status == 0, ended.stderr
+    with stored(tmp_path) as (store, run_id):
+        run = store.run(run_id)
+        history = code_history(store, run_id, store.candidates(run_id))
+        explained = explain(store, run)
+        rejected = {
+            one.number: one.mutation.entry.rejected
+            for one in history.outcomes
+            if one.mutation.entry.rejected is not None
+        }
+    assert explained is not None
+    steps = [step for step in explained.steps if step.code is not None and len(step.parents) == 1]
+    assert steps
+    for step in steps:
+        assert step.reason is not None
+        made = history.outcome_of(step.reason.mutation or 0)
+        assert made is not None
+        assert step.candidate in {kept.index for kept in made.kept}
+        assert made.mutation.entry.request in step.reason.answers["git_branch"].text
+        assert step.reason.after is not None
+        assert step.reason.rows[0].before is not None
+    refused = {one.mutation: one.why for one in explained.others if one.mutation in rejected}
+    assert refused.keys() <= rejected.keys()
+    assert all("its change of code was rejected at stage" in why for why in refused.values())
+    [folder] = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
+    page = (folder / "report.html").read_text()
+    assert page.count("Why it was proposed") >= len(steps)
+    assert '<p class="note">why</p><blockquote>' in page

@@ -1,8 +1,12 @@
-"""Diffs are read by their hunks' numbers, so that content never looks like a header."""
+"""Diffs are read by their hunks' numbers, so that content never looks like a header; words that differ are found."""
+
+import itertools
+import random
+import time
 
 import pytest
 
-from gepa_client.evolution.patches import by_file, lines, totals
+from gepa_client.evolution.patches import Words, abridged, by_file, changed_words, lines, totals
 
 TRICKY = """diff --git a/a.sql b/a.sql
 index 1..2 100644
@@ -54,3 +58,57 @@ def test_what_no_hunk_counts_is_counted_all_the_same() -> None:
 def test_diffs_that_git_did_not_write_are_split_too() -> None:
     plain = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-1\n+2\n--- a/y\n+++ b/y\n@@ -0,0 +1 @@\n+3\n"
     assert [(file.name, file.added, file.removed) for file in by_file(plain)] == [("x", 1, 1), ("y", 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("pink", "pink teal", [("same", "pink"), ("add", " teal")]),
+        ("a b c d", "a x y c d", [("same", "a "), ("del", "b"), ("add", "x y"), ("same", " c d")]),
+        ("Be kind.\nEnd\n", "Be very kind.\nEnd\n", [("same", "Be"), ("add", " very"), ("same", " kind.\nEnd\n")]),
+        ("one two three", "four five six", [("del", "one two three"), ("add", "four five six")]),
+        ("the old text", "big red fox", [("del", "the old text"), ("add", "big red fox")]),
+        ("", "new", [("add", "new")]),
+        ("gone", "", [("del", "gone")]),
+        ("same", "same", [("same", "same")]),
+        ("", "", []),
+    ],
+)
+def test_the_words_that_differ_are_found(before: str, after: str, words: list[tuple[str, str]]) -> None:
+    assert [(piece.kind, piece.text) for piece in changed_words(before, after)] == words
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_changed_words_hold_both_texts(seed: int) -> None:
+    chosen = random.Random(seed)  # noqa: S311 - repeatable
+    before, after = (
+        "".join(chosen.choice(("a", "b", " ", "\n", "word", ", ", "é")) for _ in range(chosen.randrange(300)))
+        for _ in range(2)
+    )
+    words = changed_words(before, after)
+    assert "".join(piece.text for piece in words if piece.kind != "del") == after
+    assert "".join(piece.text for piece in words if piece.kind != "add") == before
+    assert all(one.kind != two.kind and one.text for one, two in itertools.pairwise(words))
+
+
+def test_long_unchanged_text_and_long_changes_are_cut() -> None:
+    words = [Words("same", "x" * 5000), Words("add", "y" * 9000), Words("same", "z" * 5000)]
+    assert [(piece.kind, len(piece.text)) for piece in abridged(words) if piece.kind != "cut"] == [
+        ("same", 240),
+        ("add", 4000),
+        ("same", 240),
+    ]
+    assert [piece.text for piece in abridged(words) if piece.kind == "cut"] == [
+        "4,760 unchanged characters",
+        "5,000 more characters",
+        "4,760 unchanged characters",
+    ]
+    short = [Words("same", "x" * 400), Words("del", "y")]
+    assert abridged(short) == short
+
+
+def test_large_texts_without_a_common_word_are_compared_in_bounded_time() -> None:
+    before, after = (" ".join(f"{name}{at}" for at in range(100_000)) for name in "ab")
+    started = time.process_time()
+    assert [piece.kind for piece in changed_words(before, after)] == ["del", "add"]
+    assert time.process_time() - started < 5

@@ -1,29 +1,96 @@
-"""The reports of a run, from its events alone."""
+"""The reports of a run, from its events and the explanation of its best candidate."""
+
+from dataclasses import replace
+from html import escape
 
 from gepa_client import report
 from gepa_client.journal.run_events import CandidateFound, Finished, StepFailed, Warned
 from gepa_client.report.record import RunRecord
-from tests.gepa_client.example_records import NASTY, example_record, started
+from tests.gepa_client.example_records import NASTY, candidate, example_record, explanation, started
 
 
-def test_the_report_shows_each_accepted_candidates_diff_against_each_parent() -> None:
-    text = report.markdown(example_record(Finished(status="completed", metric_calls=120)))
-    assert "### Candidate 1, score 0.5" in text
-    assert "`rules` against candidate 0:\n\n```diff\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n```" in text
-    assert "`rules` against candidate 1:\n\n```diff\n@@ -1,2 +1,3 @@\n a\n c\n+d\n```" in text
-    page = report.html(example_record())
-    assert '<span class="add">+c</span>' in page
-    assert '<span class="del">-b</span>' in page
+def test_the_report_begins_with_the_scores_the_end_and_how_certain_the_difference_is() -> None:
+    record = example_record(Finished(status="completed", reason="max_metric_calls of 120 is reached", metric_calls=120))
+    text, page = report.markdown(record, explanation(record)), report.html(record, explanation(record))
+    first = "On 12 validation rows the seed scores 0.25 and the best candidate (2) 0.75."
+    assert text.splitlines()[2] == first
+    assert f'<p class="story">{first}</p>' in page
+    for report_text in (text, page):
+        assert (
+            "It ended after 120 of 3,000 metric calls and 3.0 s (completed: max_metric_calls of 120 is" in report_text
+        )
+        assert "Reflection made 9 proposals, of which 2 were kept." in report_text
+        assert "1 row is better, 1 is worse and 0 the same with the best candidate: that may be chance" in report_text
+        assert report_text.index("Best") < report_text.index("Rows it fixed") < report_text.index("Changes, from the")
+        assert (
+            report_text.index("Changes, from the") < report_text.index("Other proposals") < report_text.index("The run")
+        )
+
+
+def test_changed_words_are_marked_without_colours() -> None:
+    record = example_record()
+    text, page = report.markdown(record, explanation(record)), report.html(record, explanation(record))
+    assert "```text\na\n[-b-]{+c+}\n```" in text
+    assert "```text\na\nc{+\nd+}\n```" in text
+    assert "<pre>a\n<del>b</del><ins>c</ins></pre>" in page
+    assert "<pre>a\n<ins>c\nd</ins></pre>" in page  # the best text
+
+
+def test_each_change_has_its_reason_and_the_rows_it_moved() -> None:
+    record = example_record()
+    text, page = report.markdown(record, explanation(record)), report.html(record, explanation(record))
+    step = text[text.index("### 2. Candidate 2") : text.index("## Other proposals")]
+    assert step.startswith("### 2. Candidate 2: 0.75 -> 0.625 on validation\n\nFrom the seed and candidate 1, merged;")
+    assert "Reflection read the results of 9 training rows. Their scores add up to 1 before the change and 2" in step
+    assert "- `Row a value: 0.5 -> 0.75`\n  - input: `a value`\n  - output: `a value` -> `another a value`" in step
+    assert "Better: 9 rows, 1 of them here" in step
+    assert "3 earlier ones left out" in text
+    assert "Why it was proposed" in page
+    assert '<strong>Row a value: 0.5 -&gt; 0.75</strong> <span class="first">a value</span>' in page
+    assert 'a value<span class="cut">[\u2026 7 more characters \u2026]</span>' in page
+    assert "<summary>What the model answered about a value</summary>" in page
+    assert "<strong>Proposal at 15, from the seed: rejected</strong>" in page
+
+
+def test_a_run_without_improvement_states_that_and_shows_its_proposals() -> None:
+    record = RunRecord()
+    for event in (started(), candidate(0, 0.25, [], "a", 0, 12), Finished(status="completed", metric_calls=12)):
+        record.apply(event)
+    explained = replace(explanation(record), overall=None, steps=(), best=0)
+    text, page = report.markdown(record, explained), report.html(record, explained)
+    for report_text in (text, page):
+        assert "No candidate is better than the seed, which scores 0.25 on 12 validation rows." in report_text
+        assert "Proposal at 15, from the seed: rejected" in report_text
+    assert "None: no candidate is better than the seed." in page
+    assert "<svg" not in page
+
+
+def test_a_report_without_the_store_has_the_best_text_and_states_what_it_lacks() -> None:
+    page, text = report.html(example_record(), None), report.markdown(example_record(), None)
+    assert "<pre>a\n<ins>c\nd</ins></pre>" in page
+    assert "The run\u2019s store could not be read" in page
+    assert "```text\na\nc\nd\n```" in text
+
+
+def test_a_long_text_is_folded_and_a_very_long_one_is_cut() -> None:
+    record = RunRecord()
+    texts = ["word\n" * 10, "".join(f"line {at}\n" for at in range(100)), "x" * 300_000]
+    for index, text in enumerate(texts):
+        record.apply(candidate(index, index / 4, [index - 1] if index else [], text, index, 12))
+        page = report.html(record, None)
+        assert ("The other 70 lines" in page) == (index == 1)
+    assert "100,000 characters more are in best_candidate.json" in page
+    assert len(page) < 250_000
 
 
 def test_why_a_run_ended_keeps_its_lines() -> None:
     record = example_record(Finished(status="paused", reason="first line\nsecond line", metric_calls=120))
-    assert "- ended:\n\n  ```text\n  paused: first line\n  second line\n  ```\n" in report.markdown(record)
-    assert "<dd>paused: first line\nsecond line</dd>" in report.html(record)
+    assert "- ended:\n\n  ```text\n  paused: first line\n  second line\n  ```\n" in report.markdown(record, None)
+    assert "<dd>paused: first line\nsecond line</dd>" in report.html(record, None)
 
 
 def test_the_page_has_a_chart_and_a_tree_and_loads_nothing() -> None:
-    page = report.html(example_record())
+    page = report.html(example_record(), None)
     assert page.count("<svg") == 2
     assert page.count("<circle") == 3
     assert "2: 0.75" in page
@@ -46,8 +113,17 @@ def test_what_others_wrote_cannot_end_its_place_in_a_report() -> None:
         Finished(status="failed", reason=NASTY, metric_calls=2),
     ):  # fmt: skip
         record.apply(event)
-    page, text = report.html(record), report.markdown(record)
+    explained = explanation(record, NASTY)
+    page, text = report.html(record, explained), report.markdown(record, explained)
+    assert page.count(escape("<img src=x onerror=alert(1)>")) > 30
     assert "<img" not in page
     assert not {"\x1b", "\u202e"} & (set(page) | set(text))
-    fence = next(line for line in text.splitlines() if line.startswith("````"))
-    assert fence.strip("`") in ("text", "diff")
+    inside = ""
+    for line in text.splitlines():
+        rest = line.lstrip("`")
+        fence = line[: len(line) - len(rest)]
+        if len(fence) >= 3 and (line == inside or not inside) and "`" not in rest:
+            inside = "" if inside else fence
+        elif not inside and "<img" in line:
+            assert "\\<img" in line or line.count("`") >= 2, line
+    assert inside == ""

@@ -4,8 +4,14 @@ import pytest
 
 from gepa_client import report
 from gepa_client.journal.run_events import Event, Finished
-from gepa_client.report.record import change_of, changes_not_kept
-from tests.gepa_client.example_records import COMMITS, NASTY, code_record, mutated, refused
+from gepa_client.report.record import RunRecord, change_of, changes_not_kept
+from tests.gepa_client.example_records import COMMITS, NASTY, code_record, explanation, mutated, refused
+
+
+def both(record: RunRecord) -> tuple[str, str]:
+    """The Markdown and the page."""
+    explained = explanation(record)
+    return report.markdown(record, explained), report.html(record, explained)
 
 
 def test_a_candidate_that_changed_code_has_its_change_and_one_that_changed_texts_has_none() -> None:
@@ -16,8 +22,8 @@ def test_a_candidate_that_changed_code_has_its_change_and_one_that_changed_texts
 
 
 def test_both_reports_show_the_reason_and_the_diff_of_each_change() -> None:
-    text, page = report.markdown(code_record()), report.html(code_record())
-    first = text[text.index("### Candidate 1") : text.index("### Candidate 2")]
+    text, page = both(code_record())
+    first = text[text.index("### 1. Candidate 1") : text.index("### 2. Candidate 2")]
     assert "Why:\n\n```text\nmake it 4 times better\n```" in first
     assert f"Code `evolve/r1/4` at `{COMMITS[1]}`: `+1 -1 in program.py`" in first
     assert "```diff\n--- a/program.py\n+++ b/program.py\n@@ -1 +1 @@\n-old\n+new\n```" in first
@@ -29,7 +35,7 @@ def test_both_reports_show_the_reason_and_the_diff_of_each_change() -> None:
 
 
 def test_what_was_tried_and_refused_has_a_list_of_its_own() -> None:
-    text, page = report.markdown(code_record()), report.html(code_record())
+    text, page = both(code_record())
     last = text[text.index("## What was tried and refused") :]
     assert "### Change 5, of candidate 0\n\n`made, but not kept" in last
     assert "the one that did not help" in last
@@ -41,16 +47,16 @@ def test_what_was_tried_and_refused_has_a_list_of_its_own() -> None:
 
 
 def test_texts_and_code_have_sections_of_their_own_and_added_texts_are_named() -> None:
-    text = report.markdown(code_record())
+    text, _ = both(code_record())
     assert "git_branch" not in text
     assert "Component `tone`:\n\n```text\nkind\n```" in text
-    assert "`tone` against candidate 1:\n\n```diff\n@@ -0,0 +1 @@\n+kind\n```" in text
+    assert "`tone`:\n\n```text\n{+kind+}\n```" in text
 
 
 def test_a_long_diff_is_folded_and_one_that_never_ends_is_cut() -> None:
     lines = "".join(f"+{at}\n" for at in range(5000))
     long = mutated(9, commit=COMMITS[2], diff=f"--- /dev/null\n+++ b/new.py\n@@ -0,0 +1,5000 @@\n{lines}")
-    page, text = report.html(code_record(long)), report.markdown(code_record(long))
+    page, text = reversed(both(code_record(long)))
     assert "<details><summary><code>new.py</code>" in page
     for report_text in (page, text):
         assert "+40" in report_text
@@ -60,7 +66,7 @@ def test_a_long_diff_is_folded_and_one_that_never_ends_is_cut() -> None:
 
 def test_only_the_last_of_many_rejections_are_listed() -> None:
     record = code_record(*(refused(number) for number in range(100, 200)))
-    for report_text in (report.html(record), report.markdown(record)):
+    for report_text in both(record):
         assert "Change 149, of" not in report_text
         assert "Change 150, of" in report_text
         assert "52 earlier ones are left out; `gepa-client branches r1` lists them" in report_text
@@ -76,7 +82,7 @@ def test_no_text_of_a_change_ends_its_block(refusal: bool) -> None:
         else mutated(7, commit=COMMITS[2], branch=NASTY, summary=NASTY, files=[NASTY], **nasty)
     )
     record = code_record(event, Finished(status="completed", metric_calls=2))
-    page, text = report.html(record), report.markdown(record)
+    text, page = both(record)
     assert "<img" not in page
     assert not {"\x1b", "\u202e"} & (set(page) | set(text))
     inside = ""

@@ -167,9 +167,9 @@ def test_calls_and_refusals_are_in_every_view(serve: Serve, cli: Cli, words: Scr
     assert [(event.reason, event.times) for event in record.refusals] == [("not allowed", 3)]
     lines = (job.output / "events.jsonl").read_text(encoding="utf-8").splitlines()
     assert sum('"event":"model_calls"' in line for line in lines) == 1
-    page, text = report.html(record), report.markdown(record)
-    assert "<h2>Model calls</h2>" in page
-    assert "<h2>Refused</h2>" in page
+    page, text = report.html(record, None), report.markdown(record, None)
+    assert ">Model calls</h2>" in page
+    assert ">Refused</h2>" in page
     assert "<img" not in page
     assert "## Model calls\n\n| model | calls | failed |" in text
     assert "- refused: `3 times`" in text

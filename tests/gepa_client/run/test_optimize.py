@@ -43,8 +43,12 @@ def test_a_run_ends_with_its_files_and_one_line_of_scores(
     reason = "perfect_score of 1 is reached: candidate 6 has it on all 12 validation rows (--past-perfect continues)"
     assert f"completed: {reason}" in ended.stdout
     assert result["val_rows"]["30"] == "0"
-    assert "```diff\n@@ -0,0 +1 @@\n+" in (run / "report.md").read_text()
-    assert "<svg" in (run / "report.html").read_text()
+    report, page = (run / "report.md").read_text(), (run / "report.html").read_text()
+    assert "### 1. Candidate 1: 0 -> 0.1667 on validation" in report
+    assert "Reflection read the results of 3 training rows." in report
+    assert "On 12 test rows the seed scores 0 and the best candidate (6) 1." in page
+    assert "<dt>feedback</dt>" in page
+    assert "<svg" in page
     assert f"next            less runs/{run.name}/report.md" in ended.stdout
     assert "thank you" in ended.stdout
     assert "Iteration 1: " in (run / "run.log").read_text()

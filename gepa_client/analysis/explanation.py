@@ -1,0 +1,264 @@
+"""Why the best candidate of a run is better: each change on the way to it, its reason, and the rows that it moved."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from gepa_client.analysis.gepa_result import best_candidate
+from gepa_client.analysis.proposals import (
+    ROWS_SHOWN,
+    ComparedRow,
+    Proposal,
+    ProposalHistory,
+    TextChange,
+    compared_row,
+    marked_texts,
+    text_changes,
+)
+from gepa_client.evolution.names import code_label
+from gepa_client.journal.entries import CandidateRecord, StoredRun
+from gepa_client.journal.history import Results, entries, results_at, validation_rows
+from gepa_client.journal.store import Store
+
+STEPS_SHOWN = 40
+"""Changes on the way to the best candidate that are explained, the last ones."""
+
+OTHERS_SHOWN = 50
+"""Other proposals that are explained, the last ones."""
+
+
+@dataclass(frozen=True)
+class MovedRows:
+    """Rows whose score a change raised, or lowered: how many, and the first of those that moved most."""
+
+    count: int
+    rows: tuple[ComparedRow, ...]
+
+
+@dataclass(frozen=True)
+class PairedScores:
+    """Two candidates on the same rows: how many are better and worse with the second, and the means.
+
+    `p`: the sign test's probability that chance alone divides the rows that differ at least so unevenly.
+    """
+
+    rows: int
+    before: float
+    after: float
+    better: int
+    worse: int
+    p: float
+
+
+@dataclass(frozen=True)
+class Change:
+    """A candidate against one of its parents, or against the seed.
+
+    `against`: the parent with the better score if it has two. `scores`: over the validation rows that both have.
+    `code`: a label of its code if that differs. `reason`: the proposal that it was; None for a merge and for the whole
+    way from the seed.
+    """
+
+    candidate: int
+    parents: tuple[int, ...]
+    against: int
+    iteration: int
+    metric_calls: int
+    scores: PairedScores
+    texts: tuple[TextChange, ...]
+    code: str | None
+    better: MovedRows
+    worse: MovedRows
+    reason: Proposal | None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A run explained, without markup; `best`: a candidate's index, 0 if none is better than the seed.
+
+    `texts`: of the best candidate, whole, with the words marked that the seed lacks. `overall`: the best candidate
+    against the seed, None if it is the seed. `steps`: the changes on the way from the seed to it, oldest first;
+    `steps_omitted`: earlier ones that are left out. `test`: seed and best over the test rows, None if they were not
+    scored there. `others`: proposals that are on no step, the last ones, oldest first; `others_omitted`: earlier ones.
+    `proposed`, `kept`: how many proposals reflection made, and how many became candidates.
+    """
+
+    best: int
+    texts: tuple[TextChange, ...]
+    overall: Change | None
+    steps: tuple[Change, ...]
+    steps_omitted: int
+    test: PairedScores | None
+    others: tuple[Proposal, ...]
+    others_omitted: int
+    proposed: int
+    kept: int
+
+
+def explain(store: Store, run: StoredRun, until: int | None = None) -> Explanation | None:
+    """Return why the best candidate is better than the seed; None before the seed has been scored.
+
+    `until`: only what was requested before this number of the journal. Only the answers that are shown are read.
+    """
+    candidates = [kept for kept in store.candidates(run.id) if until is None or kept.number <= until]
+    best = best_candidate(candidates)
+    if best is None:
+        return None
+    history = ProposalHistory(store, run, candidates, until)
+    way = [kept for kept in _ancestry(candidates, best) if kept.index]
+    shown = way[-STEPS_SHOWN:]
+    on_way, steps_shown = {kept.index for kept in way}, {kept.index for kept in shown}
+    others = [number for number, index in history.numbers.items() if index not in on_way]
+    last = others[-OTHERS_SHOWN:]
+    made_steps = [number for number, index in history.numbers.items() if index in steps_shown]
+    reasons = {one.candidate: one for one in history.proposals(made_steps, texts=False)}
+    pairs = [(candidates[0], best)] if len(way) > 1 else []
+    pairs += [(_base(candidates, kept), kept) for kept in shown]
+    changes = _changes(store, run, history, pairs, reasons)
+    steps = changes[-len(shown) :] if shown else []
+    return Explanation(
+        best=best.index,
+        texts=marked_texts(candidates[0].texts, best.texts),
+        overall=changes[0] if changes else None,
+        steps=tuple(steps),
+        steps_omitted=len(way) - len(shown),
+        test=_test_scores(store, run, best) if until is None else None,
+        others=tuple(history.proposals(last, texts=True)),
+        others_omitted=len(others) - len(last),
+        proposed=len(history.numbers),
+        kept=sum(index is not None for index in history.numbers.values()),
+    )
+
+
+def explain_candidate(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], index: int) -> Change | None:
+    """Return the change that made one candidate; None for the seed."""
+    kept = candidates[index]
+    if not kept.parents:
+        return None
+    history = ProposalHistory(store, run, candidates)
+    numbers = [number for number, made in history.numbers.items() if made == index]
+    reasons = {one.candidate: one for one in history.proposals(numbers, texts=False)}
+    return _changes(store, run, history, [(_base(candidates, kept), kept)], reasons)[0]
+
+
+def paired_scores(before: Sequence[float], after: Sequence[float]) -> PairedScores:
+    """Compare the scores of two candidates on the same rows."""
+    better = sum(new > old for old, new in zip(before, after, strict=True))
+    worse = sum(new < old for old, new in zip(before, after, strict=True))
+    rows = len(before)
+    means = (sum(before) / rows, sum(after) / rows) if rows else (0.0, 0.0)
+    return PairedScores(rows, *means, better, worse, _sign_test(better, worse))
+
+
+def _sign_test(better: int, worse: int) -> float:
+    """Return the two-sided binomial probability of so uneven a division of rows that differ."""
+    moved = better + worse
+    log_all = moved * math.log(2)
+    tail = sum(
+        math.exp(math.lgamma(moved + 1) - math.lgamma(at + 1) - math.lgamma(moved - at + 1) - log_all)
+        for at in range(min(better, worse) + 1)
+    )
+    return min(1.0, 2 * tail)
+
+
+def _ancestry(candidates: Sequence[CandidateRecord], last: CandidateRecord) -> list[CandidateRecord]:
+    """Return a candidate and its ancestors, by index."""
+    found: set[int] = set()
+    waiting = [last.index]
+    while waiting:
+        index = waiting.pop()
+        if index not in found:
+            found.add(index)
+            waiting += candidates[index].parents
+    return [candidates[index] for index in sorted(found)]
+
+
+def _base(candidates: Sequence[CandidateRecord], kept: CandidateRecord) -> CandidateRecord:
+    return max((candidates[parent] for parent in kept.parents), key=lambda parent: parent.score)
+
+
+def _changes(
+    store: Store,
+    run: StoredRun,
+    history: ProposalHistory,
+    pairs: Sequence[tuple[CandidateRecord, CandidateRecord]],
+    reasons: Mapping[int | None, Proposal],
+) -> list[Change]:
+    """Return the second of each pair against the first, with the results of the rows that are shown."""
+    moved = [(_moved(before, after, 1), _moved(before, after, -1)) for before, after in pairs]
+    by_id = {row.row_id: row for row in validation_rows(store, run.id)}
+    places = {
+        (kept.index, row): (kept, by_id[row])
+        for pair, groups in zip(pairs, moved, strict=True)
+        for kept in pair
+        for rows in groups
+        for row in rows[:ROWS_SHOWN]
+        if row in by_id
+    }
+    recorded = results_at(store, run.id, places.values(), history.evaluations)
+    failure_score = float(run.config.get("failure_score") or 0.0)
+
+    def group(before: CandidateRecord, after: CandidateRecord, moved_rows: Sequence[int]) -> MovedRows:
+        shown = [by_id[row] for row in moved_rows[:ROWS_SHOWN] if row in by_id]
+        return MovedRows(
+            len(moved_rows),
+            tuple(
+                compared_row(row.id, row.data, *_both(recorded, before, after, row.row_id), failure_score)
+                for row in shown
+            ),
+        )
+
+    changes = []
+    for (before, after), (better, worse) in zip(pairs, moved, strict=True):
+        shared = [row for row in after.scores if row in before.scores]
+        label = code_label(after.texts)
+        whole = before.index not in after.parents  # the way from the seed, not a step
+        changes.append(
+            Change(
+                candidate=after.index,
+                parents=tuple(after.parents),
+                against=before.index,
+                iteration=after.iteration,
+                metric_calls=after.metric_calls,
+                scores=paired_scores([before.scores[row] for row in shared], [after.scores[row] for row in shared]),
+                texts=text_changes(before.texts, after.texts),
+                code=label if label != code_label(before.texts) else None,
+                better=group(before, after, better),
+                worse=group(before, after, worse),
+                reason=None if whole else reasons.get(after.index),
+            )
+        )
+    return changes
+
+
+def _moved(before: CandidateRecord, after: CandidateRecord, sign: int) -> list[int]:
+    """Return GEPA's ids of the rows whose score rose (`sign` 1) or fell (-1), those that moved most first."""
+    shared = [(row, score) for row, score in after.scores.items() if row in before.scores]
+    differences = {int(row): sign * (score - before.scores[row]) for row, score in shared}
+    return sorted((row for row, moved in differences.items() if moved > 0), key=lambda row: -differences[row])
+
+
+def _both(
+    recorded: Results, before: CandidateRecord, after: CandidateRecord, row_id: int
+) -> tuple[dict[str, object] | None, dict[str, object] | None]:
+    return recorded.get((before.index, row_id)), recorded.get((after.index, row_id))
+
+
+def _test_scores(store: Store, run: StoredRun, best: CandidateRecord) -> PairedScores | None:
+    """Return seed and best over the test rows; None unless both were scored on all of them."""
+    failure_score = float(run.config.get("failure_score") or 0.0)
+
+    def scores(index: int) -> dict[int, float]:
+        answers = {entry.number: orjson.loads(entry.answer) for entry in entries(store, run.id, f"test-{index}")}
+        return {
+            number: float(answer["score"]) if answer.get("status") == "ok" else failure_score
+            for number, answer in answers.items()
+        }
+
+    before = scores(0)
+    after = scores(best.index) if best.index else before
+    if not before or before.keys() != after.keys():
+        return None
+    return paired_scores([before[number] for number in sorted(before)], [after[number] for number in sorted(before)])

@@ -1,0 +1,390 @@
+"""The proposals of a recorded run: what each was made from, what reflection read and answered, and its outcome."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import orjson
+
+from gepa_client.evolution.names import component_texts
+from gepa_client.evolution.patches import Words, abridged, changed_words
+from gepa_client.journal.entries import (
+    COMPLETION,
+    EVALUATE,
+    MUTATION,
+    PROPOSAL,
+    REFLECTIVE_DATASET,
+    SEARCH,
+    CandidateRecord,
+    Entry,
+    StoredRun,
+)
+from gepa_client.journal.history import RecordedRow, entries, entries_at, selection_rows
+from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key, evaluated_of, request_key
+from gepa_client.journal.store import Store
+from protocol.code import GIT_BRANCH, code_at
+
+VALUE_SHOWN = 1_000
+"""Characters of an input, an output, a feedback or a value of a record that are kept."""
+
+ANSWER_SHOWN = 20_000
+"""Characters of a model's answer that are kept."""
+
+ROWS_SHOWN = 6
+"""Rows of a group, and records of a reflective dataset, that are kept."""
+
+WINDOWS = 64
+"""Minibatches of one iteration among which that of a proposal is looked for."""
+
+_DATASET = re.compile(r"make a reflective dataset of (\d+) examples for (.*)", re.DOTALL)
+_REFLECTION = re.compile(r"reflect on (.+), job (\d+)", re.DOTALL)
+_JOB = re.compile(r".*, job (\d+)", re.DOTALL)
+
+Outcome = Literal["kept", "rejected", "empty", "unfinished"]
+"""`empty`: reflection gave no new text. `unfinished`: the run ended before the proposal was evaluated."""
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """The beginning of a text, or of a JSON value as text. `omitted`: characters that are left out."""
+
+    text: str
+    omitted: int = 0
+
+
+@dataclass(frozen=True)
+class RowResult:
+    """The result of a candidate on a row. `score`: the failure score if the program failed."""
+
+    status: str
+    score: float
+    output: Excerpt | None
+    feedback: Excerpt | None
+    error: Excerpt | None
+
+
+@dataclass(frozen=True)
+class ComparedRow:
+    """A row before and after a change. `input`: None if the server did not show it; results: None if not recorded."""
+
+    row: str
+    input: Excerpt | None
+    before: RowResult | None
+    after: RowResult | None
+
+
+@dataclass(frozen=True)
+class TextChange:
+    """A component's words, those that are only in one of two texts marked."""
+
+    component: str
+    words: tuple[Words, ...]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A proposal of reflection. `number`: where it begins in the journal.
+
+    `parent`: index of the candidate it starts from, None if that is not known. `size`: examples of its minibatch;
+    `rows`: the first of them, before by the parent and after by the proposal; `before`, `after`: sums of the scores of
+    all, None if they are not recorded. `records`: what reflection read, by
+    component; `answers`: what the model answered. `texts`: what it changes; empty in the `reason` of a
+    change, which has them. `mutation`: the number of the change of
+    code. `candidate`: its index in the pool, None if it was not kept; `why`: the outcome in words.
+    """
+
+    number: int
+    parent: int | None
+    components: tuple[str, ...]
+    size: int
+    rows: tuple[ComparedRow, ...]
+    before: float | None
+    after: float | None
+    records: dict[str, tuple[dict[str, Excerpt], ...]]
+    answers: dict[str, Excerpt]
+    texts: tuple[TextChange, ...]
+    mutation: int | None
+    candidate: int | None
+    outcome: Outcome
+    why: str
+
+
+def excerpt(value: Any, limit: int = VALUE_SHOWN) -> Excerpt | None:
+    """Return the beginning of a JSON value as text: an object of plain values as `key: value` lines; None for null."""
+    if value is None:
+        return None
+    text = _as_text(value)
+    return Excerpt(text[:limit], max(0, len(text) - limit))
+
+
+def compared_row(
+    row: str, data: Any, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, failure_score: float
+) -> ComparedRow:
+    """Return the excerpts of two `ExampleResult`s of one row."""
+    return ComparedRow(row, excerpt(data), _row_result(before, failure_score), _row_result(after, failure_score))
+
+
+def marked_texts(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[TextChange, ...]:
+    """Return every component of the second candidate with all of its words, those that are new marked; none removed."""
+    old = component_texts(dict(before))
+    return tuple(
+        TextChange(name, tuple(words for words in changed_words(old.get(name, ""), text) if words.kind != "del"))
+        for name, text in component_texts(dict(after)).items()
+    )
+
+
+def text_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[TextChange, ...]:
+    """Return the components in which two candidates differ, with the words of both, long unchanged parts left out."""
+    old, new = component_texts(dict(before)), component_texts(dict(after))
+    return tuple(
+        TextChange(name, tuple(abridged(changed_words(old.get(name, ""), new.get(name, "")))))
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name, "") != new.get(name, "")
+    )
+
+
+@dataclass
+class _Job:
+    """A reflective dataset of `size` examples and what was answered to it. `evaluated`: the evaluations before it.
+
+    `texts`: what was proposed, `raw`: as the model wrote it; `made`: the candidate of a change of code.
+    """
+
+    dataset: Entry
+    size: int
+    components: list[str]
+    evaluated: Sequence[Entry]
+    answers: list[Entry] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    raw: dict[str, str] = field(default_factory=dict)
+    mutation: int | None = None
+    made: dict[str, str] | None = None
+    rejection: str | None = None
+    candidate: int | None = None
+
+    @property
+    def number(self) -> int:
+        return self.dataset.number
+
+    def child_of(self, parent: Mapping[str, str]) -> dict[str, str]:
+        """Return the texts of the proposed candidate."""
+        return {**parent, **(self.made or {}), **self.texts}
+
+    def makes(self, kept: CandidateRecord, parents: Sequence[CandidateRecord]) -> bool:
+        """Whether a candidate of the pool is this proposal."""
+        if self.number >= kept.number or len(parents) != 1:
+            return False
+        if self.made is not None:
+            commit = code_at(self.made)[1]
+            return code_at(kept.texts)[1] == commit != code_at(parents[0].texts)[1]
+        return bool(self.texts) and self.child_of(parents[0].texts) == kept.texts
+
+
+class ProposalHistory:
+    """The proposals of a run, without their details; `until`: only what was requested before this number."""
+
+    def __init__(
+        self, store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], until: int | None = None
+    ) -> None:
+        self._store, self._run = store, run
+        self._candidates = candidates
+        self._failure_score = float(run.config.get("failure_score") or 0.0)
+        self.evaluations: dict[str, list[int]] = {}
+        """The numbers of the entries of evaluations, by the digest of their request."""
+        self._rows = {repr(row.id): row for row in selection_rows(store, run.id).get("train", [])}
+        self._cache: dict[int, Any] = {}
+        self._jobs = list(self._found(until))
+        self._read_answers()
+        for kept in candidates:
+            parents = [candidates[parent] for parent in kept.parents]
+            made_by = [job for job in self._jobs if job.candidate is None and job.makes(kept, parents)]
+            if made_by:
+                made_by[-1].candidate = kept.index
+
+    @property
+    def numbers(self) -> dict[int, int | None]:
+        """Every proposal's number, with the index of the candidate that it became; None if it was not kept."""
+        return {job.number: job.candidate for job in self._jobs}
+
+    def proposals(self, numbers: Sequence[int], *, texts: bool) -> list[Proposal]:
+        """Return the proposals of these numbers with their rows, records and, if wanted, `texts`; in order."""
+        wanted = set(numbers)
+        return [self._proposal(job, texts=texts) for job in self._jobs if job.number in wanted]
+
+    # --- finding -----------------------------------------------------------------------------------------------------
+
+    def _found(self, until: int | None) -> Iterator[_Job]:
+        """Yield a job for each reflective dataset, from the entries without their answers."""
+        evaluated: list[Entry] = []
+        group: list[_Job] = []
+        for entry in entries(self._store, self._run.id, SEARCH, largest=0):
+            if until is not None and entry.number >= until:
+                break
+            if entry.kind == EVALUATE:
+                self.evaluations.setdefault(entry.digest, []).append(entry.number)
+                if group:
+                    yield from group
+                    evaluated, group = [], []
+                evaluated.append(entry)
+            elif entry.kind == REFLECTIVE_DATASET and (read := _DATASET.fullmatch(entry.about)) is not None:
+                group.append(_Job(entry, int(read[1]), read[2].split(", "), evaluated[-WINDOWS * int(read[1]) :]))
+            elif entry.kind == MUTATION:  # its job is numbered among those that ask for a change
+                for job in group:
+                    job.answers.append(entry)
+            elif entry.kind in (COMPLETION, PROPOSAL) and (at := _JOB.fullmatch(entry.about)) is not None:
+                for job in group[int(at[1]) : int(at[1]) + 1]:
+                    job.answers.append(entry)
+        yield from group
+
+    def _read_answers(self) -> None:
+        """Read what was proposed."""
+        answers = self._answers({entry.number for job in self._jobs for entry in job.answers})
+        for job in self._jobs:
+            for entry in job.answers:
+                answer = answers[entry.number]
+                if entry.kind == PROPOSAL:
+                    job.texts |= answer
+                elif entry.kind == MUTATION:
+                    if answer["request"] in job.raw.get(GIT_BRANCH, ""):
+                        job.mutation = entry.number
+                        job.made = (answer.get("applied") or {}).get("candidate")
+                        rejected = answer.get("rejected")
+                        job.rejection = f"{rejected['stage']}: {rejected['reason']}" if rejected is not None else None
+                elif (read := _REFLECTION.fullmatch(entry.about)) is not None:
+                    component = str(ast.literal_eval(read[1]))
+                    job.raw[component] = answer
+                    if component != GIT_BRANCH:
+                        job.texts[component] = _extracted(answer)
+
+    def _answers(self, numbers: set[int]) -> dict[int, Any]:
+        """Return the answers of these entries; each is read once."""
+        missing = numbers - self._cache.keys()
+        for entry in entries_at(self._store, self._run.id, SEARCH, missing) if missing else ():
+            self._cache[entry.number] = orjson.loads(entry.answer)
+        return {number: self._cache[number] for number in numbers}
+
+    # --- details -----------------------------------------------------------------------------------------------------
+
+    def _minibatch(self, job: _Job) -> tuple[int | None, list[Entry]]:
+        """Return the parent's index and the evaluations that the dataset was made from; none if no minibatch fits it.
+
+        The digest of a dataset's request is that of its parent, its rows and their results, so it names the minibatch.
+        """
+        parents = {digest_of(kept.texts)[:SHOWN]: kept for kept in reversed(self._candidates)}
+        for end in range(len(job.evaluated), job.size - 1, -job.size) if job.size else ():
+            window = list(job.evaluated[end - job.size : end])
+            about = [evaluated_of(entry.about) for entry in window]
+            rows = [self._rows.get(one.quoted_id) for one in about if one is not None and one.traced]
+            parent = parents.get(about[0].candidate) if about[0] is not None else None
+            if parent is None or len(rows) < len(window):
+                break  # not traced: these were evaluated for their scores
+            answers = self._answers({entry.number for entry in window})
+            scored = [
+                [digest_of(row.example) if row is not None else None, _without_trace(answers[entry.number])]
+                for row, entry in zip(rows, window, strict=True)
+            ]
+            key = request_key(REFLECTIVE_DATASET, "", parent.texts, scored, job.components)
+            if key.digest == job.dataset.digest:
+                return parent.index, window
+        return None, []
+
+    def _after(self, job: _Job, parent: CandidateRecord, rows: Sequence[RecordedRow]) -> list[dict[str, Any] | None]:
+        """Return the results of the proposed candidate on the rows of its minibatch; None for one not recorded."""
+        child = digest_of(job.child_of(parent.texts))
+        found: list[int | None] = []
+        for row in rows:
+            keys = [evaluate_key(child, digest_of(row.example), row.id, trace).digest for trace in (False, True)]
+            later = [number for key in keys for number in self.evaluations.get(key, ()) if number > job.number]
+            found.append(min(later, default=None))
+        answers = self._answers({number for number in found if number is not None})
+        return [answers[number] if number is not None else None for number in found]
+
+    def _proposal(self, job: _Job, *, texts: bool) -> Proposal:
+        index, window = self._minibatch(job)
+        parent = self._candidates[index] if index is not None else None
+        compared: list[ComparedRow] = []
+        if parent is not None:
+            about = [evaluated_of(entry.about) for entry in window]
+            rows = [self._rows[one.quoted_id] for one in about if one is not None]
+            before = self._answers({entry.number for entry in window})
+            for entry, row, after in zip(window, rows, self._after(job, parent, rows), strict=True):
+                compared.append(compared_row(row.id, row.data, before[entry.number], after, self._failure_score))
+        whole = bool(compared) and all(row.after is not None for row in compared)
+        before_sum = sum(row.before.score for row in compared if row.before is not None) if compared else None
+        after_sum = sum(row.after.score for row in compared if row.after is not None) if whole else None
+        outcome, why = _outcome(job, before_sum, after_sum, len(compared))
+        dataset = self._answers({job.number})[job.number].get("dataset") or {}
+        return Proposal(
+            number=job.number,
+            parent=index,
+            components=tuple(job.components),
+            size=job.size,
+            rows=tuple(compared[:ROWS_SHOWN]),
+            before=before_sum,
+            after=after_sum,
+            records={name: tuple(map(_record, records[:ROWS_SHOWN])) for name, records in dataset.items()},
+            answers={name: excerpt(raw, ANSWER_SHOWN) or Excerpt("") for name, raw in job.raw.items()},
+            texts=text_changes(parent.texts, job.child_of(parent.texts)) if parent is not None and texts else (),
+            mutation=job.mutation,
+            candidate=job.candidate,
+            outcome=outcome,
+            why=why,
+        )
+
+
+def _outcome(job: _Job, before: float | None, after: float | None, rows: int) -> tuple[Outcome, str]:
+    scores = f"{before:.4g} -> {after:.4g} over {rows} rows" if before is not None and after is not None else None
+    if job.candidate is not None:
+        return "kept", f"better on its minibatch: {scores}" if scores else "better on its minibatch"
+    if job.rejection is not None:
+        return "rejected", f"its change of code was rejected at stage {job.rejection}"
+    if not job.texts and job.made is None:
+        return "empty", "reflection gave no new text"
+    if scores is None or before is None or after is None:
+        return "unfinished", "its evaluation on the minibatch is not recorded: the run ended first"
+    if after > before:
+        return "rejected", f"better on its minibatch ({scores}), but another one was kept, or the run ended first"
+    return "rejected", f"not better on its minibatch: {scores}"
+
+
+def _row_result(result: Mapping[str, Any] | None, failure_score: float) -> RowResult | None:
+    if result is None:
+        return None
+    error = result.get("error") or {}
+    message = f"{error.get('type')}: {error.get('message')}" if error else None
+    score = result.get("score") if result["status"] == "ok" else None
+    return RowResult(
+        status=result["status"],
+        score=float(score) if score is not None else failure_score,
+        output=excerpt(result.get("output")),
+        feedback=excerpt(result.get("feedback")),
+        error=excerpt(message),
+    )
+
+
+def _record(record: Mapping[str, Any]) -> dict[str, Excerpt]:
+    return {str(name): excerpt(value) or Excerpt("null") for name, value in record.items()}
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and value:
+        return "\n".join(f"{name}: {part if isinstance(part, str) else _json(part)}" for name, part in value.items())
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in result.items() if name not in ("trajectory", "trajectory_ref")}
+
+
+def _extracted(answer: str) -> str:
+    from gepa.strategies.instruction_proposal import InstructionProposalSignature  # heavy
+
+    return InstructionProposalSignature.output_extractor(answer.strip())["new_instruction"]
