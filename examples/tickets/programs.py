@@ -61,7 +61,7 @@ def build_typescript() -> None:
     npm = shutil.which("npm")
     package = HERE.parents[1] / "clients" / "typescript" / "dist" / "index.js"
     if npm is None or not package.is_file():
-        raise NotSetUp("it needs Node 20 or newer with npm (https://nodejs.org); then: make setup")
+        raise NotSetUp("it needs Node 20 with npm (nodejs.org); then: make setup")
     if not (TYPESCRIPT / "node_modules" / ".bin" / "tsc").exists():
         _npm(npm, "ci", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error")
     built = TYPESCRIPT / "dist" / "serve.js"

@@ -30,6 +30,7 @@ COMMANDS = {
     "mutate": "Change a program's code once, by hand.",
     "sandboxes": "List sandboxes; end those left behind.",
     "branches": "List a run's code; diff, check out or delete it.",
+    "demo-model": "Serve a scripted stand-in for a language model.",
 }
 
 WITH_SETTINGS = ("optimize", "resume", "check", "fork")
@@ -37,8 +38,8 @@ WITH_SETTINGS = ("optimize", "resume", "check", "fork")
 
 WIDE = {"max_content_width": 120}
 
-MODULES = {"import": "import_"}
-"""Modules of commands whose name is a keyword of Python."""
+MODULES = {"import": "import_", "demo-model": "demo_model"}
+"""Modules of commands whose name is not one of a module."""
 
 
 def build(loaded: str | None) -> typer.Typer:

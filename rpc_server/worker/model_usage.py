@@ -1,4 +1,4 @@
-"""Count the tokens of a program's model calls over httpx, which most providers' clients use."""
+"""Count the tokens of a program's model calls over httpx or httpx2, which most providers' clients use."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Any, Callable
 
 PATHS = ("/chat/completions", "/completions", "/responses", "/embeddings", "/messages")
 """Path suffixes at which OpenAI-compatible providers and Anthropic answer, and charge."""
+
+HTTP_PACKAGES = ("httpx", "httpx2")
+"""The second is what newer clients use, such as Anthropic's from version 2 on."""
 
 _current: contextvars.ContextVar[ModelCallUsage | None] = contextvars.ContextVar("model_calls", default=None)
 _open: set[ModelCallUsage] = set()
@@ -29,7 +32,7 @@ class ModelCallUsage:
         self._is_known = True
 
     def __enter__(self) -> ModelCallUsage:
-        self._was_watched = watch()
+        self._watched = watch()
         _current.set(self)
         with _lock:
             _open.add(self)
@@ -39,8 +42,8 @@ class ModelCallUsage:
         with _lock:
             _open.discard(self)
         _current.set(None)
-        if watch() and not self._was_watched:
-            self._is_known = False  # httpx was imported meanwhile, and may have been used before it was watched
+        if watch() != self._watched:
+            self._is_known = False  # a package was imported meanwhile, and may have been used before it was watched
 
     def add(self, model: str, usage: Any) -> None:
         """Add one call; `usage`: as the provider sent it."""
@@ -108,18 +111,20 @@ def tokens_of(usage: dict[str, Any]) -> dict[str, int] | None:
     return {**counts, **{name: count for name, count in further.items() if count}}
 
 
-def watch() -> bool:
-    """Observe httpx's requests; return False if it is not imported. The program's behaviour does not change."""
-    httpx: Any = sys.modules.get("httpx")
-    clients = [getattr(httpx, name, None) for name in ("Client", "AsyncClient")]
-    if None in clients:
-        return False
-    with _lock:
-        if not hasattr(httpx, "_evolverpc_watched"):
-            httpx.Client.send = _watched(httpx.Client.send)
-            httpx.AsyncClient.send = _watched_async(httpx.AsyncClient.send)
-            httpx._evolverpc_watched = True
-    return True
+def watch() -> list[str]:
+    """Observe the requests of the packages that are imported; return their names. The program behaves as before."""
+    watched = []
+    for name in HTTP_PACKAGES:
+        package: Any = sys.modules.get(name)
+        if not hasattr(package, "Client") or not hasattr(package, "AsyncClient"):
+            continue  # not imported, or not yet as a whole
+        watched.append(name)
+        with _lock:
+            if not hasattr(package, "_evolverpc_watched"):
+                package.Client.send = _watched(package.Client.send)
+                package.AsyncClient.send = _watched_async(package.AsyncClient.send)
+                package._evolverpc_watched = True
+    return watched
 
 
 def _watched(send: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,91 +1,52 @@
-"""The commands in the quick start and the guides do what the pages show, with a local model in place of a paid one."""
+"""The commands in the quick start and the guides do what the pages show, with the scripted model for a paid one."""
 
 import json
 import os
+import re
 import shlex
+import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+import pytest
 
 from sandbox_runtime import running_server
 from tests.docs import pages
 
-DATA = pages.ROOT / "examples" / "tickets" / "data"
+QUICKSTART = pages.ROOT / "examples" / "quickstart"
 BIN = Path(sys.executable).parent
 TOKEN = "shared-by-the-servers"
-IMPROVED = "Answer with the label of the right team."
-
-
-OPENAI = f"""
-import json, pathlib
-from types import SimpleNamespace as Some
-
-LABELS = json.loads(pathlib.Path(__file__).with_name("labels.json").read_text())
-
-class OpenAI:
-    def __init__(self):
-        self.chat = Some(completions=self)
-    def create(self, *, model, messages):
-        label = LABELS[messages[1]["content"]]
-        known = messages[0]["content"] == {IMPROVED!r} or len(label) % 2
-        return Some(choices=[Some(message=Some(content=label if known else "unknown"))])
-"""
-"""Stands for the package `openai`: its model knows all labels after the improved prompt, and some of them before."""
 
 
 @contextmanager
-def reflection_model() -> Iterator[str]:
-    """Serve a model by OpenAI's API that always proposes the improved prompt."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            message = {"role": "assistant", "content": f"```\n{IMPROVED}\n```"}
-            answer = {
-                "id": "1", "object": "chat.completion", "created": 1, "model": "gpt-5",
-                "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
-                "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-            }  # fmt: skip
-            body = json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def demo_model() -> Iterator[dict[str, str]]:
+    """Run the page's `gepa-client demo-model` on a free port; yield the variables that it prints."""
+    [line] = pages.block("docs/quickstart.md", "gepa-client demo-model").commands()
+    command = [str(BIN / "gepa-client"), *shlex.split(line)[1:], "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield json.loads(process.stdout.readline()) | {"LITELLM_LOCAL_MODEL_COST_MAP": "1"}
+        finally:
+            process.terminate()
 
 
 REPLACED = {
-    "examples/tickets/data/": "",
     "--token-file token": "",
     "--at 120": "--at 20",
-    "calls 400": "calls 40",
     "calls 5000": "calls 40",
     "calls 2000": "calls 80",
 }
 """What a page's command has -> what the test gives it."""
 
-PROPOSER = f"""
+PROPOSER = """
 
 def propose_new_texts(candidate, reflective_dataset, components):
-    return {{"prompt": {IMPROVED!r}}}
+    return {"prompt": "Name the team:\\n- desk: accounts"}
 """
 """Makes the program propose by itself, so that no reflection model is needed."""
 
@@ -113,53 +74,54 @@ class Reader:
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
 
-def write_files(folder: Path, more: str = "") -> None:
-    """Write the page's program, `more` behind it, its package `openai`, and some rows."""
-    labels = {}
-    for split in ("train", "val"):
-        rows = (DATA / f"{split}.jsonl").read_text(encoding="utf-8").splitlines()[:12]
-        labels |= {row["text"]: row["label"] for row in map(json.loads, rows)}
-        (folder / f"{split}.jsonl").write_text("\n".join(rows))
-    (folder / "labels.json").write_text(json.dumps(labels))
-    (folder / "openai.py").write_text(OPENAI)
-    (folder / "rows.jsonl").write_text((folder / "train.jsonl").read_text())
-    (folder / "program.py").write_text(pages.block("docs/quickstart.md", "# program.py").text + more)
+def copy_example(folder: Path, more: str = "") -> None:
+    """Copy the quick start's example; add what the guides have: `rows.jsonl`, `program.py` with `more` at its end."""
+    shutil.copytree(QUICKSTART, folder, dirs_exist_ok=True)
+    shutil.copy(folder / "train.jsonl", folder / "rows.jsonl")
+    (folder / "program.py").write_text((folder / "with_openai.py").read_text() + more)
 
 
 @contextmanager
-def servers(folder: Path, count: int) -> Iterator[tuple[str, ...]]:
-    """Run the quick start's `gepa-server` command on free ports."""
+def servers(folder: Path, variables: dict[str, str], *programs: str) -> Iterator[tuple[str, ...]]:
+    """Run the quick start's `gepa-server` command on free ports, one for each program."""
     [line] = [line for line in pages.block("docs/quickstart.md", "export").commands() if "gepa-server" in line]
-    words = shlex.split(line.replace("--token-file token", "").replace("--port 8000", "--port 0"))
+    line = line.replace("--token-file token", "").replace("--port 8000", "--port 0")
+    environment = variables | {"GEPA_TOKEN": TOKEN, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     with ExitStack() as running:
-        started = [
-            running.enter_context(
-                running_server([str(BIN / words[0]), *words[1:]], cwd=folder, env={"GEPA_TOKEN": TOKEN})
-            )
-            for _ in range(count)
-        ]
+        started = []
+        for program in programs:
+            words = shlex.split(line.replace("with_openai.py", program))
+            command = [str(BIN / words[0]), *words[1:]]
+            started.append(running.enter_context(running_server(command, cwd=folder, env=environment)))
         yield tuple(endpoint.url for endpoint in started)
 
 
-def test_the_quick_start_checks_the_program_and_improves_its_prompt(tmp_path: Path) -> None:
-    write_files(tmp_path)
-    with reflection_model() as url, servers(tmp_path, 1) as urls:
-        keys = {
-            "OPENAI_API_KEY": "none",
-            "OPENAI_API_BASE": url,
-            "GEPA_TOKEN": TOKEN,
-            "LITELLM_LOCAL_MODEL_COST_MAP": "1",
-        }
-        reader = Reader(tmp_path, urls, keys)
-        reader.runs(pages.block("docs/quickstart.md", "gepa-client check").commands()[0])
-        reader.runs(pages.block("docs/quickstart.md", "gepa-client optimize").commands()[0])
-    [best] = (tmp_path / "runs").glob("*/best_candidate.json")
-    assert json.loads(best.read_text())["prompt"] == IMPROVED
+@pytest.mark.parametrize(
+    ("package", "reflection"), [("openai", "openai/gpt-5"), ("anthropic", "anthropic/claude-sonnet-4-5")]
+)
+def test_the_quick_start_checks_the_program_and_improves_its_prompt(
+    tmp_path: Path, package: str, reflection: str
+) -> None:
+    copy_example(tmp_path)
+    with demo_model() as variables, servers(tmp_path, variables, f"with_{package}.py") as urls:
+        reader = Reader(tmp_path, urls, variables | {"GEPA_TOKEN": TOKEN})
+        for command in ("check", "optimize"):
+            [line] = pages.block("docs/quickstart.md", f"gepa-client {command}").commands()
+            reader.runs(line.replace("openai/gpt-5", reflection))
+    [run] = (tmp_path / "runs").glob("*/")
+    result = json.loads((run / "result.json").read_text())
+    prompts = [result["candidates"][0]["prompt"], json.loads((run / "best_candidate.json").read_text())["prompt"]]
+    page = pages.text("docs/quickstart.md")
+    assert [f"```text\n{prompt}\n```" in page for prompt in prompts] == [True, True], prompts
+    scores = result["seed_score"], result["best_score"]
+    assert "from {:.2f} to {:.2f}".format(*scores) in page
+    report = (run / "report.md").read_text()
+    assert re.search(r"cost: `\$0\.\d+ evaluation, \$0\.\d+ reflection`", report), report
 
 
 def test_the_commands_about_fleets_and_long_runs_work_one_after_the_other(tmp_path: Path) -> None:
-    write_files(tmp_path, PROPOSER)
-    with servers(tmp_path, 2) as urls:
+    copy_example(tmp_path, PROPOSER)
+    with demo_model() as variables, servers(tmp_path, variables, "program.py", "program.py") as urls:
         (tmp_path / "endpoints.txt").write_text("\n".join(urls))
         reader = Reader(tmp_path, urls, {"GEPA_TOKEN": TOKEN})
         for line in pages.block("docs/guides/fleet.md", "gepa-client optimize").commands():

@@ -175,7 +175,15 @@ def test_both_languages_load_the_result_of_a_run(tmp_path: Path) -> None:
 
 
 def test_the_same_program_stands_on_each_page() -> None:
-    assert pages.block("README.md", "# program.py").text == pages.block("docs/quickstart.md", "# program.py").text
+    example = pages.ROOT / "examples" / "quickstart"
+    for page, name in (
+        ("README.md", "program.py"),
+        ("docs/quickstart.md", "with_openai.py"),
+        ("docs/quickstart.md", "with_anthropic.py"),
+    ):
+        path = example / name.replace("program.py", "with_openai.py")
+        shown = pages.block(page, f"# {name}").text.removeprefix(f"# {name}\n")
+        assert shown == path.read_text(encoding="utf-8").partition("\n\n")[2], f"{page}: {name}"
     assert (
         pages.block("README.md", "// program.ts").text == pages.block("docs/guides/typescript.md", "// program.ts").text
     )

@@ -16,6 +16,7 @@ def environment(provider: str) -> dict[str, str]:
     [
         ("openai", {"gpt-4o-mini": COUNTED}),
         ("messages", {"claude-sonnet-4-5": {**COUNTED, "cache_write_tokens": 10}}),
+        ("over_httpx2", {"gpt-4o-mini": COUNTED}),
         ("twice", {"gpt-4o-mini": {name: 2 * count for name, count in COUNTED.items()}}),
         ("thread", {"gpt-4o-mini": {name: 2 * count for name, count in COUNTED.items()}}),
         ("streamed", {"gpt-4o-mini": {"calls": 1}}),

@@ -4,6 +4,7 @@ import os
 import threading
 
 import httpx
+import httpx2
 
 seed_candidate = {"prompt": "Answer."}
 URL = os.environ["PROVIDER_URL"]
@@ -22,6 +23,10 @@ def openai():
 
 def messages():
     return httpx.post(f"{URL}/messages", json={**ASKED, "model": "claude-sonnet-4-5"}).json()["type"]
+
+
+def over_httpx2():
+    return httpx2.post(f"{URL}/chat/completions", json=ASKED).status_code
 
 
 def twice():

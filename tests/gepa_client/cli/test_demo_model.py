@@ -1,0 +1,146 @@
+"""`gepa-client demo-model` answers as far as the prompt has what the task needs, and is plain about what it is."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gepa.strategies.instruction_proposal import InstructionProposalSignature
+
+CLIENT = str(Path(sys.executable).with_name("gepa-client"))
+ROWS = Path(__file__).parents[3] / "examples" / "quickstart"
+SEED = "Which team should answer this message? Answer with one word."
+
+
+def start(*flags: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [CLIENT, "demo-model", "--port", "0", *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.fixture(scope="module")
+def variables() -> Iterator[dict[str, str]]:
+    with start("--json") as process:
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+
+
+def post(url: str, body: Any) -> tuple[int, dict[str, Any]]:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(url, data, timeout=10) as response:  # noqa: S310  a loopback address
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def answers(variables: dict[str, str], prompt: str, message: str) -> str:
+    """The answer over both interfaces, which is the same."""
+    user = {"role": "user", "content": message}
+    status, as_openai = post(
+        f"{variables['OPENAI_BASE_URL']}/chat/completions",
+        {"model": "gpt-5-mini", "messages": [{"role": "system", "content": prompt}, user]},
+    )
+    assert (status, as_openai["model"]) == (200, "gpt-5-mini")
+    assert as_openai["usage"]["total_tokens"] > 0
+    status, as_anthropic = post(
+        f"{variables['ANTHROPIC_BASE_URL']}/v1/messages",
+        {"model": "claude-haiku-4-5", "max_tokens": 20, "system": prompt, "messages": [user]},
+    )
+    assert (status, as_anthropic["model"]) == (200, "claude-haiku-4-5")
+    answer = as_openai["choices"][0]["message"]["content"]
+    assert as_anthropic["content"] == [{"type": "text", "text": answer}]
+    assert isinstance(answer, str)
+    return answer
+
+
+def test_an_answer_is_right_if_the_prompt_names_the_team(variables: dict[str, str]) -> None:
+    assert answers(variables, SEED, "Where is my parcel?") == "shipping"
+    assert answers(variables, f"{SEED}\n- dock: returns, deliveries", "Where is my parcel?") == "dock"
+    assert answers(variables, f"{SEED}\n- lab: defects", "Where is my parcel?") == "shipping"
+    assert answers(variables, SEED, "Hello!") == "support"
+
+
+def test_reflection_adds_the_teams_that_the_records_expected(variables: dict[str, str]) -> None:
+    records = [
+        {"Inputs": {"text": text, "label": label}, "Generated Outputs": got, "Feedback": feedback}
+        for text, label, got, feedback in (
+            ("I was charged twice.", "billing", "billing", "right"),
+            ("Where is my parcel?", "dock", "shipping", "expected dock, got shipping"),
+            ("I want my money back.", "dock", "returns", "expected dock, got returns"),
+            ("Hello!", "desk", "support", "expected desk, got support"),
+        )
+    ]
+    request = InstructionProposalSignature.prompt_renderer(
+        {"current_instruction_doc": SEED, "dataset_with_feedback": records, "prompt_template": None}
+    )
+    assert isinstance(request, str)
+    better = answers(variables, "", request).removeprefix("```\n").removesuffix("\n```")
+    assert better == f"{SEED}\n\nThe teams and what they answer:\n- dock: deliveries, returns"
+    again = answers(variables, "", request.replace(SEED, better)).removeprefix("```\n").removesuffix("\n```")
+    assert again == better
+
+
+def test_every_row_of_the_quick_start_is_right_after_the_prompt_that_names_all_teams(
+    variables: dict[str, str],
+) -> None:
+    teams = "- billing: payments\n- dock: deliveries, returns\n- lab: defects, ideas\n- desk: accounts"
+    lines = [line for name in ("train", "val") for line in (ROWS / f"{name}.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in lines]
+    assert len(rows) == 30
+    assert [row for row in rows if answers(variables, teams, row["text"]) != row["label"]] == []
+    assert sum(answers(variables, SEED, row["text"]) == row["label"] for row in rows) == 5
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        ("/v1/chat/completions", {"model": "m", "messages": [], "stream": True}, 400, "does not stream"),
+        ("/v1/messages", {"model": "m", "messages": [], "stream": True}, 400, "does not stream"),
+        ("/v1/chat/completions", {"model": "m", "messages": []}, 400, "`messages`"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}, 400, "`model`"),
+        ("/v1/messages", {"model": "m", "messages": [{"role": "user", "content": [{"type": "image"}]}]}, 400, "text"),
+        ("/v1/messages", b"{", 400, "JSON"),
+        ("/v1/messages", b"[]", 400, "JSON"),
+        ("/v1/responses", {"model": "m", "input": "a"}, 404, "POST /v1/messages"),
+    ],
+)
+def test_what_it_cannot_answer_is_refused_with_the_reason(
+    variables: dict[str, str], path: str, body: Any, status: int, message: str
+) -> None:
+    refused, error = post(variables["ANTHROPIC_BASE_URL"] + path, body)
+    assert refused == status
+    assert message in error["error"]["message"]
+
+
+def test_it_prints_that_it_is_no_model_and_what_to_paste() -> None:
+    with start() as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline().rstrip("\n") for _ in range(9)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    assert "no language model" in lines[0]
+    exported = dict(line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export "))
+    assert exported["OPENAI_BASE_URL"] == exported["ANTHROPIC_BASE_URL"] + "/v1"
+    assert set(exported) == {"OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"}
+    assert lines[-1] == "Ctrl-C ends it."
+
+
+def test_a_port_that_is_taken_is_named_with_what_to_do() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run([CLIENT, "demo-model", "--port", port], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert "give another --port, or 0 for a free one" in done.stderr.replace("\n", " ")
