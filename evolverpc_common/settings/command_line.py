@@ -1,6 +1,7 @@
 """Make the flags of a typer command from settings, and its help by groups."""
 
 import inspect
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
@@ -11,6 +12,9 @@ from evolverpc_common.settings.definition import Setting
 
 USAGE_WIDTH = 30
 """Columns for a flag and its value; the description of a longer one begins on the next line."""
+
+TITLE_WIDTH = 15
+"""Columns for the title of a group before the names of its flags."""
 
 
 class SettingsCommand(TyperCommand):
@@ -29,15 +33,18 @@ class SettingsCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the sections: arguments, everyday flags, then one group after another."""
+        """Write the sections: arguments, everyday flags, then each group: in full, or the names of its usual flags."""
         every = ctx.meta.get(__name__, False)
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        named: dict[str, list[str]] = {}
         hidden = 0
         for param in self.get_params(ctx):
             found = self.settings.get(param.name or "")
             if found is not None and not isinstance(param, TyperArgument):
-                hidden += found.rare and not every
-                if every or not found.rare:
+                if not every and not found.everyday:
+                    named.setdefault(found.group, []).extend([] if found.rare else [found.flag])
+                    hidden += found.rare
+                else:
                     section = "Options" if found.everyday else found.group
                     default = "" if found.default_text == "none" else f" [default: {found.default_text}]"
                     sections.setdefault(section, []).append((found.usage, found.description + default))
@@ -47,9 +54,22 @@ class SettingsCommand(TyperCommand):
             if rows:
                 with formatter.section(title):
                     formatter.write_dl([(usage.ljust(USAGE_WIDTH), text) for usage, text in rows], USAGE_WIDTH)
-        if hidden:
-            formatter.write_paragraph()
-            formatter.write_text(f"{hidden} more flags, rarely used: {ctx.command_path} --help-all")
+        if not named:
+            return
+        with formatter.section("More flags"):
+            for title, flags in named.items():
+                head = " " * formatter.current_indent + title.ljust(TITLE_WIDTH)
+                wrapped = textwrap.wrap(  # the formatter's own method would break flags at their hyphens
+                    " ".join(flags),
+                    formatter.width,
+                    initial_indent=head,
+                    subsequent_indent=" " * len(head),
+                    break_on_hyphens=False,
+                )
+                formatter.write("".join(f"{text}\n" for text in wrapped))
+        others = f", and {hidden} that are rarely used" if hidden else ""
+        formatter.write_paragraph()
+        formatter.write_text(f"What these do{others}: {ctx.command_path} --help-all")
 
 
 def settings_command(

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="Its id, the beginning of it, its name, or `last`.")]
+RunName = Annotated[
+    str, typer.Argument(metavar="RUN", help="Its id, its name, any part of them that no other run has, or `last`.")
+]
 StoreUrl = Annotated[
     str | None,
     typer.Option(

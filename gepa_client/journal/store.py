@@ -173,9 +173,10 @@ def looks_like_a_url(text: str) -> bool:
 
 
 def find_run(store: Store, text: str) -> StoredRun:
-    """Return the run with this id, else the `last` one created, else the only one with this prefix or name.
+    """Return the run with this id, else the `last` one created, else the only one whose id or name fits.
 
-    Raises `NoSuchRun`, naming the matches if there are several.
+    An id that begins with the text and an equal name come before an id or a name that contains it, in any case of
+    letters. Raises `NoSuchRun`, naming the matches if there are several.
     """
     try:
         return store.run(text)
@@ -186,6 +187,8 @@ def find_run(store: Store, text: str) -> StoredRun:
     if text == LAST:
         return runs[0]
     found = [run for run in runs if text and (run.id.startswith(text) or run.name == text)]
+    if text and not found:
+        found = [run for run in runs if text.lower() in f"{run.id}\n{run.name or ''}".lower()]
     if len(found) == 1:
         return found[0]
     if found:

@@ -375,7 +375,7 @@ def _hints(record: RunRecord) -> Iterator[str]:
             f"--reflection-minibatch-size {2 * size}: most proposals scored the same on {counted(size, 'row')}, "
             "too few to show a small improvement"
         )
-    if len(scored) - same >= max(same, 1):
+    if len(scored) - same > len(scored) / 2:
         yield (
             "feedback that states what was expected and why the output is wrong"
             + (", or another --reflection-lm" if by_model else "")

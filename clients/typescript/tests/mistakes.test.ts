@@ -126,6 +126,12 @@ it("a process that cannot start names its own line and exits with a status", asy
   expect(child.stderr()).not.toContain("/src/");
 });
 
+it("`-h` prints the usage", async () => {
+  const child = started("src/bin/conformance.ts", ["-h"]);
+  expect(await child.ended).toBe(0);
+  expect(child.stderr()).toBe("");
+});
+
 it("an invalid command line prints the usage", async () => {
   for (const [args, message] of [
     [["--port", "abc"], "`port` must be"],

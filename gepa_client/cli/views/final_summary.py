@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from rich.console import Console
 
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import PAUSED, STOPPED, USAGE
-from gepa_client.cli.views.console import fail, safe, safe_line
+from gepa_client.cli.views.console import echo, fail, safe, safe_line
 from gepa_client.evolution.checkout import holds_commit
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import Finished
@@ -131,13 +132,19 @@ def show(ended: RunSummary, console: Console) -> None:
         if text is not None
     ]
     if not ended.replayed:
-        lines += [
-            f"[yellow]{label:<15}[/] {safe_line(text, 600)}" for label, text in fields.no_improvement(ended.record)
-        ]
+        for label, text in fields.no_improvement(ended.record):
+            lines.append(f"[yellow]{label:<15}[/] {_wrapped(safe_line(text, 600), console)}")
     lines.append(f"{'next':<15} {safe(_next_command(ended))}")
-    lines.append(score_line(ended))
     for text in lines:
         console.print(text, soft_wrap=True)
+    echo(console, score_line(ended))
+
+
+def _wrapped(text: str, console: Console) -> str:
+    """Return the text beside its label, wrapped between words on a terminal."""
+    if not console.is_terminal:
+        return text
+    return f"\n{' ' * 16}".join(textwrap.wrap(text, max(console.width - 16, 20), break_on_hyphens=False))
 
 
 def score_line(ended: RunSummary) -> str:

@@ -6,8 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from gepa_client.cli import flags
-from gepa_client.settings.run_config import RunConfig
+from gepa_client.cli.app import COMMANDS
+from gepa_client.settings.run_config import SETTINGS, RunConfig
 from tests.gepa_client.conftest import Ran
+
+ALL = {each.flag for each in SETTINGS.values()}
 
 
 def test_every_setting_is_a_flag_of_the_same_name() -> None:
@@ -39,3 +42,24 @@ def test_an_option_of_gepa_that_is_replaced_is_refused_as_a_flag_with_the_reason
         assert ended.status == 2
         assert "cannot be set" in ended.stderr
         assert "pickled" in ended.stderr
+
+
+def test_help_describes_twelve_everyday_flags_and_names_the_other_usual_ones_by_group(cli: Callable[..., Ran]) -> None:
+    everyday = {each.flag for each in SETTINGS.values() if each.everyday}
+    assert len(everyday) == 12
+    described, others = cli("optimize", "-h").stdout.split("More flags:")
+    assert {word for word in described.split("Options:")[1].split() if word in ALL} == everyday
+    assert {word for word in others.split() if word in ALL} == {
+        each.flag for each in SETTINGS.values() if not each.everyday and not each.rare and each.name != "url"
+    }
+    every = cli("optimize", "--help-all").stdout
+    assert "More flags:" not in every
+    assert "--stop-file PATH" in every
+    assert max(map(len, described.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_every_command_prints_its_help_for_h(cli: Callable[..., Ran], name: str) -> None:
+    ended = cli(*([name] if name else []), "-h")
+    assert ended.status == 0
+    assert "-h, --help" in ended.stdout

@@ -50,10 +50,13 @@ def runs(store: Store) -> Store:
         ("20260102-1", "20260102-1"),
         ("20260102", "20260102-1"),
         ("intents", "20260103-1"),
+        ("int", "20260103-1"),
+        ("TENT", "20260103-1"),
+        ("0102", "20260102-1"),
         ("last", "20260103-1"),
     ],
 )
-def test_a_run_is_found_by_id_prefix_name_or_as_the_last(runs: Store, text: str, found: str) -> None:
+def test_a_run_is_found_by_any_part_of_its_id_or_name_or_as_the_last(runs: Store, text: str, found: str) -> None:
     assert find_run(runs, text).id == found
 
 
@@ -62,7 +65,8 @@ def test_a_run_is_found_by_id_prefix_name_or_as_the_last(runs: Store, text: str,
     [
         ("202601", "may be any of 20260103-1, 20260102-1, 20260101-1"),
         ("words", "may be any of 20260102-1, 20260101-1"),
-        ("int", "holds no run 'int'; it has 20260103-1"),
+        ("word", "may be any of 20260102-1, 20260101-1"),
+        ("5-1", "holds no run '5-1'; it has 20260103-1"),
         ("", "holds no run ''"),
     ],
 )

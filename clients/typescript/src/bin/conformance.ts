@@ -8,7 +8,7 @@ import { type ServeOptions, serve } from "../serve.js";
 import { serveStdio } from "../stdio.js";
 
 const USAGE = `evolverpc-conformance [--stdio] [--host ADDRESS] [--port N] [--token-file FILE] [--json]
-  [--max-concurrency N] [--max-queue N] [--example-timeout-s SECONDS] [--drain-s SECONDS]`;
+  [--max-concurrency N] [--max-queue N] [--example-timeout-s SECONDS] [--drain-s SECONDS] [-h|--help]`;
 
 const OPTIONS = {
   stdio: { type: "boolean" },
@@ -20,7 +20,7 @@ const OPTIONS = {
   "max-queue": { type: "string" },
   "drain-s": { type: "string" },
   json: { type: "boolean" },
-  help: { type: "boolean" },
+  help: { type: "boolean", short: "h" },
 } as const;
 
 /** The options that were given. */
