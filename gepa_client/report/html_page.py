@@ -8,7 +8,7 @@ from pathlib import Path
 from evolverpc_common.display_text import counted, line, plain
 from gepa_client.analysis.explanation import Change, Explanation, MovedRows
 from gepa_client.analysis.proposals import ComparedRow, Excerpt, Proposal, TextChange, marked_texts
-from gepa_client.evolution.names import component_texts
+from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.evolution.patches import FileDiff, Line, Words, by_file, changed_words
 from gepa_client.journal.run_events import Mutated, MutationRejected
 from gepa_client.report import summary_fields as fields
@@ -142,6 +142,8 @@ def _best(record: RunRecord) -> list[str]:
     else:
         about = f"Candidate {best.index}. Underlined: words that the seed lacks."
     parts = [_note(about)]
+    if (code := code_label(best.texts)) is not None:
+        parts.append(_note(f"Its code: {line(code, 300)}"))
     for text in marked_texts(seed.texts, best.texts):
         unchanged = "" if best.index == 0 or any(piece.kind == "add" for piece in text.words) else ", as in the seed"
         parts += [f"<h3>{_text(line(text.component, 200))}{unchanged}</h3>", *_whole_text(text.words)]
@@ -208,7 +210,9 @@ def _steps(record: RunRecord, explained: Explanation | None) -> list[str]:
     if explained is None:
         return [_note("The run\u2019s store could not be read, or holds no candidate.")] if record.candidates else []
     if not explained.steps:
-        return [_note("None: no candidate is better than the seed.")]
+        reasons = [f"<dt>{_text(label)}</dt><dd>{_text(text)}</dd>" for label, text in fields.no_improvement(record)]
+        none = _note("None: no candidate is better than the seed.")
+        return [none, "<dl>", *reasons, "</dl>"] if reasons else [none]
     parts = [
         '<p class="note">Oldest first. <ins>Underlined</ins>: new words; <del>struck through</del>: removed words.</p>'
     ]

@@ -110,6 +110,8 @@ def _explained(record: RunRecord, explained: Explanation | None) -> list[str]:
     if explained is None:
         return []
     parts: list[str] = []
+    if reasons := fields.no_improvement(record):
+        parts += ["", "## Why it did not improve", "", *(f"- {label}: {_code(text)}" for label, text in reasons)]
     if explained.overall is not None:
         parts += ["", "## Rows it fixed and broke", "", *_moved_rows(explained.overall)]
     if explained.steps:

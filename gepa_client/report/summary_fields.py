@@ -59,7 +59,9 @@ def story(record: RunRecord, explained: Explanation | None) -> list[str]:
         )
     sentences.append(_ending(record))
     if explained is not None:
-        made = f"Reflection made {counted(explained.proposed, 'proposal')}, of which {explained.kept} were kept."
+        made = (
+            f"Reflection was asked for {counted(explained.proposed, 'proposal')}, of which {explained.kept} were kept."
+        )
         sentences += [made, *_certainty(explained)]
     return sentences
 

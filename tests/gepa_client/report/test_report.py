@@ -19,7 +19,7 @@ def test_the_report_begins_with_the_scores_the_end_and_how_certain_the_differenc
         assert (
             "It ended after 120 of 3,000 metric calls and 3.0 s (completed: max_metric_calls of 120 is" in report_text
         )
-        assert "Reflection made 9 proposals, of which 2 were kept." in report_text
+        assert "Reflection was asked for 9 proposals, of which 2 were kept." in report_text
         assert "1 row is better, 1 is worse and 0 the same with the best candidate: that may be chance" in report_text
         assert report_text.index("Best") < report_text.index("Rows it fixed") < report_text.index("Changes, from the")
         assert (
@@ -61,6 +61,7 @@ def test_a_run_without_improvement_states_that_and_shows_its_proposals() -> None
     for report_text in (text, page):
         assert "No candidate is better than the seed, which scores 0.25 on 12 validation rows." in report_text
         assert "Proposal at 15, from the seed: rejected" in report_text
+        assert "the seed is still the best candidate" in report_text
     assert "None: no candidate is better than the seed." in page
     assert "<svg" not in page
 
