@@ -34,6 +34,7 @@ class EchoProgram:
         *,
         capture_traces: bool,
         items: Sequence[CandidateItem] | None = None,  # noqa: ARG002 - not offered
+        timeout_s: float | None = None,  # noqa: ARG002  # see the interface
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """Answer at once."""
@@ -42,10 +43,15 @@ class EchoProgram:
             on_result(position, payload.result(example.data))
 
     async def score(
-        self, batch: Sequence[Example], results: Sequence[ResultDict], *, on_result: Callable[[int, ResultDict], None]
+        self,
+        batch: Sequence[Example],
+        results: Sequence[ResultDict],
+        *,
+        timeout_s: float | None = None,
+        on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """Never asked here."""
-        raise AssertionError(batch, results, on_result)
+        raise AssertionError(batch, results, timeout_s, on_result)
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Never asked here."""

@@ -70,6 +70,7 @@ class Stub:
         *,
         capture_traces: bool,
         items: Sequence[CandidateItem] | None = None,  # noqa: ARG002 - not offered
+        timeout_s: float | None = None,  # noqa: ARG002  # see the interface
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """Score at once."""
@@ -85,7 +86,12 @@ class Stub:
             on_result(position, result)
 
     async def score(
-        self, batch: Sequence[Example], results: Sequence[ResultDict], *, on_result: Callable[[int, ResultDict], None]
+        self,
+        batch: Sequence[Example],
+        results: Sequence[ResultDict],
+        *,
+        timeout_s: float | None = None,
+        on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """Not offered."""
         raise NotImplementedError

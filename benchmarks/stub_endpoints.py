@@ -68,6 +68,7 @@ class SleepingProgram:
         *,
         capture_traces: bool,
         items: Sequence[CandidateItem] | None = None,  # noqa: ARG002 - not offered
+        timeout_s: float | None = None,  # noqa: ARG002  # see the interface
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """Run the batch's rows at the same time, as far as there are slots."""
@@ -100,10 +101,15 @@ class SleepingProgram:
                 group.create_task(one(position, example.data))
 
     async def score(
-        self, batch: Sequence[Example], results: Sequence[ResultDict], *, on_result: Callable[[int, ResultDict], None]
+        self,
+        batch: Sequence[Example],
+        results: Sequence[ResultDict],
+        *,
+        timeout_s: float | None = None,
+        on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """Never asked here."""
-        raise AssertionError(batch, results, on_result)
+        raise AssertionError(batch, results, timeout_s, on_result)
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Return records from traced results."""

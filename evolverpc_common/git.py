@@ -62,6 +62,9 @@ _INHERITED = frozenset(
 """The user's `GIT_` variables that git keeps: where it is installed and configured, and how it reaches other hosts."""
 
 _NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
+_PATTERN = re.compile(r"[*?\[\]\\ ]")
+"""Characters that mean something else in a pattern of `info/exclude`."""
+
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
@@ -163,6 +166,31 @@ def run_git(
     if process.returncode != 0:
         raise failure(arguments[0], process.returncode, stderr, output)
     return output
+
+
+def exclude_from_git(file: Path) -> Path | None:
+    """Have git ignore a file of a working tree, by a line in its `info/exclude`; return the path of that.
+
+    None if nothing was written: the file is in no working tree that git accepts, or ignored already. Blocks.
+
+    Raises:
+        OSError: `info/exclude` cannot be written.
+    """
+    try:
+        answer = run_git("rev-parse", "--show-toplevel", "--git-path", "info/exclude", folder=file.parent)
+    except GitError:
+        return None
+    top, exclude = (Path(os.fsdecode(line)) for line in answer.splitlines())
+    try:
+        run_git("check-ignore", "--quiet", "--", file.name, folder=file.parent)
+    except GitError:  # it is not ignored
+        exclude = Path(os.path.normpath(file.parent / exclude))
+        exclude.parent.mkdir(parents=True, exist_ok=True)
+        inside = (file.parent.resolve() / file.name).relative_to(top.resolve()).as_posix()
+        with exclude.open("a+", encoding="utf-8", errors="surrogateescape") as lines:
+            lines.write(f"\n/{_PATTERN.sub(lambda found: chr(92) + found[0], inside)}\n")
+        return exclude
+    return None
 
 
 async def run_git_async(

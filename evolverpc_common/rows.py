@@ -7,6 +7,9 @@ from typing import Any
 
 import orjson
 
+OTHER_SEPARATORS = (";", "\t", "|")
+"""Characters that other programs separate the columns of a `.csv` file with."""
+
 
 class RowFileError(ValueError):
     """A file of rows cannot be used; the message names the file, and the line or row if there is one."""
@@ -15,7 +18,8 @@ class RowFileError(ValueError):
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a `.json` file (an array of objects), a `.jsonl` file or a `.csv` file with a header.
 
-    Values of a `.csv` file are strings. A byte order mark and empty lines are skipped.
+    Values of a `.csv` file are strings; its columns are separated by commas. A byte order mark and empty lines are
+    skipped.
 
     Raises:
         RowFileError: there is no such file, it has another suffix, is not UTF-8, is malformed, or holds no rows.
@@ -70,6 +74,11 @@ def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
         header = next(reader, [])
         if len(set(header)) != len(header):
             raise RowFileError(f"{path}: the header has repeated names: {header}")
+        if len(header) == 1 and (other := next((each for each in OTHER_SEPARATORS if each in header[0]), None)):
+            raise RowFileError(
+                f"{path}: one column, {header[0]!r}: is {other!r} the separator? Columns are separated by commas: "
+                "save the file with commas, or rename the column"
+            )
         for values in reader:
             if not values:
                 continue

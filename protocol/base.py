@@ -56,6 +56,8 @@ class Meta(BaseModel):
     `call_id`: makes the call idempotent (capability `idempotency`).
     `wait_s`: seconds to wait before answering `pending` (capability `async`); needs a `call_id`.
     `group`: names a minibatch; asks for `trajectory_ref` in place of inline trajectories (capability `refs`).
+    `example_timeout_s`: lowers the server's limit of this name for the examples of this call (capability
+    `example_timeout`); a larger value changes nothing.
     """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="allow", defer_build=True)
@@ -64,6 +66,7 @@ class Meta(BaseModel):
     call_id: CallId | None = None
     wait_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     group: Annotated[str, Field(min_length=1, max_length=MAX_CALL_ID_LENGTH)] | None = None
+    example_timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
 
 class Params(RequestModel):

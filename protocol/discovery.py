@@ -13,12 +13,16 @@ class DiscoverParams(Params):
 
 
 class ServerInfo(ResultModel):
-    """The process that answers. `instance_id` is new at every start: refs and call ids belong to one instance."""
+    """The process that answers. `instance_id` is new at every start: refs and call ids belong to one instance.
+
+    `agent`: the coding agent that carries out change requests, with its model if it is known (capability `mutations`).
+    """
 
     name: str
     version: str
     language: str
     instance_id: Annotated[str, Field(min_length=1)]
+    agent: str | None = None
 
 
 class ComponentInfo(ResultModel):
@@ -36,12 +40,14 @@ class ProgramInfo(ResultModel):
     """The program under optimisation; one that only scores what others answer (capability `scoring`) has no components.
 
     `version` is the program's own, null where it declares none. `digest` changes when the program's code or
-    configuration does, as far as the server sees them; null where it sees nothing.
+    configuration does, as far as the server sees them; null where it sees nothing. `files`: the files that `digest`
+    covers, each with a digest of its own, so that a client can name those that have changed.
     """
 
     name: str
     version: str | None = None
     digest: Annotated[str, Field(min_length=1)] | None = None
+    files: dict[str, str] | None = None
     components: Items[ComponentInfo]
     seed_candidate: Candidate
 

@@ -79,7 +79,8 @@ class Usage(ResultModel):
 class ExampleResult(ResultModel):
     """The outcome of one example; `score` is a finite number exactly when `status` is `ok`, else null.
 
-    `metric_calls`: what the example counts for in the optimizer's budget; 1 where it is left out.
+    `metric_calls`: what the example counts for in the optimizer's budget; 1 where it is left out. `trajectory_length`:
+    of the trajectory that `trajectory_ref` names: the steps of a list, or the fields of an object.
     """
 
     model_config = ConfigDict(
@@ -100,6 +101,7 @@ class ExampleResult(ResultModel):
     feedback: str | None = None
     trajectory: JsonValue = None
     trajectory_ref: Annotated[str, Field(min_length=1)] | None = None
+    trajectory_length: Annotated[int, Field(ge=0), WHOLE] | None = None
     objective_scores: dict[str, FiniteFloat] | None = None
     error: ExampleError | None = None
     usage: Usage | None = None

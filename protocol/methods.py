@@ -65,6 +65,7 @@ CAPABILITIES: dict[str, Capability] = {
         Capability("async", "`_meta.wait_s`: a call not done in time answers `pending`; `get_result` collects it"),
         Capability("cancel", "`cancel`; without a `call_id`, closing the connection cancels"),
         Capability("refs", "`trajectory_ref` in place of inline trajectories; `_meta.group`"),
+        Capability("example_timeout", "`_meta.example_timeout_s` lowers the limit of each example of a call"),
         Capability("datasets", "the server holds rows: `list_examples`, examples by `{id, split}`"),
         Capability("batch_evaluate", "`evaluate.items`: several candidates, each with its examples, in one call"),
         Capability("proposals", "the program proposes its own new texts"),

@@ -1,11 +1,13 @@
 """The report of a check: each step's verdict, each example's result, and an estimate of a run."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from evolverpc_common.display_text import counted
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.requests import digest_of
 from gepa_client.settings.groups import Evolve
@@ -45,7 +47,10 @@ class CheckStep(_ReportModel):
 
 
 class CheckedExample(_ReportModel):
-    """The result of one row; `step` names where it failed. `row` is its index in the training rows."""
+    """The result of one row; `step` names where it failed. `row` is its index in the training rows.
+
+    `trace`: the type and the size of its trajectory, None if the answer held none.
+    """
 
     row: int
     id: str
@@ -58,6 +63,7 @@ class CheckedExample(_ReportModel):
     error: str | None = None
     details: str | None = None
     cost_usd: float | None = None
+    trace: str | None = None
 
     @classmethod
     def of(cls, at: int, row: AnyRow, result: Result) -> Self:
@@ -75,6 +81,7 @@ class CheckedExample(_ReportModel):
             error=f"{error.get('type')}: {error.get('message')}" if error else None,
             details="\n".join(text for key in ("traceback", "log") if (text := error.get(key))) or None,
             cost_usd=(result.get("usage") or {}).get("cost_usd"),
+            trace=trace_size(result),
         )
 
 
@@ -117,6 +124,35 @@ class CheckReport(_ReportModel):
         return all(step.verdict != "failed" for step in self.steps)
 
 
+def trace_size(result: Result) -> str | None:
+    """Return the type and the size of a result's trajectory, such as `a list of 4 steps`; None if it holds none."""
+    if result.get("trajectory_ref") is not None:
+        length = result.get("trajectory_length")
+        kept = "kept by the server"
+        return kept if length is None else f"length {length:,}, {kept}"
+    trajectory = result.get("trajectory")
+    if trajectory is None:
+        return None
+    characters = f"{len(json.dumps(trajectory, ensure_ascii=False)):,} characters"
+    if isinstance(trajectory, list):
+        return f"a list of {counted(len(trajectory), 'step')}, {characters}"
+    if isinstance(trajectory, dict):
+        return f"an object of {counted(len(trajectory), 'field')}, {characters}"
+    return f"a {type(trajectory).__name__} of {characters}"
+
+
+def failed_steps(examples: Sequence[CheckedExample]) -> str:
+    """Return at which steps examples failed, each with its first row and the trace of that one."""
+    first: dict[str, CheckedExample] = {}
+    for example in examples:
+        if example.status in SYSTEM_ERRORS and example.step is not None:
+            first.setdefault(example.step, example)
+    return "; ".join(
+        f"failed step: {step} (first at row {example.row}, trace: {example.trace or 'none'})"
+        for step, example in first.items()
+    )
+
+
 def share_failed(examples: Sequence[CheckedExample]) -> float:
     """Return the share of the examples that ended in a system error."""
     return sum(example.status in SYSTEM_ERRORS for example in examples) / len(examples)
@@ -129,13 +165,14 @@ def examples_verdict(examples: Sequence[CheckedExample], *, evolves: bool) -> tu
         return "ok", f"{len(examples)} examples, none failed"
     failed = f"{counts.total()} of {len(examples)}"
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in SYSTEM_ERRORS if counts[kind])
+    steps = failed_steps(examples)
     if share_failed(examples) <= TOLERATED:
-        return "warning", f"{failed} examples failed ({kinds})"
+        return "warning", f"{failed} examples failed ({kinds}); {steps}"
     if set(counts) != {"program_error"}:
-        return "failed", f"{failed} examples ended in a system error ({kinds}); 10 % are tolerated"
+        return "failed", f"{failed} examples ended in a system error ({kinds}); 10 % are tolerated; {steps}"
     if evolves:
-        return "warning", f"the program fails on {failed}; code mutations may fix that"
-    return "failed", f"the program failed on {failed} examples; 10 % are tolerated"
+        return "warning", f"the program fails on {failed}; code mutations may fix that; {steps}"
+    return "failed", f"the program failed on {failed} examples; 10 % are tolerated; {steps}"
 
 
 def scores_verdict(
@@ -149,7 +186,8 @@ def scores_verdict(
         if scorers:
             return "ok", f"by {', '.join(scorers)} (not called here)"
         return "failed", (
-            "the program has no score function: name a server that scores its results with --score-with URL"
+            "the program has no score function: write `score(data, output)` beside `run`, which returns a number or "
+            "(number, feedback), or name a server that scores its results with --score-with URL"
         )
     scores = [result["score"] for result in results if result["score"] is not None]
     if not scores:

@@ -67,6 +67,7 @@ def client_of(server: "Address") -> "RpcClient":
         token_file=server.token_file,
         proxy_token_file=server.proxy_token_file,
         allow_insecure=server.allow_insecure,
+        token_setting=server.token_setting,
     )
 
 

@@ -31,7 +31,7 @@ from gepa_client.check.preflight import client_of, discovered
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.fleet.endpoints_file import Address
-from gepa_client.fleet.handshake import differences
+from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT, differences, lacking
 from gepa_client.gepa.litellm_model import sees
 from gepa_client.gepa.rows import AnyRow, list_server_rows
 from gepa_client.run import splits
@@ -117,7 +117,7 @@ class _ServerCheck:
         return CheckReport(
             url=url,
             program=self.discovery.program.name,
-            server=f"{server.name} {server.version} ({server.language})",
+            server=f"{server.name} {server.version}",
             steps=self.steps,
             examples=self.examples,
             timing=self.timing,
@@ -140,6 +140,7 @@ class _ServerCheck:
         offered = ", ".join(self.discovery.capabilities) or "the core alone"
         components = ", ".join(self.discovery.program.seed_candidate)
         self.note("handshake", "ok", f"components {components}; the server offers {offered}")
+        self._example_timeout(self.client.url, self.discovery)
         self._code()
         await self._discover_scorers()
         await self._discover_others()
@@ -164,7 +165,8 @@ class _ServerCheck:
             self.note("code", "failed", str(error))
             return
         if self.evolves:
-            self.note("code", "ok", f"evolves, from {seed} (no agent is called here)")
+            agent = self.discovery.server.agent or "the server's coding agent"
+            self.note("code", "ok", f"evolves, from {seed}, changed by {agent} (not called here)")
         elif len(offered) == 2:
             self.note("code", "ok", f"could evolve, from {seed}; --evolve prompts leaves it as it is")
         elif offered:
@@ -183,6 +185,9 @@ class _ServerCheck:
         if answers and not able:
             urls = ", ".join(self.config.score_with)
             self.note("scores", "failed", f"{urls}, given to score, does not offer `score` (capability `scoring`)")
+        for url, found in zip(self.config.score_with, answers, strict=True):
+            if isinstance(found, DiscoverResult):
+                self._example_timeout(url, found)
         for error in unreachable:
             self.note("scores", "warning", f"one of the servers that score: {summary(error)}")
 
@@ -195,9 +200,23 @@ class _ServerCheck:
                 self.note("handshake", "warning", summary(found))
                 continue
             self.at_once += found.limits.max_concurrency
+            self._example_timeout(server.url, found)
             mixed = self.config.allow_mixed_programs
             if different := differences(self.discovery, found, (), allow_mixed_programs=mixed):
                 self.note("handshake", "failed", f"{server.url} does not serve the same: {'; '.join(different)}")
+        self.at_once = min(self.at_once, self.config.max_in_flight or self.at_once)
+
+    def _example_timeout(self, url: str, discovery: DiscoverResult) -> None:
+        """Note if the server cannot be given the limit on the time of an example, or has a lower one of its own."""
+        wanted_s, own_s = self.config.example_timeout_s, discovery.limits.example_timeout_s
+        if wanted_s is None:
+            return
+        for why in lacking(discovery, NEEDED_FOR_TIMEOUT):
+            self.note("handshake", "failed", f"{url}: {why}: leave it out, and set the limit where the server starts")
+        if own_s is not None and own_s < wanted_s:
+            self.note(
+                "handshake", "warning", f"{url}: its own limit of {own_s:g} s per example holds, not {wanted_s:g} s"
+            )
 
     async def _rows(self) -> list[AnyRow]:
         """Return all training rows; none if they cannot be read."""
@@ -281,7 +300,8 @@ class _ServerCheck:
                     capture_traces=traced,
                     call_id=self._call_id(),
                     group=group,
-                    timeout_s=self.client.evaluation_timeout_s(len(batch)),
+                    example_timeout_s=self.config.example_timeout_s,
+                    timeout_s=self.client.evaluation_timeout_s(len(batch), self.config.example_timeout_s),
                 )
             except (ConnectionLost, RpcError) as error:
                 if isinstance(error, RpcError) and not error.retryable:
@@ -296,9 +316,10 @@ class _ServerCheck:
                 results[at] = {**result, "usage": priced(usage, prices)} if usage else result
 
         limits = self.discovery.limits
-        width = len(rows) if limits.whole_batches else 1
+        most = self.config.max_in_flight or limits.max_concurrency
+        width = min(len(rows), self.config.max_in_flight or len(rows)) if limits.whole_batches else 1
         jobs = [GroupTask(functools.partial(evaluate, at, rows[at : at + width])) for at in range(0, len(rows), width)]
-        await run_group(jobs, limits.max_concurrency)
+        await run_group(jobs, min(most // width or 1, limits.max_concurrency))
         self.examples += [CheckedExample.of(at, row, result) for (at, row), result in zip(rows, results, strict=True)]
         return results
 

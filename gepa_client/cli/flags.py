@@ -22,6 +22,7 @@ COMMAND = settings_command(SETTINGS, REPLACED)
 CHECK_SETTINGS = (
     *SandboxSettings.model_fields,
     *("fleet", "token_file", "allow_insecure", "allow_mixed_programs", "score_with", "score_token_file"),
+    *("max_in_flight", "example_timeout_s"),
     *("trainset", "max_metric_calls", "auto", "max_full_evals"),
     *("reflection_lm", "reflection_lm_kwargs", "reflection_minibatch_size", "evolve", "ignore_findings"),
 )

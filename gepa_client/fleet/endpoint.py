@@ -106,6 +106,7 @@ class Endpoint:
             allow_insecure=address.allow_insecure,
             elsewhere=True,
             token_later=True,
+            token_setting=address.token_setting,
         )
         return cls(address, client)
 

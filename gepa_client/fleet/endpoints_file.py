@@ -2,17 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gepa_client.errors import Refused, unreadable
-from gepa_client.transport.address import rpc_url
+from gepa_client.transport.address import TOKEN_FLAG, rpc_url
 
 POLL_S = 0.25
 """Seconds between two checks of the fleet file."""
 
 TOKEN_FILE = "token-file"  # noqa: S105 - the name of a setting, not a token
 PROXY_TOKEN_FILE = "proxy-token-file"  # noqa: S105 - the same
+SCORE_TOKEN_FLAG = "--score-token-file FILE"  # noqa: S105 - the same, of a flag
 LINE = f"URL [{TOKEN_FILE}=PATH] [{PROXY_TOKEN_FILE}=PATH]"
 
 
@@ -22,7 +23,8 @@ class Address:
 
     `url`: with or without `/rpc`. `token`: else from `token_file`, else from the environment. `proxy_token`, else from
     `proxy_token_file`: of a proxy in front of the server. `allow_insecure`: plain http beyond this machine. `listed`:
-    it comes from a fleet file, and leaves the fleet when the file no longer names it.
+    it comes from a fleet file, and leaves the fleet when the file no longer names it. `token_setting`: what gives its
+    token, for messages.
     """
 
     url: str
@@ -32,6 +34,7 @@ class Address:
     proxy_token_file: Path | str | None = None
     allow_insecure: bool = False
     listed: bool = False
+    token_setting: str = field(default=TOKEN_FLAG, compare=False)
 
     def __repr__(self) -> str:
         return f"Address({self.url!r})"  # keep the token out of tracebacks
@@ -78,6 +81,7 @@ def _addresses(path: Path, text: str, allow_insecure: bool) -> Iterator[Address]
             proxy_token_file=files.get(PROXY_TOKEN_FILE),
             allow_insecure=allow_insecure,
             listed=True,
+            token_setting=f"{TOKEN_FILE}=PATH in {where}",
         )
 
 

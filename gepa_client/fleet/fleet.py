@@ -1,6 +1,6 @@
 """The endpoints of a run behind one interface that answers calls."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,9 +24,10 @@ class Fleet:
     `max_attempts`: attempts that reach a server before the run pauses. `first_backoff_s`: the mean wait after the first
     failure, three times as long after each further one. `max_outage_s`: how long calls wait while no endpoint is up.
     `splits`: chooses the splits whose rows must be the same everywhere. `allow_mixed_programs`: programs of different
-    names may work together if all else is the same. `on_event`: called with each change of state. `on_token`: called
-    with each token before it is used, as its file may be written while the fleet works. `bundles`: returns all
-    that lead to a commit, parents first, for endpoints that lack it; empty if the run has no bundle of it.
+    names may work together if all else is the same. `required`: capabilities that every endpoint must have, each
+    with what needs it. `on_event`: called with each change of state. `on_token`: called with each token before it is
+    used, as its file may be written while the fleet works. `bundles`: returns all that lead to a commit, parents first,
+    for endpoints that lack it; empty if the run has no bundle of it.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Fleet:
         max_outage_s: float = 600.0,
         splits: SplitChoice | None = None,
         allow_mixed_programs: bool = False,
+        required: Mapping[str, str] | None = None,
         on_event: Callable[[FleetEvent], None] = lambda _: None,
         on_token: Callable[[str], None] = lambda _: None,
         bundles: Callable[[str], Sequence[Bundle]] = lambda _: (),
@@ -48,6 +50,7 @@ class Fleet:
         self._membership = Membership(
             splits=splits,
             allow_mixed_programs=allow_mixed_programs,
+            required=required or {},
             max_outage_s=max_outage_s,
             on_event=on_event,
             on_token=on_token,

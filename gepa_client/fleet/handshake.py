@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gepa_client.errors import ClientError, ConnectionLost, Refused, summary
@@ -19,6 +19,9 @@ RENEWAL_S = 15.0
 """Seconds to wait at the start for a token that is about to be renewed."""
 
 RENEWAL_POLL_S = 0.5
+
+NEEDED_FOR_TIMEOUT = {"example_timeout": "--example-timeout-s"}
+"""The capability that a limit on the time of an example needs, and the flag that sets the limit."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ async def shake_hands(
     endpoints: Sequence[Endpoint],
     splits: SplitChoice | None,
     allow_mixed_programs: bool,
+    required: Mapping[str, str],
     on_token: Callable[[str], None],
     on_refused: Callable[[Endpoint, Exception], None],
 ) -> Handshake:
@@ -49,7 +53,8 @@ async def shake_hands(
     `on_refused`: called once with each endpoint that is waited for in this way.
 
     Raises:
-        Refused: the endpoints that answer do not serve the same; all differences are named.
+        Refused: the endpoints that answer do not serve the same, or lack what is `required` (see `lacking`); all
+            differences are named.
         RpcError, ClientError: none answers; with one endpoint, its own error.
     """
     resends = RESENDS if len(endpoints) == 1 else 0  # silent endpoints are tried again while others work
@@ -67,6 +72,10 @@ async def shake_hands(
         await asyncio.sleep(RENEWAL_POLL_S)
     if not met.answered:
         raise _none_answers(met.silent)
+    if unable := [
+        f"{endpoint.url}: {why}" for endpoint, discovery in met.answered for why in lacking(discovery, required)
+    ]:
+        raise Refused("\n  ".join(unable))
     _check_agreement(met, splits, allow_mixed_programs)
     return met
 
@@ -144,6 +153,15 @@ def differences(
             f"batches: it {wants[other.limits.whole_batches]}, the leader {wants[leader.limits.whole_batches]}"
         )
     return found
+
+
+def lacking(discovery: DiscoverResult, required: Mapping[str, str]) -> list[str]:
+    """Return why a server cannot take part, one phrase each. `required`: what needs a capability, by its name."""
+    return [
+        f"it does not offer `{capability}`, which {needed_by} needs"
+        for capability, needed_by in required.items()
+        if capability not in discovery.capabilities
+    ]
 
 
 def digests_differ(leader: DiscoverResult, other: DiscoverResult) -> bool:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from gepa_client.errors import ClientError, ConnectionLost, Interrupted, Refused
 from gepa_client.fleet.cooldown import Cooldown, requested_pause_s
 from gepa_client.fleet.endpoint import Endpoint, FleetEvent, FleetEventKind
 from gepa_client.fleet.endpoints_file import Address, file_changes, read_endpoints_file
-from gepa_client.fleet.handshake import SplitChoice, differences, digests_differ, shake_hands
+from gepa_client.fleet.handshake import SplitChoice, differences, digests_differ, lacking, shake_hands
 from gepa_client.fleet.slots import Outage, Shutdown, Slots
 from protocol import DiscoverResult
 from protocol.errors import Overloaded, RpcError
@@ -32,6 +32,7 @@ class Membership:
         *,
         splits: SplitChoice | None,
         allow_mixed_programs: bool,
+        required: Mapping[str, str],
         max_outage_s: float,
         on_event: Callable[[FleetEvent], None],
         on_token: Callable[[str], None],
@@ -43,6 +44,7 @@ class Membership:
         self.outage = Outage(max_outage_s, on_event, self._pause)
         self._splits = splits
         self._allow_mixed_programs = allow_mixed_programs
+        self._required = required
         self._on_event = on_event
         self.on_token = on_token
         self._allow_insecure = False
@@ -66,6 +68,7 @@ class Membership:
             found,
             self._splits,
             self._allow_mixed_programs,
+            self._required,
             self.on_token,
             lambda endpoint, error: self._report("resting", endpoint, summary(error)),
         )
@@ -167,7 +170,10 @@ class Membership:
     def _differences(self, discovery: DiscoverResult) -> list[str]:
         leader = self.leader if self.leader is not None else discovery
         splits = self._splits(leader) if self._splits is not None else ()
-        return differences(leader, discovery, splits, allow_mixed_programs=self._allow_mixed_programs)
+        return [
+            *lacking(discovery, self._required),
+            *differences(leader, discovery, splits, allow_mixed_programs=self._allow_mixed_programs),
+        ]
 
     def _admit(self, endpoint: Endpoint, discovery: DiscoverResult, kind: FleetEventKind) -> None:
         """Let the endpoint work, after ending the waits for an instance that is no longer there."""

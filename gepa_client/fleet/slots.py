@@ -5,7 +5,8 @@ import contextlib
 import heapq
 import itertools
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable
 from typing import TypeAlias
 
 from gepa_client.errors import Interrupted
@@ -213,6 +214,45 @@ class Slots:
         for avoided, _ in list(self._choosy):
             if avoided is not None:
                 self._serve(avoided)
+
+
+class InFlightLimit:
+    """Bounds the examples in flight over all endpoints of a run, on one event loop; None: only endpoints bound them.
+
+    Waits are served in the order of arrival. A call of several examples waits until there is room for all of them.
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self.most = most
+        self._held = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @contextlib.asynccontextmanager
+    async def hold(self, examples: int) -> AsyncIterator[None]:
+        """Count the examples, at most `most`, as in flight during the block."""
+        if self.most is None:
+            yield
+            return
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((examples, granted))
+        self._serve(self.most)
+        try:
+            await granted
+            yield
+        finally:
+            if granted.done() and not granted.cancelled():
+                self._held -= examples
+            self._serve(self.most)
+
+    def _serve(self, most: int) -> None:
+        while self._waiting:
+            examples, granted = self._waiting[0]
+            if not granted.done():
+                if self._held + examples > most:
+                    return
+                self._held += examples
+                granted.set_result(None)
+            self._waiting.popleft()
 
 
 class Pin:

@@ -21,6 +21,9 @@ from gepa_client.errors import (
     summary,
 )
 from gepa_client.fleet import Address, Fleet, FleetEvent, read_endpoints_file
+from gepa_client.fleet.endpoints_file import SCORE_TOKEN_FLAG
+from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT
+from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem, ExampleDone
 from gepa_client.gepa.hooks import Failures, TracePolicy
 from gepa_client.gepa.reflective_datasets import STATE_KEY, ProposalJob, Records, ReflectiveDatasets, propose_new_texts
@@ -30,6 +33,7 @@ from gepa_client.journal.entries import EVALUATE, RETRACE
 from gepa_client.journal.journal import Journal, KeyedCall, gather_recorded
 from gepa_client.journal.mutation_entries import CommitGraph
 from gepa_client.journal.requests import Tally, request_key
+from gepa_client.transport.address import TOKEN_FLAG
 from gepa_client.transport.calls import CALL_TIMEOUT_S, Call, Reply
 from gepa_client.transport.event_loop import EventLoopThread
 from gepa_client.transport.responses import validated
@@ -54,6 +58,8 @@ class RemoteAdapter:
     `failure_score`: the score of an example that failed because of the candidate, in every objective too.
     `max_attempts`: calls for one example before the run pauses; `first_backoff_s`: the mean wait in seconds after the
     first of them fails. `max_outage_s`: seconds without any endpoint before the run pauses.
+    `max_in_flight`: examples that all endpoints together evaluate or score at once. `example_timeout_s`: seconds that
+    one example may run, if less than the server's own limit; endpoints without `example_timeout` are refused.
     `score_with`: endpoints that score what the program answers as `rollout`; `score_token_file`: their token
     (GEPA_TOKEN without it).
     `on_example`: called with an `ExampleDone` for each result, in the order of arrival, on the adapter's own thread.
@@ -86,6 +92,8 @@ class RemoteAdapter:
         max_attempts: int = 5,
         first_backoff_s: float = 0.5,
         max_outage_s: float = 600.0,
+        max_in_flight: int | None = None,
+        example_timeout_s: float | None = None,
         score_with: str | Sequence[str] = (),
         score_token_file: Path | str | None = None,
         on_example: Callable[[ExampleDone], None] | None = None,
@@ -112,14 +120,18 @@ class RemoteAdapter:
                 max_outage_s=max_outage_s,
                 splits=splits,
                 allow_mixed_programs=allow_mixed_programs,
+                required={} if example_timeout_s is None else NEEDED_FOR_TIMEOUT,
                 on_event=on_fleet or (lambda _event: None),
                 on_token=self.journal.secrets.add,
                 bundles=self.commits.leading_to,
             )
 
-        def addresses(urls: str | Sequence[str], file: Path | str | None) -> list[Address]:
+        def addresses(urls: str | Sequence[str], file: Path | str | None, setting: str = TOKEN_FLAG) -> list[Address]:
             listed = [urls] if isinstance(urls, str) else urls
-            return [Address(one, token=token, token_file=file, allow_insecure=allow_insecure) for one in listed]
+            return [
+                Address(one, token=token, token_file=file, allow_insecure=allow_insecure, token_setting=setting)
+                for one in listed
+            ]
 
         self.fleet = fleet(splits or (lambda discovery: list(discovery.datasets)))
         self.scorers = fleet() if score_with else None
@@ -135,13 +147,20 @@ class RemoteAdapter:
                 )
                 self.discovery = _with_shared_capabilities(leader, self.fleet)
                 if self.scorers is not None:
-                    scorers = addresses(score_with, score_token_file)
+                    scorers = addresses(score_with, score_token_file, SCORE_TOKEN_FLAG)
                     _check_scorers(self.discovery, self._loop.run(_open(self.scorers, scorers)), self.scorers)
         except BaseException:
             self.close()
             raise
         self._evaluator = BatchEvaluator(
-            self.fleet, self.discovery, self.journal, self.scorers, on_example, prices or PriceTable({})
+            self.fleet,
+            self.discovery,
+            self.journal,
+            self.scorers,
+            on_example,
+            prices or PriceTable({}),
+            InFlightLimit(max_in_flight),
+            example_timeout_s,
         )
         self._datasets = ReflectiveDatasets(
             self.fleet, self.journal, self._evaluator, self.discovery, self.call_timeout_s

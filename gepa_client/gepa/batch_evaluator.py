@@ -9,6 +9,7 @@ from typing import Any
 from evolverpc_common.model_prices import PriceTable
 from gepa_client.errors import AnswerTooLarge, BadResponse, ClientError
 from gepa_client.fleet import Fleet, Pin
+from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.results import Results, as_rollout, instance_of, reply_with, with_score
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.entries import EVALUATE, RETRACE, ROLLOUT, SCORE
@@ -71,7 +72,8 @@ class BatchEvaluator:
     """Evaluates items on a fleet, in the order in which calls finish.
 
     Each example is a call of its own; only if the program wants `whole_batches` is an item one call (in slices of
-    `max_batch_size` if necessary). `scorers` score what programs answer as `rollout`.
+    `max_batch_size` if necessary). `scorers` score what programs answer as `rollout`. `in_flight`: bounds the examples
+    that all endpoints together evaluate or score at once. `example_timeout_s`: lowers the servers' own limit.
     """
 
     fleet: Fleet
@@ -80,6 +82,8 @@ class BatchEvaluator:
     scorers: Fleet | None = None
     on_example: Callable[[ExampleDone], None] | None = None
     prices: PriceTable = field(default_factory=lambda: PriceTable({}))
+    in_flight: InFlightLimit = field(default_factory=lambda: InFlightLimit(None))
+    example_timeout_s: float | None = None
 
     async def evaluate(self, items: Sequence[EvaluationItem]) -> list[Results]:
         """Return results for every item, in the items' and examples' order; all of them are recorded.
@@ -111,7 +115,7 @@ class BatchEvaluator:
 
     async def evaluate_together(self, items: Sequence[EvaluationItem]) -> list[Results]:
         """Do the same with several items in one call, as many as `max_batch_size` allows."""
-        joined = _joined(items, self.discovery.limits.max_batch_size)
+        joined = _joined(items, self._max_batch_size)
         results = iter([result for each in await self.evaluate(joined) for result in each])
         return [[next(results) for _ in item.rows] for item in items]
 
@@ -132,6 +136,12 @@ class BatchEvaluator:
         await run_group([GroupTask(functools.partial(again, batch)) for batch in batches])
         return fresh
 
+    @property
+    def _max_batch_size(self) -> int:
+        """Examples of one call: as many as the server takes, and as may be in flight."""
+        size = self.discovery.limits.max_batch_size
+        return size if self.in_flight.most is None else min(size, self.in_flight.most)
+
     # --- slicing into calls ------------------------------------------------------------------------------------------
 
     def _batches(self, item: EvaluationItem, requests: Sequence[RecordedRequest], into: Results) -> list[_Batch]:
@@ -144,7 +154,7 @@ class BatchEvaluator:
 
     def _sliced(self, item: EvaluationItem, name: str, requests: Sequence[RecordedRequest], pin: Pin) -> list[_Batch]:
         limits = self.discovery.limits
-        size = limits.max_batch_size if limits.whole_batches or item.parts else 1
+        size = self._max_batch_size if limits.whole_batches or item.parts else 1
         group, traced_pin = (name, pin) if item.trace else (None, None)
         ranges = [range(start, min(start + size, len(item.rows))) for start in range(0, len(item.rows), size)]
         return [
@@ -214,10 +224,12 @@ class BatchEvaluator:
             about=_named(rows),
             needs="batch_evaluate" if batch.item.parts else None,
             examples=len(rows),
+            example_timeout_s=self.example_timeout_s,
             group=batch.group,
             parse_error=functools.partial(self._too_large, rows),
         )
-        reply = await self.fleet.call(call, self.journal.attempts(request, kind, task), pin=batch.pin)
+        async with self.in_flight.hold(len(rows)):
+            reply = await self.fleet.call(call, self.journal.attempts(request, kind, task), pin=batch.pin)
         return reply.value or await self._one_by_one(batch, request, kind, task)
 
     def _evaluated(self, rows: Sequence[AnyRow], answer: JsonValue) -> Reply[Results]:
@@ -245,12 +257,14 @@ class BatchEvaluator:
         """Return the same results with the scores of another endpoint."""
         if self.scorers is None:
             raise BadResponse(
-                "the program has no score function: its results are rollouts that another endpoint must score; "
-                "give --score-with URL"
+                "the program has no score function, so its results have no scores: write `score(data, output)` beside "
+                "`run`, or name a server that scores them with --score-with URL"
             )
         at = [position for position, result in enumerate(results) if result["status"] == ROLLOUT]
         call = score_call([rows[position] for position in at], [results[position] for position in at], self.prices)
-        reply = await self.scorers.call(call, self.journal.attempts(request, SCORE))
+        call = replace(call, example_timeout_s=self.example_timeout_s)
+        async with self.in_flight.hold(len(at)):
+            reply = await self.scorers.call(call, self.journal.attempts(request, SCORE))
         merged = list(results)
         for position, score in zip(at, reply.value, strict=True):
             if score["status"] == ROLLOUT:

@@ -51,7 +51,10 @@ class BatchBuilder:
             BadResponse: results wait for a score that this program cannot give.
         """
         if any(result["status"] == "rollout" for result in results):
-            raise BadResponse("the program has no score function: its results are rollouts that another must score")
+            raise BadResponse(
+                "the program has no score function: write `score(data, output)` beside `run`, or name endpoints that "
+                "score its results with `score_with`"
+            )
         pairs = zip(rows, results, strict=True)
         return EvaluationBatch(
             outputs=[result.get("output") for result in results],

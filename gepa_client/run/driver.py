@@ -28,7 +28,7 @@ from gepa_client.journal.store import Store, named_store, open_store
 from gepa_client.run import initial_state, splits
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.event_writer import progress_reported, redacting
-from gepa_client.run.fingerprint import check_fingerprint, fingerprint_of
+from gepa_client.run.fingerprint import changed_code, check_fingerprint, fingerprint_of
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.optimizer import Optimization
@@ -243,6 +243,8 @@ class _DriverRun:
             failure_score=config.failure_score,
             max_attempts=config.max_attempts,
             max_outage_s=config.max_outage_s,
+            max_in_flight=config.max_in_flight,
+            example_timeout_s=config.example_timeout_s,
             score_with=config.score_with,
             score_token_file=config.score_token_file,
             on_example=on_example,
@@ -269,7 +271,8 @@ class _DriverRun:
             self.store.update(run.id, {"identity": found, **described}, owner=self.job.owner)
         else:
             end = end_of(self.store, run.id, SEARCH)
-            check_fingerprint(run.id, named_store(self.job.store), run.identity, found, end)
+            code = changed_code((before or initial).discovery.program, initial.discovery.program)
+            check_fingerprint(run.id, named_store(self.job.store), run.identity, found, end, code)
             self.store.update(run.id, described, owner=self.job.owner)
             self.store.drop(run.id, SEARCH, STOP)  # the run continues from before the stop that ended it
         self._warn(initial)

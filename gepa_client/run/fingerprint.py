@@ -12,7 +12,7 @@ from gepa_client.journal.requests import digest_of
 from gepa_client.run.resolved_settings import evolve_of
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secrets import NOT_RECORDED
-from protocol import Candidate, DiscoverResult
+from protocol import Candidate, DiscoverResult, ProgramInfo
 from protocol.code import GIT_BRANCH, commit_of
 
 IDENTITY_SETTINGS = frozenset(
@@ -30,8 +30,13 @@ IDENTITY_SETTINGS = frozenset(
 REACHED_BY = frozenset({"api_base", "base_url", "azure_endpoint", "proxy", "timeout", "request_timeout"})
 """Arguments of a reflection model that define how it is reached, not which model it is."""
 
+SHOWN_FILES = 8
+
 REPLAY_VERSION = 1
 """Grows when requests, their numbers or their digests change, so that older journals cannot be replayed."""
+
+_DIGEST = "program.digest: "
+"""How a line of `differences` begins that only a digest distinguishes."""
 
 _REACHED_BY = frozenset(f"settings.reflection_lm_kwargs.{name}" for name in REACHED_BY)
 """Left out of a comparison: earlier versions recorded some of them as part of the identity."""
@@ -109,19 +114,42 @@ def differences(recorded: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
 
 
 def check_fingerprint(
-    run_id: str, store: str | None, recorded: Mapping[str, Any], found: Mapping[str, Any], end: int
+    run_id: str,
+    store: str | None,
+    recorded: Mapping[str, Any],
+    found: Mapping[str, Any],
+    end: int,
+    code: str | None = None,
 ) -> None:
     """Raise `RunMismatch` if they differ, with the differences and the command to run instead.
 
-    `store`: None for the default one. `end`: of the run's journal.
+    `store`: None for the default one. `end`: of the run's journal. `code`: how the program's code differs, in place of
+    its digests.
     """
     if different := differences(recorded, found):
+        different = [code if code and line.startswith(_DIGEST) else line for line in different]
         listed = "\n".join(f"  {line}" for line in different)
         raise RunMismatch(
             f"run {run_id} was recorded with something else, and resuming would mix two runs:\n{listed}\n"
             f"Restore what differs, or continue from the record in a new run: "
             f"{command('fork', run_id, '--at', str(end), store=store)}"
         )
+
+
+def changed_code(recorded: ProgramInfo, found: ProgramInfo) -> str:
+    """Return how the program differs from the recorded one, such as `program.py has changed`, if digests differ."""
+    before, after = recorded.files, found.files
+    if before is None or after is None:
+        return "the program's code or its settings have changed"
+    names = sorted(before.keys() | after.keys())
+    kinds = {
+        "has changed": [name for name in names if name in before and name in after and before[name] != after[name]],
+        "is new": [name for name in names if name not in before],
+        "is gone": [name for name in names if name not in after],
+    }
+    words = [f"{plain(name, limit=80)} {kind}" for kind, files in kinds.items() for name in files]
+    more = [f"{len(words) - SHOWN_FILES} more"] if len(words) > SHOWN_FILES else []
+    return ", ".join([*words[:SHOWN_FILES], *more]) or "the server's settings of the program have changed, no file has"
 
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:

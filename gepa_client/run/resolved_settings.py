@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 from evolverpc_common.redaction import secrets_of
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import Refused
-from gepa_client.fleet.endpoints_file import Address, read_endpoints_file
+from gepa_client.fleet.endpoints_file import SCORE_TOKEN_FLAG, Address, read_endpoints_file
 from gepa_client.settings.groups import Evolve
 from gepa_client.settings.run_config import CODE_ONLY, RunConfig
 from gepa_client.settings.secrets import without_secrets
@@ -101,7 +101,12 @@ def endpoints(config: RunConfig) -> list[Address]:
 def scorers(config: RunConfig) -> list[Address]:
     """Return the endpoints of `score_with`; none if the program's own server scores."""
     return [
-        Address(url, token_file=config.score_token_file, allow_insecure=config.allow_insecure)
+        Address(
+            url,
+            token_file=config.score_token_file,
+            allow_insecure=config.allow_insecure,
+            token_setting=SCORE_TOKEN_FLAG,
+        )
         for url in config.score_with
     ]
 

@@ -25,10 +25,13 @@ VERSION = 2
 RUN_FIELDS = tuple(ExportedRun.model_fields)
 ENDED_WRITTEN = tuple(name for name in ExportedAttempt.model_fields if name in FINISHED_FIELDS)
 
+LIMITS_OF_CALLS = ("max_in_flight", "example_timeout_s", "max_attempts", "max_outage_s")
+"""Settings of the servers that do not depend on which servers they are."""
+
 MACHINE_SETTINGS = frozenset(
     {
         # these servers get this user's token and rows
-        *(key for key in ServerSettings.model_fields if key not in ("max_attempts", "max_outage_s")),
+        *(key for key in ServerSettings.model_fields if key not in LIMITS_OF_CALLS),
         # what is started here, with which of the user's variables and credentials
         *SandboxSettings.model_fields,
         # and here the user's keys, in files and accounts of the user's

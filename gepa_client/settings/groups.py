@@ -221,6 +221,12 @@ class ServerSettings(SettingsGroup, title="Servers"):
     allow_mixed_programs: bool = setting(
         False, "Allow programs of different names with the same components.", rare=True
     )
+    max_in_flight: PositiveInt | None = setting(
+        None, "Examples in flight at the same time, over all servers together.", shown="what the servers take"
+    )
+    example_timeout_s: PositiveFloat | None = setting(
+        None, "Seconds that one example may run, if less than the server's own limit.", shown="the server's"
+    )
     max_attempts: PositiveInt = setting(5, "Attempts per example if the infrastructure fails.", rare=True)
     max_outage_s: PositiveFloat = setting(600.0, "Pause the run after X seconds without a reachable server.", rare=True)
 

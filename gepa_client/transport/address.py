@@ -9,6 +9,7 @@ from gepa_client.errors import Refused, unreadable
 
 TOKEN_VARIABLE = "GEPA_TOKEN"  # noqa: S105 - the name of the variable, not a token
 RPC_PATH = "/rpc"
+TOKEN_FLAG = "--token-file FILE"  # noqa: S105 - the name of a flag, not a token
 
 SOCKET_SCHEME = "http+unix"
 """Of a server that listens on a socket of this machine's file system: `http+unix://%2Frun%2Fserver`."""
@@ -99,10 +100,16 @@ def find_proxy_token(token: str | None = None, token_file: Path | str | None = N
     return None if token is None and token_file is None else find_token(token, token_file)
 
 
-def refused(token: str | None = None, token_file: Path | str | None = None, *, proxied: bool = False) -> str:
+def refused(
+    token: str | None = None,
+    token_file: Path | str | None = None,
+    *,
+    proxied: bool = False,
+    token_setting: str = TOKEN_FLAG,
+) -> str:
     """Return what to do if a server refuses the token that `find_token` finds for the same arguments.
 
-    `proxied`: a proxy with a token of its own stands in front of it.
+    `proxied`: a proxy with a token of its own stands in front of it. `token_setting`: what gives the server's token.
     """
     if token is not None:
         source = "that was given"
@@ -111,7 +118,9 @@ def refused(token: str | None = None, token_file: Path | str | None = None, *, p
     elif os.environ.get(TOKEN_VARIABLE, "").strip():
         source = f"from {TOKEN_VARIABLE}"
     else:
-        return f"no token was given: use --token-file FILE (gepa-server printed its path) or {TOKEN_VARIABLE}"
+        return f"no token was given: use {token_setting} (the server printed its path) or {TOKEN_VARIABLE}"
+    if token_file is None and token_setting != TOKEN_FLAG:
+        return f"the server refused the token {source}: give its own with {token_setting}"
     if proxied:
         return f"the server refused the token {source}, or a proxy in front of it the proxy's: one of them is old"
     return f"the server refused the token {source}; is it from an older start of the server?"

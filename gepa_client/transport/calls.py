@@ -57,7 +57,8 @@ class Call(Generic[T]):
     `InconclusiveResult` if the call must be tried again. `parse_error`: the reply that an error amounts to, given the
     error and the seconds since sending; None if the error is an error.
     `about`: names the call in error messages, as in `example 'x'`. `needs`: a capability without which no server can
-    answer. `timeout_s`: the deadline in seconds; for a call that runs `examples`, the server's own limits decide.
+    answer. `timeout_s`: the deadline in seconds; for a call that runs `examples`, the server's own limits decide,
+    and `example_timeout_s`, the contract's `_meta.example_timeout_s` (capability `example_timeout`).
     `group`: the contract's `_meta.group`, for servers with the capability `refs`. `optional`: params that only servers
     with a capability understand, with its name. `instance_params`: further params for the server process that is about
     to answer (capability `adapter_state`), by its `instance_id`.
@@ -72,6 +73,7 @@ class Call(Generic[T]):
     needs: str | None = None
     timeout_s: float | None = None
     examples: int = 0
+    example_timeout_s: float | None = None
     group: str | None = None
     optional: Mapping[str, str] = field(default_factory=dict)
     instance_params: Callable[[str | None], Mapping[str, Any]] | None = None

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 import orjson
 
 from gepa_client.errors import ClientError, ConnectionLost, InstanceChanged, Refused
-from gepa_client.transport.address import find_proxy_token, find_token, refused, rpc_url
+from gepa_client.transport.address import TOKEN_FLAG, find_proxy_token, find_token, refused, rpc_url
 from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.http_transport import CONNECT_TIMEOUT_S, HttpTransport
 from gepa_client.transport.responses import example_results, is_pending, result_of, validated
@@ -70,7 +70,8 @@ class RpcClient:
     `max_response_bytes`: of one answer; a larger one is refused, as thousands may be on their way at once.
     `elsewhere`: the caller may have somewhere else to go: a connection that is refused, or that stayed silent for long,
     is not tried again here, as one that is lost is.
-    `token_later`: the caller looks for the token and gives it by `use_token`, before any call.
+    `token_later`: the caller looks for the token and gives it by `use_token`, before any call. `token_setting`: what a
+    user gives the token with, for messages.
 
     Raises:
         Refused: the address or the token cannot be used; see `gepa_client.transport.address`.
@@ -90,6 +91,7 @@ class RpcClient:
         max_response_bytes: int = 64 * 2**20,
         elsewhere: bool = False,
         token_later: bool = False,
+        token_setting: str = TOKEN_FLAG,
     ) -> None:
         self.url = rpc_url(url, allow_insecure=allow_insecure)
         self.timeout_s = timeout_s
@@ -101,7 +103,12 @@ class RpcClient:
             None if token_later else find_proxy_token(proxy_token, proxy_token_file),
             max_response_bytes,
         )
-        self._when_refused = refused(token, token_file, proxied=(proxy_token or proxy_token_file) is not None)
+        self._when_refused = refused(
+            token,
+            token_file,
+            proxied=(proxy_token or proxy_token_file) is not None,
+            token_setting=token_setting,
+        )
         self._elsewhere = elsewhere
         self._ids = itertools.count(1)
         self._random = random.SystemRandom()  # GEPA's runs depend on the global generator: leave it alone
@@ -147,6 +154,7 @@ class RpcClient:
         call_id: str | None = None,
         wait_s: float | None = None,
         group: str | None = None,
+        example_timeout_s: float | None = None,
         timeout_s: float | None = None,
         resends: int = RESENDS,
         on_progress: Callable[[Progress], None] | None = None,
@@ -165,7 +173,7 @@ class RpcClient:
         deadline = time.monotonic() + limit_s
         if wait_s is None and call_id is not None and self.offers("async"):
             wait_s = self.wait_s if on_progress is None else WATCHED_S
-        meta = {"call_id": call_id, "wait_s": wait_s, "group": group}
+        meta = {"call_id": call_id, "wait_s": wait_s, "group": group, "example_timeout_s": example_timeout_s}
         instance = self.instance_id if call_id is not None else None
         try:
             asked = time.monotonic()
@@ -277,7 +285,12 @@ class RpcClient:
                 await self._params(call),
                 call_id=call_id,
                 group=call.group if self.offers("refs") else None,
-                timeout_s=self.evaluation_timeout_s(call.examples) if call.examples else call.timeout_s,
+                example_timeout_s=call.example_timeout_s,
+                timeout_s=(
+                    self.evaluation_timeout_s(call.examples, call.example_timeout_s)
+                    if call.examples
+                    else call.timeout_s
+                ),
                 on_progress=call.on_progress,
             )
             reply = call.parse(answer)
@@ -298,10 +311,11 @@ class RpcClient:
             params |= call.instance_params(self.instance_id)
         return params
 
-    def evaluation_timeout_s(self, examples: int) -> float:
-        """Return the seconds to wait for an `evaluate` or `score` of so many examples, by the server's limits."""
-        limit_s = self.discovery.limits.example_timeout_s if self.discovery is not None else None
-        return (limit_s or UNLIMITED_EXAMPLE_S) * ATTEMPTS * examples + QUEUE_ALLOWANCE_S
+    def evaluation_timeout_s(self, examples: int, example_timeout_s: float | None = None) -> float:
+        """Return the seconds to wait for an `evaluate` or `score` of so many examples, each at its limit."""
+        own_s = self.discovery.limits.example_timeout_s if self.discovery is not None else None
+        limit_s = min((each for each in (own_s, example_timeout_s) if each is not None), default=UNLIMITED_EXAMPLE_S)
+        return limit_s * ATTEMPTS * examples + QUEUE_ALLOWANCE_S
 
     # --- typed calls -----------------------------------------------------------------------------------------------
 
@@ -332,6 +346,7 @@ class RpcClient:
         items: Sequence[Mapping[str, Any]] | None = None,
         call_id: str | None = None,
         group: str | None = None,
+        example_timeout_s: float | None = None,
         timeout_s: float | None = None,
     ) -> dict[str, Any]:
         """Evaluate examples given as they go over the wire; the result as JSON, validated, one entry per example.
@@ -342,7 +357,14 @@ class RpcClient:
         params = {"candidate": candidate, "batch": list(batch), "capture_traces": capture_traces}
         if items is not None:
             params["items"] = list(items)
-        answer = await self.call("evaluate", params, call_id=call_id, group=group, timeout_s=timeout_s)
+        answer = await self.call(
+            "evaluate",
+            params,
+            call_id=call_id,
+            group=group,
+            example_timeout_s=example_timeout_s,
+            timeout_s=timeout_s,
+        )
         return {"results": example_results(EvaluateResult, answer, len(batch))}
 
     async def make_reflective_dataset(

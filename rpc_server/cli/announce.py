@@ -45,6 +45,13 @@ class Announcer:
             flush=True,
         )
 
+    def token_excluded(self, token: Token) -> None:
+        """Announce that the new token file is in a git repository, and that git ignores it now."""
+        _print_stderr(
+            f"gepa-server: the new token file {token.file} is in a git repository: a line in {token.excluded_by} makes "
+            "git ignore it, so that it is not committed"
+        )
+
     def split_skipped(self, split: str) -> None:
         """Announce that a split of the program cannot be used."""
         _print_stderr(

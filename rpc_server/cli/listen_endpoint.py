@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from evolverpc_common.git import exclude_from_git
 from evolverpc_common.network_addresses import is_loopback, parse_host_port, url_host
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.cli import TOKEN_VARIABLE
@@ -129,11 +130,15 @@ def _bound(settings: Settings) -> socket.socket:
 
 @dataclass(frozen=True)
 class Token:
-    """`file`: where a client can read it, None if it came from the environment. `given`: not generated for this run."""
+    """`file`: where a client can read it, None if it came from the environment. `given`: not generated for this run.
+
+    `excluded_by`: the file of the git repository around `file` that now has git ignore it; None if nothing was needed.
+    """
 
     value: str
     given: bool
     file: Path | None
+    excluded_by: Path | None = None
 
 
 @contextmanager
@@ -141,7 +146,7 @@ def token_for(settings: Settings, environment: MutableMapping[str, str]) -> Iter
     """Yield the token: `token_file`, else `GEPA_TOKEN` (cleared from the environment), else a random one.
 
     A missing `token_file` is created with a random token, readable by its owner, and stays: the next start has the same
-    token, so that clients find the server again.
+    token, so that clients find the server again. If it is in a git repository, git is made to ignore it.
 
     Raises:
         SettingsError: the token is unusable, or an address that others can reach has none.
@@ -149,9 +154,11 @@ def token_for(settings: Settings, environment: MutableMapping[str, str]) -> Iter
     from_environment = environment.pop(TOKEN_VARIABLE, None)
     if settings.token_file is not None:
         path = Path(os.path.normpath(settings.root / settings.token_file))
+        excluded_by = None
         with suppress(FileExistsError):
             _make(path)
-        yield Token(_usable(_read(path), str(path)), given=True, file=path)
+            excluded_by = _excluded(path)
+        yield Token(_usable(_read(path), str(path)), given=True, file=path, excluded_by=excluded_by)
     elif from_environment is not None:
         yield Token(_usable(from_environment, TOKEN_VARIABLE), given=True, file=None)
     elif not is_loopback(settings.host):
@@ -191,6 +198,16 @@ def _make(path: Path) -> str:
     except OSError as error:
         raise SettingsError(f"`token_file` {path} cannot be made: {error.strerror}") from None
     return value
+
+
+def _excluded(path: Path) -> Path | None:
+    try:
+        return exclude_from_git(path)
+    except OSError as error:
+        raise SettingsError(
+            f"`token_file` {path} is in a git repository and would be committed: {error.filename} cannot be written "
+            f"({error.strerror}): name a file outside of the repository"
+        ) from None
 
 
 def _read(path: Path) -> str:

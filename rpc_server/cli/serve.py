@@ -20,7 +20,7 @@ from rpc_server.cli.listen_endpoint import Token, apply_listen_address, bound, t
 from rpc_server.http.app import SERVICE, create_app, listening
 from rpc_server.jail.jail import JailFactory, check_jail, create_jails, protect_memory
 from rpc_server.methods.dataset_rows import Datasets, Row, program_rows
-from rpc_server.mutations.agents import CLAUDE_CREDENTIALS, command_name
+from rpc_server.mutations.agents import CLAUDE_CREDENTIALS, agent_label
 from rpc_server.mutations.open_mutations import check_prerequisites, open_mutations
 from rpc_server.mutations.transaction import CodeMutations
 from rpc_server.program import conformance_program
@@ -51,6 +51,8 @@ async def serve(
     signals = _Signals()
     try:
         with token_for(settings, os.environ) as token, bound(settings, inherited) as sock:
+            if token.excluded_by is not None:
+                announce.token_excluded(token)
             given = (
                 rows
                 if rows is not None
@@ -169,9 +171,10 @@ async def _open_in(jails: JailFactory | None, settings: Settings, announce: Anno
     except BaseException:
         await program.close()
         raise
-    command = settings.agent_command
-    announce.mutations(settings, "Claude" if command is None else command_name(command), top)
-    if command is None and not any(program_environment(settings).get(name) for name in CLAUDE_CREDENTIALS):
+    announce.mutations(settings, agent_label(settings), top)
+    if settings.agent_command is None and not any(
+        program_environment(settings).get(name) for name in CLAUDE_CREDENTIALS
+    ):
         announce.no_agent_credentials(CLAUDE_CREDENTIALS)
     return program, mutations
 

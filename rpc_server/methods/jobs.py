@@ -57,6 +57,7 @@ class EvaluateJob(CallJob):
         capture_traces: bool,
         group: str | None,
         max_result_bytes: int,
+        timeout_s: float | None = None,
         items: Sequence[CandidateItem] | None = None,
     ) -> None:
         super().__init__(len(batch), len(batch))
@@ -66,6 +67,7 @@ class EvaluateJob(CallJob):
         self._capture_traces = capture_traces
         self._group = group
         self._items = items
+        self._timeout_s = timeout_s
         self._refs = refs
         self._results: list[orjson.Fragment | None] = [None] * len(batch)
         self._max_result_bytes = max_result_bytes
@@ -83,7 +85,12 @@ class EvaluateJob(CallJob):
             self._finish_example(on_example)
 
         await self._program.evaluate(
-            self._candidate, self._batch, capture_traces=self._capture_traces, items=self._items, on_result=keep
+            self._candidate,
+            self._batch,
+            capture_traces=self._capture_traces,
+            items=self._items,
+            timeout_s=self._timeout_s,
+            on_result=keep,
         )
         if None in self._results:
             raise RuntimeError("the program ended an evaluation without a result for every example")
@@ -151,11 +158,14 @@ _WAITING = ("rollout", "ok")
 class ScoreJob(CallJob):
     """Scores results that wait for a score; failures are returned unchanged."""
 
-    def __init__(self, program: Program, batch: Sequence[Example], results: Sequence[ResultDict]) -> None:
+    def __init__(
+        self, program: Program, batch: Sequence[Example], results: Sequence[ResultDict], timeout_s: float | None
+    ) -> None:
         self._positions = [at for at, result in enumerate(results) if result["status"] in _WAITING]
         super().__init__(len(self._positions), len(results))
         self._program = program
         self._results = list(results)
+        self._timeout_s = timeout_s
         self._batch = [batch[at] for at in self._positions]
         self._done = len(results) - len(self._positions)
 
@@ -168,7 +178,7 @@ class ScoreJob(CallJob):
             self._finish_example(on_example)
 
         waiting = [self._results[at] for at in self._positions]
-        await self._program.score(self._batch, waiting, on_result=keep)
+        await self._program.score(self._batch, waiting, timeout_s=self._timeout_s, on_result=keep)
         return {"results": self._results}
 
 

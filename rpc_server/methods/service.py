@@ -46,6 +46,7 @@ from rpc_server.methods.call_ledger import AdmissionController, CallLedger
 from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.methods.jobs import CallJob, EvaluateJob, MutationJob, ProgramCallJob, ScoreJob
 from rpc_server.methods.trace_store import TraceStore
+from rpc_server.mutations.agents import agent_label
 from rpc_server.mutations.transaction import CodeMutations
 from rpc_server.program.program import WRITE_TEXTS, Program, ProgramRefs, combined_limits
 from rpc_server.rpc import wire
@@ -57,7 +58,7 @@ from rpc_server.worktrees.worktree_program import WorktreeProgram
 Prepare = Callable[[Any, dict[str, Any]], CallJob]
 """From checked and raw params to a job; raises what the checks find."""
 
-OWN_CAPABILITIES = frozenset({"batch", "idempotency", "async", "cancel", "refs", "openrpc"})
+OWN_CAPABILITIES = frozenset({"batch", "idempotency", "async", "cancel", "example_timeout", "refs", "openrpc"})
 """Capabilities of every server, in addition to the program's own."""
 
 
@@ -98,6 +99,7 @@ class Service:
         offered = {"datasets": bool(datasets), "commits": self._commits is not None, "mutations": mutations is not None}
         self._capabilities = (OWN_CAPABILITIES | program.capabilities) - {WRITE_TEXTS}
         self._capabilities |= {name for name, is_offered in offered.items() if is_offered}
+        self._agent = None if mutations is None else agent_label(settings)
         self._discovery = orjson.Fragment(self._describe())
         self._openrpc = orjson.Fragment(orjson.dumps(orjson.loads((SCHEMA_DIR / OPENRPC_FILE).read_bytes())))
         self.dispatcher = Dispatcher(self._table(), max_batch_entries=settings.max_batch_entries)
@@ -208,6 +210,7 @@ class Service:
             self._datasets.filled(request.batch),
             capture_traces=request.capture_traces,
             group=request.meta.group if request.meta is not None else None,
+            timeout_s=_example_timeout_s(request),
             items=request.items,
             max_result_bytes=self._max_result_bytes,
         )
@@ -230,7 +233,8 @@ class Service:
 
     def _score(self, request: ScoreParams, params: dict[str, Any]) -> CallJob:
         _check_lengths("results", len(request.results), len(request.batch))
-        return ScoreJob(self._program, self._datasets.filled(request.batch), params["results"])
+        batch = self._datasets.filled(request.batch)
+        return ScoreJob(self._program, batch, params["results"], _example_timeout_s(request))
 
     def _finalize(self, request: FinalizeParams, params: dict[str, Any]) -> CallJob:
         self._check_candidate(request.best_candidate)
@@ -293,7 +297,11 @@ class Service:
         discovery = DiscoverResult(
             protocol_versions=list(KNOWN_VERSIONS),
             server=ServerInfo(
-                name="gepa-server", version=installed_version(), language="python", instance_id=self.instance_id
+                name="gepa-server",
+                version=installed_version(),
+                language="python",
+                instance_id=self.instance_id,
+                agent=self._agent,
             ),
             program=self._program.info,
             datasets=self._datasets.infos,
@@ -301,6 +309,10 @@ class Service:
             limits=self.limits,
         )
         return wire.write(discovery.model_dump(exclude_none=True))
+
+
+def _example_timeout_s(request: Params) -> float | None:
+    return request.meta.example_timeout_s if request.meta is not None else None
 
 
 def _decoded(path: str, text: str) -> bytes:

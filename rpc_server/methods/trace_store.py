@@ -36,7 +36,8 @@ class TraceStore:
         if ref is None:
             return result
         rest = {key: value for key, value in result.items() if key != "trajectory"}
-        return {**rest, "trajectory_ref": ref}
+        length = {"trajectory_length": len(trajectory)} if isinstance(trajectory, list | dict) else {}
+        return {**rest, "trajectory_ref": ref, **length}
 
     def expired(self, error: TrajectoryExpired) -> TrajectoryExpired:
         """Return the error unchanged: such a program knows no refs."""

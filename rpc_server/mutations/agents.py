@@ -115,6 +115,13 @@ def agent_from(settings: CodeChangeSettings) -> Agent:
     )
 
 
+def agent_label(settings: CodeChangeSettings) -> str:
+    """Return which agent carries out change requests, with its model, for people."""
+    if settings.agent_command is not None:
+        return command_name(settings.agent_command)
+    return f"Claude (model {settings.agent_model or 'of its own choice; --agent-model names one'})"
+
+
 def command_name(command: tuple[str, ...]) -> str:
     """Return the name of an agent command: the executable's, or the script's that it runs."""
     name = Path(command[0]).name

@@ -19,6 +19,9 @@ from rpc_server.program.program import PROGRAM_CAPABILITIES, Program, combined_l
 from rpc_server.rpc import wire
 from rpc_server.settings.settings import Settings
 
+_FILE_DIGEST = 16
+"""Characters of a file's digest in `ProgramInfo.files`."""
+
 SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
 """Names of variables whose values may change without changing the program."""
 
@@ -44,18 +47,23 @@ def digest_settings(settings: Settings, seed: Candidate | None) -> dict[str, Any
     }
 
 
-def command_digest(settings: Settings, stated: dict[str, Any]) -> str | None:
-    """Return the SHA-256 over the settings and files that the command names; None without a command."""
+def command_identity(settings: Settings, stated: dict[str, Any]) -> dict[str, Any]:
+    """Return `digest`, the SHA-256 over the settings and files that the command names, and `files`, those files' own.
+
+    Empty without a command.
+    """
     if settings.command is None:
-        return None
-    digest = hashlib.sha256(wire.canonical(stated))
+        return {}
+    digest, files = hashlib.sha256(wire.canonical(stated)), {}
     for word in settings.command:
         for name in dict.fromkeys((word, word.partition("=")[2])):  # `--config=FILE` names one too
             path = os.path.join(settings.root, name)  # noqa: PTH118  # a word may be too long for a `Path` to ask about
             if name and os.path.isfile(path) and os.access(path, os.R_OK):  # noqa: PTH113  # as above
                 with open(path, "rb") as file:  # noqa: PTH123  # as above
-                    digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
+                    content = hashlib.file_digest(file, "sha256")
+                digest.update(content.digest())
+                files[name] = content.hexdigest()[:_FILE_DIGEST]
+    return {"digest": digest.hexdigest(), "files": files}
 
 
 def _seen_from(root: Path, path: Path | str) -> str:
@@ -91,8 +99,11 @@ async def open_program(settings: Settings, *, digest_of: Settings | None = None,
         try:
             first = await start_process(launcher, settings.start_timeout_s)
             try:
-                digest = first.discovery.program.digest or await asyncio.to_thread(command_digest, settings, stated)
-                return Pool(launcher, first, _plan(settings, launcher, first, digest, jailed=jail is not None))
+                described = first.discovery.program
+                identity = {"digest": described.digest, "files": described.files}
+                if described.digest is None:
+                    identity |= await asyncio.to_thread(command_identity, settings, stated)
+                return Pool(launcher, first, _plan(settings, launcher, first, identity, jailed=jail is not None))
             except BaseException:
                 await first.process.end(grace_s=0)
                 raise
@@ -139,8 +150,9 @@ def _seed_candidate(settings: Settings) -> dict[str, str] | None:
 
 
 def _plan(
-    settings: Settings, launcher: Launcher, first: StartedProcess, digest: str | None, *, jailed: bool
+    settings: Settings, launcher: Launcher, first: StartedProcess, identity: dict[str, Any], *, jailed: bool
 ) -> PoolPlan:
+    """Return how the pool is to run. `identity`: `digest` and `files` of the program."""
     described = first.discovery
     capabilities = frozenset(described.capabilities)
     single = "refs" in capabilities  # what it keeps for its refs is in that one process
@@ -149,7 +161,7 @@ def _plan(
     size = 1 if single else settings.workers or _default_size(launcher)
     most = described.limits.model_copy(update={"max_concurrency": size * described.limits.max_concurrency})
     return PoolPlan(
-        info=_info(settings, described.program, digest),
+        info=_info(settings, described.program, identity),
         capabilities=capabilities & PROGRAM_CAPABILITIES,
         limits=combined_limits(most, settings),
         size=size,
@@ -178,8 +190,8 @@ def _default_size(launcher: Launcher) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _info(settings: Settings, described: ProgramInfo, digest: str | None) -> ProgramInfo:
-    """Return the program's own description, overridden by the settings."""
+def _info(settings: Settings, described: ProgramInfo, identity: dict[str, Any]) -> ProgramInfo:
+    """Return the program's own description, overridden by the settings, with its identity."""
     seed = _seed_candidate(settings) or described.seed_candidate
     if seed and not described.seed_candidate:
         raise ProgramFailed("the program only scores: it has no components", stage="seed_candidate")
@@ -190,7 +202,7 @@ def _info(settings: Settings, described: ProgramInfo, digest: str | None) -> Pro
         update={
             "name": settings.name or described.name,
             "version": settings.version or described.version,
-            "digest": digest,
+            **identity,
             "seed_candidate": seed,
         }
     )

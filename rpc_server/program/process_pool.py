@@ -102,6 +102,7 @@ class Pool:
         *,
         capture_traces: bool,
         items: Sequence[CandidateItem] | None = None,
+        timeout_s: float | None = None,
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """See `Program.evaluate`."""
@@ -112,13 +113,14 @@ class Pool:
             chosen = [rows[position] for position in positions]
             return {"candidate": candidate, "batch": chosen, "capture_traces": capture_traces, **several}
 
-        await self._run_examples("evaluate", len(batch), params, on_result, whole=items is not None)
+        await self._run_examples("evaluate", len(batch), params, on_result, timeout_s, whole=items is not None)
 
     async def score(
         self,
         batch: Sequence[Example],
         results: Sequence[ResultDict],
         *,
+        timeout_s: float | None = None,
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """See `Program.score`."""
@@ -128,7 +130,7 @@ class Pool:
             chosen = [rows[position] for position in positions]
             return {"batch": chosen, "results": [results[position] for position in positions]}
 
-        await self._run_examples("score", len(batch), params, on_result, whole=False)
+        await self._run_examples("score", len(batch), params, on_result, timeout_s, whole=False)
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """See `Program.call`."""
@@ -155,14 +157,21 @@ class Pool:
         size: int,
         params: Callable[[Sequence[int]], dict[str, Any]],
         on_result: Callable[[int, ResultDict], None],
+        timeout_s: float | None,
         *,
         whole: bool,
     ) -> None:
         if not size:
             return
-        most, limit_s = self.limits.max_result_bytes, self.limits.example_timeout_s
+        most = self.limits.max_result_bytes
         assert most is not None, "`limits.combined_limits` sets it"  # noqa: S101
-        call = ExamplesCall(method, size, params, on_result=on_result, max_result_bytes=most)
+        limit_s = min((each for each in (self.limits.example_timeout_s, timeout_s) if each is not None), default=None)
+
+        def limited(positions: Sequence[int]) -> dict[str, Any]:
+            return {**params(positions), "_meta": {"example_timeout_s": limit_s}}
+
+        of_piece = params if timeout_s is None else limited
+        call = ExamplesCall(method, size, of_piece, on_result=on_result, max_result_bytes=most)
         if whole or self.limits.whole_batches:
             pieces = [ExamplesRequest(call, range(size), limit_s=None if limit_s is None else limit_s * size)]
         else:
@@ -246,7 +255,7 @@ class Pool:
         if item.work.limit_s is None:
             return
         if slot.heartbeat is not None:
-            slot.heartbeat.start()
+            slot.heartbeat.start(item.work.limit_s)
             item.blocked_mark = slot.heartbeat.blocked_s
         item.timer = self._loop.call_later(item.work.limit_s, self._deadline_passed, slot, item)
 
@@ -259,7 +268,7 @@ class Pool:
                 meta["adapter_state"] = slot.restore
             slot.restore = None
         if meta:
-            params["_meta"] = meta
+            params["_meta"] = {**params.get("_meta", {}), **meta}
 
     # -- from a process to a call ------------------------------------------------------------------------------------
 

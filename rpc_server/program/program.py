@@ -45,12 +45,14 @@ class Program(Protocol):
         *,
         capture_traces: bool,
         items: Sequence[CandidateItem] | None = None,
+        timeout_s: float | None = None,
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """Run every example; call `on_result(position, result)` once for each as it finishes, in any order.
 
         `items` (`batch_evaluate`): the candidates of consecutive examples, in place of `candidate`. Every example has
-        `data`. An example's failure is a result. Cancelling stops what still runs; earlier results stand.
+        `data`. `timeout_s`: of each example, if that is less than `limits.example_timeout_s`. An example's failure is a
+        result. Cancelling stops what still runs; earlier results stand.
 
         Raises:
             ProgramFailed: the program cannot run at all.
@@ -62,6 +64,7 @@ class Program(Protocol):
         batch: Sequence[Example],
         results: Sequence[ResultDict],
         *,
+        timeout_s: float | None = None,
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """Score outputs made elsewhere (`scoring`), `results[i]` for `batch[i]`; otherwise as `evaluate`."""

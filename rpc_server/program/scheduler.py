@@ -19,7 +19,7 @@ _SHORTEST_S, _LONGEST_S = 0.02, 1.0
 
 
 class ProcessHeartbeat:
-    """Sends a `cancel` of no call every hundredth of `limit_s`, 0.02 s to 1 s, and measures the responses.
+    """Sends a `cancel` of no call every hundredth of the shortest limit so far, 0.02 s to 1 s; measures the responses.
 
     If a response is over 0.02 s late, the time since the one before counts as blocked, so that `blocked_s` errs high.
     It includes time in which the server or the machine was too busy to ask or to answer.
@@ -28,7 +28,7 @@ class ProcessHeartbeat:
     def __init__(self, process: ProgramProcess, limit_s: float) -> None:
         self._process = process
         self._loop = asyncio.get_running_loop()
-        self._every_s = min(max(limit_s / _BEATS_PER_LIMIT, _SHORTEST_S), _LONGEST_S)
+        self._every_s = _interval_s(limit_s)
         self._timer: asyncio.TimerHandle | None = None
         self._asked = False
         self._seen = 0.0
@@ -40,10 +40,15 @@ class ProcessHeartbeat:
         since = self._loop.time() - self._seen
         return self._blocked_s + (since if since > self._every_s + _SLOW_S else 0.0)
 
-    def start(self) -> None:
-        """Start or continue; do nothing while it runs."""
+    def start(self, limit_s: float) -> None:
+        """Start, or continue while it runs; for a request with this limit."""
+        every_s = min(self._every_s, _interval_s(limit_s))
         if self._timer is not None:
-            return
+            if every_s == self._every_s:
+                return
+            self._blocked_s = self.blocked_s
+            self._timer.cancel()
+        self._every_s = every_s
         self._seen = self._loop.time()
         self._timer = self._loop.call_later(self._every_s, self._beat)
 
@@ -63,6 +68,10 @@ class ProcessHeartbeat:
         self._blocked_s = self.blocked_s
         self._seen = self._loop.time()
         self._asked = False
+
+
+def _interval_s(limit_s: float) -> float:
+    return min(max(limit_s / _BEATS_PER_LIMIT, _SHORTEST_S), _LONGEST_S)
 
 
 @dataclass(eq=False, slots=True)

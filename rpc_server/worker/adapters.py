@@ -43,6 +43,10 @@ def _own_size(value: Any) -> int:
         return object.__sizeof__(value)
 
 
+_NO_SEED = (
+    "give it with --seed-candidate FILE (or JSON), or as `seed_candidate` in gepa.toml, such as "
+    """{"instructions": "Answer briefly."}"""
+)
 _TRAJECTORY_EXPIRED = -32024
 _OVERLAPPING_CALLS = 8
 
@@ -64,7 +68,7 @@ class AdapterProgram:
         self.info: dict[str, Any] = {
             "name": config.name or (config.adapter or "").rpartition(":")[2],
             "version": config.version,
-            "seed_candidate": seed_from(config.seed_candidate),
+            "seed_candidate": seed_from(config.seed_candidate, missing=_NO_SEED),
         }
         self.capabilities = ["refs", "images"]
         self.methods = {"evaluate": self.evaluate, "make_reflective_dataset": self.make_reflective_dataset}
@@ -80,7 +84,7 @@ class AdapterProgram:
         for name in ("evaluate", "make_reflective_dataset"):
             if not callable(getattr(self._adapter, name, None)):
                 raise ProgramProblem("adapter", "%s has no method `%s`" % (type(self._adapter).__name__, name))
-        self.info["digest"] = self._config.digest(sys.modules.get((self._config.adapter or "").partition(":")[0]))
+        self.info.update(self._config.identity(sys.modules.get((self._config.adapter or "").partition(":")[0])))
         if getattr(self._adapter, "propose_new_texts", None) is not None:
             self.capabilities.append("proposals")
             self.methods["propose_new_texts"] = self.propose_new_texts
@@ -95,7 +99,7 @@ class AdapterProgram:
         batch, capture = params["batch"], params.get("capture_traces", False)
         data = [example["data"] for example in batch]
         items = _with_rows(params["items"], data) if params.get("items") is not None else None
-        limit_s = self._config.example_timeout_s
+        limit_s = self._config.limit_s(params)
         limit_s = None if limit_s is None else limit_s * max(1, len(batch))
         started = time.monotonic()
         try:

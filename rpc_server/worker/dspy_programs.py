@@ -54,7 +54,7 @@ class DspyProgram:
         self.info: dict[str, Any] = {
             "name": config.name or type(program).__name__,
             "version": config.version,
-            "digest": config.digest(sys.modules.get(type(program).__module__), saved_program=self._saved.digest),
+            **config.identity(sys.modules.get(type(program).__module__), saved_program=self._saved.digest),
             "seed_candidate": dict(self._student.seed),
         }
         self.capabilities = ["refs", "adapter_state", "finalize"]
@@ -77,9 +77,9 @@ class DspyProgram:
         """Run each example in turn on a copy of the program; a failure is a result."""
         with self._reflecting:
             self._restore((params.get("_meta") or {}).get("adapter_state"))
-        capture = params.get("capture_traces", False)
+        capture, limit_s = params.get("capture_traces", False), self._config.limit_s(params)
         texts = [
-            await self._example_result(example["data"], params["candidate"], executor, capture)
+            await self._example_result(example["data"], params["candidate"], executor, capture, limit_s)
             for example in params["batch"]
         ]
         return '{"results":[%s]}' % ",".join(texts)
@@ -121,16 +121,18 @@ class DspyProgram:
         self._saved.write(self._adapter.build_program(params["candidate"]))
         return '{"files":%s}' % encode.to_text([self._saved.inside], "files")
 
-    async def _example_result(self, data: Any, candidate: dict[str, str], executor: Executor, capture: bool) -> str:
+    async def _example_result(
+        self, data: Any, candidate: dict[str, str], executor: Executor, capture: bool, limit_s: float | None
+    ) -> str:
         example_run = _DspyExampleRun()
         started = time.monotonic()
         try:
             with self._dspy.track_usage() as example_run.usage:
-                await executor.within(self._config.example_timeout_s, self._run_example(example_run, data, candidate))
+                await executor.within(limit_s, self._run_example(example_run, data, candidate))
             outcome: dict[str, Any] = {"status": "ok", "output": self._shown(example_run.prediction)}
             outcome.update(example_run.score._asdict() if example_run.score is not None else {})
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
-            outcome = results.failed(problem, self._config.transient, self._config.example_timeout_s)
+            outcome = results.failed(problem, self._config.transient, limit_s)
         seconds = time.monotonic() - started
         ref = self._keep(example_run.trajectory) if capture and example_run.trajectory is not None else None
         usage = self._dspy.usage(example_run.usage, self._student.program)

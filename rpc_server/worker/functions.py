@@ -18,6 +18,12 @@ from .stdio_server import Executor
 _KEPT = ("output", "trajectory", "trajectory_ref", "metric_calls")
 
 
+_NO_SEED = (
+    'define `seed_candidate` in the program, such as seed_candidate = {"instructions": "Answer briefly."}, or give '
+    "--seed-candidate FILE"
+)
+
+
 class FunctionProgram:
     """The functions of one module, as the methods of the contract."""
 
@@ -40,8 +46,10 @@ class FunctionProgram:
         self.info = {
             "name": config.name or module.__name__,
             "version": config.version or _text_or_none(module, "version") or _text_or_none(module, "__version__"),
-            "digest": config.digest(module),
-            "seed_candidate": seed_from(config.seed_candidate, getattr(module, "seed_candidate", None))
+            **config.identity(module),
+            "seed_candidate": seed_from(
+                config.seed_candidate, getattr(module, "seed_candidate", None), missing=_NO_SEED
+            )
             if self._run is not None
             else {},  # there is nothing that a candidate would change
         }
@@ -87,7 +95,11 @@ class FunctionProgram:
             try:
                 texts.append(
                     await self._example_result(
-                        example_run, executor, self._run_example, params.get("capture_traces", False)
+                        example_run,
+                        executor,
+                        self._run_example,
+                        params.get("capture_traces", False),
+                        self._config.limit_s(params),
                     )
                 )
             except Cancelled:
@@ -104,7 +116,8 @@ class FunctionProgram:
                 continue
             example_run = _ExampleRun(example["data"], {}, output=result.get("output"))
             example_run.kept = {name: result[name] for name in _KEPT if result.get(name) is not None}
-            texts.append(await self._example_result(example_run, executor, self._scored, capture_traces=False))
+            limit_s = self._config.limit_s(params)
+            texts.append(await self._example_result(example_run, executor, self._scored, False, limit_s))
         return '{"results":[%s]}' % ",".join(texts)
 
     async def make_reflective_dataset(self, params: dict[str, Any], executor: Executor) -> str:
@@ -147,18 +160,19 @@ class FunctionProgram:
         executor: Executor,
         work: Callable[[_ExampleRun, Executor], Any],
         capture_traces: bool,
+        limit_s: float | None,
     ) -> str:
         """Return the example's result as JSON; raises `Cancelled`."""
         calls = ModelCallUsage()
         started = time.monotonic()
         try:
             with calls:
-                await executor.within(self._config.example_timeout_s, work(example_run, executor))
+                await executor.within(limit_s, work(example_run, executor))
             outcome: dict[str, Any] = {"status": "rollout" if example_run.score is None else "ok"}
         except Cancelled:
             raise
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
-            outcome = results.failed(problem, self._config.transient, self._config.example_timeout_s)
+            outcome = results.failed(problem, self._config.transient, limit_s)
         seconds = time.monotonic() - started
         outcome["usage"] = _sum_usage(example_run.usage, example_run.scoring_usage) or calls.usage
         outcome.update(example_run.kept)

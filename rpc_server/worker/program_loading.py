@@ -18,6 +18,8 @@ from .transient import DEFAULT_TRANSIENT
 _INSTALLED = ("site-packages", "dist-packages")
 _ENVIRONMENT = "pyvenv.cfg"
 _STANDARD_LIBRARY = os.path.dirname(os.path.realpath(os.__file__))
+_MOST_FILES = 200
+_FILE_DIGEST = 16
 _OWN_PACKAGE = __name__.partition(".")[0]
 
 
@@ -32,6 +34,15 @@ def digest_of(settings: Any, root: str, entry: ModuleType | None) -> str:
     for name, path in sorted(_own_files(_program_folders(root, entry), entry).items()):
         _add(digest, name, _content(path))
     return digest.hexdigest()
+
+
+def file_digests(root: str, entry: ModuleType | None) -> dict[str, str]:
+    """Return a digest of each file that `digest_of` covers, by its path, of the first `_MOST_FILES` of them."""
+    found = sorted(_own_files(_program_folders(root, entry), entry).items())[:_MOST_FILES]
+    return {
+        name.encode("utf-8", "replace").decode("utf-8"): hashlib.sha256(_content(path)).hexdigest()[:_FILE_DIGEST]
+        for name, path in found
+    }
 
 
 def _add(digest: Any, name: str, content: bytes) -> None:
@@ -136,9 +147,16 @@ class Config:
         self.digested: dict[str, Any] = given["digested"]
         self.jailed: bool = given["jailed"]
 
-    def digest(self, entry: ModuleType | None, **more: Any) -> str:
-        """Return the digest of the loaded program with its settings, and further JSON that changes it."""
-        return digest_of({**self.digested, **more}, self.root, entry)
+    def limit_s(self, params: dict[str, Any]) -> float | None:
+        """Return the seconds that each example of a request may run: the setting, or less if it asks so."""
+        asked = (params.get("_meta") or {}).get("example_timeout_s")
+        limits = [limit for limit in (self.example_timeout_s, asked) if limit is not None]
+        return min(limits) if limits else None
+
+    def identity(self, entry: ModuleType | None, **more: Any) -> dict[str, Any]:
+        """Return the `digest` of the loaded program, its settings and further JSON that changes it, and its `files`."""
+        digest = digest_of({**self.digested, **more}, self.root, entry)
+        return {"digest": digest, "files": file_digests(self.root, entry)}
 
 
 def import_program(target: str, root: str) -> ModuleType:
@@ -197,14 +215,19 @@ def _resolved(value: Any) -> Any:
     return value
 
 
-def seed_from(*sources: Any) -> dict[str, str]:
-    """Return the first source that is not None: a mapping of texts, or a function that returns one."""
+def seed_from(*sources: Any, missing: str) -> dict[str, str]:
+    """Return the first source that is not None: a mapping of texts, or a function that returns one.
+
+    `missing`: what to do if there is none.
+    """
     for source in sources:
         if source is not None:
             seed = source() if callable(source) else source
             break
     else:
-        raise ProgramProblem("seed_candidate", "there is no `seed_candidate`: a mapping from component name to text")
+        raise ProgramProblem(
+            "seed_candidate", "there is no seed candidate, a mapping from component name to text: " + missing
+        )
     if not isinstance(seed, dict) or not seed:
         raise ProgramProblem("seed_candidate", "`seed_candidate` must be a mapping with at least one component")
     for name, text in seed.items():

@@ -50,6 +50,7 @@ class WorktreeProgram:
         *,
         capture_traces: bool,
         items: Sequence[CandidateItem] | None = None,  # noqa: ARG002  # never offered: each commit runs in its own processes
+        timeout_s: float | None = None,
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """See `Program.evaluate`.
@@ -72,7 +73,11 @@ class WorktreeProgram:
 
             try:
                 await instance.running().evaluate(
-                    program_candidate(instance.seed, candidate), batch, capture_traces=capture_traces, on_result=receive
+                    program_candidate(instance.seed, candidate),
+                    batch,
+                    capture_traces=capture_traces,
+                    timeout_s=timeout_s,
+                    on_result=receive,
                 )
             except ProgramFailed as error:
                 if instance.worktree.commit == self._seed or not _is_candidate_fault(error):
@@ -85,11 +90,12 @@ class WorktreeProgram:
         batch: Sequence[Example],
         results: Sequence[ResultDict],
         *,
+        timeout_s: float | None = None,
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """See `Program.score`; the seed commit's program scores all outputs."""
         async with self.instances.acquire(self._seed) as instance:
-            await instance.running().score(batch, results, on_result=on_result)
+            await instance.running().score(batch, results, timeout_s=timeout_s, on_result=on_result)
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """See `Program.call`; the candidate's commit answers, the seed commit if there is no candidate."""

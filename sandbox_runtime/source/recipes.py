@@ -15,8 +15,10 @@ from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.python import OLDEST
 
 REQUIREMENTS = "requirements.txt"
+PROJECT = "pyproject.toml"
+SERVER_SETTINGS = "gepa.toml"
 
-_PYTHON = (REQUIREMENTS, "pyproject.toml", "uv.lock")
+_PYTHON = (REQUIREMENTS, PROJECT, "uv.lock")
 _PYTHON_VERSION = (".python-version",)
 _NODE_VERSION = (".node-version", ".nvmrc")
 _MOST_INCLUDED = 50
@@ -103,6 +105,13 @@ async def _node_project(files: ProgramFiles, folder: str) -> NodeProject | None:
 def _below(top: str, path: str) -> str:
     relative = posixpath.relpath(path or ".", top or ".")
     return "" if relative == "." else relative
+
+
+async def has_server_settings(read: Read, folder: str) -> bool:
+    """Return whether the folder has a `gepa.toml`, or a `pyproject.toml` with a table `tool.gepa`."""
+    files = await read(posixpath.join(folder, name) for name in (SERVER_SETTINGS, PROJECT))
+    by_name = {posixpath.basename(path): content for path, content in files.items()}
+    return SERVER_SETTINGS in by_name or b"tool.gepa" in by_name.get(PROJECT, b"")
 
 
 async def _found(read: Read, folder: str, names: tuple[str, ...]) -> tuple[str, dict[str, bytes]]:

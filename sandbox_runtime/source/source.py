@@ -24,7 +24,7 @@ from sandbox_runtime.source.origin import (
     mirror_path,
     remote_commit,
 )
-from sandbox_runtime.source.recipes import ProgramNeeds, program_needs
+from sandbox_runtime.source.recipes import ProgramNeeds, has_server_settings, program_needs
 
 PROGRAM = "program"
 """The folder of a workspace that the repository is unpacked to."""
@@ -47,6 +47,7 @@ class Checkout:
 
     `commit`: its full id. `branch`: checked out at that commit. `folder`: the program's, from the top, `""` for that
     itself. `tar`: a `.git` with this commit only. `left_out`: descriptions of what a sandbox does not get.
+    `is_configured`: its folder has a file with the server's settings.
     """
 
     commit: str
@@ -55,6 +56,7 @@ class Checkout:
     tar: Path
     needs: ProgramNeeds
     left_out: tuple[str, ...] = ()
+    is_configured: bool = True
 
     @property
     def cwd(self) -> str:
@@ -119,6 +121,7 @@ class Source:
             if origin.folder and not await origin.commit.has_folder(origin.folder):
                 raise SandboxError(f"{self._address}: commit {origin.commit.id[:12]} has no folder {origin.folder}")
             needs = await program_needs(origin.commit, origin.folder)
+            is_configured = await has_server_settings(origin.commit.read, origin.folder)
             tar = self._cache / "commits" / f"{origin.commit.id}-{_short(origin.branch)}-plain.tar"
             if not await asyncio.to_thread(tar.exists):
                 await origin.commit.pack(origin.branch, tar, self._most_mb)
@@ -127,7 +130,7 @@ class Source:
                 os.utime(used)
         for words in origin.left_out:
             on_progress(words)
-        return Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs, origin.left_out)
+        return Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs, origin.left_out, is_configured)
 
     def _make_private(self) -> None:
         """Make the cache's folders private, because they hold private repositories. Blocks."""

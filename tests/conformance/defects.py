@@ -181,6 +181,8 @@ DEFECTS = (
     _defect("timeout_scores_zero", "scores a timeout 0", "deadlines.timeout"),
     _defect("timeout_untyped", "gives a timeout the type of another error", "deadlines.error"),
     _defect("queue_counts", "counts time in the queue", "deadlines.queue_excluded"),
+    _defect("ignores_example_timeout", "does not read `_meta.example_timeout_s`", "example_timeout.lowered"),
+    _defect("raises_example_timeout", "lets a call raise the server's limit", "deadlines.not_raised"),
     _defect("unbounded_batch_size", "takes a batch of any size", "limits.batch_size"),
     _defect("off_by_one", "refuses the largest batch it allows", "limits.batch_size.allowed"),
     _defect("unbounded_concurrency", "runs everything at once", "limits.concurrency"),

@@ -89,6 +89,12 @@ class Methods:
             del answer["limits"]
         return answer
 
+    def limit_s(self, meta: dict[str, Any]) -> float:
+        asked_s = meta.get("example_timeout_s")
+        if asked_s is None or "example_timeout" not in self.capabilities or self.bad("ignores_example_timeout"):
+            return self.example_timeout_s
+        return float(asked_s if self.bad("raises_example_timeout") else min(asked_s, self.example_timeout_s))
+
     async def evaluate(self, params: dict[str, Any], progress: dict[str, int], *, keep: bool) -> list[Any]:
         batch = params["batch"]
         candidates = self.candidates(params)
@@ -96,17 +102,18 @@ class Methods:
         finished: list[Any] = []
         slots = asyncio.Semaphore(4) if self.bad("concurrency_per_call") else self.slots
         queued = asyncio.get_running_loop().time()
+        limit_s = self.limit_s(params.get("_meta") or {})
 
         async def one(position: int, example: dict[str, Any]) -> None:
             async with slots:
                 began = queued if self.bad("queue_counts") else asyncio.get_running_loop().time()
                 try:
-                    async with asyncio.timeout_at(began + self.example_timeout_s):
+                    async with asyncio.timeout_at(began + limit_s):
                         candidate = self.commits.given(candidates[position])
                         result = await self.program.run(candidate, self.data(example))
                 except TimeoutError:
                     kind = "TimeoutError" if self.bad("timeout_untyped") else "timeout"
-                    result = {"status": "timeout", "score": None, "output": None, "seconds": self.example_timeout_s}
+                    result = {"status": "timeout", "score": None, "output": None, "seconds": limit_s}
                     result["error"] = {"type": kind, "message": "over its deadline"}
                     if self.bad("timeout_scores_zero"):
                         result |= {"status": "ok", "score": 0.0}

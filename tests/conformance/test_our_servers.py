@@ -5,7 +5,18 @@ import pytest
 from gepa_client.conformance import Verdict, load_checks, run_conformance
 from scripts.conformance import IN_A_REPOSITORY, SERVERS, missing, running
 
-OFFERED = {"batch", "async", "cancel", "refs", "datasets", "proposals", "scoring", "finalize", "openrpc"}
+OFFERED = {
+    "batch",
+    "async",
+    "cancel",
+    "example_timeout",
+    "refs",
+    "datasets",
+    "proposals",
+    "scoring",
+    "finalize",
+    "openrpc",
+}
 NOT_OFFERED = {"adapter_state", "batch_evaluate", "images", "mutations"}
 
 

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -84,3 +85,21 @@ def test_no_page_installs_the_packages_from_an_index_where_they_are_not() -> Non
             assert not re.search(r"\b(pip|npm|npx|uv)\b[^`]* install\b[^`]*(?<![\w/.])evolverpc\b(?!/)", line), (
                 f"{page}: {line}"
             )
+
+
+INSTALLING = re.compile(r"(?:pip3? install|uv (?:pip|tool) install|uv add|pipx install|npm (?:i|install|add)) (.+)")
+FROM_A_FOLDER = re.compile(r"^(?:[-\w= ]+ )?['\"]?(?:\.\[|\.'|PATH_TO_CLONE|\{)")
+OTHERS_PACKAGES = re.compile(r"^(?:[-\w= %.]+ )?['\"]?(?:dspy|modal|uv|openai|tsx)\b")
+
+
+def test_no_message_installs_the_packages_from_an_index_where_they_are_not() -> None:
+    listed = subprocess.run(["git", "ls-files", "*.py", "*.ts"], cwd=pages.ROOT, check=True, capture_output=True)
+    product = [name for name in listed.stdout.decode().split() if not re.match(r"tests/|scripts/|.*/tests/", name)]
+    found = [
+        f"{name}: {line.strip()}"
+        for name in product
+        for line in pages.text(name).splitlines()
+        for given in INSTALLING.findall(line)
+        if not FROM_A_FOLDER.match(given) and not OTHERS_PACKAGES.match(given)
+    ]
+    assert found == []

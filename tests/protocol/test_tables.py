@@ -43,6 +43,7 @@ def test_every_capability_but_those_that_extend_other_methods_adds_a_method() ->
     assert set(CAPABILITIES) - with_methods == {
         "batch",
         "idempotency",
+        "example_timeout",
         "refs",
         "adapter_state",
         "batch_evaluate",

@@ -71,7 +71,7 @@ export class Dispatcher {
       instanceId: discovery.server.instance_id,
       rows,
       slots,
-      runner: new Runner(program, slots, transport.peerEnforcesDeadlines ? undefined : settings.exampleTimeoutS),
+      runner: new Runner(program, slots, settings.exampleTimeoutS, !transport.peerEnforcesDeadlines),
       traces: transport.traces,
       maxResultBytes: settings.maxResultBytes,
     });

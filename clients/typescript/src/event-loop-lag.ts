@@ -15,23 +15,33 @@ export interface LagMeasurement {
 }
 
 /**
- * A timer that ticks while a measurement is active, every hundredth of `limitS`, between 0.02 s and 1 s.
+ * A timer that ticks while a measurement is active, every hundredth of the shortest limit so far, between 0.02 s and 1 s.
  *
  * A tick that is over 20 ms late counts as blocked since the tick before it, so that `blockedS` errs on the high side.
  */
 export class EventLoopLag {
-  readonly #everyS: number;
+  #everyS: number;
   #measurements = 0;
   #stop: () => void = () => {};
   #lastTick = 0;
   #blockedMs = 0;
 
   constructor(limitS: number) {
-    this.#everyS = Math.min(Math.max(limitS / TICKS_PER_LIMIT, SHORTEST_S), LONGEST_S);
+    this.#everyS = intervalS(limitS);
   }
 
-  measure(): LagMeasurement {
-    if (this.#measurements++ === 0) this.#tick();
+  /** Measure during an example with this limit. */
+  measure(limitS: number): LagMeasurement {
+    const everyS = Math.min(this.#everyS, intervalS(limitS));
+    const isRunning = this.#measurements++ > 0;
+    if (isRunning && everyS < this.#everyS) {
+      this.#blockedMs = this.#blocked();
+      this.#stop();
+    }
+    if (!isRunning || everyS < this.#everyS) {
+      this.#everyS = everyS;
+      this.#tick();
+    }
     const before = this.#blocked();
     return {
       blockedS: () => (this.#blocked() - before) / 1000,
@@ -53,4 +63,8 @@ export class EventLoopLag {
     const since = performance.now() - this.#lastTick;
     return this.#blockedMs + (since > this.#everyS * 1000 + SLOW_MS ? since : 0);
   }
+}
+
+function intervalS(limitS: number): number {
+  return Math.min(Math.max(limitS / TICKS_PER_LIMIT, SHORTEST_S), LONGEST_S);
 }

@@ -62,6 +62,7 @@ export class Methods {
     const results: (ExampleResult | undefined)[] = filled.map(() => undefined);
     const progress: Progress = { done: 0, total: filled.length };
     const group = _meta?.group ?? undefined;
+    const timeoutS = _meta?.example_timeout_s ?? undefined;
     const onResult = (position: number, result: ExampleResult): void => {
       const keeps = captureTraces && traces !== undefined && group !== undefined;
       const sent = keeps ? traces.outgoing(result, group, instanceId) : result;
@@ -70,7 +71,7 @@ export class Methods {
       slots.release(1);
     };
     const run = async (cancellation: Cancellation): Promise<unknown> => {
-      await runner.evaluate({ candidate, batch: filled, captureTraces, onResult }, cancellation);
+      await runner.evaluate({ candidate, batch: filled, captureTraces, timeoutS, onResult }, cancellation);
       return { results };
     };
     return { progress, run };
@@ -104,14 +105,15 @@ export class Methods {
     });
   }
 
-  score({ batch, results }: ScoreParams): Job {
+  score({ batch, results, _meta }: ScoreParams): Job {
     const rows = this.#paired(batch, results, "results");
     const { runner, slots } = this.context;
+    const timeoutS = _meta?.example_timeout_s ?? undefined;
     slots.admit(rows.length);
     const progress: Progress = { done: 0, total: rows.length };
     const scored = async (at: number, cancellation: Cancellation): Promise<ExampleResult> => {
       try {
-        return await runner.score(rows[at] as Row, results[at] as ExampleResult, cancellation);
+        return await runner.score(rows[at] as Row, results[at] as ExampleResult, cancellation, timeoutS);
       } finally {
         progress.done++;
         slots.release(1);

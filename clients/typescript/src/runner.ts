@@ -47,11 +47,15 @@ export interface Row {
   data: unknown;
 }
 
-/** One evaluation. `onResult` is called exactly once for each position of `batch`, in any order. */
+/**
+ * One evaluation. `onResult` is called exactly once for each position of `batch`, in any order. `timeoutS`: seconds of
+ * each example, if that is less than the runner's own limit.
+ */
 export interface Evaluation {
   candidate: Candidate;
   batch: readonly Row[];
   captureTraces: boolean;
+  timeoutS?: number | undefined;
   onResult: (position: number, result: ExampleResult) => void;
 }
 
@@ -71,13 +75,16 @@ export class Runner {
   readonly #lag: EventLoopLag;
   #yieldRequestedAt: number | undefined;
 
-  /** `timeoutS`: seconds one example may run; undefined for no deadline. */
+  /**
+   * `timeoutS`: seconds one example may run; undefined for no deadline. `enforcesDeadlines`: false if the peer does that.
+   */
   constructor(
     private readonly program: Program,
     private readonly slots: Slots,
     private readonly timeoutS: number | undefined,
+    private readonly enforcesDeadlines: boolean,
   ) {
-    this.#lag = new EventLoopLag(timeoutS ?? 0);
+    this.#lag = new EventLoopLag(timeoutS ?? Number.POSITIVE_INFINITY);
   }
 
   async evaluate(evaluation: Evaluation, cancellation: Cancellation): Promise<void> {
@@ -127,6 +134,13 @@ export class Runner {
     throw new Error("an attempt was inconclusive although nothing else ran");
   }
 
+  /** Return the seconds that an example may run: the runner's own limit, or less if a call asks for it. */
+  #limitS(requestedS: number | undefined): number | undefined {
+    if (!this.enforcesDeadlines) return undefined;
+    const limitS = Math.min(this.timeoutS ?? Number.POSITIVE_INFINITY, requestedS ?? Number.POSITIVE_INFINITY);
+    return limitS === Number.POSITIVE_INFINITY ? undefined : limitS;
+  }
+
   /** Run `work` under a deadline in seconds. */
   async #timed<Value>(
     work: (signal: AbortSignal) => Promise<Value>,
@@ -134,7 +148,7 @@ export class Runner {
     { alone, cancellation }: AttemptConditions,
   ): Promise<Outcome<Value>> {
     if (seconds === undefined) return runWithDeadline(work, cancellation);
-    const measurement = this.#lag.measure();
+    const measurement = this.#lag.measure(seconds);
     const clock = stopwatch();
     const isBlocked = (): boolean => measurement.blockedS() > MAX_BLOCKED_SHARE * seconds;
     const leftS = (): number => seconds + (alone || isBlocked() ? 0 : measurement.blockedS()) - clock();
@@ -151,11 +165,12 @@ export class Runner {
 
   async #example(
     program: FunctionProgram,
-    { candidate, captureTraces }: Evaluation,
+    { candidate, captureTraces, timeoutS }: Evaluation,
     { data }: Row,
     conditions: AttemptConditions,
   ): Promise<[ExampleResult] | InconclusiveAttempt> {
     const clock = stopwatch();
+    const limitS = this.#limitS(timeoutS);
     const trace: unknown[] = [];
     const usage: Usage = {};
     const scoring: Usage = {};
@@ -174,11 +189,11 @@ export class Runner {
             : { data, output: taken, score: score?.score ?? null, feedback: score?.feedback ?? null };
         return finishedResult(taken, score, { ...attempt(), trajectory: captureTraces ? steps : undefined });
       },
-      this.timeoutS,
+      limitS,
       conditions,
     );
     if (ending.kind === "done") return [ending.value];
-    const failed = unfinished(ending, this.timeoutS, attempt());
+    const failed = unfinished(ending, limitS, attempt());
     if (failed instanceof InconclusiveAttempt) return failed;
     if (!captureTraces || failed.status === "cancelled") return [failed];
     const { error } = failed;
@@ -187,29 +202,36 @@ export class Runner {
   }
 
   /** Return the same result with a score; a result that failed or was never run is returned unchanged. */
-  async score(row: Row, result: ExampleResult, cancellation: Cancellation): Promise<ExampleResult> {
+  async score(
+    row: Row,
+    result: ExampleResult,
+    cancellation: Cancellation,
+    timeoutS: number | undefined,
+  ): Promise<ExampleResult> {
     if (result.status !== "rollout" && result.status !== "ok") return result;
+    const limitS = this.#limitS(timeoutS);
     const scoring = await this.#withIsolatedRerun(1, cancellation, async (conditions) => {
       const clock = stopwatch();
       const usage: Usage = {};
       const judge = async (signal: AbortSignal) =>
         readScore(await this.program.score?.(row.data, result.output, { signal, usage }));
-      const ending = await this.#timed(judge, this.timeoutS, conditions);
+      const ending = await this.#timed(judge, limitS, conditions);
       const attempt = { seconds: clock(), usage: summed(conditions.spent, usage) };
       if (ending.kind === "done") return finishedResult(null, ending.value, attempt);
-      return unfinished(ending, this.timeoutS, attempt);
+      return unfinished(ending, limitS, attempt);
     });
     return scoring === undefined ? result : rescored(result, scoring);
   }
 
   async #batch(
     program: BatchProgram,
-    { candidate, captureTraces }: Evaluation,
+    { candidate, captureTraces, timeoutS: requestedS }: Evaluation,
     rows: readonly Row[],
     conditions: AttemptConditions,
   ): Promise<ExampleResult[] | InconclusiveAttempt> {
     const clock = stopwatch();
-    const timeoutS = this.timeoutS && this.timeoutS * rows.length;
+    const limitS = this.#limitS(requestedS);
+    const timeoutS = limitS && limitS * rows.length;
     const batch = rows.map((row) => ({ ...row }));
     const ending = await this.#timed(
       async (signal) =>

@@ -25,7 +25,9 @@ export class TrajectoryStore {
     const { trajectory, ...rest } = result;
     if (trajectory === undefined || trajectory === null) return result;
     const ref = this.#keep(group, JSON.stringify(trajectory), instanceId);
-    return ref === undefined ? result : { ...rest, trajectory_ref: ref };
+    if (ref === undefined) return result;
+    const length = typeof trajectory === "object" ? { trajectory_length: Object.keys(trajectory).length } : {};
+    return { ...rest, trajectory_ref: ref, ...length };
   }
 
   /** Replace references by trajectories. Throws `TrajectoryExpired` with those that were evicted. */

@@ -18,9 +18,9 @@ export interface Transport {
 
 /** HTTP; without a store every call is independent. */
 export function httpTransport(store: MemoryStore | undefined): Transport {
-  if (store === undefined) return { offers: ["batch"] };
+  if (store === undefined) return { offers: ["batch", "example_timeout"] };
   return {
-    offers: ["batch", "idempotency", "async", "cancel", "refs"],
+    offers: ["batch", "idempotency", "async", "cancel", "example_timeout", "refs"],
     calls: store.calls,
     traces: store.traces,
     limits: { abandon_after_s: store.abandonAfterS, keep_answers_s: store.keepAnswersS },

@@ -12,7 +12,8 @@ from evolverpc_common.display_text import plain_json
 from gepa_client.cli.arguments import STOPPED, AllowInsecure, TokenFile
 from gepa_client.cli.views.console import fail, refuse
 from gepa_client.errors import ClientError, summary, unreadable
-from protocol.errors import RpcError
+from protocol.errors import MethodNotFound, RpcError
+from protocol.methods import METHODS
 
 RPC_ERROR = 1
 
@@ -49,7 +50,13 @@ async def _call(
     from gepa_client.transport.rpc import RpcClient  # aiohttp comes with it, which `--help` does not need
 
     async with RpcClient(url, token_file=token_file, allow_insecure=allow_insecure, timeout_s=timeout_s) as client:
-        return await client.call(method, params)
+        try:
+            return await client.call(method, params)
+        except MethodNotFound:
+            capabilities = (await client.discover()).capabilities
+            offered = [each.name for each in METHODS.values() if each.capability in (None, *capabilities)]
+            fail(f"the server has no method {method!r}; it has {', '.join(offered)}")
+            raise
 
 
 def _read(text: str) -> dict[str, Any]:

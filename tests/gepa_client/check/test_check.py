@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from gepa_client.check.check_report import trace_size
 from gepa_client.cli.commands.check import _span
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import TIMEOUT_S, Ran, environment
-from tests.gepa_client.scripted_server import TOKEN
+from tests.gepa_client.scripted_server import TOKEN, Host
 from tests.gepa_client.word_program import Script, rows, scored
 
 CLOSED = "http://127.0.0.1:1"
@@ -493,3 +494,52 @@ def test_a_failing_program_passes_if_code_can_change(serve: Serve, cli: Cli) -> 
     assert "warning evaluate: the program fails on 12 of 15; code mutations may fix that" in ended.stdout
     assert "reflection and changes of code not counted" in " ".join(ended.stdout.split())
     assert cli("check", serve(script), *MODEL, "--evolve", "prompts").status == 1
+
+
+def test_a_seed_that_fails_is_reported_with_the_failed_step_and_the_length_of_its_trace(serve: Serve, cli: Cli) -> None:
+    kept = learned(evaluate=failing_rows(6))
+    inline = learned(evaluate=lambda *_: {**failure("timeout", "timeout", "slow"), "trajectory": [1, 2, 3]})
+    kept.capabilities = (*kept.capabilities, "refs")
+    assert "failed step: program (first at row 0, trace: kept by the server)" in cli("check", serve(kept)).stdout
+    assert "failed step: deadline (first at row 0, trace: " in cli("check", serve(inline)).stdout
+
+
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [
+        ({"trajectory": [{"step": 1}, {"step": 2}]}, "a list of 2 steps, 26 characters"),
+        ({"trajectory": {"prompt": "é"}}, "an object of 1 field, 15 characters"),
+        ({"trajectory": "text"}, "a str of 6 characters"),
+        ({"trajectory_ref": "i/1", "trajectory_length": 4}, "length 4, kept by the server"),
+        ({"trajectory_ref": "i/1"}, "kept by the server"),
+        ({"trajectory": None}, None),
+    ],
+)
+def test_a_trace_is_described_by_its_type_and_size(result: dict[str, Any], shown: str | None) -> None:
+    assert trace_size(result) == shown
+
+
+def test_a_program_without_a_score_function_is_offered_writing_one(serve: Serve, cli: Cli) -> None:
+    unscored = learned(evaluate=lambda *_: {"status": "rollout", "score": None, "output": "x", "seconds": 0.0})
+    assert "write `score(data, output)` beside `run`" in cli("check", serve(unscored)).stdout
+
+
+def test_the_token_of_a_scoring_server_is_asked_for_by_its_own_flag(serve: Serve, cli: Cli, host: Host) -> None:
+    judge = Script(capabilities=("scoring",)).server()
+    judge.token = "another one"
+    scorer = host.serve(judge.handle).removesuffix("/rpc")
+    ended = cli("check", serve(learned()), "--score-with", scorer)
+    assert "refused the token from GEPA_TOKEN: give its own with --score-token-file FILE" in ended.stdout
+
+
+def test_a_limit_on_the_time_of_an_example_goes_to_servers_that_support_it_and_fails_at_others(
+    serve: Serve, cli: Cli
+) -> None:
+    script = learned()
+    refused = cli("check", serve(script), "--example-timeout-s", 2)
+    assert refused.status == 1
+    assert "it does not offer `example_timeout`, which --example-timeout-s needs" in refused.stdout
+    assert script.calls("evaluate") == []
+    script = learned(capabilities=("proposals", "finalize", "datasets", "example_timeout"))
+    assert cli("check", serve(script), "--example-timeout-s", 2).status == 0
+    assert {params["_meta"]["example_timeout_s"] for params in script.calls("evaluate")} == {2.0}

@@ -35,6 +35,8 @@ def test_an_error_of_the_server_ends_with_1_and_is_shown(serve: Serve, cli: Cli,
     assert ended.status == 1
     assert "MethodNotFound (-32601)" in ended.stderr
     assert '"method": "sing"' in ended.stderr
+    assert "the server has no method 'sing'; it has discover, evaluate, make_reflective_dataset" in ended.stderr
+    assert "apply_mutation" not in ended.stderr
     assert ended.stdout == ""
 
 

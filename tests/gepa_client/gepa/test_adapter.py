@@ -9,8 +9,9 @@ import gepa
 import pytest
 
 from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row, ServerRow
-from gepa_client.errors import BadResponse, ConnectionLost, RowsError
+from gepa_client.errors import BadResponse, ConnectionLost, Refused, RowsError
 from protocol.errors import InternalError, LimitExceeded, Overloaded, ProgramFailed, UnknownCandidate
+from tests.gepa_client.scripted_server import ScriptedServer, ok
 
 SEED = {"system": "s", "style": "t"}
 
@@ -390,3 +391,37 @@ def test_ctrl_c_during_an_evaluation_cancels_its_calls_on_the_server(server, con
 class Silent:
     def log(self, message):
         pass
+
+
+@pytest.mark.parametrize("whole_batches", [False, True])
+def test_no_more_examples_are_in_flight_than_the_run_allows_over_all_endpoints(connect, host, whole_batches):
+    running, most = 0, 0
+
+    async def slow(*_):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return ok()
+
+    servers = [ScriptedServer(), ScriptedServer()]
+    for number, one in enumerate(servers):
+        one.evaluate_one, one.instance_id = slow, f"instance {number}"
+        one.limits["whole_batches"] = whole_batches
+    adapter = connect([host.serve(one.handle) for one in servers], max_in_flight=3)
+    assert adapter.evaluate(rows(20), SEED).scores == [1.0] * 20
+    assert most == 3
+    if not whole_batches:
+        assert all(one.called("evaluate") for one in servers)
+
+
+def test_the_limit_on_the_time_of_an_example_travels_with_every_call(server, connect):
+    server.capabilities.append("example_timeout")
+    connect(example_timeout_s=1.5).evaluate(rows(3), SEED)
+    assert [params["_meta"]["example_timeout_s"] for params in server.called("evaluate")] == [1.5] * 3
+
+
+def test_a_server_that_cannot_be_given_that_limit_is_refused(connect):
+    with pytest.raises(Refused, match="does not offer `example_timeout`, which --example-timeout-s needs"):
+        connect(example_timeout_s=1.5)

@@ -100,6 +100,44 @@ def test_another_seed_is_refused_with_the_difference_and_the_record_is_unchanged
     assert len(words.calls("evaluate")) == before
 
 
+def test_a_program_that_has_changed_is_refused_with_the_names_of_its_files(host: Host, cli: Cli) -> None:
+    words = program()
+    made = words.server()
+    described = made.discover
+    identity = {"digest": "one", "files": {"program.py": "1", "rules.py": "1", "same.py": "1"}}
+
+    async def discover(params: dict[str, Any]) -> dict[str, Any]:
+        answer = await described(params)
+        return {**answer, "program": {**answer["program"], **identity}}
+
+    made.replies["discover"] = discover
+    first = cli("optimize", host.serve(made.handle), "--max-metric-calls", 30, "--no-check", "--json")
+    run_id = first.event("started")["run_id"]
+    identity |= {"digest": "two", "files": {"program.py": "2", "new.py": "1", "same.py": "1"}}
+    refused = cli("resume", run_id, "--max-metric-calls", 60)
+    assert refused.status == 2
+    assert "\n  program.py has changed, new.py is new, rules.py is gone\n" in refused.stderr
+    del identity["files"]
+    assert (
+        "\n  the program's code or its settings have changed\n"
+        in cli("resume", run_id, "--max-metric-calls", 60).stderr
+    )
+
+
+def test_the_time_of_an_example_and_how_many_are_in_flight_are_recorded_and_may_change(serve: Serve, cli: Cli) -> None:
+    words = program(capabilities=("proposals", "finalize", "datasets", "example_timeout"))
+    limits = ("--max-in-flight", 2, "--example-timeout-s", 9)
+    first = cli("optimize", serve(words), "--max-metric-calls", 30, *limits, "--no-check", "--json")
+    run_id = first.event("started")["run_id"]
+    sent = {params["_meta"]["example_timeout_s"] for params in words.calls("evaluate")}
+    again = cli("resume", run_id, "--max-metric-calls", 60, "--json", "--example-timeout-s", 8, "--max-in-flight", 5)
+    assert (first.status, again.status) == (0, 0), again.stderr
+    assert sent == {9.0}
+    assert {params["_meta"]["example_timeout_s"] for params in words.calls("evaluate")} == {9.0, 8.0}
+    assert cli("resume", run_id, "--max-metric-calls", 70, "--json").status == 0
+    assert words.calls("evaluate")[-1]["_meta"]["example_timeout_s"] == 8.0
+
+
 def test_a_resume_without_a_server_a_token_or_a_store_is_refused_and_changes_nothing(
     serve: Serve, host: Host, cli: Cli, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gepa_client.sandboxing import setup
 from gepa_client.settings.loading import load
-from sandbox_runtime import GatewaySession, PreparedEnvironment, Recipe
+from sandbox_runtime import GatewaySession, PreparedEnvironment, Recipe, SandboxError
 from sandbox_runtime.gateway.session import SandboxGatewaySession
 from tests.sandbox_runtime.source.repositories import commit
 
@@ -26,8 +26,12 @@ class FakeRuntime:
     async def __aexit__(self, *_: object) -> None:
         return None
 
+    async def found(self) -> list[object]:
+        return []
+
     async def prepare(self, recipe: Recipe, **_: object) -> PreparedEnvironment:
-        assert self.gateway_session is not None
+        if self.gateway_session is None:
+            return PreparedEnvironment(recipe, server=())
         self.env = dict(self.gateway_session.env("http://models", "http://tunnel"))
         return PreparedEnvironment(recipe, server=())
 
@@ -51,3 +55,18 @@ async def test_builds_reach_hosts_and_no_models_and_nothing_afterwards(
     assert not [name for name in runtime.env if not name.lower().endswith("_proxy")]
     assert isinstance(runtime.gateway_session, SandboxGatewaySession)
     assert runtime.gateway_session.closed
+
+
+async def test_a_repository_without_server_settings_is_refused_with_what_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup, "open_runtime", lambda *_, **__: FakeRuntime())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    commit(tmp_path / "program", {"program.py": "", "pyproject.toml": "[project]\nname = 'x'\n"})
+    given = {"repo": str(tmp_path / "program"), "sandbox": "process"}
+    with pytest.raises(SandboxError, match=r'no gepa.toml in the top folder .*\n\n    program = "program.py"'):
+        async with setup.open_setup(load(None, given, must_end=False), "run", print):
+            pass
+    named = load(None, {**given, "server_args": "--program program.py"}, must_end=False)
+    async with setup.open_setup(named, "run", print):
+        pass

@@ -1,11 +1,12 @@
 """Which agent the settings name."""
 
 import importlib.util
+from typing import Any
 
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
-from rpc_server.mutations.agents import AgentFailed, agent_from
+from rpc_server.mutations.agents import AgentFailed, agent_from, agent_label
 from rpc_server.settings.code_settings import CodeChangeSettings
 from tests.support.scripted_anthropic import Script, use
 
@@ -35,3 +36,15 @@ def test_claude_without_its_sdk_names_what_to_install(monkeypatch):
 
     with pytest.raises(SettingsError, match=r"pip install '\.\[agent\]' in the folder.*`agent_command`"):
         agent_from(CodeChangeSettings(allow_mutations=True))
+
+
+@pytest.mark.parametrize(
+    ("given", "label"),
+    [
+        ({"agent_command": ("python", "fix.py")}, "fix.py"),
+        ({"agent_model": "claude-opus-4-1"}, "Claude (model claude-opus-4-1)"),
+        ({}, "Claude (model of its own choice; --agent-model names one)"),
+    ],
+)
+def test_an_agent_is_announced_with_its_model(given: dict[str, Any], label: str) -> None:
+    assert agent_label(CodeChangeSettings(allow_mutations=True, **given)) == label

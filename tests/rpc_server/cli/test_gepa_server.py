@@ -15,6 +15,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from evolverpc_common.git import run_git_async
+
 WAIT_S = 30
 PLAIN = "seed_candidate = {'system': 'x'}\ndef run(example, candidate):\n    return 1\n"
 STDIO = """
@@ -320,3 +322,16 @@ async def test_a_package_of_ours_found_elsewhere_is_refused(tmp_path: Path) -> N
     assert process.returncode == 2
     assert "`gepa_client`" in reported.decode()
     assert str(tmp_path) in reported.decode()
+
+
+async def test_a_token_file_made_in_a_repository_is_ignored_there_and_mentioned_once(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    await run_git_async("init", "--quiet", folder=tmp_path)
+    for start, mentioned in ((1, 1), (2, 0)):
+        async with started(tmp_path / "sub", "--conformance", "--json", "--token-file", "my [token]") as process:
+            await ready(process)
+            process.send_signal(signal.SIGTERM)
+            _, errors = await asyncio.wait_for(process.communicate(), WAIT_S)
+            assert errors.decode().count("is in a git repository") == mentioned, start
+    assert await run_git_async("status", "--porcelain", "--untracked-files=all", folder=tmp_path) == b""
+    assert (tmp_path / ".git" / "info" / "exclude").read_text().count("token") == 1

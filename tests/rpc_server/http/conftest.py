@@ -56,6 +56,7 @@ class FakeProgram:
         *,
         capture_traces: bool,
         items: Sequence[CandidateItem] | None = None,  # noqa: ARG002 - not offered
+        timeout_s: float | None = None,  # noqa: ARG002  # see the interface
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         for position, example in enumerate(batch):
@@ -80,6 +81,7 @@ class FakeProgram:
         batch: Sequence[Example],
         results: Sequence[ResultDict],
         *,
+        timeout_s: float | None = None,  # noqa: ARG002  # see the interface
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         self.calls.append(("score", {"batch": [example.data for example in batch], "results": list(results)}))

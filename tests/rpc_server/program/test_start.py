@@ -35,7 +35,7 @@ async def test_a_program_that_fails_at_import_is_reported_within_a_second(opened
     ("source", "stage", "message"),
     [
         ("seed_candidate = {'a': 'b'}\n", "program", "no function `run"),
-        ("def run(example, candidate): pass\n", "seed_candidate", "there is no `seed_candidate`"),
+        ("def run(example, candidate): pass\n", "seed_candidate", "define `seed_candidate` in the program"),
         ("seed_candidate = {}\ndef run(e, c): pass\n", "seed_candidate", "at least one component"),
         ("seed_candidate = {'a': 1}\ndef run(e, c): pass\n", "seed_candidate", "must be text"),
         ("def broken(:\n", "import", "SyntaxError"),

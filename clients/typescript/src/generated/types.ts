@@ -76,12 +76,15 @@ export interface ApplyMutationParams {
  * `call_id`: makes the call idempotent (capability `idempotency`).
  * `wait_s`: seconds to wait before answering `pending` (capability `async`); needs a `call_id`.
  * `group`: names a minibatch; asks for `trajectory_ref` in place of inline trajectories (capability `refs`).
+ * `example_timeout_s`: lowers the server's limit of this name for the examples of this call (capability
+ * `example_timeout`); a larger value changes nothing.
  */
 export interface Meta {
   protocol_version?: string | null;
   call_id?: string | null;
   wait_s?: number | null;
   group?: string | null;
+  example_timeout_s?: number | null;
   [k: string]: unknown;
 }
 /**
@@ -256,23 +259,30 @@ export interface DiscoverResult {
 }
 /**
  * The process that answers. `instance_id` is new at every start: refs and call ids belong to one instance.
+ *
+ * `agent`: the coding agent that carries out change requests, with its model if it is known (capability `mutations`).
  */
 export interface ServerInfo {
   name: string;
   version: string;
   language: string;
   instance_id: string;
+  agent?: string | null;
 }
 /**
  * The program under optimisation; one that only scores what others answer (capability `scoring`) has no components.
  *
  * `version` is the program's own, null where it declares none. `digest` changes when the program's code or
- * configuration does, as far as the server sees them; null where it sees nothing.
+ * configuration does, as far as the server sees them; null where it sees nothing. `files`: the files that `digest`
+ * covers, each with a digest of its own, so that a client can name those that have changed.
  */
 export interface ProgramInfo {
   name: string;
   version?: string | null;
   digest?: string | null;
+  files?: {
+    [k: string]: string;
+  } | null;
   components: ComponentInfo[];
   seed_candidate: {
     [k: string]: string;
@@ -334,7 +344,8 @@ export interface Example {
 /**
  * The outcome of one example; `score` is a finite number exactly when `status` is `ok`, else null.
  *
- * `metric_calls`: what the example counts for in the optimizer's budget; 1 where it is left out.
+ * `metric_calls`: what the example counts for in the optimizer's budget; 1 where it is left out. `trajectory_length`:
+ * of the trajectory that `trajectory_ref` names: the steps of a list, or the fields of an object.
  */
 export interface ExampleResult {
   status: "ok" | "program_error" | "timeout" | "infra_error" | "cancelled" | "rollout";
@@ -343,6 +354,7 @@ export interface ExampleResult {
   feedback?: string | null;
   trajectory?: unknown;
   trajectory_ref?: string | null;
+  trajectory_length?: number | null;
   objective_scores?: {
     [k: string]: number;
   } | null;
