@@ -68,8 +68,9 @@ def demo_model(
     if as_json:
         print(json.dumps(variables), flush=True)
     else:
-        print("A scripted stand-in, no language model: it knows the rows of examples/quickstart, and costs nothing.")
-        print("A cost that a run prints is what the model it names would have cost. Paste this in each terminal:\n")
+        print("A scripted stand-in, no language model: it knows the rows of examples/quickstart")
+        print("and costs nothing. A run prints what the model that it names would have cost.")
+        print("Paste this in each terminal:\n")
         for name, value in variables.items():
             print(f"export {name}={value}")
         print("\nCtrl-C ends it.", flush=True)
