@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Interrupted, Refused, summary
@@ -189,7 +189,7 @@ class CallExecution(Generic[T]):
             raise
         else:
             self._replied(endpoint, reply, cooldowns)
-            return reply
+            return replace(reply, endpoint=endpoint.url)
         finally:
             self._release(endpoint)
         commit = failure.details.get("commit") if isinstance(failure, UnknownCandidate) else None

@@ -34,7 +34,7 @@ from gepa_client.journal.journal import Journal, KeyedCall, gather_recorded
 from gepa_client.journal.mutation_entries import CommitGraph
 from gepa_client.journal.requests import Tally, request_key
 from gepa_client.transport.address import TOKEN_FLAG
-from gepa_client.transport.calls import CALL_TIMEOUT_S, Call, Reply
+from gepa_client.transport.calls import CALL_TIMEOUT_S, AttemptLog, Call, Reply
 from gepa_client.transport.event_loop import EventLoopThread
 from gepa_client.transport.responses import validated
 from protocol import Candidate, DiscoverResult, FinalizeResult, JsonValue
@@ -137,6 +137,8 @@ class RemoteAdapter:
         self.scorers = fleet() if score_with else None
         self._loop = EventLoopThread()
         fleets = [self.fleet, *([self.scorers] if self.scorers is not None else [])]
+        self.finalized_by: str | None = None
+        """The endpoint that answered `finalize`."""
         self._closing = weakref.finalize(self, _close, self._loop, fleets)  # also if `close` is never called
         try:
             if recorded is not None:
@@ -381,10 +383,22 @@ class RemoteAdapter:
         )
         key = request_key("finalize", "report the best candidate to the program", params)
         async with asyncio.timeout(timeout_s):
-            [message] = await gather_recorded(stream, self.fleet, [KeyedCall(key, call)])
+            [message] = await gather_recorded(stream, _FinalizeCaller(self), [KeyedCall(key, call)])
         if isinstance(message, Exception):
             raise message
         return str(message) if message is not None else None
+
+
+@dataclasses.dataclass(frozen=True)
+class _FinalizeCaller:
+    """Makes the call of `finalize`, and notes which endpoint answered it."""
+
+    adapter: "RemoteAdapter"
+
+    async def call(self, call: Call[T], log: AttemptLog) -> Reply[T]:
+        reply = await self.adapter.fleet.call(call, log)
+        self.adapter.finalized_by = reply.endpoint
+        return reply
 
 
 async def _open(

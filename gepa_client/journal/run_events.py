@@ -302,11 +302,12 @@ class Tested(_Event):
 
 
 class Finalized(_Event):
-    """The best candidate was reported to the program; `error`: why that failed."""
+    """The best candidate was reported to the program; `error`: why that failed. `endpoint`: the server's URL."""
 
     event: Literal["finalized"] = "finalized"
     message: str | None = None
     error: str | None = None
+    endpoint: str | None = None
 
 
 class Finished(_Event):

@@ -286,4 +286,4 @@ class Optimization:
         else:
             if message is not None and self.config.repo is not None:
                 message += " (in its sandbox, which ends with the run)"
-            self.emit(Finalized(message=message))
+            self.emit(Finalized(message=message, endpoint=self.adapter.finalized_by))

@@ -1,13 +1,17 @@
 """The output folder of a run: complete files under fixed names, and the run's id."""
 
+import io
 import json
+import posixpath
 import re
 import secrets
+import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from evolverpc_common.display_text import line
 from evolverpc_common.files import replace_file
 
 BEST_CANDIDATE = "best_candidate.json"
@@ -19,6 +23,11 @@ REPORT = "report.md"
 REPORT_PAGE = "report.html"
 RUNS = Path("runs")
 OWN = 0o700
+ARTIFACTS = "artifacts"
+"""The folder of a program's own files, which its sandbox had."""
+
+ARTIFACT_FILES = 1000
+NAME_SHOWN = 120
 
 LONGEST_NAME = 60
 """Characters of a name that the id contains."""
@@ -65,6 +74,37 @@ def refuse_results(path: Path) -> None:
 def write_json(path: Path, value: Any, default: Callable[[object], Any] | None = None) -> None:
     """Write JSON as a complete file; keys keep their order. `default`: as of `json.dumps`."""
     replace_file(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=default) + "\n")
+
+
+def unpack_artifacts(content: bytes, folder: Path) -> tuple[list[str], list[str]]:
+    """Write the files of an untrusted tar below the folder; return their names, and sentences about what was left out.
+
+    Links, devices, paths that leave the folder, and files beyond `ARTIFACT_FILES` are left out.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    copied: list[str] = []
+    left_out: list[str] = []
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+            for entry in archive:
+                name = posixpath.normpath(entry.name)
+                if not entry.isfile():
+                    left_out.append(f"{line(name, NAME_SHOWN)} (not a file of its own, but a link or a device)")
+                elif name.startswith(("/", "../")) or name == ".." or "\0" in name:
+                    left_out.append(f"{line(name, NAME_SHOWN)} (outside of its folder)")
+                elif len(copied) == ARTIFACT_FILES:
+                    left_out.append(f"what is beyond {ARTIFACT_FILES} files")
+                    break
+                elif (file := archive.extractfile(entry)) is not None:
+                    data = file.read()
+                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    (folder / name).write_bytes(data)
+                    copied.append(name)
+    except (tarfile.TarError, EOFError):
+        left_out.append("what is beyond the largest size of all together")
+    return copied, left_out
 
 
 def new_run_id(name: str | None = None) -> str:

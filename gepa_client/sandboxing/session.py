@@ -10,11 +10,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import PurePath
+from concurrent.futures import CancelledError
+from pathlib import Path, PurePath
 from types import FrameType
 
+from evolverpc_common.display_text import counted
 from gepa_client.journal.run_events import Event, Finished, FleetChanged, Progress
 from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage, parse_message
+from gepa_client.run.output_folder import unpack_artifacts
 from gepa_client.sandboxing.remote_exec import serving_exec
 from gepa_client.sandboxing.session_interface import SWEEP, Driver, Log, NoSandboxes, Show
 from gepa_client.sandboxing.session_messages import (
@@ -46,6 +49,13 @@ and to end the run by itself."""
 
 ASK_EVERY_S = 15.0
 """Seconds between two requests for a new token of a sandbox that takes no calls."""
+
+
+COLLECT_S = 120.0
+"""Seconds that copying a program's artifacts may take."""
+
+SHOWN = 5
+"""Files that a message names."""
 
 
 class SessionNotStarted(Exception):
@@ -161,6 +171,27 @@ class SandboxSession(NoSandboxes):
             elif isinstance(message, GatewayRefusal):
                 found.setdefault((message.what, message.reason), refusal_log(message))
         return list(found.values())
+
+    def collect_artifacts(self, endpoint: str, folder: Path) -> list[Log]:
+        """Copy the files of the program's folder `artifacts` from the sandbox of an endpoint; return what to report."""
+        if self._loop is None or self._setup is None:
+            return []
+        try:
+            reading = asyncio.run_coroutine_threadsafe(self._setup.artifacts(endpoint), self._loop)
+            content = reading.result(COLLECT_S)
+            copied, left_out = unpack_artifacts(content, folder) if content else ([], [])
+        except (SandboxError, OSError, RuntimeError, TimeoutError, CancelledError) as error:
+            reason = str(error) or f"it took longer than {COLLECT_S:g} s"
+            return [Log(f"the program's artifacts could not be copied from its sandbox: {reason}", is_warning=True)]
+        logs = [Log(f"{counted(len(copied), 'file')} of the program copied to {folder}")] if copied else []
+        if content == b"":
+            logs.append(Log("the program's folder `artifacts` is not there: nothing was copied", is_warning=True))
+        if left_out:
+            more = f" and {len(left_out) - SHOWN} more" if len(left_out) > SHOWN else ""
+            logs.append(
+                Log(f"not copied from the program's artifacts: {', '.join(left_out[:SHOWN])}{more}", is_warning=True)
+            )
+        return logs
 
     def end(self) -> list[ModelCallMessage | RefusalMessage]:
         """End the sandboxes; the block's own `close` reports one that did not end in time."""

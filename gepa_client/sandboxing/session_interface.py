@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from gepa_client.journal.run_events import Event
@@ -61,6 +62,10 @@ class NoSandboxes:
 
     def check_findings(self) -> list[Log]:
         """Return what the sandboxes add to the findings of a check: the spend cap, and refused connections."""
+        return []
+
+    def collect_artifacts(self, endpoint: str, folder: Path) -> list[Log]:  # noqa: ARG002  nothing is there to copy
+        """Copy the files of the program's folder `artifacts` from the sandbox of an endpoint; return what to report."""
         return []
 
     def end(self) -> list[ModelCallMessage | RefusalMessage]:

@@ -54,6 +54,14 @@ class Setup(Protocol):
         """Start a sandbox; see `sandbox_runtime.pool.StartSandbox`."""
         ...
 
+    async def artifacts(self, url: str) -> bytes | None:
+        """Return a tar of the artifacts of the sandbox with this endpoint; None if it names none, or has ended.
+
+        Raises:
+            SandboxError: they cannot be read.
+        """
+        ...
+
     def spent(self, usd: float) -> None:
         """Report what the whole run has spent so far, calls through this gateway included."""
         ...

@@ -18,7 +18,7 @@ class Reply(Generic[T]):
 
     `outcome`: the result's status. `seconds`: as the server reports. `usage`: the contract's `Usage`, None if the
     server reports none. `examples`: how many results came; `unpriced`: how many of them without a `cost_usd`.
-    `instance`: the server process that answered.
+    `instance`: the server process that answered. `endpoint`: its URL, from a fleet.
     """
 
     value: T
@@ -28,6 +28,7 @@ class Reply(Generic[T]):
     examples: int = 1
     unpriced: int = 0
     instance: str | None = None
+    endpoint: str | None = None
 
 
 class InconclusiveResult(Exception):

@@ -127,6 +127,11 @@ class ProgramSettings(SettingsGroup, title="Program"):
     )
     env: dict[str, str] = setting(dict, "Variable for the program's environment; repeatable.", parse=pair, shown="none")
     adapter_args: dict[str, Any] = setting(dict, "Arguments of the adapter.", parse=json_object, shown="none")
+    artifacts: Path | None = setting(
+        None,
+        "Folder that `finalize` writes to: its files are copied from a sandbox into the run's folder.",
+        metavar="FOLDER",
+    )
     jail: bool | None = setting(
         None,
         "Run each process in a bubblewrap jail that writes its own files only (Linux).",

@@ -1,5 +1,6 @@
 """One worktree on disk: files, links, the user's build, and the settings that its program runs with."""
 
+import itertools
 import os
 import shutil
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from rpc_server.worktrees.environments import Environment
 _PATHS = ("program", "seed_candidate", "saved_program_json_path")
 _WORKTREE_VARIABLES = ("PATH", "VIRTUAL_ENV")
 """Variables that the environment sets even if the settings set them; the settings' `PATH` is included."""
+
+ARTIFACT_FILES = 1000
+"""Files of the folder `artifacts` that are copied from a worktree."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +160,20 @@ def copy_saved_program(settings: Settings, worktree: Worktree) -> tuple[Path, Pa
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(written, place)
     return written, place
+
+
+def copy_artifacts(settings: Settings, worktree: Worktree) -> None:
+    """Copy the files of the folder `artifacts` that `finalize` wrote to the user's; links are left out. Blocks."""
+    if settings.artifacts is None:
+        return
+    written = worktree.root / settings.artifacts
+    if not Path(os.path.realpath(written)).is_relative_to(os.path.realpath(worktree.folder)):
+        return
+    files = (Path(folder, name) for folder, _, names in os.walk(written) for name in sorted(names))
+    for file in itertools.islice((file for file in files if file.is_file() and not file.is_symlink()), ARTIFACT_FILES):
+        place = settings.root / settings.artifacts / file.relative_to(written)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, place)
 
 
 def _executable(settings: Settings, name: str, worktree: Worktree) -> str:

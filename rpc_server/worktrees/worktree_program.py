@@ -19,7 +19,7 @@ from rpc_server.worktrees.candidates import (
 )
 from rpc_server.worktrees.instances import Instance, InstancePool
 from rpc_server.worktrees.outline import outline_of
-from rpc_server.worktrees.worktree import copy_saved_program
+from rpc_server.worktrees.worktree import copy_artifacts, copy_saved_program
 
 
 class WorktreeProgram:
@@ -174,6 +174,7 @@ class WorktreeProgram:
         return ProgramRefs(instance.worktree.folder.name)
 
     def _finalized(self, instance: Instance, answer: dict[str, Any]) -> dict[str, Any]:
+        copy_artifacts(self.instances.settings, instance.worktree)
         moved = copy_saved_program(self.instances.settings, instance.worktree)
         if moved is None or not isinstance(answer.get("message"), str):
             return answer

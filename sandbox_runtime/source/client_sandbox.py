@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import logging
 import posixpath
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -182,6 +183,33 @@ class ClientSandbox:
         sandbox, made = self._running(), self._made
         assert made is not None  # noqa: S101  nothing is up without
         return await sandbox.exec(bash(script, made.checkout.cwd, timeout_s, env))
+
+    async def artifacts(self) -> bytes | None:
+        """Return a tar of the folder that `artifacts` in `gepa.toml` (or in `server_args`) names; None without one.
+
+        It is untrusted, and cut off at `ARTIFACTS_BYTES`.
+
+        Raises:
+            SandboxError: it cannot be read, or the folder is not one of the program's. `SandboxGone`: it does not run.
+        """
+        sandbox, made = self._running(), self._made
+        assert made is not None  # noqa: S101  nothing is up without
+        workspace = Workspace(sandbox)
+        top = made.checkout.folder
+        file = posixpath.join(top, "gepa.toml")
+        content = (await workspace.read([file])).get(file, b"")
+        try:
+            config = tomllib.loads(content.decode())
+        except ValueError as error:
+            raise SandboxError(f"gepa.toml cannot be read: {error}") from None
+        arguments = iter(flag for word in self._settings.server_args for flag in word.split("=", 1))
+        named = next((next(arguments, None) for word in arguments if word == "--artifacts"), config.get("artifacts"))
+        if named is None:
+            return None
+        folder = posixpath.normpath(posixpath.join(top, str(config.get("root", "")), str(named)))
+        if folder.startswith(("/", "../")) or folder in {"..", ".", top}:
+            raise SandboxError(f"artifacts: {named!r} is not a folder below the program's")
+        return await workspace.packed(folder)
 
     async def add_command(self, name: str, script: bytes) -> None:
         """Put an executable on the `PATH` of all later commands: of `exec_bash`, the server and its agents.

@@ -73,7 +73,19 @@ _APPLY = (
     ' test ! -s "$patch" || git apply --binary --whitespace=nowarn "$patch"; rm -f "$patch"'
 )
 _LIST = "git ls-files -z --cached --others --exclude-standard | gzip -c"
+_PACK = (
+    'test -d "$1" && test ! -L "$1" || exit 0; packed="$(mktemp)"; cd "$1";'
+    ' find . ! -type d -print0 | tar -c --no-recursion --null -T - | head -c "$2" > "$packed"; echo "$packed"'
+)
+_PART = 'tail -c "+$2" "$1" | head -c "$3"'
 _BASH = ("bash", "-o", "pipefail", "-ec")
+_PLAIN_BASH = ("bash", "-ec")
+"""Without `pipefail`: `head` ends the program before it."""
+
+ARTIFACTS_BYTES = 64 * 2**20
+"""Largest size of a program's artifacts, as a tar; what is beyond it is cut off."""
+
+_PART_BYTES = EXEC_BYTES // 2
 
 
 @dataclass(frozen=True)
@@ -107,6 +119,23 @@ class Workspace:
         except zlib.error as error:
             raise SandboxError(f"sandbox {self.sandbox.id}: the list of its files cannot be read: {error}") from None
         return frozenset(path.decode("utf-8", "surrogateescape") for path in plain.split(b"\0") if path)
+
+    async def packed(self, folder: str) -> bytes:
+        """Return a tar of what is in a folder, from the repository's top, cut off at `ARTIFACTS_BYTES`.
+
+        Empty if there is no such folder. Raises `SandboxError`.
+        """
+        what = f"its files in {folder}"
+        size = str(ARTIFACTS_BYTES)
+        place = (await self._written((*_PLAIN_BASH, _PACK, "bash", folder, size), what)).decode("utf-8", "replace")
+        found = bytearray()
+        while place and len(found) < ARTIFACTS_BYTES:
+            words = (place.strip(), str(len(found) + 1), str(_PART_BYTES))
+            part = await self._written((*_PLAIN_BASH, _PART, "bash", *words), what)
+            found += part
+            if len(part) < _PART_BYTES:
+                break
+        return bytes(found)
 
     async def changes(self, commit: str) -> bytes:
         """Return all differences from the commit but ignored files, as a compressed patch. Raises `SandboxError`."""

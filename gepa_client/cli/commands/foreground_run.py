@@ -99,6 +99,9 @@ class ForegroundRun:
                                 display.event(shown, record)
                 except EOFError:
                     pass
+                if self.output is not None and record.finalized is not None and record.finalized.endpoint is not None:
+                    for note in sandboxes.collect_artifacts(record.finalized.endpoint, self.output / files.ARTIFACTS):
+                        show(note)
             status = process.end()
             finished = record.finished
             if finished is None:

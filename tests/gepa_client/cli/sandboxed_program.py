@@ -107,9 +107,9 @@ def place(folder: Path, further: Mapping[str, Mapping[str, str]] | None = None) 
     for name, files in {**{name: {"words.py": text} for name, text in TEXTS.items()}, **(further or {})}.items():
         program = folder / "repo" / name
         program.mkdir(parents=True)
-        for file, text in files.items():
+        settings = {"gepa.toml": 'program = "words.py"\nversion = "1"\nworkers = 1\n'}
+        for file, text in {**settings, **files}.items():
             (program / file).write_text(text)
-        (program / "gepa.toml").write_text('program = "words.py"\nversion = "1"\nworkers = 1\n')
     for arguments in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "one")):
         subprocess.run([*GIT, *arguments], cwd=folder / "repo", check=True, capture_output=True)
     for split, words in (("train", "abcdefghijkl"), ("val", "acegik")):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.gepa_client.cli.sandboxed_program import Place, place
+from tests.gepa_client.cli.sandboxed_program import PROGRAM, Place, place
 
+needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
 LIMIT_S = 60.0
 
 
@@ -75,6 +77,34 @@ def test_after_deaths_a_sweep_and_a_resumption_the_result_is_that_of_an_undistur
     assert resumed.status == 0, resumed.stderr
     assert here.result("disturbed") == here.result("undisturbed")
     assert here.processes() == []
+
+
+WRITES = """
+def finalize(best_candidate, best_score, run):
+    os.makedirs("made/deep/er")
+    for name in ("program.json", "deep/er/weights"):
+        with open(f"made/{name}", "w") as file:
+            file.write(best_candidate["text"])
+    os.symlink("/etc/hostname", "made/link")
+    return "saved"
+"""
+ARTIFACTS = {
+    "words.py": f"import os\n{PROGRAM.partition('def finalize')[0]}{WRITES}",
+    "gepa.toml": 'program = "words.py"\nversion = "1"\nworkers = 1\nartifacts = "made"\n',
+}
+
+
+@pytest.mark.parametrize("backend", ["process", pytest.param("bubblewrap", marks=needs_bubblewrap)])
+def test_the_files_of_finalize_come_home_from_the_sandbox_that_wrote_them(tmp_path: Path, backend: str) -> None:
+    with place(tmp_path, {"writing": ARTIFACTS}) as here:
+        done = here.run(*(backend if each == "process" else each for each in here.optimize("out", "writing")))
+        assert done.status == 0, done.stderr
+        best = json.loads((tmp_path / "out/best_candidate.json").read_text())["text"]
+        home = tmp_path / "out/artifacts"
+        found = {path.relative_to(home).as_posix(): path.read_text() for path in home.rglob("*") if path.is_file()}
+        assert found == {"program.json": best, "deep/er/weights": best}
+        assert "2 files of the program copied to" in done.stderr
+        assert "not copied from the program's artifacts: link (not a file" in done.stderr
 
 
 def test_ctrl_c_while_they_are_started_leaves_nothing_and_is_prompt(here: Place) -> None:

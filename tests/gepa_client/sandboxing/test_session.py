@@ -58,6 +58,9 @@ class FakeSetup:
         finally:
             self.closed += 1
 
+    async def artifacts(self, _url: str) -> bytes | None:
+        return None
+
     async def start(self, _number: int) -> RunningSandbox:
         self.on_start()
         if self.fails is not None:
