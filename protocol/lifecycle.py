@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
-from protocol.base import WHOLE, CallId, Candidate, Params, RequestModel, ResultModel
+from protocol.base import WHOLE, CallId, Candidate, Items, Params, RequestModel, ResultModel
+from protocol.evaluation import ExampleResult
 
 
 class Progress(ResultModel):
@@ -15,11 +16,22 @@ class Progress(ResultModel):
     message: str | None = None
 
 
+class PartialResult(ResultModel):
+    """The result of one finished example, as the call's answer will hold it at `index`."""
+
+    index: Annotated[int, Field(ge=0), WHOLE]
+    result: ExampleResult
+
+
 class PendingCall(ResultModel):
-    """A call that was not done within `wait_s`; ask `get_result` with its `call_id`."""
+    """A call that was not done within `wait_s`; ask `get_result` with its `call_id`.
+
+    `results`: those of an `evaluate` that are finished, by growing `index`, if they were asked for.
+    """
 
     call_id: CallId
     progress: Progress
+    results: Items[PartialResult] | None = None
 
 
 class Pending(ResultModel):
@@ -29,10 +41,14 @@ class Pending(ResultModel):
 
 
 class GetResultParams(Params):
-    """Collect the answer of an earlier call; it has the shape, or the error, of that call's own answer."""
+    """Collect the answer of an earlier call; it has the shape, or the error, of that call's own answer.
+
+    `partial` (capability `partial`): a `pending` answer of an `evaluate` has the results that are finished.
+    """
 
     call_id: CallId
     wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    partial: bool = False
 
 
 class CancelParams(Params):

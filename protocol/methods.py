@@ -63,6 +63,7 @@ CAPABILITIES: dict[str, Capability] = {
         Capability("batch", "JSON-RPC arrays of requests"),
         Capability("idempotency", "`_meta.call_id`: the same call gives the same answer and runs nothing twice"),
         Capability("async", "`_meta.wait_s`: a call not done in time answers `pending`; `get_result` collects it"),
+        Capability("partial", "`get_result.partial`: a pending evaluation answers with the results that are finished"),
         Capability("cancel", "`cancel`; without a `call_id`, closing the connection cancels"),
         Capability("refs", "`trajectory_ref` in place of inline trajectories; `_meta.group`"),
         Capability("example_timeout", "`_meta.example_timeout_s` lowers the limit of each example of a call"),

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 import orjson
 
-from protocol import JsonValue, Pending, PendingCall
+from protocol import JsonValue, PendingCall
 from protocol.errors import CallIdConflict, CallNotFound, InternalError, LimitExceeded, Overloaded, RpcError
 from rpc_server.methods.jobs import CallJob
 from rpc_server.rpc import wire
@@ -153,9 +153,12 @@ class CallLedger:
             raise CallIdConflict(call_id=call_id)
         return await self._watch(call, wait_s)
 
-    async def get(self, call_id: str, wait_s: float) -> JsonValue:
-        """Return the result of a known call; raises `CallNotFound` or as `submit`."""
-        return await self._watch(self._known(call_id), wait_s)
+    async def get(self, call_id: str, wait_s: float, *, partial: bool) -> JsonValue:
+        """Return the result of a known call, else `pending`, if `partial` with its finished results.
+
+        Raises `CallNotFound` or as `submit`.
+        """
+        return await self._watch(self._known(call_id), wait_s, partial=partial)
 
     async def cancel(self, call_id: str) -> Literal["cancelled", "finished"]:
         """Cancel a call; return when it has ended. Raises `CallNotFound`."""
@@ -200,7 +203,7 @@ class CallLedger:
         running.task.add_done_callback(lambda _: self._finish(call, running))
         return call
 
-    async def _watch(self, call: _Call, wait_s: float | None) -> JsonValue:
+    async def _watch(self, call: _Call, wait_s: float | None, *, partial: bool = False) -> JsonValue:
         call.watchers += 1
         if call.abandon_timer is not None:
             call.abandon_timer.cancel()
@@ -214,8 +217,10 @@ class CallLedger:
                 loop = asyncio.get_running_loop()
                 call.abandon_timer = loop.call_later(self._abandon_after_s, call.running.task.cancel)
         if call.running is not None:
-            pending = PendingCall(call_id=call.call_id, progress=call.running.job.progress)
-            return Pending(pending=pending).model_dump(exclude_none=True)
+            job = call.running.job
+            pending = PendingCall(call_id=call.call_id, progress=job.progress).model_dump(exclude_none=True)
+            results = job.finished_results if partial else None
+            return {"pending": pending if results is None else {**pending, "results": results}}
         call.collected = True
         self._controller.changed.set()
         if call.error is not None:

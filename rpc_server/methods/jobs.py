@@ -31,6 +31,11 @@ class CallJob(ABC):
         """Its progress, in examples."""
         return Progress(done=self._done, total=self._total)
 
+    @property
+    def finished_results(self) -> list[dict[str, JsonValue]] | None:
+        """The results of finished examples with their `index`; None for a job without examples of its own."""
+        return None
+
     @abstractmethod
     async def run(self, on_example: Callable[[], None]) -> JsonValue:
         """Run it and return its result; call `on_example` as each example ends. Called once."""
@@ -42,6 +47,10 @@ class CallJob(ABC):
     def _finish_example(self, on_example: Callable[[], None]) -> None:
         self._done += 1
         on_example()
+
+
+_NO_ROOM = orjson.Fragment(b"null")
+"""In place of a result that would make the answer too large."""
 
 
 class EvaluateJob(CallJob):
@@ -75,6 +84,15 @@ class EvaluateJob(CallJob):
         self._bytes = 0
         self._started = time.monotonic()
 
+    @property
+    def finished_results(self) -> list[dict[str, JsonValue]]:
+        """The results so far, without those for which there was no room."""
+        return [
+            {"index": index, "result": result}
+            for index, result in enumerate(self._results)
+            if result is not None and result is not _NO_ROOM
+        ]
+
     async def run(self, on_example: Callable[[], None]) -> JsonValue:
         """Return the results in the batch's order; raises `LimitExceeded` if they are too large together."""
 
@@ -104,7 +122,7 @@ class EvaluateJob(CallJob):
         if len(written) > self._max_result_bytes:
             written = wire.write(without_output(result, self._max_result_bytes))
         self._bytes += len(written)
-        return orjson.Fragment(written if self._bytes <= self._max_bytes else b"null")
+        return orjson.Fragment(written) if self._bytes <= self._max_bytes else _NO_ROOM
 
     def cancelled_result(self) -> JsonValue:
         """Return the results so far, the others `cancelled`."""

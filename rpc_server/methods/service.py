@@ -58,7 +58,9 @@ from rpc_server.worktrees.worktree_program import WorktreeProgram
 Prepare = Callable[[Any, dict[str, Any]], CallJob]
 """From checked and raw params to a job; raises what the checks find."""
 
-OWN_CAPABILITIES = frozenset({"batch", "idempotency", "async", "cancel", "example_timeout", "refs", "openrpc"})
+OWN_CAPABILITIES = frozenset(
+    {"batch", "idempotency", "async", "partial", "cancel", "example_timeout", "refs", "openrpc"}
+)
 """Capabilities of every server, in addition to the program's own."""
 
 
@@ -162,7 +164,7 @@ class Service:
 
     async def _get_result(self, params: dict[str, Any]) -> JsonValue:
         request = read_params(GetResultParams, params)
-        return await self._calls.get(request.call_id, request.wait_s)
+        return await self._calls.get(request.call_id, request.wait_s, partial=request.partial)
 
     async def _cancel(self, params: dict[str, Any]) -> JsonValue:
         request = read_params(CancelParams, params)

@@ -18,14 +18,14 @@ class Call:
     method: str
     params: Any
     task: "asyncio.Task[Any]"
-    progress: dict[str, int]
+    progress: dict[str, Any]
     cancelled: bool = False
 
 
 class Calls:
     """Every call known by a `call_id`. `start` runs a method as a task that no lost connection cancels."""
 
-    def __init__(self, bad: Bad, start: Callable[[str, Any, dict[str, int]], "asyncio.Task[JsonValue]"]) -> None:
+    def __init__(self, bad: Bad, start: Callable[[str, Any, dict[str, Any]], "asyncio.Task[JsonValue]"]) -> None:
         self.bad = bad
         self.start = start
         self.calls: dict[Any, Call] = {}
@@ -49,14 +49,14 @@ class Calls:
             call.task.cancel()
             call = None
         if call is None:
-            progress = {"done": 0, "total": len(params["batch"]) if method == "evaluate" else 1}
+            progress = {"done": 0, "total": len(params["batch"]) if method == "evaluate" else 1, "results": {}}
             call = self.calls[key] = Call(method, compared, self.start(method, params, progress), progress)
             self.by_params[alike] = key
         elif (call.method, call.params) != (method, compared) and not self.bad("ignores_params"):
             raise CallIdConflict
         return await self.waited(call, call_id, None if self.bad("ignores_wait") else wait_s)
 
-    async def waited(self, call: Call, call_id: str, wait_s: float | None) -> JsonValue:
+    async def waited(self, call: Call, call_id: str, wait_s: float | None, *, partial: bool = False) -> JsonValue:
         if self.bad("always_pending") and wait_s:
             await asyncio.sleep(0.2)
         try:
@@ -67,10 +67,26 @@ class Calls:
                 self.calls = {key: other for key, other in self.calls.items() if other is not call}
             raise
         if not call.task.done() or (self.bad("always_pending") and wait_s):
-            return {"pending": {"call_id": call_id, "progress": call.progress | self.no_progress()}}
+            progress = {name: call.progress[name] for name in ("done", "total")} | self.no_progress()
+            return {"pending": {"call_id": call_id, "progress": progress} | self.finished(call, partial=partial)}
         if call.cancelled and self.bad("cancel_raises"):
             raise CallCancelled
         return call.task.result()
+
+    def finished(self, call: Call, *, partial: bool) -> dict[str, Any]:
+        """The results of examples that are finished, by index."""
+        if call.method != "evaluate" or not (partial or self.bad("partial_unasked")) or self.bad("partial_ignored"):
+            return {}
+        found = call.progress["results"]
+        order = list(found) if self.bad("partial_as_finished") else sorted(found)
+        results = [{"index": index, "result": found[index]} for index in order]
+        if self.bad("partial_counted"):
+            results = [{**each, "index": at} for at, each in enumerate(results)]
+        if self.bad("partial_delivered_once"):
+            call.progress["results"] = {}
+        if not results and self.bad("partial_null_at_first"):
+            return {}
+        return {"results": results}
 
     def no_progress(self) -> dict[str, int]:
         return {"done": 0} if self.bad("no_progress") else {}
@@ -84,7 +100,12 @@ class Calls:
             if self.bad("unknown_is_pending"):
                 return {"pending": {"call_id": call_id, "progress": {"done": 0, "total": 1}}}
             raise CallNotFound
-        answer = await self.waited(call, call_id, params.get("wait_s", 0.0))
+        partial = bool(params.get("partial", False))
+        wait_s = 0.0 if partial and self.bad("partial_at_once") else params.get("wait_s", 0.0)
+        answer = await self.waited(call, call_id, wait_s, partial=partial)
+        if partial and call.task.done() and self.bad("partial_to_the_end") and "results" in answer:
+            results = [{"index": index, "result": result} for index, result in enumerate(answer["results"])]
+            answer = {"pending": {"call_id": call_id, "progress": {"done": 1, "total": 1}, "results": results}}
         if call.task.done() and self.bad("collects_once"):
             del self.calls[call_id]
         return answer

@@ -39,7 +39,7 @@ class Methods:
         self.groups: dict[str, list[str]] = {}
         self.state = 0
 
-    async def run(self, method: str, params: dict[str, Any], progress: dict[str, int], *, keep: bool) -> JsonValue:
+    async def run(self, method: str, params: dict[str, Any], progress: dict[str, Any], *, keep: bool) -> JsonValue:
         if method == "evaluate":
             return {"results": await self.evaluate(params, progress, keep=keep)}
         work = {
@@ -95,7 +95,7 @@ class Methods:
             return self.example_timeout_s
         return float(asked_s if self.bad("raises_example_timeout") else min(asked_s, self.example_timeout_s))
 
-    async def evaluate(self, params: dict[str, Any], progress: dict[str, int], *, keep: bool) -> list[Any]:
+    async def evaluate(self, params: dict[str, Any], progress: dict[str, Any], *, keep: bool) -> list[Any]:
         batch = params["batch"]
         candidates = self.candidates(params)
         results: list[Any] = [None] * len(batch)
@@ -120,6 +120,9 @@ class Methods:
             results[position] = result
             finished.append(result)
             progress["done"] += 1
+            hidden = set() if params.get("capture_traces") else {"trajectory"}
+            seen = {name: value for name, value in result.items() if name not in hidden}
+            progress["results"][position] = seen | ({"seconds": 0.0} if self.bad("partial_differs") else {})
 
         tasks = [asyncio.create_task(one(position, example)) for position, example in enumerate(batch)]
         try:

@@ -19,6 +19,7 @@ OVERLOOKED = {
     "version_of_any_kind": r"^_meta\.protocol_version ",
     "any_call_id": r"^_meta\.call_id ",
     "negative_wait": r"wait_s ",
+    "any_partial": r"^partial ",
     "discover_takes_anything": r"^verbose ",
     "ignores_unknown_fields": r"^\w+ extra_forbidden",
     "ignores_nested_fields": r"[.\]]\w* extra_forbidden",
@@ -62,6 +63,9 @@ class ParamChecks:
             if isinstance(params.get(name), dict):
                 params[name] = self.check_candidate(params[name], params.get("components_to_update", []))
         self.check_items(params)
+        unoffered = "partial" not in self.capabilities and not self.bad("answers_unoffered")
+        if method == "get_result" and "partial" in params and unoffered:
+            raise invalid("partial", "needs capability partial")
         if params.get("images") and self.bad("refuses_images"):
             raise invalid("images", "unknown field")
         self.check_examples(method, params)

@@ -224,5 +224,5 @@ class Reference:
             return await self.calls.identified(method, params, call_id, meta.get("wait_s"))
         if method in ("get_result", "cancel"):
             return await (self.calls.cancel(params) if method == "cancel" else self.calls.get_result(params))
-        work = self.methods.run(method, params, {"done": 0, "total": 0}, keep=False)
+        work = self.methods.run(method, params, {"done": 0, "total": 0, "results": {}}, keep=False)
         return await (asyncio.shield(self.start(work)) if self.bad("runs_on_after_disconnect") else work)

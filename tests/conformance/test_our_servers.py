@@ -8,6 +8,7 @@ from scripts.conformance import IN_A_REPOSITORY, SERVERS, missing, running
 OFFERED = {
     "batch",
     "async",
+    "partial",
     "cancel",
     "example_timeout",
     "refs",

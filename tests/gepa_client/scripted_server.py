@@ -103,7 +103,7 @@ class ScriptedServer:
             raise InvalidParams(str(error)) from error
         meta = params.get("_meta", {})
         call_id = meta.get("call_id")
-        if method == "get_result":
+        if method == "get_result" and method not in self.replies:
             call_id, meta = params["call_id"], params
             if call_id not in self._kept:
                 raise CallNotFound

@@ -44,6 +44,7 @@ def test_every_capability_but_those_that_extend_other_methods_adds_a_method() ->
         "batch",
         "idempotency",
         "example_timeout",
+        "partial",
         "refs",
         "adapter_state",
         "batch_evaluate",

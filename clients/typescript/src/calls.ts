@@ -72,9 +72,9 @@ export class Calls {
     return this.#watch(known, waitS, listener);
   }
 
-  /** Return the answer of a known call. Throws `CallNotFound`. */
-  async get(id: string, waitS: number, listener: Cancellation): Promise<Answer> {
-    return this.#watch(this.#known(id), waitS, listener);
+  /** Return the answer of a known call, else `pending`, if `partial` with its finished results. Throws `CallNotFound`. */
+  async get(id: string, waitS: number, partial: boolean, listener: Cancellation): Promise<Answer> {
+    return this.#watch(this.#known(id), waitS, listener, partial);
   }
 
   /** Cancel a call and return when it has ended. Throws `CallNotFound`. */
@@ -134,7 +134,7 @@ export class Calls {
     this.#evict();
   }
 
-  async #watch(call: Call, waitS: number | undefined, listener: Cancellation): Promise<Answer> {
+  async #watch(call: Call, waitS: number | undefined, listener: Cancellation, partial = false): Promise<Answer> {
     const { state } = call;
     if (!isRunning(state)) {
       call.collected ||= !listener.cancelled;
@@ -148,7 +148,9 @@ export class Calls {
     if (state.watchers === 0) {
       state.stopAbandonTimer = runAfter(this.bounds.abandonAfterS, () => state.cancellation.cancel());
     }
-    return { result: JSON.stringify({ pending: { call_id: call.id, progress: state.job.progress } }) };
+    const { progress, finishedResults } = state.job;
+    const results = partial ? finishedResults?.() : undefined; // JSON.stringify leaves out what is undefined
+    return { result: JSON.stringify({ pending: { call_id: call.id, progress, results } }) };
   }
 
   #evict(): void {

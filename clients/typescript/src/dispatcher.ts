@@ -159,8 +159,8 @@ export class Dispatcher {
         return answerOf(() => this.rows.list(split, offset, limit), this.log);
       }
       case "get_result": {
-        const { call_id, wait_s = 0 } = params as unknown as GetResultParams;
-        return this.#calls.get(call_id, wait_s, listener);
+        const { call_id, wait_s = 0, partial = false } = params as unknown as GetResultParams;
+        return this.#calls.get(call_id, wait_s, partial, listener);
       }
       case "cancel": {
         const { call_id } = params as unknown as CancelParams;
@@ -218,7 +218,7 @@ export class Dispatcher {
         this.#notify();
       }
     };
-    return { progress: job.progress, run };
+    return { ...job, run };
   }
 
   get #calls(): Calls {

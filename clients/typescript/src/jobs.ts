@@ -2,11 +2,13 @@
 
 import type { Cancellation } from "./cancellation.js";
 import { InternalError, RpcError } from "./errors.js";
-import type { Progress } from "./generated/types.js";
+import type { PartialResult, Progress } from "./generated/types.js";
 
 /** Work that was checked and admitted. */
 export interface Job {
   readonly progress: Progress;
+  /** Return the results of finished examples; absent for a job without examples of its own. */
+  readonly finishedResults?: () => PartialResult[];
   /** Run the job, once. Throws an `RpcError` if that is the answer. */
   run(cancellation: Cancellation): Promise<unknown>;
 }

@@ -11,6 +11,7 @@ import type {
   ExampleResult,
   FinalizeParams,
   MakeReflectiveDatasetParams,
+  PartialResult,
   Progress,
   ProposeNewTextsParams,
   ScoreParams,
@@ -74,7 +75,9 @@ export class Methods {
       await runner.evaluate({ candidate, batch: filled, captureTraces, timeoutS, onResult }, cancellation);
       return { results };
     };
-    return { progress, run };
+    const finishedResults = () =>
+      results.flatMap((result, index): PartialResult[] => (result === undefined ? [] : [{ index, result }]));
+    return { progress, finishedResults, run };
   }
 
   makeReflectiveDataset(params: MakeReflectiveDatasetParams): Job {

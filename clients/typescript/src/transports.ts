@@ -20,7 +20,7 @@ export interface Transport {
 export function httpTransport(store: MemoryStore | undefined): Transport {
   if (store === undefined) return { offers: ["batch", "example_timeout"] };
   return {
-    offers: ["batch", "idempotency", "async", "cancel", "example_timeout", "refs"],
+    offers: ["batch", "idempotency", "async", "partial", "cancel", "example_timeout", "refs"],
     calls: store.calls,
     traces: store.traces,
     limits: { abandon_after_s: store.abandonAfterS, keep_answers_s: store.keepAnswersS },

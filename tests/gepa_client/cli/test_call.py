@@ -30,6 +30,14 @@ def test_params_come_as_text_from_a_file_or_from_stdin(
     assert len(ended.stdout.splitlines()) > 3
 
 
+def test_partial_results_of_a_pending_call_are_printed(serve: Serve, cli: Cli) -> None:
+    partial = [{"index": 1, "result": {"status": "ok", "score": 1.0, "output": "x", "seconds": 0.1}}]
+    pending = {"call_id": "c", "progress": {"done": 1, "total": 2}, "results": partial}
+    server = Script(replies={"get_result": lambda params: {"pending": pending} if params["partial"] else {}})
+    ended = cli("call", serve(server), "get_result", '{"call_id": "c", "partial": true}')
+    assert (ended.status, json.loads(ended.stdout)) == (0, {"pending": pending}), ended.stderr
+
+
 def test_an_error_of_the_server_ends_with_1_and_is_shown(serve: Serve, cli: Cli, words: Script) -> None:
     ended = cli("call", serve(words), "sing")
     assert ended.status == 1

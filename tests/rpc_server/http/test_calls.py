@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from protocol import Progress, errors
+from rpc_server.methods import jobs
 from rpc_server.methods.call_ledger import AdmissionController, CallLedger
 from rpc_server.methods.jobs import EvaluateJob, ProgramCallJob
 
@@ -73,6 +74,49 @@ async def test_a_call_not_done_in_time_is_pending_and_collected_later(server: An
     collected = await server.call("get_result", {"call_id": "c", "wait_s": 10})
     assert [result["output"] for result in collected["results"]] == ["done", WAITING, "later"]
     assert await server.call("get_result", {"call_id": "c"}) == collected
+
+
+async def test_finished_results_of_a_pending_evaluation_are_given_with_their_index_and_stay(server: Any) -> None:
+    batch = ("first", "second", WAITING, "fourth")
+    await running(server, *batch, call_id="c")
+    asked = {"call_id": "c", "partial": True}
+    partial = await server.call("get_result", asked)
+    assert partial["pending"]["progress"] == {"done": 2, "total": 4}
+    assert [(each["index"], each["result"]["output"]) for each in partial["pending"]["results"]] == [
+        (0, "first"),
+        (1, "second"),
+    ]
+    assert await server.call("get_result", asked) == partial
+    assert "results" not in (await server.call("get_result", {"call_id": "c"}))["pending"]
+    assert "results" not in (await server.evaluate(*batch, call_id="c", wait_s=0))["pending"]
+    server.program.gate("gate").set()
+    answer = await server.call("get_result", {**asked, "wait_s": 10})
+    assert [result["output"] for result in answer["results"]] == list(batch)
+    assert all(answer["results"][each["index"]] == each["result"] for each in partial["pending"]["results"])
+
+
+async def test_a_cancelled_evaluation_has_the_results_that_were_partial_before(server: Any) -> None:
+    await running(server, "done", WAITING, call_id="c")
+    partial = await server.call("get_result", {"call_id": "c", "partial": True})
+    await server.call("cancel", {"call_id": "c"})
+    answer = await server.call("get_result", {"call_id": "c", "partial": True})
+    assert answer["results"][0] == partial["pending"]["results"][0]["result"]
+    assert [result["status"] for result in answer["results"]] == ["ok", "cancelled"]
+
+
+async def test_partial_results_stay_within_the_size_of_an_answer(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "answer_bytes", lambda: 25_000)
+    await running(server, "x" * 20_000, "y" * 20_000, WAITING, call_id="c")
+    partial = await server.call("get_result", {"call_id": "c", "partial": True})
+    assert partial["pending"]["progress"]["done"] == 2
+    assert [each["index"] for each in partial["pending"]["results"]] == [0]
+
+
+async def test_other_pending_calls_have_no_partial_results(server: Any) -> None:
+    params = {"candidate": {"system": "wait"}, **NOTHING}
+    await server.call("make_reflective_dataset", params, call_id="c", wait_s=0)
+    answer = await server.call("get_result", {"call_id": "c", "partial": True})
+    assert answer == {"pending": {"call_id": "c", "progress": {"done": 0, "total": 1}}}
 
 
 async def test_a_late_answer_is_the_calls_own_error(server: Any) -> None:

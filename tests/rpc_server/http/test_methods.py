@@ -27,7 +27,7 @@ async def test_discover_describes_server_program_and_limits(start: Any, fake_pro
     assert found.protocol_versions == ["1"]
     assert found.program == program.info
     assert set(found.capabilities) == {
-        *("batch", "idempotency", "async", "cancel", "refs", "openrpc"),
+        *("batch", "idempotency", "async", "partial", "cancel", "example_timeout", "refs", "openrpc"),
         *("datasets", "proposals", "scoring"),
     }
     assert found.datasets["train"].size == 1

@@ -40,6 +40,7 @@ export interface WireTypes {
   MutationName: MutationName;
   OutlineCodeParams: OutlineCodeParams;
   OutlineCodeResult: OutlineCodeResult;
+  PartialResult: PartialResult;
   PastMutation: PastMutation;
   Patch: Patch;
   Pending: Pending;
@@ -421,11 +422,14 @@ export interface FinalizeResult {
 }
 /**
  * Collect the answer of an earlier call; it has the shape, or the error, of that call's own answer.
+ *
+ * `partial` (capability `partial`): a `pending` answer of an `evaluate` has the results that are finished.
  */
 export interface GetResultParams {
   _meta?: Meta | null;
   call_id: string;
   wait_s?: number;
+  partial?: boolean;
 }
 /**
  * An image of the records, PNG or any other; a record names it by `{"$image": id}`.
@@ -520,6 +524,13 @@ export interface OutlineCodeResult {
   outline: string;
 }
 /**
+ * The result of one finished example, as the call's answer will hold it at `index`.
+ */
+export interface PartialResult {
+  index: number;
+  result: ExampleResult;
+}
+/**
  * The answer of any call that is still running when its `wait_s` is over.
  */
 export interface Pending {
@@ -527,10 +538,13 @@ export interface Pending {
 }
 /**
  * A call that was not done within `wait_s`; ask `get_result` with its `call_id`.
+ *
+ * `results`: those of an `evaluate` that are finished, by growing `index`, if they were asked for.
  */
 export interface PendingCall {
   call_id: string;
   progress: Progress;
+  results?: PartialResult[] | null;
 }
 /**
  * The progress of a pending call, in examples; `message`: the present step, in a few words, if there is one.

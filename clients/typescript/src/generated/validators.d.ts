@@ -51,6 +51,7 @@ export const ModelUsage: SchemaValidator;
 export const MutationName: SchemaValidator;
 export const OutlineCodeParams: SchemaValidator;
 export const OutlineCodeResult: SchemaValidator;
+export const PartialResult: SchemaValidator;
 export const PastMutation: SchemaValidator;
 export const Patch: SchemaValidator;
 export const Pending: SchemaValidator;
