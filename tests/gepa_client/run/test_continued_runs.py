@@ -259,3 +259,22 @@ def test_the_last_line_names_a_validation_that_was_finished_beyond_the_budget(se
     assert "30 metric calls of 16 (the validation of candidate 1 had begun and was finished)" in ended.stdout
     ended = cli("optimize", url, "--max-metric-calls", 5, "--no-check")
     assert "12 metric calls of 5 (the validation of the seed had begun and was finished)" in ended.stdout
+
+
+def test_a_run_recorded_before_rows_were_kept_for_validation_continues_as_it_was(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows(60)))
+    flags = ("--val-fraction", 0, "--past-perfect", "--max-metric-calls", 70, "--no-check")
+    assert cli("optimize", serve(Script()), "--trainset", file, *flags).status == 0
+    with stored(tmp_path) as (store, run_id):
+        recorded = store.run(run_id).config
+        earlier = {name: value for name, value in recorded.items() if name not in ("val_fraction", "past_perfect")}
+        store.update(run_id, {"config": earlier})
+    assert cli("replay", "last").status == 0
+    resumed = cli("resume", "last", "--max-metric-calls", 500, "--json")
+    assert resumed.status == 0, resumed.stderr
+    assert resumed.event("started")["splits"] == {"train": 60, "val": 60}
+    assert record(tmp_path).reason == "max_metric_calls of 500 is reached"
+    assert record(tmp_path).best["score"] == 1.0  # type: ignore[index]

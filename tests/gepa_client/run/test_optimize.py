@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from evolverpc import load_candidate
 from gepa_client import load_result
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
@@ -50,6 +51,8 @@ def test_a_run_ends_with_its_files_and_one_line_of_scores(
     assert "<dt>feedback</dt>" in page
     assert "<svg" in page
     assert f"next            less runs/{run.name}/report.md" in ended.stdout
+    assert f'use it          evolverpc.load_candidate("runs/{run.name}")' in ended.stdout
+    assert load_candidate(run, words.seed) == json.loads((run / "best_candidate.json").read_text())
     assert "thank you" in ended.stdout
     assert "Iteration 1: " in (run / "run.log").read_text()
 
