@@ -19,6 +19,9 @@ RESULT = "result.json"
 CONFIG = "config.json"
 EVENTS = "events.jsonl"
 LOG = "run.log"
+CONNECTIONS = "connections.jsonl"
+"""Connections of programs in sandboxes to allowed hosts."""
+
 REPORT = "report.md"
 REPORT_PAGE = "report.html"
 RUNS = Path("runs")

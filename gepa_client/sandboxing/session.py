@@ -22,6 +22,7 @@ from gepa_client.sandboxing.remote_exec import serving_exec
 from gepa_client.sandboxing.session_interface import SWEEP, Driver, Log, NoSandboxes, Show
 from gepa_client.sandboxing.session_messages import (
     BudgetExhausted,
+    ConnectionLog,
     OpenSetup,
     Ready,
     SessionFailed,
@@ -34,7 +35,7 @@ from gepa_client.sandboxing.session_messages import (
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import socket_of
 from sandbox_runtime import EnvironmentMissing, SandboxError
-from sandbox_runtime.gateway import GatewayRefusal, ProviderCall
+from sandbox_runtime.gateway import GatewayRefusal, HostConnection, ProviderCall
 from sandbox_runtime.pool import EndpointsFile, PoolEvent, PoolFailed, SandboxPool, endpoints_folder
 
 CLOSE_S = 60.0
@@ -55,7 +56,7 @@ COLLECT_S = 120.0
 """Seconds that copying a program's artifacts may take."""
 
 SHOWN = 5
-"""Files that a message names."""
+"""Files, or hosts, that are named one by one."""
 
 
 class SessionNotStarted(Exception):
@@ -92,6 +93,7 @@ class SandboxSession(NoSandboxes):
         self._thread = threading.Thread(target=self._run, name="sandboxes", daemon=True)
         self._exhausted_s: float | None = None
         self._in_cooldown: dict[str, float] = {}
+        self._connections = ConnectionLog()
 
     def start(self, show: Show, progress: Callable[[str], None], *, spent_usd: float = 0.0) -> None:
         """Start the sandboxes and wait for the first; `settings` then name its commit and the fleet file.
@@ -193,6 +195,15 @@ class SandboxSession(NoSandboxes):
             )
         return logs
 
+    def write_connections(self, file: Path | None) -> list[Log]:
+        """Append the connections of ended sandboxes to a file of JSON lines; return the totals of the busiest hosts."""
+        found = self._connections.summary()
+        if file is not None and found:
+            with file.open("a", encoding="utf-8") as log:
+                log.writelines(f"{line}\n" for line in self._connections.lines())
+        more = [f"{len(found) - SHOWN} more hosts"] if len(found) > SHOWN else []
+        return [Log(f"reached {line}") for line in (*found[:SHOWN], *more)]
+
     def end(self) -> list[ModelCallMessage | RefusalMessage]:
         """End the sandboxes; the block's own `close` reports one that did not end in time."""
         self.close()
@@ -270,6 +281,9 @@ class SandboxSession(NoSandboxes):
 
     def _receive(self, message: SessionMessage) -> None:
         driver = self._driver
+        if isinstance(message, HostConnection):
+            self._connections.add(message)
+            return
         if driver is not None and isinstance(message, ProviderCall | GatewayRefusal):
             driver.send(control_message(message))
             return

@@ -68,6 +68,10 @@ class NoSandboxes:
         """Copy the files of the program's folder `artifacts` from the sandbox of an endpoint; return what to report."""
         return []
 
+    def write_connections(self, file: Path | None) -> list[Log]:  # noqa: ARG002  there are none
+        """Append the connections of ended sandboxes to a file of JSON lines; return the totals of the busiest hosts."""
+        return []
+
     def end(self) -> list[ModelCallMessage | RefusalMessage]:
         """End the sandboxes before the block does; return the calls and refusals that no driver has received."""
         return []

@@ -1,16 +1,18 @@
 """What happens in a session of sandboxes: messages for the main thread, and how the user and the driver read them."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
+from evolverpc_common.display_text import counted
 from gepa_client.sandboxing.remote_exec import FindSandbox
 from gepa_client.sandboxing.session_interface import SWEEP, Log
 from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime import RunningSandbox
-from sandbox_runtime.gateway import GatewayRefusal, ProviderCall
+from sandbox_runtime.gateway import GatewayRefusal, HostConnection, ProviderCall
 from sandbox_runtime.pool import PoolEvent
 
 
@@ -34,7 +36,67 @@ class SessionFailed:
     error: BaseException
 
 
-SessionMessage = Log | Ready | BudgetExhausted | SessionFailed | PoolEvent | ProviderCall | GatewayRefusal
+SessionMessage = (
+    Log | Ready | BudgetExhausted | SessionFailed | PoolEvent | ProviderCall | GatewayRefusal | HostConnection
+)
+
+
+CONNECTIONS_KEPT = 10_000
+"""Connections that are kept one by one; further ones are counted only, as programs decide how many there are."""
+
+HOSTS_KEPT = 200
+OTHERS = "others"
+"""The name of all hosts beyond `HOSTS_KEPT`."""
+
+
+@dataclass
+class HostTotals:
+    """What all connections to one host and port have carried. `failed`: connections that did not reach it."""
+
+    connections: int = 0
+    failed: int = 0
+    sent: int = 0
+    received: int = 0
+    seconds: float = 0.0
+
+
+class ConnectionLog:
+    """The connections of a session to allowed hosts: the first one by one, all of them by host."""
+
+    def __init__(self) -> None:
+        self.first: list[HostConnection] = []
+        self.by_host: dict[str, HostTotals] = {}
+
+    def add(self, connection: HostConnection) -> None:
+        """Count a connection that has ended."""
+        if len(self.first) < CONNECTIONS_KEPT:
+            self.first.append(connection)
+        name = f"{connection.host}:{connection.port}"
+        if name not in self.by_host and len(self.by_host) >= HOSTS_KEPT:
+            name = OTHERS
+        totals = self.by_host.setdefault(name, HostTotals())
+        totals.connections += 1
+        totals.failed += not connection.reached
+        totals.sent += connection.sent
+        totals.received += connection.received
+        totals.seconds += connection.seconds
+
+    def lines(self) -> Iterator[str]:
+        """Yield JSON lines: the first connections, then the totals of each host."""
+        for connection in self.first:
+            yield json.dumps({"connection": asdict(connection)})
+        for name, totals in self.by_host.items():
+            yield json.dumps({"host": name, **asdict(totals)})
+
+    def summary(self) -> list[str]:
+        """Return a line for each host, the busiest first."""
+        ordered = sorted(self.by_host.items(), key=lambda item: -item[1].connections)
+        return [
+            f"{name}: {counted(totals.connections, 'connection')}"
+            + (f", {totals.failed} not reached" if totals.failed else "")
+            + f", {totals.sent:,} bytes sent, {totals.received:,} received, {totals.seconds:.1f} s"
+            for name, totals in ordered
+        ]
 
 
 class Setup(Protocol):

@@ -278,6 +278,7 @@ def _gateway(settings: RunConfig, receive: Callable[[SessionMessage], None]) -> 
         on_call=receive,
         on_refusal=receive,
         on_cap=lambda: receive(BudgetExhausted()),
+        on_connection=receive,
         listen=listen,
     )
 

@@ -6,12 +6,14 @@ import binascii
 import contextlib
 import re
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from evolverpc_common.network_addresses import Address, parse_address, refusal_reason
 from sandbox_runtime.api.egress import Allow, Closed
+from sandbox_runtime.gateway.events import HostConnection, shown
 from sandbox_runtime.gateway.http_frontend import UNIDENTIFIED_TIMEOUT_S, Find
 from sandbox_runtime.gateway.session import TUNNELS, SandboxGatewaySession
 
@@ -94,15 +96,25 @@ class _ProxyRequest:
 
 
 class ConnectProxy:
-    """The proxy connections of one listener. `wrong_token` is called for a wrong token. `ports`: None allows all."""
+    """The proxy connections of one listener.
+
+    `wrong_token` is called for a wrong token, `report` for each connection to an allowed host when it has ended.
+    `ports`: None allows all.
+    """
 
     def __init__(
-        self, find: Find, wrong_token: Callable[[], None], resolve: Resolve, ports: frozenset[int] | None
+        self,
+        find: Find,
+        wrong_token: Callable[[], None],
+        resolve: Resolve,
+        ports: frozenset[int] | None,
+        report: Callable[[HostConnection], None],
     ) -> None:
         self._find = find
         self._wrong_token = wrong_token
         self._resolve = resolve
         self._ports = ports
+        self._report = report
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connect(self, ended: Callable[[], None]) -> asyncio.BaseProtocol:
@@ -139,30 +151,41 @@ class ConnectProxy:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
+        began, carried, reached = time.monotonic(), _Carried(), False
         try:
-            there, to = await self._connected(head, session)
+            self._check(head, session)
             try:
-                if head.first:
-                    to.write(head.first)
-                else:
-                    writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                await _both_ways((reader, to), (there, writer))
-            except BaseException:
-                to.transport.abort()
-                raise
-            to.close()  # once what it still holds is sent, if that is soon
-            asyncio.get_running_loop().call_later(LINGER_S, to.transport.abort)
+                there, to = await self._connected(head, session)
+                reached = True
+                try:
+                    if head.first:
+                        carried.sent += len(head.first)
+                        to.write(head.first)
+                    else:
+                        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                    await _both_ways((reader, to), (there, writer), carried)
+                except BaseException:
+                    to.transport.abort()
+                    raise
+                to.close()  # once what it still holds is sent, if that is soon
+                asyncio.get_running_loop().call_later(LINGER_S, to.transport.abort)
+            finally:
+                counts = (carried.sent, carried.received, time.monotonic() - began, reached)
+                self._report(HostConnection(session.sandbox, shown(head.host), head.port, *counts))
         except _ProxyError as answered:  # within the session's work: it ends with the session
             await _answer(reader, writer, answered)
+
+    def _check(self, head: _ProxyRequest, session: SandboxGatewaySession) -> None:
+        if not self._is_allowed(head, session):
+            what = f"{head.host}:{head.port}"
+            session.refusals.add(what, f"not among the hosts that it may reach ({session.opened_by})")
+            raise _ProxyError(403, NOT_ALLOWED)
 
     async def _connected(
         self, head: _ProxyRequest, session: SandboxGatewaySession
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to an address that was checked: the name is resolved once, and not again by the connection."""
         what = f"{head.host}:{head.port}"
-        if not self._is_allowed(head, session):
-            session.refusals.add(what, f"not among the hosts that it may reach ({session.opened_by})")
-            raise _ProxyError(403, NOT_ALLOWED)
         addresses = await self._resolved(head, session)
         for address in addresses:
             if reason := refusal_reason(address, session.named):
@@ -294,8 +317,20 @@ def _end_lookup(done: "asyncio.Future[Sequence[str]]", lookups: asyncio.Semaphor
         done.exception()  # retrieved, even if no task waits for it any more
 
 
-async def _both_ways(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
-    """Copy in both directions until both ends close.
+@dataclass
+class _Carried:
+    """Bytes that a connection has carried from the sandbox and to it."""
+
+    sent: int = 0
+    received: int = 0
+
+
+async def _both_ways(
+    out: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    back: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    carried: _Carried,
+) -> None:
+    """Copy in both directions until both ends close, and count the bytes.
 
     Raises:
         OSError: one of them breaks.
@@ -306,13 +341,17 @@ async def _both_ways(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while chunk := await reader.read(CHUNK):
             limit.reschedule(loop.time() + IDLE_S)
+            if writer is out[1]:
+                carried.sent += len(chunk)
+            else:
+                carried.received += len(chunk)
             writer.write(chunk)
             await writer.drain()
         if writer.can_write_eof():
             writer.write_eof()
 
     async with asyncio.timeout(IDLE_S) as limit:
-        tasks = [asyncio.create_task(carry(*way)) for way in ways]
+        tasks = [asyncio.create_task(carry(*way)) for way in (out, back)]
         try:
             await asyncio.gather(*tasks)
         finally:

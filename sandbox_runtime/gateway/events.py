@@ -41,6 +41,23 @@ class GatewayRefusal:
     times: int = 1
 
 
+@dataclass(frozen=True)
+class HostConnection:
+    """A finished connection of a sandbox through the proxy to an allowed host.
+
+    `sent`, `received`: bytes from the sandbox and to it. `seconds`: from the connection to its end. `reached`: whether
+    the host answered.
+    """
+
+    sandbox: str
+    host: str
+    port: int
+    sent: int
+    received: int
+    seconds: float
+    reached: bool
+
+
 KINDS = 200
 """How many different refusals of one sandbox are reported separately."""
 

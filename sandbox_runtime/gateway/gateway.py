@@ -10,8 +10,8 @@ import aiohttp
 from evolverpc_common.model_prices import PriceTable
 from sandbox_runtime.api.egress import Egress
 from sandbox_runtime.gateway.connect_proxy import ConnectProxy, Resolve, Resolver
-from sandbox_runtime.gateway.events import GatewayRefusal, ProviderCall, RefusalLog
-from sandbox_runtime.gateway.http_frontend import HttpFrontend
+from sandbox_runtime.gateway.events import GatewayRefusal, HostConnection, ProviderCall, RefusalLog
+from sandbox_runtime.gateway.http_frontend import Find, HttpFrontend
 from sandbox_runtime.gateway.model_requests import ModelRequests
 from sandbox_runtime.gateway.providers import Provider
 from sandbox_runtime.gateway.request_policy import GatewayPolicy
@@ -39,9 +39,9 @@ class GatewayPorts:
 class Gateway:
     """Serves all sandboxes of a run, in the event loop of its `async with` block.
 
-    `on_call` and `on_refusal` are called for each in that loop and must return soon. `on_cap` is called once when the
-    cap is reached; from then on calls are held, not refused, until their session closes. `listen`: None if it is
-    reached through `GatewaySession.serve` alone. `resolve`: resolves names, by default with the system's resolver.
+    `on_call`, `on_refusal` and `on_connection` are called for each in that loop and must return soon. `on_cap` is called
+    once when the cap is reached; from then on calls are held, not refused, until their session closes. `listen`: None if
+    it is reached through `GatewaySession.serve` alone. `resolve`: resolves names, by default with the system's resolver.
 
     Raises:
         ValueError: two providers have the same name.
@@ -56,6 +56,7 @@ class Gateway:
         on_call: Callable[[ProviderCall], None],
         on_refusal: Callable[[GatewayRefusal], None],
         on_cap: Callable[[], None],
+        on_connection: Callable[[HostConnection], None] = lambda _connection: None,
         listen: GatewayPorts | None = None,
         resolve: Resolve | None = None,
     ) -> None:
@@ -65,6 +66,7 @@ class Gateway:
         self._policy = policy
         self._on_call = on_call
         self._on_refusal = on_refusal
+        self._on_connection = on_connection
         self._listen = listen
         self._given = resolve
         self._spend = SpendCap(policy.cap_usd, on_cap)
@@ -137,12 +139,15 @@ class Gateway:
 
     def _serve(self, session: SandboxGatewaySession, models: socket.socket, tunnel: socket.socket) -> list[Listener]:
         front = HttpFrontend(session.find, session.wrong_token, session.malformed, self._models.answer)
-        proxy = ConnectProxy(session.find, session.wrong_token, self._resolve, self._policy.ports)
+        proxy = self._proxy(session.find, session.wrong_token)
         return [Listener(models, CONNECTIONS, front.connect), Listener(tunnel, TUNNELS, proxy.connect)]
+
+    def _proxy(self, find: Find, wrong_token: Callable[[], None]) -> ConnectProxy:
+        return ConnectProxy(find, wrong_token, self._resolve, self._policy.ports, self._on_connection)
 
     def _serve_all(self, models: socket.socket, tunnel: socket.socket) -> list[Listener]:
         front = HttpFrontend(self._session_of, _unattributed, _unattributed, self._models.answer)
-        proxy = ConnectProxy(self._session_of, _unattributed, self._resolve, self._policy.ports)
+        proxy = self._proxy(self._session_of, _unattributed)
         return [Listener(models, SHARED, front.connect), Listener(tunnel, SHARED, proxy.connect)]
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from gepa_client import report
 from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.cli.views import final_summary as final_summary
-from gepa_client.cli.views.console import fail, log_markup, print_json
+from gepa_client.cli.views.console import echo, fail, log_markup, make_console, print_json
 from gepa_client.cli.views.final_summary import RunSummary
 from gepa_client.cli.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from gepa_client.errors import ClientError, JournalError, summary
@@ -109,6 +109,7 @@ class ForegroundRun:
                 record.apply(finished)
                 display.event(finished, record)
         self._record_late(sandboxes, record)
+        self._write_connections(sandboxes)
         written = self._report(record, finished)
         ended = RunSummary(
             settings=self.settings,
@@ -142,6 +143,15 @@ class ForegroundRun:
                     record.apply(event)
         except ClientError as error:
             fail(f"the last calls of models are not in the run's record: {summary(error)}")
+
+    def _write_connections(self, sandboxes: NoSandboxes) -> None:
+        """Write which hosts programs in sandboxes connected to, and print the totals."""
+        try:
+            file = None if self.output is None else self.output / files.CONNECTIONS
+            for log in sandboxes.write_connections(file):
+                echo(make_console(stderr=self.json_events), log_markup(log))
+        except OSError as error:
+            fail(f"the connections of sandboxes cannot be written: {error}")
 
     def _report(self, record: RunRecord, finished: Finished) -> list[str]:
         """Write both reports, if the run started here; return their names."""

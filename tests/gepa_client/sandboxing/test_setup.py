@@ -1,12 +1,15 @@
 """The source and settings that sandboxes are started from."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from gepa_client.sandboxing import setup
+from gepa_client.sandboxing.session_messages import CONNECTIONS_KEPT, HOSTS_KEPT, ConnectionLog
 from gepa_client.settings.loading import load
 from sandbox_runtime import GatewaySession, PreparedEnvironment, Recipe, SandboxError
+from sandbox_runtime.gateway import HostConnection
 from sandbox_runtime.gateway.session import SandboxGatewaySession
 from tests.sandbox_runtime.source.repositories import commit
 
@@ -70,3 +73,17 @@ async def test_a_repository_without_server_settings_is_refused_with_what_to_writ
     named = load(None, {**given, "server_args": "--program program.py"}, must_end=False)
     async with setup.open_setup(named, "run", print):
         pass
+
+
+def test_a_flood_of_connections_is_counted_and_only_its_beginning_kept_one_by_one() -> None:
+    log = ConnectionLog()
+    for number in range(CONNECTIONS_KEPT + 5):
+        host = "api.example" if number >= HOSTS_KEPT else f"host-{number}.example"
+        log.add(HostConnection("sandbox 1", host, 443, sent=10, received=1000, seconds=0.5, reached=number != 0))
+    log.add(HostConnection("sandbox 2", "one-more.example", 443, sent=1, received=0, seconds=0.0, reached=False))
+    lines = [json.loads(line) for line in log.lines()]
+    assert len([line for line in lines if "connection" in line]) == CONNECTIONS_KEPT
+    assert len([line for line in lines if "host" in line]) == HOSTS_KEPT + 1
+    assert sum(line["connections"] for line in lines if "host" in line) == CONNECTIONS_KEPT + 6
+    assert "host-0.example:443: 1 connection, 1 not reached, 10 bytes sent, 1,000 received, 0.5 s" in log.summary()
+    assert log.summary()[0].startswith("others: 9,806 connections")

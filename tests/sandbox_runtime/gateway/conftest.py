@@ -16,6 +16,7 @@ from sandbox_runtime.gateway import (
     GatewayPolicy,
     GatewayPorts,
     GatewayRefusal,
+    HostConnection,
     Provider,
     ProviderCall,
     anthropic,
@@ -34,6 +35,7 @@ class Recorded:
 
     calls: list[ProviderCall] = field(default_factory=list)
     refusals: list[GatewayRefusal] = field(default_factory=list)
+    connections: list[HostConnection] = field(default_factory=list)
     caps: list[None] = field(default_factory=list)
 
 
@@ -92,6 +94,7 @@ def opened(provider: StubProvider, recorded: Recorded) -> Opens:
             policy=policy or GatewayPolicy(prices=PRICED),
             on_call=recorded.calls.append,
             on_refusal=recorded.refusals.append,
+            on_connection=recorded.connections.append,
             **{"on_cap": lambda: recorded.caps.append(None), **options},
         )
 

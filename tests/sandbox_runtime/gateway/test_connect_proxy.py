@@ -101,6 +101,29 @@ async def test_an_allowed_name_is_reached_and_both_directions_end_by_themselves(
         assert await answered.rest() == b"x" * 1_000_000 + b"over"
 
 
+async def test_each_connection_to_an_allowed_host_is_reported_when_it_ends(
+    opened: Opens, echo: Echo, recorded: Recorded
+) -> None:
+    names = Names({"good.example": [["127.0.0.1"]]})
+    async with opened(GatewayPolicy(ports=frozenset({echo.port})), resolve=names) as gateway:
+        one = await sandbox(gateway, Allow(("*.example",), LOOPBACK))
+        answered = await connect(one, f"good.example:{echo.port}")
+        answered.writer.write(b"x" * 1000)
+        answered.writer.write_eof()
+        assert await answered.rest() == b"x" * 1000 + b"over"
+        assert await status(one, f"missing.example:{echo.port}") == 502
+        assert await status(one, f"elsewhere:{echo.port}") == 403
+        await one.session.close()
+    found = [(each.host, each.port, each.sent, each.received, each.reached) for each in recorded.connections]
+    assert found == [
+        ("good.example", echo.port, 1000, 1004, True),
+        ("missing.example", echo.port, 0, 0, False),
+    ]
+    assert {each.sandbox for each in recorded.connections} == {"sandbox-1"}
+    assert all(0 <= each.seconds < 60 for each in recorded.connections)
+    assert len(recorded.refusals) == 1
+
+
 async def test_a_name_is_resolved_once_and_the_checked_address_is_connected_to(opened: Opens, echo: Echo) -> None:
     names = Names({"moving.example": [["127.0.0.1"], ["127.0.0.2"]]})
     async with opened(GatewayPolicy(ports=frozenset({echo.port})), resolve=names) as gateway:
