@@ -39,9 +39,10 @@ class GatewayPorts:
 class Gateway:
     """Serves all sandboxes of a run, in the event loop of its `async with` block.
 
-    `on_call`, `on_refusal` and `on_connection` are called for each in that loop and must return soon. `on_cap` is called
-    once when the cap is reached; from then on calls are held, not refused, until their session closes. `listen`: None if
-    it is reached through `GatewaySession.serve` alone. `resolve`: resolves names, by default with the system's resolver.
+    `on_call`, `on_refusal` and `on_connection` are called for each in that loop and must return soon. `on_cap` is
+    called once when the cap is reached; from then on calls are held, not refused, until their session closes.
+    `listen`: None if it is reached through `GatewaySession.serve` alone. `resolve`: resolves names, by default with the
+    system's resolver.
 
     Raises:
         ValueError: two providers have the same name.
