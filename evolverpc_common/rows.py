@@ -42,7 +42,23 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
+def parse_rows(content: bytes, name: str) -> list[dict[str, Any]]:
+    """Return the rows of a JSON array of objects, or of JSON Lines. `name`: where they come from, for errors.
+
+    Raises:
+        RowFileError: as `read_rows`.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RowFileError(f"{name}: not UTF-8 text (byte {error.start})") from None
+    rows = (_json_rows if text.lstrip().startswith("[") else _jsonl_rows)(name, text)
+    if not rows:
+        raise RowFileError(f"{name}: holds no rows")
+    return rows
+
+
+def _json_rows(path: Path | str, text: str) -> list[dict[str, Any]]:
     try:
         rows = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -52,7 +68,7 @@ def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
     return [_checked_object(f"{path}: row {index}", row) for index, row in enumerate(rows)]
 
 
-def _jsonl_rows(path: Path, text: str) -> list[dict[str, Any]]:
+def _jsonl_rows(path: Path | str, text: str) -> list[dict[str, Any]]:
     rows = []
     # Split at line feeds only: str.splitlines would also cut inside a string that holds U+2028.
     for number, line in enumerate(text.split("\n"), start=1):

@@ -241,7 +241,7 @@ class _ServerCheck:
             self.config, texts=len(self.texts), train=len(train), val=len(val) if val is not None else None
         )
         count = min(self.wanted, self.discovery.limits.max_batch_size, len(rows))
-        self.note("rows", "ok", f"{count} of {len(rows)} training rows of {sources['train']}")
+        self.note("rows", "ok", f"{count} of {len(rows)} training rows of {splits.described(sources['train'])}")
         return rows
 
     async def _try(self, rows: list[AnyRow]) -> None:

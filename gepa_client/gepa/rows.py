@@ -83,6 +83,11 @@ def load_rows(path: Path | str) -> list[Row]:
         rows = read_rows(Path(path))
     except RowFileError as error:
         raise RowsError(str(error)) from error
+    return numbered(rows)
+
+
+def numbered(rows: Sequence[dict[str, Any]]) -> list[Row]:
+    """Return the rows with ids "0", "1", ... in their order."""
     return [Row(str(index), data) for index, data in enumerate(rows)]
 
 

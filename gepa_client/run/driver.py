@@ -233,7 +233,7 @@ class _DriverRun:
 
         def used_splits(discovery: DiscoverResult) -> list[str]:
             held = {name: info.size for name, info in discovery.datasets.items()}
-            return [name for name in splits.sources(config, held).values() if name in held]
+            return [name for name in splits.sources(config, held).values() if isinstance(name, str) and name in held]
 
         return RemoteAdapter(
             config.url,

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.rows import AnyRow, Row, ServerRow, load_rows
+from gepa_client.gepa.rows import AnyRow, Row, ServerRow, load_rows, numbered
 from gepa_client.journal.entries import START
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RecordedRequest, digest_of, request_key
 from gepa_client.run import splits as rows_of
 from gepa_client.run.splits import Splits
-from gepa_client.settings.groups import is_file
+from gepa_client.settings.groups import RECORDED_ROWS, Rows, is_file
 from gepa_client.settings.run_config import RunConfig
 from protocol import Candidate, DatasetInfo, DiscoverResult
 
@@ -67,12 +67,12 @@ def resume_initial_state(
     was, named = before.splits, rows_of.sources(config, _sizes(adapter.discovery.datasets))
     kept = rows_of.kept_fraction(config, named, 0 if was.val is was.train else len(was.train) + len(was.val))
 
-    def digest(name: str, source: str) -> str:
-        if not Path(source).exists():
-            missing.append(source)
+    def digest(name: str, source: Rows) -> str:
+        if isinstance(source, str) and (source == RECORDED_ROWS or not Path(source).exists()):
+            missing.extend([] if source == RECORDED_ROWS else [source])
             recorded = recorded_data.get(name)
             return recorded if isinstance(recorded, str) else _digest_of_split(was, name)
-        rows = load_rows(source)
+        rows = load_rows(source) if isinstance(source, str) else numbered(source)
         if kept and name in ("train", "val"):
             train, val = rows_of.keep_for_validation(rows, kept)
             return _digest(train if name == "train" else val)
@@ -99,14 +99,16 @@ def _slots(line: Journal) -> list[RecordedRequest]:
 
 
 def _data(
-    config: RunConfig, held: Mapping[str, DatasetInfo], kept: float, file_digest: Callable[[str, str], str]
+    config: RunConfig, held: Mapping[str, DatasetInfo], kept: float, file_digest: Callable[[str, Rows], str]
 ) -> dict[str, Any]:
     """Return what identifies the rows of each split; `kept`: the share of the training rows that validates."""
     sources = rows_of.sources(config, _sizes(held))
     if kept:
         sources["val"] = sources["train"]
     data = {
-        name: file_digest(name, source) if is_file(source) or source not in held else held[source].digest
+        name: held[source].digest
+        if isinstance(source, str) and not is_file(source) and source in held
+        else file_digest(name, source)
         for name, source in sources.items()
         if source is not None
     }

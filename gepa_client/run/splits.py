@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from evolverpc_common.settings.definition import flag_of
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.gepa.rows import AnyRow, RowLoader, ServerRow, load_rows
-from gepa_client.settings.groups import LEAST_TO_SPLIT, VAL_FRACTION, is_file
+from gepa_client.gepa.rows import AnyRow, RowLoader, ServerRow, load_rows, numbered
+from gepa_client.settings.groups import LEAST_TO_SPLIT, RECORDED_ROWS, VAL_FRACTION, Rows, is_file
 from gepa_client.settings.run_config import RunConfig
 
 ListServerRows = Callable[[str], Awaitable[list[AnyRow]]]
@@ -53,7 +54,7 @@ async def find(config: RunConfig, held: dict[str, int], list_server_rows: ListSe
     return replace(loaders(train, val, test), kept=kept)
 
 
-def kept_fraction(config: RunConfig, named: Mapping[str, str | None], rows: int) -> float:
+def kept_fraction(config: RunConfig, named: Mapping[str, Rows | None], rows: int) -> float:
     """Return the share of `rows` training rows to keep for validation; `named`: as `sources` returns it.
 
     Raises:
@@ -89,8 +90,8 @@ def keep_for_validation(rows: Sequence[AnyRow], fraction: float) -> tuple[list[A
     return train, [row for row, found in zip(rows, hashes, strict=True) if found <= last]
 
 
-def sources(config: RunConfig, held: dict[str, int]) -> dict[str, str | None]:
-    """Return where the rows of `train`, `val` and `test` come from: a file, a split of the server, or None."""
+def sources(config: RunConfig, held: dict[str, int]) -> dict[str, Rows | None]:
+    """Return where the rows of `train`, `val` and `test` come from: a file, a split of the server, rows, or None."""
     given = {"train": config.trainset, "val": config.valset, "test": config.testset}
     return {split: source or (split if held.get(split) else None) for split, source in given.items()}
 
@@ -103,7 +104,7 @@ def loaders(train: list[AnyRow], val: list[AnyRow] | None, test: list[AnyRow] | 
     return Splits(train_loader, val_loader, RowLoader(test, first_id=first_test) if test is not None else None)
 
 
-async def training_rows(source: str | None, held: dict[str, int], list_server_rows: ListServerRows) -> list[AnyRow]:
+async def training_rows(source: Rows | None, held: dict[str, int], list_server_rows: ListServerRows) -> list[AnyRow]:
     """Return all training rows; raises as `find` does."""
     rows = await rows_of(source, "trainset", held, list_server_rows)
     if rows is None:
@@ -115,11 +116,18 @@ async def training_rows(source: str | None, held: dict[str, int], list_server_ro
 
 
 async def rows_of(
-    source: str | None, setting: str, held: dict[str, int], list_server_rows: ListServerRows
+    source: Rows | None, setting: str, held: dict[str, int], list_server_rows: ListServerRows
 ) -> list[AnyRow] | None:
-    """Return the rows of a file or of a split of the server; None if `source` is. `setting`: its name in errors."""
+    """Return the rows of a file, a split of the server, or as given; None if `source` is. `setting`: for errors."""
     if source is None:
         return None
+    if not isinstance(source, str):
+        return list(numbered(source))
+    if source == RECORDED_ROWS:
+        raise SettingsError(
+            f"{setting}: its rows were given inline or over stdin, and are not recorded yet: give {flag_of(setting)} "
+            "again, such as a file"
+        )
     if is_file(source):
         return list(load_rows(source))
     if source not in held:
@@ -133,6 +141,11 @@ async def rows_of(
     if not rows:
         raise SettingsError(f"{setting}: the server's split {source!r} is empty")
     return rows
+
+
+def described(source: Rows | None) -> str:
+    """Return what names the rows for people."""
+    return "the settings" if source is not None and not isinstance(source, str) else str(source)
 
 
 def warnings(splits: Splits, config: RunConfig) -> list[str]:

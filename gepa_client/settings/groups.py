@@ -41,7 +41,7 @@ def _path_unless(is_name: Callable[[str], bool]) -> Callable[[Any, Path], Any]:
     return lambda value, folder: str(folder / value) if isinstance(value, str) and not is_name(value) else value
 
 
-_rows = _path_unless(lambda value: not is_file(value))
+_rows_path = _path_unless(lambda value: not is_file(value))
 _repo = _path_unless(is_remote)
 _store = _path_unless(lambda value: "://" in value)
 
@@ -61,40 +61,55 @@ def _model_or_none(value: Any) -> Any:
 Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 """One text or several."""
 
+STDIN = "-"
+"""Takes the place of rows that are read from standard input."""
+
+RECORDED_ROWS = "(rows in the run's record)"
+"""Takes the place, in a record, of rows that were given inline or over standard input."""
+
+Rows = str | Annotated[tuple[dict[str, Any], ...], Field(min_length=1)]
+"""A file of rows, a split of the server, or the rows themselves."""
+
 NumberOrText = Annotated[str, BeforeValidator(_as_text)]
 """A text that may look like a number."""
 
 
 class DatasetSettings(SettingsGroup, title="Rows"):
-    """Rows: files (.json, .jsonl, .csv) or names of splits that the server holds."""
+    """Rows: files (.json, .jsonl, .csv), splits that the server holds, tables of the configuration file, or `-`.
 
-    trainset: str | None = setting(
+    `-` reads JSON Lines, or one JSON array, from standard input.
+    """
+
+    trainset: Rows | None = setting(
         None,
-        "Rows to learn from: a .json, .jsonl or .csv file, or a split of the server.",
+        "Rows to learn from: a .json, .jsonl or .csv file, a split of the server, or - for JSON from stdin.",
         everyday=True,
-        metavar="FILE|SPLIT",
+        metavar="FILE|SPLIT|-",
         shown="split `train`",
-        anchor=_rows,
+        parse=str,
+        anchor=_rows_path,
     )
-    valset: str | None = setting(
+    valset: Rows | None = setting(
         None,
         "Rows to select candidates by.",
         everyday=True,
-        metavar="FILE|SPLIT",
+        metavar="FILE|SPLIT|-",
         shown="split `val`, else by val_fraction",
-        anchor=_rows,
+        parse=str,
+        anchor=_rows_path,
     )
     val_fraction: Annotated[float, Field(ge=0, lt=1)] | None = setting(
         None,
         "Share of the training rows to keep for validation if there is no valset; 0 uses all rows for both.",
         shown=f"{VAL_FRACTION:g}; 0 below {LEAST_TO_SPLIT} rows",
     )
-    testset: str | None = setting(
+    testset: Rows | None = setting(
         None,
         "Rows to score the seed and the best candidate on, at the end only.",
-        metavar="FILE|SPLIT",
+        metavar="FILE|SPLIT|-",
         shown="split `test`, if any",
-        anchor=_rows,
+        parse=str,
+        anchor=_rows_path,
     )
     failure_score: float = setting(0.0, "Score of an example on which the program fails or times out.")
 

@@ -1,11 +1,13 @@
 """Read a run's settings: flags over environment variables over a TOML file over the record of an earlier start."""
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evolverpc_common.rows import RowFileError, parse_rows
 from evolverpc_common.settings.definition import flag_of
 from evolverpc_common.settings.sources import (
     SettingsError,
@@ -16,7 +18,8 @@ from evolverpc_common.settings.sources import (
     from_flags,
     validated,
 )
-from gepa_client.settings.run_config import ALTERNATIVES, DEPENDS, REPLACED, SETTINGS, RunConfig
+from gepa_client.settings.groups import STDIN
+from gepa_client.settings.run_config import ALTERNATIVES, DEPENDS, REPLACED, ROW_SETTINGS, SETTINGS, RunConfig
 from gepa_client.settings.secrets import NOT_RECORDED, left_out
 
 NO_SERVER = (
@@ -126,9 +129,24 @@ def _given(path: Path | None, flags: Mapping[str, Any]) -> Source:
     typed = replace(typed, spellings={**typed.spellings, "url": Spelling("URL")})  # an argument
     given = typed.over(from_environment(_FROM_ENVIRONMENT, os.environ, folder), _replaced(typed.values))
     if path is None:
-        return given
+        return _with_stdin(given)
     found = from_file(path, SETTINGS, refused=REFUSED).anchored(SETTINGS, path.resolve().parent)
-    return given.over(found, _replaced(given.values))
+    return _with_stdin(given.over(found, _replaced(given.values)))
+
+
+def _with_stdin(source: Source) -> Source:
+    """Return the settings with the rows on standard input in place of `-`. Raises SettingsError."""
+    named = [name for name in ROW_SETTINGS if source.values.get(name) == STDIN]
+    if not named:
+        return source
+    spellings = [source.spellings[name].inline for name in named]
+    if len(named) > 1:
+        raise SettingsError(f"{' and '.join(spellings)} are `-`: stdin can be read once; give the others as files")
+    try:
+        rows = parse_rows(sys.stdin.buffer.read(), "stdin")
+    except RowFileError as error:
+        raise SettingsError(f"{spellings[0]}: {error}") from None
+    return replace(source, values={**source.values, named[0]: rows})
 
 
 def _rest_of(value: Any) -> Any:

@@ -9,6 +9,7 @@ from pydantic import model_validator
 
 from evolverpc_common.settings.definition import anchored, settings_of
 from gepa_client.settings.groups import (
+    RECORDED_ROWS,
     BudgetSettings,
     CodeSettings,
     DatasetSettings,
@@ -215,17 +216,20 @@ class RunConfig(
     def recorded(self) -> dict[str, Any]:
         """Return the settings as JSON for the run's record: without possible secrets, with absolute paths.
 
-        With a `repo` the fleet file is that of this process's sandboxes, which exists only while they do.
+        With a `repo` the fleet file is that of this process's sandboxes, which exists only while they do. Rows that
+        were given inline or over stdin are in the run's initial state.
         """
         values = self.model_dump(mode="json")
         texts = {name: values.pop(name) for name in TEMPLATES}  # they were read, so an @ in them is no file
         values = anchored(SETTINGS, values, Path.cwd()) | texts
         if self.repo is not None:
             values["fleet"] = None
+        values |= {name: RECORDED_ROWS for name in ROW_SETTINGS if isinstance(values[name], list)}
         return {name: without_secrets(name, value) for name, value in values.items()}
 
 
 SETTINGS = settings_of(RunConfig)
+ROW_SETTINGS = ("trainset", "valset", "testset")
 TEMPLATES = ("reflection_prompt_template", "code_prompt_template")
 
 

@@ -15,9 +15,9 @@ _NOT_SECRET = frozenset(
     }
 )
 _COUNT = re.compile(r"tokens$", re.IGNORECASE)
-_TEXTS = frozenset({"reflection_prompt_template", "repo"})
-"""Settings whose inner keys are names of components (one called `key_points` is no secret), and an address that is
-refused with a password in it: the user of `ssh://git@host/...` is none."""
+_TEXTS = frozenset({"reflection_prompt_template", "repo", "trainset", "valset", "testset"})
+"""Settings whose inner keys are names of components or columns (one called `key_points` is no secret), and an address
+that is refused with a password in it: the user of `ssh://git@host/...` is none."""
 
 _URL_WITH_CREDENTIALS = re.compile(r"[\w+.-]+://[^/\s]*@\S*")
 

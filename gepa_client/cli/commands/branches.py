@@ -25,14 +25,14 @@ from gepa_client.evolution.checkout import CheckoutError, LocalCheckout, holds_c
 from gepa_client.evolution.names import BY_HAND, branch_run_name
 from gepa_client.journal.entries import StoredRun
 from gepa_client.run.output_folder import BEST_CANDIDATE
-from gepa_client.settings.groups import SandboxSettings
+from gepa_client.settings.groups import RECORDED_ROWS, SandboxSettings
 from gepa_client.settings.run_config import RunConfig
 from protocol import Candidate
 from protocol.code import GIT_BRANCH, code_at
 
 BEST = "best"
-REPOSITORY, URL, MODEL = "REPOSITORY", "URL", "MODEL"
-"""Stand in a printed command for the program's repository, its server and a reflection model that are not known."""
+REPOSITORY, URL, MODEL, ROWS = "REPOSITORY", "URL", "MODEL", "ROWS"
+"""Stand in a printed command for the program's repository, its server, a model and rows that are not known."""
 
 REPEATED = (
     *("fleet", "token_file", "allow_insecure", "trainset", "valset", "testset"),
@@ -138,6 +138,7 @@ def _instead(asked: _BranchesRequest) -> str:
         return command("resume", asked.run.id, store=asked.store)
     defaults = RunConfig.model_construct().model_dump(mode="json")
     given = {name: config[name] for name in REPEATED if config.get(name, defaults[name]) != defaults[name]}
+    given = {name: ROWS if value == RECORDED_ROWS else value for name, value in given.items()}
     given = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in given.items()}
     limit = config.get("max_metric_calls") or SUGGESTED_METRIC_CALLS
     started = flags.Typed(_servers(config), None, {"reflection_lm": MODEL, **given})

@@ -13,7 +13,7 @@ from gepa_client.journal.soundness import damage
 from gepa_client.journal.store import Store
 from gepa_client.run.output_folder import new_run_id
 from gepa_client.settings.loading import from_record
-from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.run_config import ROW_SETTINGS, RunConfig
 from gepa_client.settings.secrets import left_out
 from protocol import JsonValue
 
@@ -30,6 +30,11 @@ def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) 
             config, record = _settings(found.config, {**given, "url": url or None})
         except SettingsError as error:
             refuse(str(error))
+        if given_rows := [name for name in ROW_SETTINGS if isinstance(getattr(config, name), tuple)]:
+            refuse(
+                f"{given_rows[0]}: a new run gets its rows when it starts: give rows from stdin, or inline, when you "
+                "resume the new run"
+            )
         parent: dict[str, JsonValue] = {"run": found.id, "at": at}
         forked = StoredRun(id=new_run_id(config.name), name=config.name, config=record, parent=parent)
         kept.create(forked, _copied(kept, found.id, at))

@@ -16,9 +16,11 @@ from aiohttp import web
 
 from evolverpc import load_candidate
 from gepa_client import load_result
+from gepa_client.settings.groups import RECORDED_ROWS
+from gepa_client.settings.run_config import ROW_SETTINGS
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
-from tests.gepa_client.run_folder import best_so_far, only_run, until
+from tests.gepa_client.run_folder import best_so_far, only_run, stored, until
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, proposed, rows, scored
 
@@ -451,3 +453,62 @@ def test_large_best_outputs_are_named_in_the_result_and_loaded_from_the_store(
     loaded = load_result("last", str(tmp_path / "runs" / "evolverpc.db")).best_outputs_valset
     assert loaded is not None
     assert [output for [(_, output)] in loaded.values()] == [f"row {number}" * 20_000 for number in range(10, 14)]
+
+
+def as_lines(given: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in given)
+
+
+def test_rows_come_from_stdin_and_from_the_configuration_and_a_resume_needs_neither(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    words = Script()
+    val = "".join(
+        f"[[valset]]\ntext = {json.dumps(row['text'])}\nneed = {json.dumps(row['need'])}\n" for row in rows(8)
+    )
+    test = f"testset = [{{ text = {json.dumps(rows(1)[0]['text'])}, need = 'red', api_key = 'a column' }}]\n"
+    (tmp_path / "run.toml").write_text(f"max_metric_calls = 40\n{test}{val}")
+    given = ("--config", "run.toml", "--trainset", "-", "--no-check", "--json")
+    first = cli("optimize", serve(words), *given, stdin=as_lines(rows(10)))
+    assert first.status == 0, first.stderr
+    started = first.event("started")
+    assert started["splits"] == {"train": 10, "val": 8, "test": 1}
+    run_id = started["run_id"]
+    with stored(tmp_path) as (store, _):
+        assert {store.run(run_id).config[name] for name in ROW_SETTINGS} == {RECORDED_ROWS}
+    again = cli("resume", run_id, "--max-metric-calls", 60, "--json")
+    assert again.status == 0, again.stderr
+    assert again.event("started")["splits"] == started["splits"]
+    array = json.dumps(rows(10))
+    assert cli("resume", run_id, "--max-metric-calls", 70, "--trainset", "-", stdin=array).status == 0
+    other = cli("resume", run_id, "--max-metric-calls", 80, "--trainset", "-", stdin=as_lines(rows(9)))
+    assert other.status == 2
+    assert "data.train" in other.stderr
+    forked = json.loads(cli("fork", run_id, "--at", 5, "--json").stdout)["id"]
+    assert "trainset: its rows were given inline or over stdin" in cli("resume", forked).stderr
+    refused = cli("fork", run_id, "--at", 5, "--trainset", "-", stdin=array)
+    assert (refused.status, "give rows from stdin, or inline, when you resume" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "message"),
+    [
+        (("--trainset", "-", "--valset", "-"), "[]", "`--trainset` and `--valset` are `-`: stdin can be read once"),
+        (("--testset", "-"), "", "`--testset`: stdin: holds no rows"),
+        (("--testset", "-"), "a,b\n1,2\n", "`--testset`: stdin: line 1: not JSON"),
+        (("--testset", "-"), "[1]", "`--testset`: stdin: row 0 is not a JSON object"),
+    ],
+)
+def test_rows_that_stdin_does_not_hold_are_named(
+    cli: Cli, arguments: tuple[str, ...], stdin: str, message: str
+) -> None:
+    ended = cli("optimize", "http://127.0.0.1:9", "--max-metric-calls", 9, *arguments, stdin=stdin)
+    assert ended.status == 2
+    assert message in ended.stderr
+
+
+def test_an_empty_list_of_rows_in_the_configuration_is_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text("trainset = []\n")
+    ended = cli("check", "http://127.0.0.1:9", "--config", "run.toml")
+    assert ended.status == 2
+    assert "run.toml:1: `trainset`" in ended.stderr
