@@ -31,8 +31,7 @@ from sandbox_runtime.backends.bubblewrap.container_layout import (
     certificate_bundle,
     variables,
 )
-from sandbox_runtime.backends.bubblewrap.streams import input_of, sealed
-from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder
+from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder, input_of, sealed
 from sandbox_runtime.backends.lifecycle import failure_of, healthy_before, not_ready
 
 _LISTENING = 3

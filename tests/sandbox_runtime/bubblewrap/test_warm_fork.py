@@ -14,8 +14,7 @@ from sandbox_runtime.backends.bubblewrap.cgroups import find_control_groups as u
 from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContext, Container
 from sandbox_runtime.backends.bubblewrap.container_layout import WORKSPACE, VisiblePaths, server_mounts
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
-from sandbox_runtime.backends.bubblewrap.streams import sealed
-from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder, SupervisorClient
+from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder, SupervisorClient, sealed
 from sandbox_runtime.backends.records import SandboxRecords
 from tests.sandbox_runtime.bubblewrap import process_state
 
