@@ -13,7 +13,9 @@ from gepa_client.journal.requests import digest_of
 from gepa_client.settings.groups import Evolve
 
 StepVerdict = Literal["ok", "warning", "failed", "skipped"]
-StepName = Literal["handshake", "rows", "evaluate", "scores", "reflective dataset", "proposals", "code"]
+StepName = Literal[
+    "handshake", "rows", "evaluate", "score function", "scores", "reflective dataset", "proposals", "code"
+]
 
 Result = dict[str, Any]
 """An `ExampleResult` of the contract as JSON."""
@@ -175,6 +177,13 @@ def examples_verdict(examples: Sequence[CheckedExample], *, evolves: bool) -> tu
     return "failed", f"the program failed on {failed} examples; 10 % are tolerated; {steps}"
 
 
+NO_SCORE = (
+    "the program has no score function: write `score(data, output)` beside `run`, which returns a number or "
+    "(number, feedback), or name a server that scores its results with --score-with URL"
+)
+"""No run can do without: not one that ignores the other findings of the check."""
+
+
 def scores_verdict(
     results: Sequence[Result], texts: Mapping[str, str], scorers: Sequence[str], *, evolves: bool
 ) -> tuple[StepVerdict, str]:
@@ -183,12 +192,7 @@ def scores_verdict(
     Scores that are all 0 are an error only if the outputs show that something is broken.
     """
     if any(result["status"] == "rollout" for result in results):
-        if scorers:
-            return "ok", f"by {', '.join(scorers)} (not called here)"
-        return "failed", (
-            "the program has no score function: write `score(data, output)` beside `run`, which returns a number or "
-            "(number, feedback), or name a server that scores its results with --score-with URL"
-        )
+        return "ok", f"by {', '.join(scorers)} (not called here)"
     scores = [result["score"] for result in results if result["score"] is not None]
     if not scores:
         return "skipped", "no example has a score"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from evolverpc_common.model_prices import PriceTable, priced
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.check_report import (
+    NO_SCORE,
     TOLERATED,
     CheckedExample,
     CheckReport,
@@ -62,10 +63,10 @@ Trying = Callable[[int], None]
 async def check_server(config: RunConfig, examples: int, trying: Trying = lambda _count: None) -> CheckReport:
     """Handshake, up to `examples` training rows with traces, and one reflective dataset; spends no budget.
 
-    While every score is 0 and nothing shows that the program is broken, more rows are tried, up to all of them, but
-    never more than the run's own limits on metric calls and cost allow. Of several servers the first that answers is
-    tried; those that do not are warnings. Servers that score are asked what they are, and nothing more. A step that
-    fails ends only the steps that need it; after a fault in the settings no row is paid for.
+    While every score is 0 and few examples fail, more rows are tried (once if all outputs are equal or empty, else up
+    to all rows), but never more than the run's own limits on metric calls and cost allow. Of several servers the first
+    that answers is tried; those that do not are warnings. Servers that score are asked what they are, and nothing more.
+    A step that fails ends only the steps that need it; after a fault in the settings no row is paid for.
 
     Raises:
         Refused, SettingsError: the settings cannot be used.
@@ -262,12 +263,17 @@ class _ServerCheck:
         if self.seconds:
             self._time(time.monotonic() - began)
         self.note("evaluate", *examples_verdict(self.examples, evolves=self.evolves))
+        if not self.config.score_with and any(result["status"] == "rollout" for result in results):
+            self.note("score function", "failed", NO_SCORE)
+            return
         self.note("scores", *scores_verdict(results, self.texts, self.config.score_with, evolves=self.evolves))
         await self._reflect([rows[at] for at in first], results[: len(first)])
 
     def _more(self, results: list[Result], untried: list[int]) -> list[int]:
         """Return the rows to try next: none unless every score is 0 and more rows may have another score."""
-        if not are_zero(results) or self.evolves or are_blank(self.texts) or output_fault(results):
+        if not are_zero(results) or self.evolves or are_blank(self.texts):
+            return []
+        if len(results) > self.wanted and output_fault(results):
             return []
         spent = sum(example.cost_usd or 0.0 for example in self.examples)
         is_spent = self.config.max_cost_usd is not None and spent >= self.config.max_cost_usd

@@ -38,6 +38,7 @@ it("the exports are the intended ones", () => {
   expect(own.sort()).toEqual(
     [
       "BadResponse",
+      "CandidateError",
       "ClientError",
       "ConnectionLost",
       "Image",
@@ -52,6 +53,7 @@ it("the exports are the intended ones", () => {
       "conformanceProgram",
       "handler",
       "isPending",
+      "loadCandidate",
       "serve",
       "serveStdio",
     ].sort(),

@@ -93,7 +93,7 @@ def run_check(
         if report.passed:
             echo(console, f"next: {safe(_next(report, typed))}")
         if brief:
-            fail(f"the check failed, so no run was started; {_otherwise(report)}")
+            fail(f"the check failed, so no run was started{_otherwise(report)}")
     if brief and report.passed and _lacks_price(settings, report):
         typed_again = typed.command("optimize", max_metric_calls=SUGGESTED_METRIC_CALLS)
         fail(
@@ -105,12 +105,14 @@ def run_check(
 
 
 def _otherwise(report: "CheckReport") -> str:
-    """Return how to start a run in spite of the failed steps, with the other checks if possible."""
+    """Return how to start a run in spite of the failed steps, with the other checks if possible; "" if none can do."""
     failed = {step.name.replace(" ", "_") for step in report.steps if step.verdict == "failed"}
+    if "score_function" in failed:
+        return ""
     if failed <= {"evaluate", "scores", "reflective_dataset"}:
         flags_to_add = " ".join(f"--ignore-findings {name}" for name in sorted(failed))
-        return f"{flags_to_add} starts one all the same, after all other checks"
-    return "--no-check starts one all the same"
+        return f"; {flags_to_add} starts one all the same, after all other checks"
+    return "; --no-check starts one all the same"
 
 
 def _lacks_price(settings: RunConfig, report: "CheckReport") -> bool:

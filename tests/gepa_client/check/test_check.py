@@ -177,7 +177,7 @@ def test_scores_of_0_on_all_rows_fail_if_the_outputs_are_equal_or_empty(
     ended = cli("check", url)
     assert ended.status == 1
     assert f"failed scores: every score is 0 and {fault}" in " ".join(ended.stdout.split())
-    assert len(script.calls("evaluate")) == 15
+    assert len(script.calls("evaluate")) == 45
     refused = cli("optimize", url, "--max-metric-calls", 20)
     assert refused.status == 1
     assert "--ignore-findings scores starts one all the same, after all other checks" in " ".join(
@@ -195,6 +195,14 @@ def test_more_rows_are_tried_until_one_scores(serve: Serve, cli: Cli) -> None:
     assert len({example["row"] for example in report["examples"]}) == len(report["examples"]) == 45
     assert [params["capture_traces"] for params in script.calls("evaluate")] == [True] * 15 + [False] * 30
     assert len(script.calls("make_reflective_dataset")[0]["eval_batch"]["batch"]) == 15
+
+
+def test_more_rows_are_tried_if_all_outputs_of_the_first_are_the_same(serve: Serve, cli: Cli) -> None:
+    evaluate = answering(lambda _: "unknown", lambda at: float(at == 1))
+    script = Script(seed={"rules": "guess"}, datasets={"train": rows(46)}, evaluate=evaluate)
+    ended = cli("check", serve(script))
+    assert ended.status == 0, ended.stdout
+    assert "ok scores: 0 to 1" in ended.stdout
 
 
 def test_scores_of_0_on_all_rows_are_a_warning_if_the_outputs_differ(serve: Serve, cli: Cli) -> None:
@@ -521,7 +529,12 @@ def test_a_trace_is_described_by_its_type_and_size(result: dict[str, Any], shown
 
 def test_a_program_without_a_score_function_is_offered_writing_one(serve: Serve, cli: Cli) -> None:
     unscored = learned(evaluate=lambda *_: {"status": "rollout", "score": None, "output": "x", "seconds": 0.0})
-    assert "write `score(data, output)` beside `run`" in cli("check", serve(unscored)).stdout
+    url = serve(unscored)
+    assert "write `score(data, output)` beside `run`" in cli("check", url).stdout
+    refused = cli("optimize", url, "--max-metric-calls", 20, "--ignore-findings", "scores")
+    assert refused.status == 1
+    assert "the check failed, so no run was started" in refused.stderr
+    assert "all the same" not in refused.stderr
 
 
 def test_the_token_of_a_scoring_server_is_asked_for_by_its_own_flag(serve: Serve, cli: Cli, host: Host) -> None:
