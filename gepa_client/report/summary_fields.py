@@ -312,11 +312,27 @@ def no_improvement(record: RunRecord) -> list[tuple[str, str]]:
     return facts + [("try" if at == 0 else "or", hint) for at, hint in enumerate(hints)]
 
 
+def unused_iterations(record: RunRecord) -> str | None:
+    """Return how many iterations of a completed run had nothing to learn from; None if at most half, or few."""
+    if record.finished is None or record.finished.status != "completed" or record.best is None or not record.best.index:
+        return None
+    unused, last = sum("perfect" in event.reason for event in record.skipped), _iterations(record)
+    if unused < FEW or unused <= last / 2:
+        return None
+    return (
+        f"{unused:,} of {last:,} iterations proposed nothing, as their training rows were right already: give training "
+        "rows that the best candidate fails on, or end sooner with --patience N"
+    )
+
+
+def _iterations(record: RunRecord) -> int:
+    kept, others = [each.iteration for each in record.candidates], [each.iteration for each in record.rejected]
+    return max([*kept, *others, *(each.iteration for each in record.skipped)], default=0)
+
+
 def _tried(record: RunRecord) -> str:
     proposals = len(record.rejected) + len(record.candidates) - 1
-    kept, others = [each.iteration for each in record.candidates], [each.iteration for each in record.rejected]
-    last = max([*kept, *others, *(each.iteration for each in record.skipped)], default=0)
-    return f"{counted(proposals, 'proposal')} in {counted(last, 'iteration')}"
+    return f"{counted(proposals, 'proposal')} in {counted(_iterations(record), 'iteration')}"
 
 
 def _outcomes(record: RunRecord) -> Counter[str]:

@@ -132,7 +132,8 @@ def show(ended: RunSummary, console: Console) -> None:
         if text is not None
     ]
     if not ended.replayed:
-        for label, text in fields.no_improvement(ended.record):
+        unused = fields.unused_iterations(ended.record)
+        for label, text in [*([("unused", unused)] if unused else []), *fields.no_improvement(ended.record)]:
             lines.append(f"[yellow]{label:<15}[/] {_wrapped(safe_line(text, 600), console)}")
     lines.append(f"{'next':<15} {safe(_next_command(ended))}")
     for text in lines:

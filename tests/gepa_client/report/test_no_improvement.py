@@ -4,7 +4,7 @@ from typing import Any
 
 from gepa_client.journal.run_events import Event, Finished, NoProposal, Phase, Rejected, Started, StepFailed
 from gepa_client.report.record import RunRecord
-from gepa_client.report.summary_fields import no_improvement
+from gepa_client.report.summary_fields import no_improvement, unused_iterations
 from tests.gepa_client.example_records import candidate, started
 
 
@@ -60,3 +60,20 @@ def test_other_ends_have_no_such_lines() -> None:
     assert ended(candidate(1, 0.5, [0], "b", 1, 30)) == {}
     assert ended(seed=1.0) == {}
     assert ended(rejected(1, 1, 1), status="paused") == {}
+
+
+def test_iterations_without_anything_to_learn_are_counted_if_they_were_most() -> None:
+    def unused(first: int, last: int) -> str | None:
+        record = RunRecord()
+        skipped = [NoProposal(iteration=at, reason="all scores perfect") for at in range(first, last)]
+        finished = Finished(status="completed", metric_calls=60, search_complete=True)
+        better = candidate(1, 0.5, [0], "b", 1, 30)
+        for event in (started(), Phase(phase="seed"), candidate(0, 0.25, [], "a", 0, 12), better, *skipped, finished):
+            record.apply(event)
+        return unused_iterations(record)
+
+    found = unused(2, 32)
+    assert found is not None
+    assert found.startswith("30 of 31 iterations proposed nothing, as their training rows were right already: ")
+    assert unused(40, 70) is None, "most iterations had proposals"
+    assert unused(2, 6) is None
