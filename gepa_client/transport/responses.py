@@ -102,7 +102,7 @@ def _without_answer(exchange: HttpResponse) -> Exception:
         after = exchange.retry_after
         return Overloaded(f"HTTP {status}", retry_after_s=float(after) if after.isascii() and after.isdigit() else 1.0)
     if status >= 500:
-        return ConnectionLost(f"HTTP {status} without a JSON-RPC answer")
+        return ConnectionLost(f"HTTP {status} without a JSON-RPC answer, as a proxy or another web server sends it")
     return BadResponse(f"HTTP {status} with a body that is no JSON-RPC answer: {exchange.body[:80]!r}")
 
 

@@ -166,7 +166,8 @@ def import_program(target: str, root: str) -> ModuleType:
         return importlib.import_module(target)
     path = os.path.join(root, target)
     if not os.path.isfile(path):
-        raise ProgramProblem("import", "there is no file %s" % path)
+        what = "%s is a folder: name the program's file in it" if os.path.isdir(path) else "there is no file %s"
+        raise ProgramProblem("import", what % path)
     folder = os.path.dirname(os.path.abspath(path))
     if folder != os.path.abspath(root):
         sys.path.insert(1, folder)
