@@ -3,7 +3,7 @@
 RUN = {
     "tests/protocol/test_protocol_page.py": "docs/protocol.md: *",
     "tests/examples/test_demo.py": [
-        "README.md: make demo     # optimize a small program; needs no key; a minute the first time",
+        "README.md: make demo     # optimize a small program; needs no key; half a minute the first time",
         "examples/tickets/README.md: $ make demo",
     ],
     "tests/examples/test_tickets_agree.py": [
