@@ -163,6 +163,7 @@ def test_of_an_image_that_is_not_published(in_process: Cli, types: Types, tmp_pa
     program = tmp_path / "program"
     program.mkdir()
     (program / "words.py").write_text(PROGRAM)
+    (program / "gepa.toml").write_text('program = "words.py"\n')
     committed(program)
     no_image = in_process("check", "--repo", "program", "--sandbox", "modal", "--modal-app", "mine")
     assert no_image.status == 2
