@@ -82,7 +82,8 @@ def write_json(path: Path, value: Any, default: Callable[[object], Any] | None =
 def unpack_artifacts(content: bytes, folder: Path) -> tuple[list[str], list[str]]:
     """Write the files of an untrusted tar below the folder; return their names, and sentences about what was left out.
 
-    Links, devices, paths that leave the folder, and files beyond `ARTIFACT_FILES` are left out.
+    Links, devices, sparse files (a few bytes may stand for terabytes), paths that leave the folder, and files beyond
+    `ARTIFACT_FILES` are left out.
 
     Raises:
         OSError: a file cannot be written.
@@ -97,6 +98,8 @@ def unpack_artifacts(content: bytes, folder: Path) -> tuple[list[str], list[str]
                     left_out.append(f"{line(name, NAME_SHOWN)} (not a file of its own, but a link or a device)")
                 elif name.startswith(("/", "../")) or name == ".." or "\0" in name:
                     left_out.append(f"{line(name, NAME_SHOWN)} (outside of its folder)")
+                elif entry.issparse():
+                    left_out.append(f"{line(name, NAME_SHOWN)} (a sparse file)")
                 elif len(copied) == ARTIFACT_FILES:
                     left_out.append(f"what is beyond {ARTIFACT_FILES} files")
                     break
@@ -107,6 +110,8 @@ def unpack_artifacts(content: bytes, folder: Path) -> tuple[list[str], list[str]
                     copied.append(name)
     except (tarfile.TarError, EOFError):
         left_out.append("what is beyond the largest size of all together")
+    except ValueError:  # `tarfile` lets it pass for numbers in a malformed header
+        left_out.append("what follows a malformed header")
     return copied, left_out
 
 
