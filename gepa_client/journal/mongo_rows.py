@@ -80,8 +80,8 @@ def upgrade_runs(runs: Collection[Document]) -> None:
     runs.update_many({"wish": {"$exists": True}}, {"$rename": {"wish": "requested_action"}})
     while older := [found for found in runs.find() if isinstance(found["config"], str)]:
         for found in older:
-            times = estimated_times(found["status"], found["created"], found["updated"])
             fields = {name: _read_field(name, found[name]) for name in (JSON_FIELDS | TIME_FIELDS) & found.keys()}
+            times = estimated_times(found["status"], fields["created"], fields["updated"])
             seen = {name: found[name] for name in ("_id", "updated", "beat")}
             runs.update_one(seen, {"$set": {"program": None} | run_document(fields | times)})
 

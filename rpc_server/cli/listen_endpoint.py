@@ -204,6 +204,7 @@ def _excluded(path: Path) -> Path | None:
     try:
         return exclude_from_git(path)
     except OSError as error:
+        path.unlink(missing_ok=True)  # a next start would find it, and take it for the user's own
         raise SettingsError(
             f"`token_file` {path} is in a git repository and would be committed: {error.filename} cannot be written "
             f"({error.strerror}): name a file outside of the repository"

@@ -9,6 +9,8 @@ import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,8 @@ from pymongo import MongoClient
 
 from gepa_client.journal import Store, open_store
 from gepa_client.journal.entries import SEARCH
-from gepa_client.journal.records import SCHEMA_VERSION
+from gepa_client.journal.mongo_rows import upgrade_runs
+from gepa_client.journal.records import SCHEMA_VERSION, TIME_FIELDS
 from gepa_client.journal.soundness import damage
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.word_program import Script, rows, scored
@@ -131,3 +134,19 @@ def test_a_driver_of_version_3_that_still_writes_does_not_hide_its_run(mongo_url
     with closing(open_store(mongo_url)) as store:
         [run] = store.runs()
     assert (run.counters, run.updated) == ({"iteration": 7}, late["updated"])
+
+
+def test_an_upgrade_repeats_a_run_whose_settings_a_driver_of_version_3_wrote_after_it(mongo_url: str) -> None:
+    load(mongo_url, 3)
+    with closing(open_store(mongo_url)) as store:
+        [before] = store.runs()
+    with MongoClient[dict[str, Any]](mongo_url) as client:
+        runs = client.get_default_database()["runs"]
+        [found] = runs.find()
+        moments = {name: datetime.fromisoformat(getattr(before, name)) for name in TIME_FIELDS}
+        runs.delete_many({})
+        runs.insert_one(found | moments | {"config": '{"seed":7}'})
+        upgrade_runs(runs)
+    with closing(open_store(mongo_url)) as store:
+        [run] = store.runs()
+    assert run == replace(before, config={"seed": 7})

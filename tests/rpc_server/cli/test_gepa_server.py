@@ -335,3 +335,16 @@ async def test_a_token_file_made_in_a_repository_is_ignored_there_and_mentioned_
             assert errors.decode().count("is in a git repository") == mentioned, start
     assert await run_git_async("status", "--porcelain", "--untracked-files=all", folder=tmp_path) == b""
     assert (tmp_path / ".git" / "info" / "exclude").read_text().count("token") == 1
+
+
+async def test_a_token_file_that_git_cannot_be_made_to_ignore_is_refused_at_every_start(tmp_path: Path) -> None:
+    await run_git_async("init", "--quiet", folder=tmp_path)
+    exclude = tmp_path / ".git" / "info" / "exclude"
+    exclude.unlink(missing_ok=True)
+    exclude.mkdir(parents=True)
+    for _ in range(2):
+        async with started(tmp_path, "--conformance", "--json", "--token-file", "token") as process:
+            _, errors = await asyncio.wait_for(process.communicate(), WAIT_S)
+            assert process.returncode == 2
+            assert "name a file outside of the repository" in errors.decode()
+    assert not (tmp_path / "token").exists()
