@@ -1,10 +1,12 @@
 """Every setting of a run, group by group: default, type and description, for flags, files, variables and reference."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+import orjson
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from evolverpc_common.settings.definition import SettingsGroup, json_object, object_or_text, setting
 
@@ -67,7 +69,19 @@ STDIN = "-"
 RECORDED_ROWS = "(rows in the run's record)"
 """Takes the place, in a record, of rows that were given inline or over standard input."""
 
-Rows = str | Annotated[tuple[dict[str, Any], ...], Field(min_length=1)]
+
+def _checked_rows(rows: str | tuple[dict[str, Any], ...]) -> str | tuple[dict[str, Any], ...]:
+    """Refuse values that would reach the program as null, or not at all."""
+    for index, row in enumerate(() if isinstance(rows, str) else rows):
+        try:
+            json.dumps(row, allow_nan=False)
+            orjson.dumps(row)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"row {index} cannot be written as JSON, give the value as text: {error}") from None
+    return rows
+
+
+Rows = Annotated[str | Annotated[tuple[dict[str, Any], ...], Field(min_length=1)], AfterValidator(_checked_rows)]
 """A file of rows, a split of the server, or the rows themselves."""
 
 NumberOrText = Annotated[str, BeforeValidator(_as_text)]

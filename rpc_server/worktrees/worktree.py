@@ -3,8 +3,12 @@
 import itertools
 import os
 import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from evolverpc_common.node_packages import PREPARE, link_modules, to_prepare
 from evolverpc_common.settings.sources import SettingsError
@@ -163,17 +167,37 @@ def copy_saved_program(settings: Settings, worktree: Worktree) -> tuple[Path, Pa
 
 
 def copy_artifacts(settings: Settings, worktree: Worktree) -> None:
-    """Copy the files of the folder `artifacts` that `finalize` wrote to the user's; links are left out. Blocks."""
+    """Copy the files of the folder `artifacts` that `finalize` wrote to the user's. Blocks.
+
+    No link is followed on either side, as the program may still run and put one in place of a file or a folder.
+    """
     if settings.artifacts is None:
         return
     written = worktree.root / settings.artifacts
     if not Path(os.path.realpath(written)).is_relative_to(os.path.realpath(worktree.folder)):
         return
-    files = (Path(folder, name) for folder, _, names in os.walk(written) for name in sorted(names))
-    for file in itertools.islice((file for file in files if file.is_file() and not file.is_symlink()), ARTIFACT_FILES):
-        place = settings.root / settings.artifacts / file.relative_to(written)
+    home = Path(os.path.realpath(settings.root / settings.artifacts))
+    for file, content in itertools.islice(_regular_files(written), ARTIFACT_FILES):
+        place = home / file
+        if not Path(os.path.realpath(place.parent)).is_relative_to(home):
+            continue
         place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, place)
+        if place.is_symlink():
+            place.unlink()
+        with place.open("wb") as copy:
+            shutil.copyfileobj(content, copy)
+
+
+def _regular_files(top: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """Yield the files below a folder, by their paths from there, each open for reading."""
+    for folder, _, names, descriptor in os.fwalk(top):
+        for name in sorted(names):
+            with suppress(FileNotFoundError):
+                if not stat.S_ISREG(os.lstat(name, dir_fd=descriptor).st_mode):
+                    continue
+                opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
+                with open(opened, "rb") as content:  # noqa: PTH123  # a descriptor
+                    yield Path(folder, name).relative_to(top), content
 
 
 def _executable(settings: Settings, name: str, worktree: Worktree) -> str:

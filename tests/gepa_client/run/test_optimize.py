@@ -507,8 +507,19 @@ def test_rows_that_stdin_does_not_hold_are_named(
     assert message in ended.stderr
 
 
-def test_an_empty_list_of_rows_in_the_configuration_is_refused(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "run.toml").write_text("trainset = []\n")
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("[]", "at least 1 item"),
+        ("[{ x = 1 }, { x = [nan] }]", "row 1 cannot be written as JSON"),
+        ("[{ x = 99999999999999999999 }]", "row 0 cannot be written as JSON"),
+    ],
+)
+def test_rows_in_the_configuration_that_cannot_be_used_are_refused(
+    cli: Cli, tmp_path: Path, given: str, message: str
+) -> None:
+    (tmp_path / "run.toml").write_text(f"trainset = {given}\n")
     ended = cli("check", "http://127.0.0.1:9", "--config", "run.toml")
     assert ended.status == 2
     assert "run.toml:1: `trainset`" in ended.stderr
+    assert message in ended.stderr

@@ -14,7 +14,7 @@ from protocol.errors import ProgramFailed
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.environments import Environment
 from rpc_server.worktrees.server_folder import ServerFolder, servers_folder
-from rpc_server.worktrees.worktree import Worktree, worktree_environment, worktree_settings
+from rpc_server.worktrees.worktree import Worktree, copy_artifacts, worktree_environment, worktree_settings
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.worktree_project import FILES, Open, second
 
@@ -200,3 +200,24 @@ def test_the_state_of_a_server_that_is_gone_is_swept_and_that_of_a_living_one_st
 def test_a_place_that_paths_in_variables_cannot_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="`tree_dir`"):
         servers_folder(tmp_path, tmp_path / "a:b")
+
+
+def test_artifacts_are_copied_and_no_link_is_followed_on_either_side(root: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    (root / "made").mkdir()
+    (root / "made" / "file").symlink_to(outside / "secret")
+    (root / "made" / "folder").symlink_to(outside)
+    _, tree = in_tree(root, program="app.py")
+    written = tree.root / "made"
+    for name in ("file", "folder/secret", "other/kept"):
+        (written / name).parent.mkdir(parents=True, exist_ok=True)
+        (written / name).write_text("of the program")
+    (written / "link").symlink_to(outside / "secret")
+    os.mkfifo(written / "pipe")
+    copy_artifacts(Settings(root=root, program="app.py", trees=True, artifacts=Path("made")), tree)
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"secret": "secret"}
+    copied = {path.relative_to(root / "made").as_posix() for path in (root / "made").rglob("*") if path.is_file()}
+    assert copied == {"file", "other/kept"}
+    assert (root / "made" / "file").read_text() == "of the program"
