@@ -1,6 +1,7 @@
 """What settings resolve to: servers, secrets, what evolves, and the budget in metric calls."""
 
 import math
+import os
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -9,7 +10,7 @@ from evolverpc_common.redaction import secrets_of
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import Refused
 from gepa_client.fleet.endpoints_file import SCORE_TOKEN_FLAG, Address, read_endpoints_file
-from gepa_client.settings.groups import Evolve
+from gepa_client.settings.groups import Evolve, parse_secret_header
 from gepa_client.settings.run_config import CODE_ONLY, RunConfig
 from gepa_client.settings.secrets import without_secrets
 from gepa_client.transport.address import find_token
@@ -123,7 +124,14 @@ def known_secrets(config: RunConfig, store: str) -> list[str]:
     inside = [text for key, value in values.items() for text in _left_out(value, without_secrets(key, value))]
     password = (urlsplit(store).password if "://" in store else None) or ""
     passwords = {password, unquote(password)} - {""}
-    return [*secrets_of(), *inside, *_tokens([*endpoints(config), *scorers(config)]), *passwords]
+    headers = map(parse_secret_header, config.secret_headers)
+    return [
+        *secrets_of(),
+        *(os.environ[variable] for *_, variable in headers if variable in os.environ),
+        *inside,
+        *_tokens([*endpoints(config), *scorers(config)]),
+        *passwords,
+    ]
 
 
 def _left_out(value: Any, recorded: Any) -> Iterator[str]:

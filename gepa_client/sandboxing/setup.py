@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from gepa_client.sandboxing.remote_exec import FindSandbox
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, SWEEP, Log
 from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage, Setup
+from gepa_client.settings.groups import parse_secret_header
 from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime import (
     GatewaySession,
@@ -26,7 +27,15 @@ from sandbox_runtime import (
     egress_to,
 )
 from sandbox_runtime.backends import open_runtime
-from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts, Provider, configured, known
+from sandbox_runtime.gateway import (
+    Gateway,
+    GatewayPolicy,
+    GatewayPorts,
+    Provider,
+    SecretHeader,
+    configured,
+    known,
+)
 from sandbox_runtime.source import ClientSandbox, ClientSettings, GitCredentials, GitToken, Source
 
 GITHUB = "github.com"
@@ -279,6 +288,7 @@ def _gateway(settings: RunConfig, receive: Callable[[SessionMessage], None]) -> 
         on_refusal=receive,
         on_cap=lambda: receive(BudgetExhausted()),
         on_connection=receive,
+        secret_headers=_secret_headers(settings),
         listen=listen,
     )
 
@@ -299,6 +309,19 @@ def _providers(settings: RunConfig) -> list[Provider]:
     ]
     named = {provider.name for provider in further}
     return [*(provider for provider in known(os.environ) if provider.name not in named), *further]
+
+
+def _secret_headers(settings: RunConfig) -> list[SecretHeader]:
+    found = []
+    for host, header, prefix, variable in map(parse_secret_header, settings.secret_headers):
+        if not (secret := os.environ.get(variable)):
+            reason = "is empty" if variable in os.environ else "is not set in this environment"
+            raise ValueError(f"secret_headers: {variable}, for {header} of {host}, {reason}")
+        try:
+            found.append(SecretHeader(host, header, secret, prefix))
+        except ValueError as error:
+            raise ValueError(f"secret_headers: {error}") from None
+    return found
 
 
 def _credentials(settings: RunConfig) -> GitCredentials | None:

@@ -1,6 +1,7 @@
 """Every setting of a run, group by group: default, type and description, for flags, files, variables and reference."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -301,6 +302,26 @@ class ModelProvider(SettingsGroup):
     extra_fields: tuple[str, ...] = ()
 
 
+_SECRET_HEADER = re.compile(
+    r"(?P<host>[^\s=]+) +(?P<header>[^\s=]+)=((?P<scheme>[^\s=]+) )?(?P<variable>[A-Za-z_][A-Za-z0-9_]*)"
+)
+
+
+def parse_secret_header(text: str) -> tuple[str, str, str, str]:
+    """Return the host in small letters, the header, the prefix of its value (`Bearer ` or nothing) and the variable.
+
+    Raises:
+        ValueError: it has another form. The message does not repeat it, because it may hold the secret itself.
+    """
+    if (match := _SECRET_HEADER.fullmatch(text)) is None:
+        raise ValueError(
+            "give `HOST HEADER=VARIABLE`, or a word before the variable, "
+            "such as `api.example.com Authorization=Bearer EXAMPLE_TOKEN`"
+        )
+    scheme = match["scheme"]
+    return match["host"].lower(), match["header"], f"{scheme} " if scheme else "", match["variable"]
+
+
 class SandboxSettings(SettingsGroup, title="Sandboxes"):
     """Sandboxes: servers that are started for the run, from the program's repository."""
 
@@ -319,6 +340,11 @@ class SandboxSettings(SettingsGroup, title="Sandboxes"):
     )
     pass_env: Texts = setting(
         (), "Variable of this environment to pass to the program, as a secret; repeatable.", metavar="NAME"
+    )
+    secret_headers: Texts = setting(
+        (),
+        "Header that the gateway sets in requests to a host, from a variable of this environment; repeatable.",
+        metavar="'HOST HEADER=[WORD] VARIABLE'",
     )
     models: Texts = setting(
         (), "Model that the program may call, a pattern with * and ?; repeatable.", metavar="NAME", shown="all"

@@ -19,6 +19,7 @@ from gepa_client.settings.groups import (
     SearchSettings,
     ServerSettings,
     TrackingSettings,
+    parse_secret_header,
 )
 from gepa_client.settings.secrets import without_secrets
 
@@ -176,10 +177,22 @@ class RunConfig(
             for name in ("models", "model_calls_per_minute", "model_providers"):
                 if getattr(self, name):
                     raise ValueError(f"`{name}`: at Modal, models need `gateway_port` and `gateway_url`")
+            if self.secret_headers:
+                raise ValueError("`secret_headers`: at Modal, they need `gateway_port` and `gateway_url`")
+        self._check_secret_headers()
         if self.git_token_file is not None and self.github_app_id is not None:
             raise ValueError("`git_token_file` and `github_app_id` are two ways to clone: leave one of them out")
         if "*" in self.allow_hosts and len(self.allow_hosts) > 1:
             raise ValueError("`allow_hosts`: * allows every host: leave the others out")
+
+    def _check_secret_headers(self) -> None:
+        for text in self.secret_headers:
+            try:
+                *_, variable = parse_secret_header(text)
+            except ValueError as error:
+                raise ValueError(f"`secret_headers`: {error}") from None
+            if variable in self.pass_env:
+                raise ValueError(f"`secret_headers`: `pass_env` hands {variable} to the program itself: leave one out")
 
     def _check_code(self) -> None:
         if self.evolve == "prompts" and (unused := self.given(CODE_ONLY)):

@@ -11,7 +11,7 @@ _SECRET = re.compile(r"key|token|secret|password|credential|authorization", re.I
 _NOT_SECRET = frozenset(
     {
         *("token_file", "score_token_file", "tracking_key_prefix", "git_token_file", "github_app_key_file"),
-        *("key_env", "key_header"),  # names, not what they hold
+        *("key_env", "key_header", "secret_headers"),  # names, not what they hold
     }
 )
 _COUNT = re.compile(r"tokens$", re.IGNORECASE)

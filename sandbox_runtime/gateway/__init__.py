@@ -3,7 +3,14 @@
 from evolverpc_common.model_prices import TokenCounts
 from sandbox_runtime.gateway.events import GatewayRefusal, HostConnection, ProviderCall
 from sandbox_runtime.gateway.gateway import Gateway, GatewayPorts
-from sandbox_runtime.gateway.providers import Provider, anthropic, configured, known, openai
+from sandbox_runtime.gateway.providers import (
+    Provider,
+    SecretHeader,
+    anthropic,
+    configured,
+    known,
+    openai,
+)
 from sandbox_runtime.gateway.request_policy import GatewayPolicy
 
 __all__ = [
@@ -11,6 +18,7 @@ __all__ = [
     "GatewayPorts",
     "GatewayPolicy",
     "Provider",
+    "SecretHeader",
     "openai",
     "anthropic",
     "known",

@@ -93,6 +93,7 @@ class _ProxyRequest:
     port: int
     token: str | None
     first: bytes
+    method: str
 
 
 class ConnectProxy:
@@ -170,7 +171,7 @@ class ConnectProxy:
                 to.close()  # once what it still holds is sent, if that is soon
                 asyncio.get_running_loop().call_later(LINGER_S, to.transport.abort)
             finally:
-                counts = (carried.sent, carried.received, time.monotonic() - began, reached)
+                counts = (carried.sent, carried.received, time.monotonic() - began, reached, head.method)
                 self._report(HostConnection(session.sandbox, shown(head.host), head.port, *counts))
         except _ProxyError as answered:  # within the session's work: it ends with the session
             await _answer(reader, writer, answered)
@@ -273,7 +274,7 @@ async def _read_request(reader: asyncio.StreamReader) -> _ProxyRequest:
     tokens = [_basic(value) for name, value in named if name.lower() == "proxy-authorization"]
     token = tokens[0] if len(tokens) == 1 else None
     if request["method"] == "CONNECT":
-        return _ProxyRequest(*_authority(request["target"], None), token, b"")
+        return _ProxyRequest(*_authority(request["target"], None), token, b"", "CONNECT")
     target = _TARGET.fullmatch(request["target"])
     if target is None:
         raise _ProxyError(400, "this is a proxy: ask it to CONNECT, or for a whole http:// URL")
@@ -285,7 +286,9 @@ async def _read_request(reader: asyncio.StreamReader) -> _ProxyRequest:
     path = target["path"] or "/"
     start = f"{request['method']} {'/' * path.startswith('?')}{path} HTTP/1.1"
     sent = [start, f"Host: {target['authority']}", *kept, "Connection: close", "", ""]
-    return _ProxyRequest(*_authority(target["authority"], 80), token, "\r\n".join(sent).encode("latin-1"))
+    return _ProxyRequest(
+        *_authority(target["authority"], 80), token, "\r\n".join(sent).encode("latin-1"), request["method"]
+    )
 
 
 def _basic(value: str) -> str | None:

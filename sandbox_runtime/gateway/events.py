@@ -1,4 +1,4 @@
-"""Events of the gateway: each model call, and each request that was refused."""
+"""Events of the gateway: each model call, each connection to a host, and each request that was refused."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,10 +43,11 @@ class GatewayRefusal:
 
 @dataclass(frozen=True)
 class HostConnection:
-    """A finished connection of a sandbox through the proxy to an allowed host.
+    """A finished connection of a sandbox through the proxy to an allowed host, or a request with a secret header.
 
-    `sent`, `received`: bytes from the sandbox and to it. `seconds`: from the connection to its end. `reached`: whether
-    the host answered.
+    `sent`, `received`: bytes from the sandbox and to it; of a request with a secret header, those of the bodies.
+    `seconds`: from the connection to its end. `reached`: whether the host answered. `method`: of the request; `CONNECT`
+    if the program's own TLS hides it.
     """
 
     sandbox: str
@@ -56,6 +57,7 @@ class HostConnection:
     received: int
     seconds: float
     reached: bool
+    method: str
 
 
 KINDS = 200

@@ -1,23 +1,25 @@
 """The gateway: the only connection of a run's sandboxes to models and hosts. API keys stay on its side."""
 
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import aiohttp
+from aiohttp import web
 
 from evolverpc_common.model_prices import PriceTable
 from sandbox_runtime.api.egress import Egress
 from sandbox_runtime.gateway.connect_proxy import ConnectProxy, Resolve, Resolver
 from sandbox_runtime.gateway.events import GatewayRefusal, HostConnection, ProviderCall, RefusalLog
-from sandbox_runtime.gateway.http_frontend import Find, HttpFrontend
+from sandbox_runtime.gateway.http_frontend import HOST_PATH, Find, HttpFrontend
 from sandbox_runtime.gateway.model_requests import ModelRequests
-from sandbox_runtime.gateway.providers import Provider
+from sandbox_runtime.gateway.providers import Provider, SecretHeader, check_together
 from sandbox_runtime.gateway.request_policy import GatewayPolicy
 from sandbox_runtime.gateway.session import CONNECTIONS, TUNNELS, Listener, SandboxGatewaySession
 from sandbox_runtime.gateway.spend_cap import SpendCap
-from sandbox_runtime.gateway.upstream import provider_session
+from sandbox_runtime.gateway.upstream import HostRequests, provider_session
 
 SHARED = 1024
 """Connections at once on a socket that all sandboxes share."""
@@ -42,10 +44,12 @@ class Gateway:
     `on_call`, `on_refusal` and `on_connection` are called for each in that loop and must return soon. `on_cap` is
     called once when the cap is reached; from then on calls are held, not refused, until their session closes.
     `listen`: None if it is reached through `GatewaySession.serve` alone. `resolve`: resolves names, by default with the
-    system's resolver.
+    system's resolver. `secret_headers`: headers that it sets in requests to hosts, which every sandbox may send,
+    of any egress. `tls`: how their certificates are checked, by default as the system does.
 
     Raises:
-        ValueError: two providers have the same name.
+        ValueError: two providers have the same name, or two secret headers the same host and header or the variable of
+            two hosts.
         OSError: a port of `listen` is taken; when the block is entered.
     """
 
@@ -58,11 +62,15 @@ class Gateway:
         on_refusal: Callable[[GatewayRefusal], None],
         on_cap: Callable[[], None],
         on_connection: Callable[[HostConnection], None] = lambda _connection: None,
+        secret_headers: Sequence[SecretHeader] = (),
+        tls: ssl.SSLContext | None = None,
         listen: GatewayPorts | None = None,
         resolve: Resolve | None = None,
     ) -> None:
         if len({provider.name for provider in providers}) < len(providers):
             raise ValueError("two providers have the same name")
+        check_together(secret_headers)
+        self._secret_headers, self._tls = tuple(secret_headers), tls
         self._providers = tuple(providers)
         self._policy = policy
         self._on_call = on_call
@@ -100,6 +108,7 @@ class Gateway:
         self._models = ModelRequests(
             self._providers, self._policy, PriceTable(self._policy.prices), self._spend, self._http, self._on_call
         )
+        self._hosts = HostRequests(self._secret_headers, self._http, self._tls, self._on_connection)
         if sockets is not None and self._listen is not None:
             self._listeners = self._serve_all(*sockets)
             models, tunnel = (f"http://127.0.0.1:{listener.port}" for listener in self._listeners)
@@ -129,7 +138,8 @@ class Gateway:
             raise RuntimeError("the gateway is not open")
         refusals = RefusalLog(sandbox_name, self._on_refusal)
         session = SandboxGatewaySession(
-            sandbox_name, egress, self._providers, refusals, self._serve, self._urls, opened_by
+            *(sandbox_name, egress, self._providers, self._secret_headers, refusals),
+            *(self._serve, self._urls, opened_by),
         )
         self._sessions = [one for one in self._sessions if not one.closed] + [session]
         return session
@@ -139,15 +149,21 @@ class Gateway:
         return next(iter([session for session in self._sessions if session.knows(token)]), None)
 
     def _serve(self, session: SandboxGatewaySession, models: socket.socket, tunnel: socket.socket) -> list[Listener]:
-        front = HttpFrontend(session.find, session.wrong_token, session.malformed, self._models.answer)
+        front = HttpFrontend(session.find, session.wrong_token, session.malformed, self._answer)
         proxy = self._proxy(session.find, session.wrong_token)
         return [Listener(models, CONNECTIONS, front.connect), Listener(tunnel, TUNNELS, proxy.connect)]
+
+    async def _answer(self, request: web.BaseRequest, session: SandboxGatewaySession) -> web.StreamResponse:
+        asked = HOST_PATH.fullmatch(request.raw_path)
+        if asked is not None:
+            return await self._hosts.answer(request, session, asked["host"], asked["rest"] or "/")
+        return await self._models.answer(request, session)
 
     def _proxy(self, find: Find, wrong_token: Callable[[], None]) -> ConnectProxy:
         return ConnectProxy(find, wrong_token, self._resolve, self._policy.ports, self._on_connection)
 
     def _serve_all(self, models: socket.socket, tunnel: socket.socket) -> list[Listener]:
-        front = HttpFrontend(self._session_of, _unattributed, _unattributed, self._models.answer)
+        front = HttpFrontend(self._session_of, _unattributed, _unattributed, self._answer)
         proxy = self._proxy(self._session_of, _unattributed)
         return [Listener(models, SHARED, front.connect), Listener(tunnel, SHARED, proxy.connect)]
 

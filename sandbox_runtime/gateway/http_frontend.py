@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
@@ -16,6 +17,9 @@ KEEPALIVE_S = 75.0
 
 UNIDENTIFIED_TIMEOUT_S = 10.0
 """How long a connection may stay open without a valid token."""
+
+HOST_PATH = re.compile(r"/_hosts/(?P<token>[^/?]*)/?(?P<host>[^/?]*)(?P<rest>.*)", re.DOTALL)
+"""The path of a request to a host with a secret header. It holds the token, so that any HTTP client can send it."""
 
 Find = Callable[[str], SandboxGatewaySession | None]
 """Returns the session that a token belongs to, None if it belongs to none that may connect here."""
@@ -58,7 +62,7 @@ class HttpFrontend:
         )
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        shown = tokens(request.headers)
+        shown = tokens(request)
         session = next(filter(None, map(self._find, shown)), None)
         connection, transport = request.protocol, request.transport
         if session is None or transport is None or not isinstance(connection, _HttpConnection):
@@ -128,8 +132,11 @@ class _HttpConnection(web.RequestHandler):
             self._limit = None
 
 
-def tokens(headers: Mapping[str, str]) -> list[str]:
-    """Return every header value that may be a token, wherever a client puts its key."""
+def tokens(request: web.BaseRequest) -> list[str]:
+    """Return every text that may be a token: in the address of a host, else wherever a client puts its key."""
+    if match := HOST_PATH.fullmatch(request.raw_path):
+        return [match["token"]]
+    headers = request.headers
     found = [value for name in ("x-api-key", "api-key", "x-goog-api-key") if (value := headers.get(name))]
     scheme, _, value = headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer":

@@ -17,7 +17,7 @@ from sandbox_runtime.gateway.request_parsing import FieldRefused, ModelRequest, 
 from sandbox_runtime.gateway.request_policy import GatewayPolicy
 from sandbox_runtime.gateway.session import BODIES, SandboxGatewaySession
 from sandbox_runtime.gateway.spend_cap import SpendCap
-from sandbox_runtime.gateway.upstream import UpstreamCall
+from sandbox_runtime.gateway.upstream import UpstreamCall, continue_body
 
 BODY = 32 * 2**20
 """Bytes of one request."""
@@ -167,8 +167,7 @@ async def _body(request: web.BaseRequest, session: SandboxGatewaySession, held: 
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise _refused(415, "invalid_request_error", what, "a compressed body is not read")
     if request.headers.get("Expect", "").lower() == "100-continue":
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0
+        await continue_body(request)
     content = bytearray()
     try:
         async with asyncio.timeout(BODY_S):

@@ -1,4 +1,4 @@
-"""Model providers: their addresses and keys, and the variables by which programs find the gateway instead."""
+"""What programs reach through the gateway: model providers and hosts with a secret header, and their variables."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,6 +20,17 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _HEADER = re.compile(r"[A-Za-z0-9-]+")
 _KEY = re.compile(r"[!-~]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HOST = re.compile(r"([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]*[a-z0-9])?(:[1-9][0-9]{0,4})?")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_SECRET = re.compile(r"[!-~]+( [!-~]+)*")
+
+HOP_HEADERS = frozenset(
+    {
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
+        *("transfer-encoding", "upgrade", "host", "content-length", "content-encoding", "accept-encoding", "expect"),
+    }
+)
+"""Headers that HTTP itself, or the gateway, sets for each connection: none of them carries a secret."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,53 @@ class Provider:
         """Return the variables by which programs find the gateway in place of this provider."""
         url = f"{gateway.rstrip('/')}/{self.name}" + ("/v1" if self.dialect == "openai" else "")
         return {**dict.fromkeys(self.url_variables, url), **dict.fromkeys(self.key_variables, token)}
+
+
+@dataclass(frozen=True)
+class SecretHeader:
+    """A header that the gateway sets in requests to one host, which programs reach at the URL in `variable`.
+
+    `host`: in small letters, with `:PORT` if it is not 443. `prefix`: what precedes the secret, such as `Bearer `.
+
+    Raises:
+        ValueError: a value is invalid; the message names the host and never the secret.
+    """
+
+    host: str
+    header: str
+    secret: str = field(repr=False)
+    prefix: str = ""
+
+    def __post_init__(self) -> None:
+        if not _HOST.fullmatch(self.host) or int(self.host.partition(":")[2] or 443) > 65535:
+            raise ValueError(f"{self.host!r} is not a host: use HOST or HOST:PORT, in small letters and without a path")
+        if not _TOKEN.fullmatch(self.header) or self.header.lower() in HOP_HEADERS:
+            raise ValueError(f"{self.host}: {self.header!r} is not the name of a header that can carry a secret")
+        if not _SECRET.fullmatch(self.secret) or not _SECRET.fullmatch(self.value):
+            reason = "is empty, or holds a line break, a needless space or a character beyond ASCII"
+            raise ValueError(f"{self.host}: the secret for {self.header} {reason}")
+
+    @property
+    def value(self) -> str:
+        """The header's value."""
+        return self.prefix + self.secret
+
+    @property
+    def variable(self) -> str:
+        """The programs' variable that gets the address: `GATEWAY_URL_API_EXAMPLE_COM` for `api.example.com`."""
+        return "GATEWAY_URL_" + re.sub("[^A-Z0-9]", "_", self.host.upper())
+
+
+def check_together(headers: Sequence[SecretHeader]) -> None:
+    """Raise `ValueError` if two headers are the same one of a host, or two hosts have one variable."""
+    hosts: dict[str, str] = {}
+    seen: set[tuple[str, str]] = set()
+    for one in headers:
+        if (one.host, one.header.lower()) in seen:
+            raise ValueError(f"secret_headers: {one.header} of {one.host} is given twice")
+        seen.add((one.host, one.header.lower()))
+        if (other := hosts.setdefault(one.variable, one.host)) != one.host:
+            raise ValueError(f"secret_headers: programs would find both {other} and {one.host} in {one.variable}")
 
 
 def openai(key: str, base_url: str = "https://api.openai.com/v1") -> Provider:

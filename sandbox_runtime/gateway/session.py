@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from evolverpc_common.network_addresses import parse_networks
 from sandbox_runtime.api.egress import Allow, Egress, Open
 from sandbox_runtime.gateway.events import RefusalLog
-from sandbox_runtime.gateway.providers import Provider
+from sandbox_runtime.gateway.providers import Provider, SecretHeader
 
 Connect = Callable[[Callable[[], None]], asyncio.BaseProtocol]
 """Makes the protocol of one connection, which calls its argument when the connection is lost."""
@@ -116,6 +116,7 @@ class SandboxGatewaySession:
         sandbox: str,
         egress: Egress,
         providers: Sequence[Provider],
+        headers: Sequence[SecretHeader],
         refusals: RefusalLog,
         listen: Callable[["SandboxGatewaySession", socket.socket, socket.socket], Sequence[Listener]],
         urls: tuple[str | None, str | None],
@@ -132,6 +133,7 @@ class SandboxGatewaySession:
         self.tunnels: set[asyncio.BaseTransport] = set()
         self._token = secrets.token_urlsafe(32)
         self._providers = providers
+        self._headers = headers
         self._listen = listen
         self._urls = urls
         self._listeners: list[Listener] = []
@@ -178,6 +180,8 @@ class SandboxGatewaySession:
         found = {}
         for provider in self._providers:
             found.update(provider.env(models_url, self._token))
+        for header in self._headers:
+            found[header.variable] = f"{models_url.rstrip('/')}/_hosts/{self._token}/{header.host}"
         parts = urlsplit(tunnel_url)
         proxy = f"{parts.scheme}://{USER}:{self._token}@{parts.netloc}"
         for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"):

@@ -1,21 +1,26 @@
-"""Forward one call to a provider: add the key, stream the answer back, report the cost."""
+"""Forward requests outside: add the key or the secret header, stream the answer back, report cost or connection."""
 
 import asyncio
 import logging
+import re
+import ssl
 import time
-from collections.abc import Awaitable, Mapping
-from urllib.parse import urlsplit
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp import web
+from multidict import CIMultiDict
+from yarl import URL
 
 from evolverpc_common.model_prices import ModelPrice
 from evolverpc_common.redaction import StreamRedactor
-from sandbox_runtime.gateway.events import ProviderCall
+from sandbox_runtime.gateway.events import HostConnection, ProviderCall
 from sandbox_runtime.gateway.http_frontend import failure
-from sandbox_runtime.gateway.providers import Provider
+from sandbox_runtime.gateway.providers import HOP_HEADERS, Provider, SecretHeader
 from sandbox_runtime.gateway.request_parsing import ModelRequest
+from sandbox_runtime.gateway.session import SandboxGatewaySession
 from sandbox_runtime.gateway.usage import JsonUsageReader, StreamUsageReader
 
 CONNECT_S = 30.0
@@ -152,6 +157,159 @@ class UpstreamCall:
             counted_usd=max_cost_usd if cost is None else cost,
             streamed=model_request.streamed,
         )
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_PATH = re.compile(r"[/?][!\"$-~]*")
+_DECODED = frozenset({"", "identity", "gzip", "deflate"})
+
+
+class HostRequests:
+    """Forwards requests of all sandboxes to hosts with secret headers, over TLS, and reports each to `report`."""
+
+    def __init__(
+        self,
+        headers: Sequence[SecretHeader],
+        http: aiohttp.ClientSession,
+        tls: ssl.SSLContext | None,
+        report: Callable[[HostConnection], None],
+    ) -> None:
+        self._headers: dict[str, list[SecretHeader]] = {}
+        for one in headers:
+            self._headers.setdefault(one.host, []).append(one)
+        self._http = http
+        self._tls = tls
+        self._report = report
+
+    async def answer(
+        self, request: web.BaseRequest, session: SandboxGatewaySession, host: str, path: str
+    ) -> web.StreamResponse:
+        """Return the host's answer. `path`: from its first `/` or `?` on, as requested."""
+        headers, what = self._headers.get(host, []), f"{request.method} {host}"
+        if not headers:
+            session.refusals.add(what, "not among the hosts with a secret header (secret_headers)")
+            return failure(403, "permission_error", "no secret header is set for this host")
+        if request.method not in _METHODS or not _PATH.fullmatch(path):
+            session.refusals.add(what, "a method or path that the gateway does not forward to hosts")
+            return failure(405, "invalid_request_error", "the gateway does not forward this method or path to hosts")
+        name, _, port = host.partition(":")
+        forwarded = _HostRequest(headers, URL(f"https://{host}{path}", encoded=True), self._tls)
+        started = time.monotonic()
+        try:
+            return await forwarded.forward(self._http, request)
+        finally:
+            counts = (forwarded.sent, forwarded.received, time.monotonic() - started, forwarded.reached)
+            self._report(HostConnection(session.sandbox, name, int(port or 443), *counts, request.method))
+
+
+class _HostRequest:
+    """One request, streamed in both directions. It ends if neither carries anything for `READ_TIMEOUT_S`."""
+
+    def __init__(self, headers: Sequence[SecretHeader], url: URL, tls: ssl.SSLContext | None) -> None:
+        self._headers = headers
+        self._url = url
+        self._tls = tls
+        self._redactors = [StreamRedactor(one.secret) for one in headers]
+        self.sent = 0
+        self.received = 0
+        self.reached = False
+
+    async def forward(self, http: aiohttp.ClientSession, request: web.BaseRequest) -> web.StreamResponse:
+        """Stream the host's answer to the sandbox."""
+        response: web.StreamResponse | None = None
+        try:
+            async with asyncio.timeout(READ_TIMEOUT_S) as idle:
+                if request.headers.get("Expect", "").lower() == "100-continue":
+                    await _to_sandbox(continue_body(request))
+                async with http.request(
+                    *(request.method, self._url),
+                    data=self._body(request, idle) if request.body_exists else None,
+                    headers=self._sent_headers(request),
+                    skip_auto_headers=("Content-Type", "Accept"),
+                    allow_redirects=False,
+                    proxy=_proxy(str(self._url)),
+                    ssl=self._tls if self._tls is not None else True,
+                ) as answer:
+                    self.reached = True
+                    if answer.headers.get("Content-Encoding", "").lower() not in _DECODED:
+                        return failure(502, "api_error", "the host compressed its answer, which was not asked for")
+                    response = web.StreamResponse(status=answer.status, headers=self._returned_headers(answer))
+                    await _to_sandbox(response.prepare(request))
+                    async for chunk in answer.content.iter_any():
+                        _postpone(idle)
+                        self.received += len(chunk)
+                        if passed := self._redacted(chunk):
+                            await _to_sandbox(response.write(passed))
+                    if last := self._redacted_rest():
+                        await _to_sandbox(response.write(last))
+                    await _to_sandbox(response.write_eof())
+                    return response
+        except _ClientGone:
+            return _disconnect(request, response)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            _log.warning("host %s broke off, or was not reached: %s", self._url.authority, type(error).__name__)
+            if response is not None and response.prepared:
+                return _disconnect(request, response)
+            broken = failure(502, "api_error", "the host broke off" if self.reached else "the host cannot be reached")
+            broken.force_close()  # the rest of the request's body is not read
+            return broken
+
+    async def _body(self, request: web.BaseRequest, idle: asyncio.Timeout) -> AsyncIterator[bytes]:
+        async for chunk in request.content.iter_any():
+            _postpone(idle)
+            self.sent += len(chunk)
+            yield chunk
+
+    def _sent_headers(self, request: web.BaseRequest) -> CIMultiDict[str]:
+        """Return the program's own headers, and in place of those with a secret, the gateway's."""
+        left_out = _of_one_hop(request.headers) | {one.header.lower() for one in self._headers}
+        left_out -= {"content-encoding"}
+        found = CIMultiDict((name, text) for name, text in request.headers.items() if name.lower() not in left_out)
+        if request.body_exists and request.content_length is not None:
+            found["Content-Length"] = str(request.content_length)
+        found["Accept-Encoding"] = "identity"  # so that the secret is found in the answer, if the host repeats it
+        found.extend((one.header, one.value) for one in self._headers)
+        return found
+
+    def _returned_headers(self, answer: aiohttp.ClientResponse) -> CIMultiDict[str]:
+        left_out = _of_one_hop(answer.headers)
+        found = CIMultiDict(
+            (name, self._redacted_text(text)) for name, text in answer.headers.items() if name.lower() not in left_out
+        )
+        if location := answer.headers.get("Location"):  # relative to the host, not to the gateway
+            found["Location"] = self._redacted_text(urljoin(str(self._url), location))
+        return found
+
+    def _redacted(self, chunk: bytes) -> bytes:
+        for redactor in self._redactors:
+            chunk = redactor.feed(chunk)
+        return chunk
+
+    def _redacted_rest(self) -> bytes:
+        rest = b""
+        for redactor in self._redactors:
+            rest = redactor.feed(rest) + redactor.rest()
+        return rest
+
+    def _redacted_text(self, text: str) -> str:
+        for redactor in self._redactors:
+            text = redactor.redact_text(text)
+        return text
+
+
+def _postpone(idle: asyncio.Timeout) -> None:
+    idle.reschedule(asyncio.get_running_loop().time() + READ_TIMEOUT_S)
+
+
+def _of_one_hop(headers: Mapping[str, str]) -> set[str]:
+    """Return the names of headers that are not forwarded: those of one connection, and those that it lists."""
+    return {*HOP_HEADERS} | {name.strip().lower() for name in headers.get("Connection", "").split(",")}
+
+
+async def continue_body(request: web.BaseRequest) -> None:
+    """Answer `Expect: 100-continue`."""
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0
 
 
 async def _to_sandbox(writing: Awaitable[object]) -> None:

@@ -79,8 +79,16 @@ def test_a_flood_of_connections_is_counted_and_only_its_beginning_kept_one_by_on
     log = ConnectionLog()
     for number in range(CONNECTIONS_KEPT + 5):
         host = "api.example" if number >= HOSTS_KEPT else f"host-{number}.example"
-        log.add(HostConnection("sandbox 1", host, 443, sent=10, received=1000, seconds=0.5, reached=number != 0))
-    log.add(HostConnection("sandbox 2", "one-more.example", 443, sent=1, received=0, seconds=0.0, reached=False))
+        log.add(
+            HostConnection(
+                "sandbox 1", host, 443, sent=10, received=1000, seconds=0.5, reached=number != 0, method="CONNECT"
+            )
+        )
+    log.add(
+        HostConnection(
+            "sandbox 2", "one-more.example", 443, sent=1, received=0, seconds=0.0, reached=False, method="GET"
+        )
+    )
     lines = [json.loads(line) for line in log.lines()]
     assert len([line for line in lines if "connection" in line]) == CONNECTIONS_KEPT
     assert len([line for line in lines if "host" in line]) == HOSTS_KEPT + 1

@@ -38,6 +38,12 @@ def loaded(**given: Any) -> RunConfig:
         ({"model_prices": '{"m": [1]}'}, "--model-prices"),
         ({"model_prices": '{"m": [1, -1]}'}, "--model-prices"),
         ({"model_providers": '{"p": {"key": "hush"}}'}, "--model-providers"),
+        (
+            {"secret_headers": ["api.example.com Authorization: hush@"]},
+            "`--secret-headers`: give `HOST HEADER=VARIABLE`",
+        ),
+        ({"secret_headers": ["a.b X=MY_KEY"], "pass_env": ["MY_KEY"]}, "hands MY_KEY to the program"),
+        ({"sandbox": "modal", "secret_headers": ["a.b X=KEY"]}, "need `--gateway-port`"),
         ({"model_calls_per_minute": 0}, "--model-calls-per-minute"),
         ({"sandboxes": 0}, "--sandboxes"),
         ({"starts_per_s": 0.0}, "--starts-per-s"),
@@ -62,6 +68,8 @@ def test_a_setting_of_sandboxes_is_refused_without_a_repository(name: str) -> No
         given = "a"
     if name == "build_hosts":
         given = ["a"]
+    if name == "secret_headers":
+        given = ["a.example X-Key=MY_KEY"]
     with pytest.raises(SettingsError, match=f"`--{name.replace('_', '-')}` needs `--repo`"):
         load(None, {"url": [URL], "max_metric_calls": 10, name: given})
 
@@ -75,6 +83,7 @@ def test_a_record_starts_the_sandboxes_again_from_any_folder(tmp_path: Path, mon
         sandboxes=3,
         git_token_file="token",
         pass_env=["MY_KEY"],
+        secret_headers=["api.example.com Authorization=Bearer MY_TOKEN"],
         model_prices='{"m": [0.5, 1.5]}',
         model_providers='{"mine": {"base_url": "http://127.0.0.1:1/v1", "key_env": "MY_KEY"}}',
     )
@@ -85,6 +94,7 @@ def test_a_record_starts_the_sandboxes_again_from_any_folder(tmp_path: Path, mon
     again = from_record(recorded, {})
     assert (again.repo, again.ref, again.sandboxes) == (str(tmp_path / "program"), "a" * 40, 3)
     assert (again.fleet, again.git_token_file, again.pass_env) == (None, tmp_path / "token", ("MY_KEY",))
+    assert again.secret_headers == ("api.example.com Authorization=Bearer MY_TOKEN",)
     assert again.model_prices == {"m": (0.5, 1.5)}
     assert again.model_providers is not None
     assert again.model_providers["mine"].key_env == "MY_KEY"

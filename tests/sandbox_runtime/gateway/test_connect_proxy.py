@@ -114,10 +114,12 @@ async def test_each_connection_to_an_allowed_host_is_reported_when_it_ends(
         assert await status(one, f"missing.example:{echo.port}") == 502
         assert await status(one, f"elsewhere:{echo.port}") == 403
         await one.session.close()
-    found = [(each.host, each.port, each.sent, each.received, each.reached) for each in recorded.connections]
+    found = [
+        (each.method, each.host, each.port, each.sent, each.received, each.reached) for each in recorded.connections
+    ]
     assert found == [
-        ("good.example", echo.port, 1000, 1004, True),
-        ("missing.example", echo.port, 0, 0, False),
+        ("CONNECT", "good.example", echo.port, 1000, 1004, True),
+        ("CONNECT", "missing.example", echo.port, 0, 0, False),
     ]
     assert {each.sandbox for each in recorded.connections} == {"sandbox-1"}
     assert all(0 <= each.seconds < 60 for each in recorded.connections)

@@ -1,0 +1,241 @@
+"""Requests to hosts with a secret header: the host sees the secret, the sandbox never does."""
+
+import asyncio
+import datetime
+import ipaddress
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from sandbox_runtime.api.egress import Open
+from sandbox_runtime.gateway import SecretHeader
+from tests.sandbox_runtime.gateway.conftest import Opens, Recorded, Sandbox, sandbox
+from tests.sandbox_runtime.gateway.stub_provider import Answer, events, replying
+
+SECRET = "the-real-secret-0123456789"
+
+
+@dataclass
+class Api:
+    """A host behind TLS that records the requests it gets, and how a client trusts it."""
+
+    host: str
+    seen: list[tuple[str, str, list[tuple[str, str]], bytes]]
+    trust: ssl.SSLContext
+    answer: Answer
+
+    def header(self, name: str = "Authorization", prefix: str = "Bearer ") -> SecretHeader:
+        return SecretHeader(self.host, name, SECRET, prefix)
+
+    def url(self, one: Sandbox) -> str:
+        """The address that a program finds in its environment."""
+        return one.session.env(one.models, one.tunnel)[self.header().variable]
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1 that is its own authority, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now, hour = datetime.datetime.now(datetime.UTC), datetime.timedelta(hours=1)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - hour, now + hour)
+    builder = builder.add_extension(address, critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    public, private = folder / "certificate.pem", folder / "key.pem"
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    public.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(pem))
+    private.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
+    return public, private
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    public, private = certificate(tmp_path)
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    served.load_cert_chain(public, private)
+    api = Api("", [], ssl.create_default_context(cafile=str(public)), replying(200, b"ok"))
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        body = await request.read() if request.path != "/echo" else b""
+        api.seen.append((request.method, request.raw_path, list(request.headers.items()), body))
+        return await api.answer(request)
+
+    app = web.Application(client_max_size=2**27)
+    app.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.2)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=served).start()
+    api.host = f"127.0.0.1:{runner.addresses[0][1]}"
+    yield api
+    await runner.cleanup()
+
+
+async def test_the_host_gets_the_secret_in_place_of_the_programs_header_and_the_program_never_sees_it(
+    opened: Opens, api: Api, http: aiohttp.ClientSession, recorded: Recorded, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    text = f"your token is {SECRET}".encode()
+    api.answer = replying(418, text, {"X-Seen": f"Bearer {SECRET}", "X-Other": "kept"})
+    headers = {"authorization": "Bearer mine", "X-Mine": "a", "Connection": "X-Hop", "X-Hop": "b"}
+    async with opened(secret_headers=(api.header(), api.header("X-Key", "")), tls=api.trust) as gateway:
+        one = await sandbox(gateway)
+        env, token = str(one.session.env(one.models, one.tunnel)), one.token
+        async with http.put(f"{api.url(one)}/v1/things?q=1&q=2", data=b"body", headers=headers) as response:
+            assert (response.status, await response.read()) == (418, b"your token is [redacted]")
+            assert (response.headers["X-Seen"], response.headers["X-Other"]) == ("Bearer [redacted]", "kept")
+        await one.session.close()
+        everything = repr((gateway, vars(gateway), one.session, recorded))
+    ((method, path, sent, body),) = api.seen
+    assert (method, path, body) == ("PUT", "/v1/things?q=1&q=2", b"body")
+    named = {name.lower(): value for name, value in sent}
+    assert [value for name, value in sent if name.lower() == "authorization"] == [f"Bearer {SECRET}"]
+    assert (named["x-key"], named["x-mine"], named["host"]) == (SECRET, "a", api.host)
+    assert "x-hop" not in named and token not in str(sent)
+    assert SECRET not in env + everything + caplog.text
+    (connection,) = recorded.connections
+    found = (connection.method, f"{connection.host}:{connection.port}", connection.sent, connection.received)
+    assert found == ("PUT", api.host, 4, len(text))
+    assert connection.reached and 0 < connection.seconds < 60
+
+
+async def test_bodies_stream_in_both_directions(opened: Opens, api: Api, http: aiohttp.ClientSession) -> None:
+    async def echo(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        async for chunk in request.content.iter_any():
+            await response.write(chunk)
+        return response
+
+    parts: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def body() -> AsyncIterator[bytes]:
+        while part := await parts.get():
+            yield part
+
+    api.answer = echo
+    parts.put_nowait(b"one")
+    async with opened(secret_headers=(api.header(),), tls=api.trust) as gateway:
+        one = await sandbox(gateway)
+        async with asyncio.timeout(30), http.post(f"{api.url(one)}/echo", data=body()) as response:
+            assert await response.content.readexactly(3) == b"one"
+            parts.put_nowait(b"two")  # only now: the first part has come back while the request was still being sent
+            assert await response.content.readexactly(3) == b"two"
+            parts.put_nowait(b"")
+            assert await response.content.read() == b""
+
+
+async def test_a_redirect_is_handed_back_with_the_address_of_the_host(
+    opened: Opens, api: Api, http: aiohttp.ClientSession
+) -> None:
+    api.answer = replying(302, b"", {"Location": "/elsewhere"})
+    async with opened(secret_headers=(api.header(),), tls=api.trust) as gateway:
+        one = await sandbox(gateway)
+        async with http.get(api.url(one), allow_redirects=False) as response:
+            assert (response.status, response.headers["Location"]) == (302, f"https://{api.host}/elsewhere")
+    assert [path for _, path, _, _ in api.seen] == ["/"]
+
+
+async def test_a_host_whose_certificate_is_not_trusted_gets_no_secret(
+    opened: Opens, api: Api, http: aiohttp.ClientSession, recorded: Recorded
+) -> None:
+    async with opened(secret_headers=(api.header(),)) as gateway:
+        one = await sandbox(gateway)
+        async with http.get(api.url(one)) as response:
+            assert response.status == 502 and "cannot be reached" in await response.text()
+    assert api.seen == [] and [each.reached for each in recorded.connections] == [False]
+
+
+async def test_another_host_token_or_method_is_refused_and_the_report_has_no_token(
+    opened: Opens, api: Api, http: aiohttp.ClientSession, recorded: Recorded
+) -> None:
+    async with opened(secret_headers=(api.header(),), tls=api.trust) as gateway:
+        one, two = await sandbox(gateway, Open()), await sandbox(gateway, name="sandbox-2")
+        url = api.url(one)
+        for wrong, method, status in (
+            (url.replace(api.host, "elsewhere.example"), "GET", 403),
+            (url.replace(one.token, two.token), "GET", 401),
+            (url.replace(api.host, f"{api.host}@elsewhere.example"), "GET", 403),
+            (f"{url}/a/%23#b", "TRACE", 405),
+            (url.rpartition("/")[0], "GET", 403),
+            (url, "TRACE", 405),
+        ):
+            async with http.request(method, wrong) as response:
+                assert (wrong, response.status) == (wrong, status)
+        found, tokens = str(recorded.refusals), (one.token, two.token)
+    assert api.seen == [] and recorded.connections == []
+    assert "GET elsewhere.example" in found and not any(token in found for token in tokens)
+
+
+async def test_a_host_that_breaks_off_leaves_no_answer_that_looks_whole(
+    opened: Opens, api: Api, http: aiohttp.ClientSession, recorded: Recorded
+) -> None:
+    async def breaks(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"a part")
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    api.answer = breaks
+    async with opened(secret_headers=(api.header(),), tls=api.trust) as gateway:
+        one = await sandbox(gateway)
+        with pytest.raises(aiohttp.ClientError):
+            async with http.get(api.url(one)) as response:
+                await response.read()
+    assert [each.received for each in recorded.connections] == [6]
+
+
+async def test_closing_the_session_ends_a_running_request_and_reports_it(
+    opened: Opens, api: Api, http: aiohttp.ClientSession, recorded: Recorded
+) -> None:
+    api.answer = events([b"a", b"b"], asyncio.Semaphore(1))
+    async with opened(secret_headers=(api.header(),), tls=api.trust) as gateway:
+        one = await sandbox(gateway)
+        async with http.get(api.url(one)) as response:
+            assert await response.content.readany() == b"a"
+            await one.session.close()
+            assert [each.received for each in recorded.connections] == [1]
+            with pytest.raises(aiohttp.ClientError):
+                await response.content.read()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"host": "https://a.example"}, "is not a host"),
+        ({"host": "a.example/path"}, "is not a host"),
+        ({"host": "a.example:99999"}, "is not a host"),
+        ({"header": "Host"}, "can carry a secret"),
+        ({"header": "content-length"}, "can carry a secret"),
+        ({"header": "Connection"}, "can carry a secret"),
+        ({"header": "Transfer-Encoding"}, "can carry a secret"),
+        ({"header": "X Key"}, "can carry a secret"),
+        ({"header": "X-Key:"}, "can carry a secret"),
+        ({"secret": f"{SECRET}\n"}, "line break"),
+        ({"secret": f"{SECRET}\r\nX: y"}, "line break"),
+        ({"secret": ""}, "is empty"),
+    ],
+)
+def test_a_header_that_cannot_be_is_refused_without_its_secret(wrong: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        SecretHeader(**{"host": "a.example", "header": "X-Key", "secret": SECRET, **wrong})
+    assert SECRET not in str(caught.value)
+
+
+async def test_two_headers_of_one_name_and_two_hosts_of_one_variable_are_refused(opened: Opens) -> None:
+    one, same = SecretHeader("a.example", "X-Key", SECRET), SecretHeader("a.example", "x-key", "other")
+    with pytest.raises(ValueError, match=r"x-key of a.example is given twice"):
+        opened(secret_headers=(one, same))
+    with pytest.raises(ValueError, match=r"both a.example and a-example in GATEWAY_URL_A_EXAMPLE"):
+        opened(secret_headers=(one, SecretHeader("a-example", "X-Key", SECRET)))
