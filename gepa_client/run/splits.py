@@ -74,19 +74,20 @@ def keep_for_validation(rows: Sequence[AnyRow], fraction: float) -> tuple[list[A
     """Return the rows to learn from and those to validate by, each in their order.
 
     A hash of its data decides about a row: the same rows are kept in every run, with any seed, and equal rows stay
-    together.
+    together. One row at least is kept, and one is left to learn from.
 
     Raises:
-        SettingsError: no row would be left to learn from.
+        SettingsError: the rows do not differ.
     """
     hashes = [hashlib.blake2b(_key(row).encode(), digest_size=8, person=b"val_fraction").digest() for row in rows]
-    last = sorted(hashes)[max(1, round(len(rows) * fraction)) - 1]
-    train = [row for row, found in zip(rows, hashes, strict=True) if found > last]
-    if not train:
+    different = sorted(set(hashes))
+    if len(different) < 2:
         raise SettingsError(
-            f"a val_fraction of {fraction:g} leaves none of {len(rows)} training rows to learn from, as equal rows "
-            "stay together: add rows, or give --val-fraction 0 to use all of them for both"
+            f"val_fraction needs two training rows that differ, and all {len(rows)} are equal: add rows, or give "
+            "--val-fraction 0 to use all of them for both"
         )
+    last = min(sorted(hashes)[max(1, round(len(rows) * fraction)) - 1], different[-2])
+    train = [row for row, found in zip(rows, hashes, strict=True) if found > last]
     return train, [row for row, found in zip(rows, hashes, strict=True) if found <= last]
 
 

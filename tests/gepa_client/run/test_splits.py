@@ -120,8 +120,15 @@ async def test_equal_rows_stay_in_one_split(tmp_path: Path) -> None:
     found = await splits.find(config(trainset=str(path), val_fraction=0.3), {}, held)
     assert splits.common(found.train, found.val) == []
     path.write_text(json.dumps([{"at": 1}] * 9))
-    with pytest.raises(SettingsError, match=r"none of 9 training rows to learn from.*--val-fraction 0"):
+    with pytest.raises(SettingsError, match=r"all 9 are equal.*--val-fraction 0"):
         await splits.find(config(trainset=str(path), val_fraction=0.3), {}, held)
+
+
+@pytest.mark.parametrize(("fraction", "kept"), [(0.001, 1), (0.5, 2), (0.999, 2)])
+def test_a_row_is_kept_and_a_row_is_left_with_any_share(fraction: float, kept: int) -> None:
+    given: list[AnyRow] = [Row(str(at), {"at": at}) for at in range(3)]
+    train, val = splits.keep_for_validation(given, fraction)
+    assert (len(train), len(val)) == (3 - kept, kept)
 
 
 async def test_a_share_is_refused_if_there_are_validation_rows() -> None:
