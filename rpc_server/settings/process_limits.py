@@ -2,7 +2,8 @@
 
 import os
 import resource
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 MEMORY_VARIABLE = "GEPA_MEMORY_MB"
@@ -11,16 +12,19 @@ MEMORY_VARIABLE = "GEPA_MEMORY_MB"
 _ROOT = Path("/")
 
 
-def memory_bytes(environment: Mapping[str, str] = os.environ, root: Path = _ROOT) -> int:
-    """Return the least of what the environment, this process's control groups and the machine allow, in bytes."""
-    stated = environment.get(MEMORY_VARIABLE, "")
+@cache  # each call of a program asks for a share, and reading the files takes longer than answering a small call
+def memory_bytes(stated: str, root: Path = _ROOT) -> int:
+    """Return the least of what is stated in MiB, of what this process's control groups and the machine allow, in bytes.
+
+    `stated`: the value of `GEPA_MEMORY_MB`. The limits of the groups are those of the first call.
+    """
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([machine, *([int(stated) * 2**20] if stated.isdecimal() else []), *_group_limits(root)])
 
 
 def share(parts: int, *, most: int) -> int:
     """Return one of `parts` equal parts of the memory, in bytes, at most `most`."""
-    return min(most, memory_bytes() // parts)
+    return min(most, memory_bytes(os.environ.get(MEMORY_VARIABLE, "")) // parts)
 
 
 def answer_bytes() -> int:

@@ -59,16 +59,18 @@ def test_what_is_kept_is_a_share_of_the_memory(monkeypatch: pytest.MonkeyPatch, 
     assert (settings.max_result_bytes, answer_bytes()) == (32 * 2**20, 64 * 2**20)
     assert share(8, most=1000) == 1000
     monkeypatch.setenv("GEPA_MEMORY_MB", "999999999")
-    assert memory_bytes() < 999999999 * 2**20
-    monkeypatch.delenv("GEPA_MEMORY_MB")
-    for cgroup, limit in (
-        ("0::/a/b\n", "sys/fs/cgroup/a/memory.max"),
-        ("4:memory:/a/b\n", "sys/fs/cgroup/memory/memory.limit_in_bytes"),
+    assert memory_bytes("999999999") < 999999999 * 2**20
+    for number, (cgroup, limit) in enumerate(
+        (
+            ("0::/a/b\n", "sys/fs/cgroup/a/memory.max"),
+            ("4:memory:/a/b\n", "sys/fs/cgroup/memory/memory.limit_in_bytes"),
+        )
     ):
+        root = tmp_path / str(number)
         for file, text in (("proc/self/cgroup", cgroup), (limit, "4096\n")):
-            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / file).write_text(text)
-        assert memory_bytes({}, tmp_path) == 4096
+            (root / file).parent.mkdir(parents=True, exist_ok=True)
+            (root / file).write_text(text)
+        assert memory_bytes("", root) == 4096
 
 
 KEEPING = """
