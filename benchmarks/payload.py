@@ -8,8 +8,8 @@ TURN_BYTES = 330
 MOST_TURNS = 60
 
 QUESTION = (
-    "I sent money to my brother last week and it has still not arrived. The app shows that the transfer is pending, "
-    "but support did not know for how long, and the amount has already left my account. What should I do now? "
+    "I sent money to my brother last week and it has still not arrived. The app says that the transfer is pending, "
+    "but nobody could tell me for how long, and the amount has already left my account. What should I do now? "
 )
 ANSWER = (
     "Thank you for waiting. Transfers to another bank take up to three working days, and a holiday in either country "
