@@ -24,6 +24,7 @@ from protocol.evaluation import (
     ScoreParams,
     ScoreResult,
     Status,
+    Step,
     Usage,
 )
 from protocol.lifecycle import (
@@ -123,6 +124,7 @@ __all__ = [
     "ScoreResult",
     "ServerInfo",
     "Status",
+    "Step",
     "Texts",
     "ModelUsage",
     "Usage",

@@ -76,11 +76,39 @@ class Usage(ResultModel):
     models: dict[ModelName, ModelUsage] | None = None
 
 
+PARSE_FAILURE = "parse_failure"
+"""The type of a step's error if the model's answer, `raw`, did not have the structure `expected`."""
+
+
+class Step(ResultModel):
+    """One part of an example's run (capability `steps`): what went into it, and what came out.
+
+    A trajectory with steps is an object `{"steps": [Step], ...}`. `component`: the name of the component whose text
+    the step used, if it used one; `name`: of a step without a component, such as a tool. `inputs`: by name. `error`:
+    why the step failed; of type `parse_failure` if `raw`, the model's answer, did not have the structure that
+    `expected` describes. `seconds`: from the start of the step to its end. `steps`: those that ran within it, in the
+    order in which they started.
+    """
+
+    component: str | None = None
+    name: str | None = None
+    inputs: JsonValue = None
+    outputs: JsonValue = None
+    error: ExampleError | None = None
+    raw: str | None = None
+    expected: str | None = None
+    usage: Usage | None = None
+    seconds: Annotated[FiniteFloat, Field(ge=0)] | None = None
+    steps: "list[Step] | None" = None
+
+
 class ExampleResult(ResultModel):
     """The outcome of one example; `score` is a finite number exactly when `status` is `ok`, else null.
 
-    `metric_calls`: what the example counts for in the optimizer's budget; 1 where it is left out. `trajectory_length`:
-    of the trajectory that `trajectory_ref` names: the steps of a list, or the fields of an object.
+    `component_feedback` (capability `steps`): feedback on single components, by name, in place of `feedback`. `log`:
+    the end of what the program wrote to stdout and stderr while the example ran. `metric_calls`: what the example
+    counts for in the optimizer's budget; 1 where it is left out. `trajectory_length`: of the trajectory that
+    `trajectory_ref` names: the steps of a list, or the fields of an object.
     """
 
     model_config = ConfigDict(
@@ -99,6 +127,8 @@ class ExampleResult(ResultModel):
     score: FiniteFloat | None
     output: JsonValue = None
     feedback: str | None = None
+    component_feedback: dict[str, str] | None = None
+    log: str | None = None
     trajectory: JsonValue = None
     trajectory_ref: Annotated[str, Field(min_length=1)] | None = None
     trajectory_length: Annotated[int, Field(ge=0), WHOLE] | None = None
@@ -146,7 +176,10 @@ class EvaluateResult(ResultModel):
 
 
 class ScoreParams(Params):
-    """Score outputs that another endpoint made. `results[i]` belongs to `batch[i]`."""
+    """Score outputs that another endpoint made. `results[i]` belongs to `batch[i]`.
+
+    With the capability `score_trajectories` the results hold the trajectories of the runs, inline.
+    """
 
     batch: Items[Example]
     results: Items[ExampleResult]

@@ -9,17 +9,19 @@ from pydantic.json_schema import models_json_schema
 
 from protocol import base, errors
 from protocol.base import CURRENT_VERSION
+from protocol.evaluation import Step
 from protocol.lifecycle import Pending
 from protocol.methods import CAPABILITIES, METHODS, OPENRPC_FILE, SCHEMA_DIR, SCHEMA_FILE, Method
 
 
 def wire_types() -> list[type[BaseModel]]:
-    """Every model with a place of its own on the wire: the envelope, and each method's params and result."""
+    """Every model with a place of its own on the wire: the envelope, steps, and each method's params and result."""
     types: list[type[BaseModel]] = [
         base.Request,
         base.SuccessResponse,
         base.ErrorResponse,
         Pending,
+        Step,
     ]
     for method in METHODS.values():
         types.append(method.params)

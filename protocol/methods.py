@@ -65,6 +65,8 @@ CAPABILITIES: dict[str, Capability] = {
         Capability("async", "`_meta.wait_s`: a call not done in time answers `pending`; `get_result` collects it"),
         Capability("partial", "`get_result.partial`: a pending evaluation answers with the results that are finished"),
         Capability("cancel", "`cancel`; without a `call_id`, closing the connection cancels"),
+        Capability("steps", "steps in trajectories, feedback and records by component"),
+        Capability("score_trajectories", "`score` reads the trajectories of the results"),
         Capability("refs", "`trajectory_ref` in place of inline trajectories; `_meta.group`"),
         Capability("example_timeout", "`_meta.example_timeout_s` lowers the limit of each example of a call"),
         Capability("datasets", "the server holds rows: `list_examples`, examples by `{id, split}`"),

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from protocol.base import Candidate, Items, JsonValue, Params, RequestModel, ResultModel
+from protocol.base import MAX_SAFE_INTEGER, WHOLE, Candidate, Items, JsonValue, Params, RequestModel, ResultModel
 from protocol.evaluation import Example, ExampleResult
 
 ReflectiveDataset = dict[str, Items[dict[str, JsonValue]]]
@@ -33,12 +33,14 @@ class EvalBatch(RequestModel):
 class MakeReflectiveDatasetParams(Params):
     """Turn traced results into records for the components to update.
 
+    `seed` (capability `steps`): of the choice between several steps of a component in one example; 0 if absent.
     `adapter_state` (capability `adapter_state`): opaque; sent back as the last answer gave it.
     """
 
     candidate: Candidate
     eval_batch: EvalBatch
     components_to_update: Items[str]
+    seed: Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), WHOLE] | None = None
     adapter_state: JsonValue = None
 
 

@@ -48,6 +48,8 @@ def test_every_capability_but_those_that_extend_other_methods_adds_a_method() ->
         "refs",
         "adapter_state",
         "batch_evaluate",
+        "score_trajectories",
+        "steps",
         "images",
     }
 

@@ -55,6 +55,7 @@ export interface WireTypes {
   ScoreParams: ScoreParams;
   ScoreResult: ScoreResult;
   ServerInfo: ServerInfo;
+  Step: Step;
   SuccessResponse: SuccessResponse;
   Texts: Texts;
   Usage: Usage;
@@ -345,14 +346,20 @@ export interface Example {
 /**
  * The outcome of one example; `score` is a finite number exactly when `status` is `ok`, else null.
  *
- * `metric_calls`: what the example counts for in the optimizer's budget; 1 where it is left out. `trajectory_length`:
- * of the trajectory that `trajectory_ref` names: the steps of a list, or the fields of an object.
+ * `component_feedback` (capability `steps`): feedback on single components, by name, in place of `feedback`. `log`:
+ * the end of what the program wrote to stdout and stderr while the example ran. `metric_calls`: what the example
+ * counts for in the optimizer's budget; 1 where it is left out. `trajectory_length`: of the trajectory that
+ * `trajectory_ref` names: the steps of a list, or the fields of an object.
  */
 export interface ExampleResult {
   status: "ok" | "program_error" | "timeout" | "infra_error" | "cancelled" | "rollout";
   score: number | null;
   output?: unknown;
   feedback?: string | null;
+  component_feedback?: {
+    [k: string]: string;
+  } | null;
+  log?: string | null;
   trajectory?: unknown;
   trajectory_ref?: string | null;
   trajectory_length?: number | null;
@@ -481,6 +488,7 @@ export interface ListedExample {
 /**
  * Turn traced results into records for the components to update.
  *
+ * `seed` (capability `steps`): of the choice between several steps of a component in one example; 0 if absent.
  * `adapter_state` (capability `adapter_state`): opaque; sent back as the last answer gave it.
  */
 export interface MakeReflectiveDatasetParams {
@@ -490,6 +498,7 @@ export interface MakeReflectiveDatasetParams {
   };
   eval_batch: EvalBatch;
   components_to_update: string[];
+  seed?: number | null;
   adapter_state?: unknown;
 }
 /**
@@ -601,6 +610,8 @@ export interface RpcDiscoverParams {
 }
 /**
  * Score outputs that another endpoint made. `results[i]` belongs to `batch[i]`.
+ *
+ * With the capability `score_trajectories` the results hold the trajectories of the runs, inline.
  */
 export interface ScoreParams {
   _meta?: Meta | null;
@@ -612,6 +623,27 @@ export interface ScoreParams {
  */
 export interface ScoreResult {
   results: ExampleResult[];
+}
+/**
+ * One part of an example's run (capability `steps`): what went into it, and what came out.
+ *
+ * A trajectory with steps is an object `{"steps": [Step], ...}`. `component`: the name of the component whose text
+ * the step used, if it used one; `name`: of a step without a component, such as a tool. `inputs`: by name. `error`:
+ * why the step failed; of type `parse_failure` if `raw`, the model's answer, did not have the structure that
+ * `expected` describes. `seconds`: from the start of the step to its end. `steps`: those that ran within it, in the
+ * order in which they started.
+ */
+export interface Step {
+  component?: string | null;
+  name?: string | null;
+  inputs?: unknown;
+  outputs?: unknown;
+  error?: ExampleError | null;
+  raw?: string | null;
+  expected?: string | null;
+  usage?: Usage | null;
+  seconds?: number | null;
+  steps?: Step[] | null;
 }
 /**
  * An answer.

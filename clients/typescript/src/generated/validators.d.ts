@@ -66,6 +66,7 @@ export const RunInfo: SchemaValidator;
 export const ScoreParams: SchemaValidator;
 export const ScoreResult: SchemaValidator;
 export const ServerInfo: SchemaValidator;
+export const Step: SchemaValidator;
 export const SuccessResponse: SchemaValidator;
 export const Texts: SchemaValidator;
 export const Usage: SchemaValidator;
