@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from evolverpc_common.files import no_such_file
+
 OTHER_SEPARATORS = (";", "\t", "|")
 """Characters that other programs separate the columns of a `.csv` file with."""
 
@@ -31,7 +33,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        raise RowFileError(f"{path}: no such file") from None
+        raise RowFileError(no_such_file(path)) from None
     except OSError as error:
         raise RowFileError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:

@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from evolverpc_common.files import no_such_file
 from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import ProgramFailed, RpcError, Unauthorized
 
@@ -171,7 +172,7 @@ def plain_error(failed: Mapping[str, Any]) -> str:
 def unreadable(path: Path | str, error: OSError | UnicodeDecodeError) -> str:
     """`rows.jsonl: no such file`: why a file cannot be read."""
     if isinstance(error, FileNotFoundError):
-        return f"{path}: no such file"
+        return no_such_file(path)
     if isinstance(error, UnicodeDecodeError):
         return f"{path}: not text in UTF-8"
     return f"{path}: cannot be read: {error.strerror or error}"

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from evolverpc_common.files import no_such_file
 from evolverpc_common.settings.definition import Setting, anchored, flag_of
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -128,6 +129,8 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")
         return text, tomllib.loads(text)
+    except FileNotFoundError:
+        raise SettingsError(no_such_file(path)) from None
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror or error}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -59,8 +59,9 @@ class EventWriter:
                 try:
                     self._file.add(last + line, begins=isinstance(event, Started))
                 except OSError as error:  # the run continues without its event file
+                    fault = unreadable(self._file.path, error)
                     self._file = None
-                    self.emit(Warned(message=f"events are no longer written: {unreadable('events.jsonl', error)}"))
+                    self.emit(Warned(message=f"events are no longer written: {fault}"))
 
     def _send(self, line: bytes) -> bool:
         left = memoryview(line)
@@ -76,7 +77,7 @@ class _EventsFile:
     """The file. Lines before `started` wait for it, as they may be of a process that never drives the run."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._before: list[bytes] = []
         self._begun = not path.exists()
 
@@ -85,7 +86,7 @@ class _EventsFile:
             self._before.append(line)
             return
         mode = "ab" if self._begun else "wb"
-        with self._path.open(mode) as file:
+        with self.path.open(mode) as file:
             file.write(b"".join([*self._before, line]))
         self._begun, self._before = True, []
 

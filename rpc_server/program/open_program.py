@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from evolverpc_common.files import no_such_file
 from evolverpc_common.installation import installed_version
 from protocol import Candidate, ProgramInfo
 from protocol.errors import ProgramFailed
@@ -142,6 +143,8 @@ def _seed_candidate(settings: Settings) -> dict[str, str] | None:
     path = settings.root / settings.seed_candidate
     try:
         seed = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ProgramFailed(no_such_file(path), stage="seed_candidate") from None
     except (OSError, ValueError) as error:
         raise ProgramFailed(f"cannot read {path}: {error}", stage="seed_candidate") from None
     if not isinstance(seed, dict) or not all(isinstance(text, str) for text in seed.values()):

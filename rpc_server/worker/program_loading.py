@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import hashlib
 import importlib
@@ -166,8 +167,7 @@ def import_program(target: str, root: str) -> ModuleType:
         return importlib.import_module(target)
     path = os.path.join(root, target)
     if not os.path.isfile(path):
-        what = "%s is a folder: name the program's file in it" if os.path.isdir(path) else "there is no file %s"
-        raise ProgramProblem("import", what % path)
+        raise ProgramProblem("import", _no_program(path))
     folder = os.path.dirname(os.path.abspath(path))
     if folder != os.path.abspath(root):
         sys.path.insert(1, folder)
@@ -181,6 +181,14 @@ def import_program(target: str, root: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _no_program(path: str) -> str:
+    if os.path.isdir(path):
+        return "%s is a folder: name the program's file in it" % path
+    folder, name = os.path.split(path)
+    near = difflib.get_close_matches(name, os.listdir(folder) if os.path.isdir(folder) else [], n=1)
+    return "there is no file %s" % path + "".join(" (did you mean %s?)" % each for each in near)
 
 
 def import_adapter(target: str, arguments: dict[str, Any], root: str) -> tuple[Any, dict[str, Any]]:

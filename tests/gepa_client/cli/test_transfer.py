@@ -56,4 +56,4 @@ def test_a_file_that_is_no_run_is_refused_and_leaves_no_run(cli: Cli, tmp_path: 
     assert ended.status == 2
     assert len(ended.stderr.splitlines()) == 1
     assert cli("runs", "--json").stdout == ""
-    assert cli("import", "absent.json").stderr == "error: absent.json: no such file\n"
+    assert "absent.json: no such file in /" in cli("import", "absent.json").stderr
