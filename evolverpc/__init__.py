@@ -8,6 +8,7 @@ from typing import Any
 __all__ = ["CandidateError", "load_candidate"]
 
 _FILE = "best_candidate.json"
+_RUNS = Path("runs")
 _ADDED = "added_components"
 _OF_CODE = ("git_branch", _ADDED)
 
@@ -25,7 +26,8 @@ def load_candidate(path: str | Path, components: Iterable[str] | None = None) ->
     Of a run that changed code, the texts that code changes added are among them, and the name of the commit is not.
 
     Raises:
-        CandidateError: there is no such file, it is no candidate, or it has other components.
+        CandidateError: there is no such file (`last` and ids of runs are none), it is no candidate, or it has other
+            components.
     """
     path = Path(path)
     if path.is_dir():
@@ -35,7 +37,7 @@ def load_candidate(path: str | Path, components: Iterable[str] | None = None) ->
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise CandidateError(f"{path}: there is no such file; give a run's {_FILE}, or the run's folder") from None
+        raise CandidateError(_missing(path)) from None
     except OSError as error:
         raise CandidateError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
@@ -51,6 +53,15 @@ def load_candidate(path: str | Path, components: Iterable[str] | None = None) ->
     if components is not None:
         _compare(path, texts, set(components))
     return texts
+
+
+def _missing(path: Path) -> str:
+    in_runs = _RUNS / path
+    meant = f"; did you mean {in_runs}?" if in_runs.is_dir() else ""
+    return (
+        f"{path}: there is no such file or folder in {Path.cwd()}{meant}; give the folder of a run, which "
+        f"`gepa-client show last` prints as `results in`, or the {_FILE} in it"
+    )
 
 
 def _texts(path: Path, found: Any) -> dict[str, str]:

@@ -57,8 +57,22 @@ def test_a_file_that_is_no_candidate_is_refused(content: str, message: str, tmp_
 def test_a_missing_file_and_a_folder_without_a_result_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CandidateError, match=r"holds no best_candidate\.json: give the folder of one run"):
         load_candidate(tmp_path)
-    with pytest.raises(CandidateError, match="there is no such file"):
-        load_candidate(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("last", ""), ("none.json", ""), ("2026-run", "; did you mean runs/2026-run?")]
+)
+def test_what_is_no_path_is_answered_with_the_ways_to_name_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, meant: str
+) -> None:
+    (tmp_path / "runs/2026-run").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CandidateError) as caught:
+        load_candidate(given)
+    assert str(caught.value) == (
+        f"{given}: there is no such file or folder in {tmp_path}{meant}; give the folder of a run, which "
+        "`gepa-client show last` prints as `results in`, or the best_candidate.json in it"
+    )
 
 
 def test_the_package_is_one_file_that_runs_without_any_installed_package(folder: Path) -> None:

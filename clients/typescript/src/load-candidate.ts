@@ -24,7 +24,7 @@ export class CandidateError extends Error {
  *
  * Of a run that changed code, the texts that code changes added are among them, and the name of the commit is not.
  *
- * Throws `CandidateError` if there is no such file, if it is no candidate, or if it has other components.
+ * Throws `CandidateError` if there is no such file (`last` and ids of runs are none), if it is no candidate, or if it has other components.
  */
 export function loadCandidate(
   path: string,
@@ -52,8 +52,18 @@ function read(file: string): string {
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (code !== "ENOENT") throw new CandidateError(`${file}: cannot be read: ${message}`);
-    throw new CandidateError(`${file}: there is no such file; give a run's ${FILE}, or the run's folder`);
+    throw new CandidateError(missing(file));
   }
+}
+
+function missing(path: string): string {
+  const inRuns = join("runs", path);
+  const meant = statSync(inRuns, { throwIfNoEntry: false })?.isDirectory() ? `; did you mean ${inRuns}?` : "";
+  return (
+    `${path}: there is no such file or folder in ${process.cwd()}${meant}; give the folder of a run, which ` +
+    "`gepa-client show last` prints as `results in`, or the " +
+    `${FILE} in it`
+  );
 }
 
 function parsed(file: string, text: string, what: string): unknown {

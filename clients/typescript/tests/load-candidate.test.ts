@@ -48,10 +48,24 @@ it.each([
   expect(read).toThrow(CandidateError);
 });
 
-it("a missing file, a file that cannot be read and a folder without a result are refused", () => {
+it.each([
+  ["last", ""],
+  ["2026-run", "; did you mean runs/2026-run?"],
+])("%s is no path and is answered with the ways to name a run", (given, meant) => {
+  const here = folder();
+  mkdirSync(join(here, "runs", "2026-run"), { recursive: true });
+  const before = process.cwd();
+  process.chdir(here);
+  onTestFinished(() => process.chdir(before));
+  expect(() => loadCandidate(given)).toThrow(
+    `${given}: there is no such file or folder in ${here}${meant}; give the folder of a run, which ` +
+      "`gepa-client show last` prints as `results in`, or the best_candidate.json in it",
+  );
+});
+
+it("a file that cannot be read and a folder without a result are refused", () => {
   const empty = folder();
   expect(() => loadCandidate(empty)).toThrow(/holds no best_candidate\.json: give the folder of one run/);
-  expect(() => loadCandidate(join(empty, "none.json"))).toThrow(/there is no such file/);
   mkdirSync(join(empty, "best_candidate.json"));
   expect(() => loadCandidate(empty)).toThrow(CandidateError);
 });
