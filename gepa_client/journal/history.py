@@ -12,7 +12,7 @@ from gepa_client.journal.records import PAGE
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
 
-DISCOVERY, TRAIN, VAL = 0, 1, 2
+DISCOVERY, TRAIN, VAL, TEST = 0, 1, 2, 3
 LAST = 4
 """Entries that are looked at from the end: a stop may be the very last, more of them are not."""
 
@@ -41,13 +41,14 @@ def discovery(store: Store, run_id: str) -> dict[str, Any] | None:
 
 
 def row_counts(store: Store, run_id: str) -> dict[str, int]:
-    """Return how many rows the run has of `train`, `val` and `test`; splits without rows are absent."""
+    """Return how many rows the run has of `train`, `val` and `test`; splits without rows are absent.
+
+    If the training rows are the validation rows too, `val` has their number.
+    """
     start = _start(store, run_id)
-    return {
-        name: len(start[number])
-        for number, name in enumerate(("train", "val", "test"), start=TRAIN)
-        if isinstance(start.get(number), list)
-    }
+    val = start.get(TRAIN) if VAL in start and start[VAL] is None else start.get(VAL)
+    found = {"train": start.get(TRAIN), "val": val, "test": start.get(TEST)}
+    return {name: len(rows) for name, rows in found.items() if isinstance(rows, list)}
 
 
 def validation_rows(store: Store, run_id: str) -> list[RecordedRow]:

@@ -74,6 +74,8 @@ class Made:
     """(candidate, row position) of which nothing is recorded."""
 
     cost_usd: float | None = 0.01
+    train_only: bool = False
+    """The validation rows are the training rows, of which there are no others."""
 
     def row(self, position: int) -> dict[str, Any]:
         """A validation row as `start` records it."""
@@ -103,10 +105,12 @@ class Made:
     def rows(self) -> list[Row]:
         """The journal, the attempts, and the candidates."""
         training = [{"id": str(at), "data": {"need": "red"}} for at in range(3)]
+        validation = [self.row(position) for position in range(len(NEEDS))]
+        first = 0 if self.train_only else len(training)
         rows: list[Row] = [
             _entry(START, 0, "discover", "d", DISCOVERY),
-            _entry(START, 1, "rows", "t", training),
-            _entry(START, 2, "rows", "v", [self.row(position) for position in range(len(NEEDS))]),
+            _entry(START, 1, "rows", "t", validation if self.train_only else training),
+            _entry(START, 2, "rows", "v", None if self.train_only else validation),
         ]
         number = 0
         for index, text in enumerate(self.texts):
@@ -134,7 +138,7 @@ class Made:
                     iteration=index,
                     number=number,
                     score=sum(self.score(index, position) for position in range(len(NEEDS))) / len(NEEDS),
-                    scores={str(3 + position): self.score(index, position) for position in range(len(NEEDS))},
+                    scores={str(first + position): self.score(index, position) for position in range(len(NEEDS))},
                     metric_calls=index * 6,
                 )
             )

@@ -35,7 +35,7 @@ from gepa_client.cli.views.console import (
 )
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import SEARCH, CandidateRecord, Spending, StoredRun
-from gepa_client.journal.history import discovery, end_of, row_counts, validation_rows
+from gepa_client.journal.history import discovery, end_of, row_counts, selection_rows, validation_rows
 from gepa_client.journal.run_events import FailedExamples
 from gepa_client.journal.store import Store
 from gepa_client.report import summary_fields as fields
@@ -232,7 +232,7 @@ def _run_facts(
         ("name", run.name),
         ("program", _program(discovery(store, run.id))),
         ("servers", _servers(run.config)),
-        ("rows", ", ".join(f"{size} {split}" for split, size in row_counts(store, run.id).items())),
+        ("rows", _rows(store, run.id)),
         ("score", _score_fact(candidates)),
         ("metric calls", _calls(run.counters, run.config.get("max_metric_calls"))),
         ("time", _time(run)),
@@ -245,6 +245,12 @@ def _run_facts(
         ("results in", run.output),
     ]
     return [(label, text) for label, text in lines if text]
+
+
+def _rows(store: Store, run_id: str) -> str:
+    own = selection_rows(store, run_id)
+    same = {} if "val" in own else {"val": " (the training rows)"}
+    return ", ".join(f"{size} {split}{same.get(split, '')}" for split, size in row_counts(store, run_id).items())
 
 
 def _program(described: Mapping[str, Any] | None) -> str | None:

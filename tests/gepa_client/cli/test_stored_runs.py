@@ -132,6 +132,12 @@ def test_every_command_over_stored_runs_has_help(cli: Cli) -> None:
 # --- show ------------------------------------------------------------------------------------------------------------
 
 
+def test_show_names_the_training_rows_as_validation_rows_if_there_are_no_others(cli: Cli, store: Path) -> None:
+    put(store, Made(train_only=True))
+    assert "rows         4 train, 4 val (the training rows)" in cli("show", "last").stdout.splitlines()
+    assert json.loads(cli("show", "last", "--json").stdout)["rows"] == {"train": 4, "val": 4}
+
+
 def test_show_prints_the_facts_the_tree_the_outcomes_and_the_changes(cli: Cli, store: Path) -> None:
     put(store, Made(broken=frozenset({(1, 1)})))
     printed = cli("show", "last").stdout
