@@ -45,6 +45,13 @@ class Announcer:
             flush=True,
         )
 
+    def no_score(self) -> None:
+        """Warn that the program returns outputs without scores, which a run needs."""
+        _print_stderr(
+            "gepa-server: warning: the program has no `score(data, output)`: write this function, or name a server "
+            "that scores by gepa-client's --score-with URL"
+        )
+
     def token_excluded(self, token: Token) -> None:
         """Announce that the new token file is in a git repository, and that git ignores it now."""
         _print_stderr(

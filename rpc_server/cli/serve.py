@@ -191,6 +191,8 @@ async def _answer_requests(
     program, mutations = opened
     app = create_app(program, settings, token=token.value, datasets=datasets, mutations=mutations)
     service = app[SERVICE]
+    if settings.is_a == "program" and program.info.components and "scoring" not in program.capabilities:
+        announce.no_score()
     async with listening(app, sock):
         announce.ready(settings, program.info, token, url=url_of(settings, sock), instance_id=service.instance_id)
         await _run_until(signals.terminate.wait(), signals.interrupt)

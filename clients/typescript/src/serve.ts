@@ -9,7 +9,7 @@ import { HttpRouter } from "./http-router.js";
 import { boundAddress, type ListenAddress, listenAddressOf, urlOf } from "./listen-address.js";
 import { listen } from "./node-http.js";
 import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
-import type { Program } from "./program.js";
+import { isBatchProgram, type Program } from "./program.js";
 import { asSetupError } from "./start-error.js";
 import { MemoryStore, STORE_OPTIONS, type StoreOptions } from "./store.js";
 import { type ServerToken, serverToken, tokenRequired } from "./token-file.js";
@@ -22,6 +22,10 @@ const CLOSE_SWEEP_MS = 10;
 
 const BEHIND_A_SERVER =
   "`gepa-server --command` started this program and uses stdio: call `serveStdio` instead of `serve`";
+
+const WITHOUT_SCORE =
+  "evolverpc: warning: the program has no `score(example, output)`: write this function, or name a server that " +
+  "scores by gepa-client's --score-with URL";
 
 export interface ServeOptions extends EndpointOptions, StoreOptions {
   /**
@@ -102,6 +106,7 @@ export async function serve<Data, Output>(
     const running = await start(program as Program, withDigest(options), key, address);
     if (options.ownsProcess ?? true) running.ownProcess();
     announce(running, key, options);
+    if (!returnsScores(program as Program)) console.error(WITHOUT_SCORE);
     return running;
   } catch (error) {
     key?.discard();
@@ -200,6 +205,11 @@ class NodeServer implements RunningServer {
     clearTimeout(force);
     this.key.discard();
   }
+}
+
+/** Whether its results have scores; `evaluate` of a program that evaluates batches itself returns them. */
+function returnsScores(program: Program): boolean {
+  return program.score !== undefined || isBatchProgram(program);
 }
 
 function announce(running: NodeServer, key: ServerToken, options: ServeOptions): void {

@@ -1,10 +1,19 @@
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it, onTestFinished, vi } from "vitest";
 import { type RunningServer, serve } from "../src/serve.js";
 import { nextMessage, started } from "./processes.js";
-import { call, gate, programOf, raw, served } from "./support.js";
+import { batchProgramOf, call, gate, programOf, raw, served } from "./support.js";
 
 const quiet = { announce: () => {}, ownsProcess: false };
 
@@ -17,6 +26,19 @@ it("a random token is in a file that only its owner reads, gone when the server 
   expect(statSync(file?.[2] ?? "").mode & 0o777).toBe(0o600);
   await server.close();
   expect(existsSync(file?.[2] ?? "")).toBe(false);
+});
+
+it.each([
+  ["runs without scoring", programOf({ score: undefined as never }), 1],
+  ["scores", programOf(), 0],
+  ["evaluates batches", batchProgramOf({ score: undefined as never }), 0],
+  ["only scores", { name: "judge", score: () => 1 }, 0],
+])("a program that %s: a warning names the two remedies if scores are missing", async (_, program, warnings) => {
+  const log = vi.spyOn(console, "error").mockImplementation(() => {});
+  onTestFinished(() => log.mockRestore());
+  await served(program);
+  expect(log).toHaveBeenCalledTimes(warnings);
+  for (const [line] of log.mock.calls) expect(line).toMatch(/no `score\(example, output\)`: .* --score-with URL$/);
 });
 
 it("a given token comes from a file or the environment, and is not printed", async () => {

@@ -70,6 +70,11 @@ async def first_line(process: asyncio.subprocess.Process) -> str:
     return line
 
 
+async def stderr_line(process: asyncio.subprocess.Process) -> str:
+    assert process.stderr is not None
+    return (await asyncio.wait_for(process.stderr.readline(), WAIT_S)).decode()
+
+
 async def ready(process: asyncio.subprocess.Process) -> dict[str, Any]:
     event: dict[str, Any] = json.loads(await first_line(process))
     assert event["event"] == "ready"
@@ -181,9 +186,7 @@ async def test_rows_that_a_command_shares_are_served_and_others_reported(tmp_pat
     async with started(tmp_path, "--json", "--command", sys.executable, "program.py", "x") as process:
         found = await call(await ready(process), "discover", {})
         assert {split: info["size"] for split, info in found["datasets"].items()} == {"shared": 1}
-        assert process.stderr is not None
-        reported = (await asyncio.wait_for(process.stderr.readline(), WAIT_S)).decode()
-        assert reported.startswith("gepa-server: split 'secret' is left out")
+        assert (await stderr_line(process)).startswith("gepa-server: split 'secret' is left out")
 
 
 @pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
@@ -348,3 +351,33 @@ async def test_a_token_file_that_git_cannot_be_made_to_ignore_is_refused_at_ever
             assert process.returncode == 2
             assert "name a file outside of the repository" in errors.decode()
     assert not (tmp_path / "token").exists()
+
+
+_SCORE = "def score(data, output):\n    return 1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warned"),
+    [
+        (["--program", "without.py"], True),
+        (["--program", "scored.py"], False),
+        (["--program", "scorer.py"], False),
+        (["--command", f"{sys.executable} stdio.py own"], False),  # `evaluate` of a command may return scores
+        (["--conformance"], False),
+    ],
+)
+async def test_a_program_without_a_score_function_is_warned_of_and_no_other_is(
+    tmp_path: Path, arguments: list[str], warned: bool
+) -> None:
+    (tmp_path / "without.py").write_text(PLAIN)
+    (tmp_path / "scored.py").write_text(PLAIN + _SCORE)
+    (tmp_path / "scorer.py").write_text(_SCORE)
+    (tmp_path / "stdio.py").write_text(STDIO)
+    async with started(tmp_path, *arguments, "--json", "--port", "0") as process:
+        await ready(process)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        printed = (await asyncio.wait_for(process.stderr.read(), WAIT_S)).decode()
+    lines = [line for line in printed.splitlines() if "score(data, output)" in line]
+    assert len(lines) == warned, printed
+    assert all("write this function" in line and "--score-with URL" in line for line in lines)
