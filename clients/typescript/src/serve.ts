@@ -103,6 +103,7 @@ export async function serve<Data, Output>(
     if (process.env.GEPA_STDIO !== undefined) throw new SetupError(BEHIND_A_SERVER);
     const address = listenAddressOf(options);
     key = serverToken(address.host, options.tokenFile);
+    if (key.excludedBy !== undefined) console.error(exclusion(key));
     const running = await start(program as Program, withDigest(options), key, address);
     if (options.ownsProcess ?? true) running.ownProcess();
     announce(running, key, options);
@@ -205,6 +206,13 @@ class NodeServer implements RunningServer {
     clearTimeout(force);
     this.key.discard();
   }
+}
+
+function exclusion({ file, excludedBy }: ServerToken): string {
+  return (
+    `evolverpc: the new token file ${file} is in a git repository: a line in ${excludedBy} makes git ignore it, so that ` +
+    "it is not committed"
+  );
 }
 
 /** Whether its results have scores; `evaluate` of a program that evaluates batches itself returns them. */

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import {
   existsSync,
   mkdirSync,
@@ -26,6 +27,42 @@ it("a random token is in a file that only its owner reads, gone when the server 
   expect(statSync(file?.[2] ?? "").mode & 0o777).toBe(0o600);
   await server.close();
   expect(existsSync(file?.[2] ?? "")).toBe(false);
+});
+
+it("a new token file in a git repository is ignored by git, and a file that exists is left to the user", async () => {
+  const log = vi.spyOn(console, "error").mockImplementation(() => {});
+  const top = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
+  onTestFinished(() => {
+    log.mockRestore();
+    rmSync(top, { recursive: true });
+  });
+  const git = (...words: string[]) => execFileSync("git", words, { cwd: top, encoding: "utf8" });
+  git("init", "--quiet");
+  mkdirSync(join(top, "a [b]"));
+  const tokenFile = join(top, "a [b]", "to ken*");
+  await served(programOf(), { tokenFile });
+  expect(git("status", "--short", "--untracked-files=all")).toBe("");
+  const exclude = join(top, ".git", "info", "exclude");
+  expect(log.mock.calls).toEqual([
+    [
+      expect.stringMatching(
+        /the new token file .*to ken\* is in a git repository: a line in .*exclude makes git ignore it/,
+      ),
+    ],
+  ]);
+  const lines = readFileSync(exclude, "utf8");
+  await served(programOf(), { tokenFile });
+  writeFileSync(join(top, "own"), "token\n");
+  await served(programOf(), { tokenFile: join(top, "own") });
+  expect(readFileSync(exclude, "utf8")).toBe(lines);
+
+  rmSync(join(top, ".git", "info"), { recursive: true });
+  writeFileSync(join(top, ".git", "info"), "no folder");
+  const other = join(top, "other");
+  await expect(serve(programOf(), { ...quiet, tokenFile: other })).rejects.toThrow(
+    "is in a git repository and would be",
+  );
+  expect(existsSync(other)).toBe(false);
 });
 
 it.each([
