@@ -64,7 +64,8 @@ def html(record: RunRecord, explained: Explanation | None) -> str:
         "candidates": ("All candidates", [chart(record), tree(record)] if record.candidates[1:] else []),
         "failed": ("Failed examples", _failed_examples(record)),
         "failures": ("Failed iterations", _failures(record)),
-        "models": ("Model calls", _model_calls(record)),
+        "models": ("Model calls", _figures(fields.MODEL_CALL_COLUMNS, fields.model_call_rows(record))),
+        "hosts": ("Hosts that sandboxes connected to", _figures(fields.HOST_COLUMNS, fields.host_rows(record))),
         "refused": ("Refused", [f"<p>{_text(fields.refusal_text(event))}</p>" for event in record.refusals]),
         "run": ("The run and its settings", [_facts(record), _settings(record)]),
     }
@@ -423,12 +424,12 @@ def tree(record: RunRecord) -> str:
     return "\n".join(drawn)
 
 
-def _model_calls(record: RunRecord) -> list[str]:
-    called = fields.model_call_rows(record)
-    if not called:
+def _figures(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table with a name and numbers in each row; nothing without rows."""
+    if not rows:
         return []
-    head = "".join(f"<th>{escape(column)}</th>" for column in fields.MODEL_CALL_COLUMNS)
-    body = ["<tr>" + "".join(f"<td>{_text(text)}</td>" for text in row) + "</tr>" for row in called]
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = ["<tr>" + "".join(f"<td>{_text(text)}</td>" for text in row) + "</tr>" for row in rows]
     return [f'<div class="scroll" tabindex="0"><table><tr>{head}</tr>', *body, "</table></div>"]
 
 

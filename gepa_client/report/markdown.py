@@ -93,13 +93,19 @@ def _run(record: RunRecord) -> list[str]:
             f"- setting {_code(line(name, 100))}: {_code(line(json.dumps(value, ensure_ascii=False)))}"
             for name, value in changed.items()
         ]
-    if calls := fields.model_call_rows(record):
-        parts += ["", "## Model calls", "", f"| {' | '.join(fields.MODEL_CALL_COLUMNS)} |"]
-        parts.append(f"|---|{'---:|' * (len(fields.MODEL_CALL_COLUMNS) - 1)}")
-        parts += [f"| {_code(name.replace('|', '/'))} | {' | '.join(figures)} |" for name, *figures in calls]
+    parts += _figures("Model calls", fields.MODEL_CALL_COLUMNS, fields.model_call_rows(record))
+    parts += _figures("Hosts that sandboxes connected to", fields.HOST_COLUMNS, fields.host_rows(record))
     if record.refusals:
         parts += ["", "## Refused", "", *(f"- {_code(fields.refusal_text(event))}" for event in record.refusals)]
     return parts
+
+
+def _figures(heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a section with a table: a name and numbers in each row; nothing without rows."""
+    if not rows:
+        return []
+    head = ["", f"## {heading}", "", f"| {' | '.join(columns)} |", f"|---|{'---:|' * (len(columns) - 1)}"]
+    return [*head, *(f"| {_code(name.replace('|', '/'))} | {' | '.join(figures)} |" for name, *figures in rows)]
 
 
 # --- changes and their reasons ---------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from evolverpc_common.printed_commands import command
 from gepa_client.journal import run_events as events
 from gepa_client.journal.store import named_store
+from gepa_client.run.output_folder import HostTotals
 from protocol.code import code_at
 
 RATE_WINDOW_S = 30.0
@@ -45,6 +46,8 @@ class RunRecord:
     model_calls: events.ModelCalls | None = None
     refusals: list[events.CallRefused] = field(default_factory=list)
     """What a gateway refused, each different thing once."""
+    hosts: dict[str, HostTotals] = field(default_factory=dict)
+    """What the sandboxes of the run reached through the gateway, by `host:port`."""
     failures: list[events.StepFailed] = field(default_factory=list)
     failed_examples: events.FailedExamples | None = None
     warnings: list[str] = field(default_factory=list)

@@ -1,5 +1,6 @@
 """What reports and terminal share: a run's story and facts, failures, model calls, why it did not improve."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,6 +20,7 @@ from gepa_client.journal.run_events import (
     Started,
 )
 from gepa_client.report.record import RunRecord
+from gepa_client.run.output_folder import HostTotals
 from gepa_client.settings.run_config import RunConfig
 
 ENDED_SHOWN = 4000
@@ -41,7 +43,11 @@ FEW = 10
 SIGNIFICANT = 0.05
 """The probability of chance below which a difference counts as unlikely to be chance."""
 
+HOST_COLUMNS = ("host", "connections", "failed", "refused", "bytes sent", "received")
 MODEL_CALL_COLUMNS = ("model", "calls", "failed", "tokens in", "tokens out", "cost")
+
+_HOST = re.compile(r"\S+:\d+")
+"""A refused connection; other refusals name a model or a path."""
 
 
 def story(record: RunRecord, explained: Explanation | None) -> list[str]:
@@ -278,6 +284,23 @@ def refusal_text(event: CallRefused) -> str:
     """One refusal in a line, its texts as they are."""
     again = f" ({event.times:,} times)" if event.times > 1 else ""
     return line(f"{event.what} for {event.sandbox}: {event.reason}{again}")
+
+
+def host_rows(record: RunRecord) -> list[tuple[str, ...]]:
+    """Return a row for each host that sandboxes connected to, or were refused, the busiest first."""
+    refused = Counter[str]()
+    for event in record.refusals:
+        if _HOST.fullmatch(event.what):
+            refused[event.what] += event.times
+    totals = dict.fromkeys(refused, HostTotals()) | record.hosts
+    ordered = sorted(totals.items(), key=lambda named: (-named[1].connections, named[0]))
+    return [
+        (
+            line(name, 200),
+            *(f"{n:,}" for n in (host.connections, host.failed, refused[name], host.sent, host.received)),
+        )
+        for name, host in ordered
+    ]
 
 
 def model_cost(tally: ModelTally) -> str:

@@ -8,6 +8,7 @@ import secrets
 import tarfile
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,38 @@ NAME_SHOWN = 120
 
 LONGEST_NAME = 60
 """Characters of a name that the id contains."""
+
+
+@dataclass
+class HostTotals:
+    """What all connections to one host and port have carried. `failed`: connections that did not reach it."""
+
+    connections: int = 0
+    failed: int = 0
+    sent: int = 0
+    received: int = 0
+    seconds: float = 0.0
+
+
+def host_totals(folder: Path) -> dict[str, HostTotals]:
+    """Return what the sandboxes of a run's folder reached, by `host:port`; empty if no sandbox connected to a host.
+
+    Each process that drove the run has appended its totals.
+
+    Raises:
+        OSError: the file cannot be read. ValueError: it was changed; the message names it.
+    """
+    file, found = folder / CONNECTIONS, dict[str, HostTotals]()
+    if not file.is_file():
+        return found
+    try:
+        for text in file.read_text(encoding="utf-8").splitlines():
+            if (host := (entry := json.loads(text)).pop("host", None)) is not None:
+                before, more = asdict(found.get(host, HostTotals())), HostTotals(**entry)
+                found[host] = HostTotals(**{name: before[name] + value for name, value in asdict(more).items()})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{file} is not as it was written: {error}") from None
+    return found
 
 
 def create(path: Path) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evolverpc_common.display_text import counted
+from gepa_client.run.output_folder import HostTotals
 from gepa_client.sandboxing.remote_exec import FindSandbox
 from gepa_client.sandboxing.session_interface import SWEEP, Log
 from gepa_client.settings.run_config import RunConfig
@@ -47,17 +48,6 @@ CONNECTIONS_KEPT = 10_000
 HOSTS_KEPT = 200
 OTHERS = "others"
 """The name of all hosts beyond `HOSTS_KEPT`."""
-
-
-@dataclass
-class HostTotals:
-    """What all connections to one host and port have carried. `failed`: connections that did not reach it."""
-
-    connections: int = 0
-    failed: int = 0
-    sent: int = 0
-    received: int = 0
-    seconds: float = 0.0
 
 
 class ConnectionLog:

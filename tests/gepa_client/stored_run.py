@@ -74,6 +74,7 @@ class Made:
     """(candidate, row position) of which nothing is recorded."""
 
     cost_usd: float | None = 0.01
+    output: str | None = None
     train_only: bool = False
     """The validation rows are the training rows, of which there are no others."""
 
@@ -159,7 +160,7 @@ class Made:
             identity=self.identity,
             counters={"iteration": 4, "metric_calls": 30, "spent_usd": 0.208, "active_seconds": 12.5},
             best={"index": best.index, "score": best.score, "texts": best.texts},
-            output=None,
+            output=self.output,
             parent=None,
             requested_action=self.requested_action,
             claim=self.claim,

@@ -109,7 +109,7 @@ class ForegroundRun:
                 record.apply(finished)
                 display.event(finished, record)
         self._record_late(sandboxes, record)
-        self._write_connections(sandboxes)
+        self._write_connections(sandboxes, record)
         written = self._report(record, finished)
         ended = RunSummary(
             settings=self.settings,
@@ -144,14 +144,15 @@ class ForegroundRun:
         except ClientError as error:
             fail(f"the last calls of models are not in the run's record: {summary(error)}")
 
-    def _write_connections(self, sandboxes: NoSandboxes) -> None:
-        """Write which hosts programs in sandboxes connected to, and print the totals."""
+    def _write_connections(self, sandboxes: NoSandboxes, record: RunRecord) -> None:
+        """Write which hosts programs in sandboxes connected to, print the totals, and record those of the whole run."""
         try:
             file = None if self.output is None else self.output / files.CONNECTIONS
             for log in sandboxes.write_connections(file):
                 echo(make_console(stderr=self.json_events), log_markup(log))
-        except OSError as error:
-            fail(f"the connections of sandboxes cannot be written: {error}")
+            record.hosts = {} if self.output is None else files.host_totals(self.output)
+        except (OSError, ValueError) as error:
+            fail(f"the connections of sandboxes are not in the report: {error}")
 
     def _report(self, record: RunRecord, finished: Finished) -> list[str]:
         """Write both reports, if the run started here; return their names."""

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -24,6 +25,7 @@ from gepa_client.cli.views.console import (
     LONGEST,
     duration,
     echo,
+    fail,
     make_console,
     money,
     plain_table,
@@ -42,6 +44,7 @@ from gepa_client.report import summary_fields as fields
 from gepa_client.report.record import RunRecord
 from gepa_client.report.summary_fields import MODEL_CALL_COLUMNS, failure_summary, model_call_rows, refusal_text
 from gepa_client.run.gateway_record import recorded_gateway_events
+from gepa_client.run.output_folder import HostTotals, host_totals
 
 ELSEWHERE = frozenset({"url", "fleet", "name", "output", "store", "max_metric_calls"})
 """Settings that have a line of their own, or do not describe the run."""
@@ -114,6 +117,7 @@ def _as_json(
         "spent_usd": sum(spent.cost_usd for spent in spending),
         "unpriced": sum(spent.unpriced for spent in spending),
         "model_calls": {name: tally.model_dump(mode="json") for name, tally in calls.by_model.items()},
+        "hosts": {name: asdict(totals) for name, totals in _hosts(run).items()},
         "failed_examples": None if failed is None else failed.model_dump(mode="json", exclude={"event", "seconds"}),
         "refused": [event.model_dump(mode="json", include={"sandbox", "what", "reason", "times"}) for event in refused],
         "explanation": asdict(explained) if (explained := explain(store, run)) is not None else None,
@@ -199,22 +203,38 @@ def _show_spending(console: Console, spending: Sequence[Spending], *, running: b
 
 
 def _show_gateway(console: Console, store: Store, run: StoredRun) -> None:
-    """Print the models that programs called, and refused requests."""
+    """Print the models that programs called, the hosts that they connected to, and refused requests."""
     calls, refused = recorded_gateway_events(store, run.id)
-    if called := model_call_rows(RunRecord(model_calls=calls)):
-        echo(console, "\n[bold]model calls[/]")
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for at, column in enumerate(MODEL_CALL_COLUMNS):
-            table.add_column(column, justify="right" if at else "left", no_wrap=at > 0)
-        for name, *figures in called:
-            table.add_row(safe_line(name, 80), *figures)
-        console.print(table)
+    record = RunRecord(model_calls=calls, refusals=refused, hosts=_hosts(run))
+    _show_figures(console, "model calls", MODEL_CALL_COLUMNS, model_call_rows(record))
+    _show_figures(console, "hosts that sandboxes connected to", fields.HOST_COLUMNS, fields.host_rows(record))
     if refused:
         echo(console, "\n[bold]refused[/]")
         for event in refused[:REFUSALS_SHOWN]:
             echo(console, safe_line(refusal_text(event)))
         if len(refused) > REFUSALS_SHOWN:
             echo(console, f"[dim]... and {counted(len(refused) - REFUSALS_SHOWN, 'different refusal')} more: --json[/]")
+
+
+def _hosts(run: StoredRun) -> dict[str, HostTotals]:
+    try:
+        return host_totals(Path(run.output)) if run.output else {}
+    except (OSError, ValueError) as error:
+        fail(f"the connections of sandboxes are not shown: {error}")
+        return {}
+
+
+def _show_figures(console: Console, heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table with a name and numbers in each row; nothing without rows."""
+    if not rows:
+        return
+    echo(console, f"\n[bold]{heading}[/]")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for at, column in enumerate(columns):
+        table.add_column(column, justify="right" if at else "left", no_wrap=at > 0)
+    for name, *figures in rows:
+        table.add_row(safe_line(name, 80), *figures)
+    console.print(table)
 
 
 def _outcome(outcome: str | None) -> str:

@@ -12,6 +12,8 @@ from gepa_client.errors import JournalError
 from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted, Claim, Entry, StoredRun
 from gepa_client.journal.lease import LeaseHeartbeat
 from gepa_client.journal.store import find_run, open_store
+from gepa_client.sandboxing.session_messages import ConnectionLog
+from sandbox_runtime.gateway import HostConnection
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.example_records import NASTY
@@ -136,6 +138,28 @@ def test_show_names_the_training_rows_as_validation_rows_if_there_are_no_others(
     put(store, Made(train_only=True))
     assert "rows         4 train, 4 val (the training rows)" in cli("show", "last").stdout.splitlines()
     assert json.loads(cli("show", "last", "--json").stdout)["rows"] == {"train": 4, "val": 4}
+
+
+def test_show_adds_up_what_sandboxes_reached_and_reports_a_damaged_file(cli: Cli, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    log, reached = tmp_path / "out/connections.jsonl", ConnectionLog()
+    for host in ("api.example.org", "pypi.org", "api.example.org"):
+        reached.add(HostConnection("s", host, 443, 1_200, 34_000, 0.5, host != "pypi.org", "CONNECT"))
+    log.write_text("".join(f"{line}\n" for line in (*reached.lines(), *reached.lines())))
+    put(store, Made(output=str(tmp_path / "out")))
+    printed = cli("show", "last").stdout
+    _, table = printed.split("hosts that sandboxes connected to\n")
+    assert [line.split() for line in table.splitlines()[:3]] == [
+        ["host", "connections", "failed", "refused", "bytes", "sent", "received"],
+        ["api.example.org:443", "4", "0", "0", "4,800", "136,000"],
+        ["pypi.org:443", "2", "2", "0", "2,400", "68,000"],
+    ]
+    assert max(map(len, table.splitlines()[:3])) <= 80
+    assert json.loads(cli("show", "last", "--json").stdout)["hosts"]["pypi.org:443"]["failed"] == 2
+    log.write_text('{"host": "pypi.org:443", "surprise": 1}')
+    damaged = cli("show", "last")
+    assert damaged.status == 0
+    assert f"the connections of sandboxes are not shown: {log} is not as it was written" in damaged.stderr
 
 
 def test_show_prints_the_facts_the_tree_the_outcomes_and_the_changes(cli: Cli, store: Path) -> None:

@@ -4,8 +4,9 @@ from dataclasses import replace
 from html import escape
 
 from gepa_client import report
-from gepa_client.journal.run_events import CandidateFound, Finished, StepFailed, Warned
+from gepa_client.journal.run_events import CallRefused, CandidateFound, Finished, StepFailed, Warned
 from gepa_client.report.record import RunRecord
+from gepa_client.run.output_folder import HostTotals
 from tests.gepa_client.example_records import NASTY, candidate, example_record, explanation, started
 
 
@@ -25,6 +26,18 @@ def test_the_report_begins_with_the_scores_the_end_and_how_certain_the_differenc
         assert (
             report_text.index("Changes, from the") < report_text.index("Other proposals") < report_text.index("The run")
         )
+
+
+def test_hosts_that_sandboxes_connected_to_are_a_table_with_refused_ones() -> None:
+    record = example_record()
+    assert "Hosts that" not in report.markdown(record, None) + report.html(record, None)
+    record.hosts = {"pypi.org:443": HostTotals(3, 1, 1200, 34000, 2.0)}
+    for what, times in (("pypi.org:443", 1), ("10.0.0.1:80", 7), ("a model", 2), ("no-model/POST /v1", 4)):
+        record.apply(CallRefused(seconds=1.0, sandbox="s", what=what, reason="no", times=times))
+    text, page = report.markdown(record, None), report.html(record, None)
+    assert "| `pypi.org:443` | 3 | 1 | 1 | 1,200 | 34,000 |\n| `10.0.0.1:80` | 0 | 0 | 7 | 0 | 0 |\n" in text
+    assert "<tr><td>pypi.org:443</td><td>3</td><td>1</td><td>1</td><td>1,200</td><td>34,000</td></tr>" in page
+    assert "| `a model` |" not in text
 
 
 def test_changed_words_are_marked_without_colours() -> None:
