@@ -135,10 +135,8 @@ class FunctionProgram:
         """Return the program's own new texts."""
         made = reflective_records.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = await executor.resolve(self._propose(params["candidate"], made, params["components_to_update"]))
-        wrong = [text for text in texts.values() if not isinstance(text, str)] if isinstance(texts, dict) else [texts]
-        if wrong:
-            returned = ("a dict with a %s" if isinstance(texts, dict) else "a %s") % encode.dotted(type(wrong[0]))
-            reason = "propose_new_texts() returned %s; return a dict from component to new text" % returned
+        if (fault := _fault_of_texts(texts, params["components_to_update"])) is not None:
+            reason = "propose_new_texts() returned %s; return a dict from component to new text" % fault
             raise ProgramProblem("propose_new_texts", reason)
         return '{"texts":%s}' % encode.to_text(texts, "texts")
 
@@ -216,6 +214,18 @@ class _ExampleRun:
         self.usage: dict[str, Any] = {}
         self.scoring_usage: dict[str, Any] = {}
         self.kept: dict[str, Any] = {}
+
+
+def _fault_of_texts(texts: Any, components: list[str]) -> str | None:
+    """Return how the answer of `propose_new_texts` is no dict of texts for these components; None if it is one."""
+    if not isinstance(texts, dict):
+        return "a %s" % encode.dotted(type(texts))
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            return "a dict with a %s" % encode.dotted(type(text))
+        if name not in components:
+            return "a text for %r, but asked for is %s" % (name, " and ".join(map(repr, components)) or "none")
+    return None
 
 
 def _sum_usage(usage: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:

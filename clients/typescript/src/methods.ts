@@ -27,6 +27,7 @@ import type { Slots } from "./slots.js";
 import { TrajectoryStore } from "./traces.js";
 import { classify } from "./transient.js";
 import { faults, invalidParams, type WireTypeName } from "./validate.js";
+import { isObject, shown } from "./values.js";
 
 /** Without the capability `refs`, every reference belongs to another instance. */
 const NO_TRACES = new TrajectoryStore(0);
@@ -103,8 +104,12 @@ export class Methods {
     this.#checkCandidate(candidate);
     checkComponents(components, candidate);
     return oneStep("propose_new_texts", "ProposeNewTextsResult", async (context) => {
-      const texts = (await program.proposeNewTexts?.({ ...candidate }, dataset, components, context)) ?? {};
-      return { texts: Object.fromEntries(Object.entries(texts).filter(([name]) => components.includes(name))) };
+      const texts: unknown = await program.proposeNewTexts?.({ ...candidate }, dataset, components, context);
+      const fault = faultOfTexts(texts, components);
+      if (fault !== undefined) {
+        throw new InvalidResult(`proposeNewTexts() returned ${fault}; return an object from component to new text`);
+      }
+      return { texts };
     });
   }
 
@@ -158,6 +163,18 @@ export class Methods {
 function checkComponents(components: readonly string[], candidate: Candidate): void {
   const unknown = components.filter((name) => !Object.hasOwn(candidate, name));
   if (unknown.length > 0) throw new UnknownCandidate(undefined, { unknown });
+}
+
+/** How the answer of `proposeNewTexts` is no object of texts for these components; undefined if it is one. */
+function faultOfTexts(texts: unknown, components: readonly string[]): string | undefined {
+  if (!isObject(texts)) return shown(texts);
+  for (const [name, text] of Object.entries(texts)) {
+    if (typeof text !== "string") return `${shown(text)} as \`${name}\``;
+    if (!components.includes(name)) {
+      return `a text for \`${name}\`, but asked for is ${components.map((each) => `\`${each}\``).join(" and ") || "none"}`;
+    }
+  }
+  return undefined;
 }
 
 type Work = (context: CallContext) => Promise<unknown>;

@@ -404,11 +404,18 @@ describe("calls that belong to no example", () => {
       data: { stage: "make_reflective_dataset" },
     });
   });
-  it("new texts for components that were not requested are dropped", async () => {
+  it.each<[unknown, string]>([
+    [{ a: "x", b: "y" }, "returned a text for `a`, but asked for is `b`"],
+    [{ b: { text: "y" } }, "returned an object as `b`"],
+    ["y", 'returned "y"'],
+    [undefined, "returned undefined"],
+  ])("new texts such as %o are a program failure", async (returned, message) => {
     const server = await served(
-      programOf({ seedCandidate: { a: "", b: "" }, proposeNewTexts: () => ({ a: "x", b: "y" }) }),
+      programOf({ seedCandidate: { a: "", b: "" }, proposeNewTexts: () => returned as never }),
     );
     const params = { candidate: { a: "", b: "" }, reflective_dataset: {}, components_to_update: ["b"] };
-    expect((await call(server, "propose_new_texts", params)).result).toEqual({ texts: { b: "y" } });
+    const { error } = await call(server, "propose_new_texts", params);
+    expect(error).toMatchObject({ code: -32025, data: { stage: "propose_new_texts" } });
+    expect(error.message).toContain(`proposeNewTexts() ${message}; return an object from component to new text`);
   });
 });
