@@ -153,13 +153,18 @@ class CandidateFound(_Event):
 
 
 class Rejected(_Event):
-    """A proposal was not kept. Scores are sums over its minibatch, before and after; null for a merge."""
+    """A proposal was not kept. Scores are sums over its minibatch, before and after; null for a merge.
+
+    `candidate`: the beginning of its digest, as `FailureGroup` has it. `unchanged`: it has the texts of its parent.
+    """
 
     event: Literal["rejected"] = "rejected"
     iteration: int
     old_score: float | None = None
     new_score: float | None = None
     reason: str
+    candidate: str | None = None
+    unchanged: bool = False
 
 
 class NoProposal(_Event):

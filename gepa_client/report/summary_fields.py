@@ -360,8 +360,9 @@ def _tried(record: RunRecord) -> str:
 
 def _outcomes(record: RunRecord) -> Counter[str]:
     """Return how many proposals and iterations ended in which way, the most frequent first."""
+    failing = _failing(record)
     found = Counter({"not better on the validation rows": len(record.candidates) - 1})
-    found.update(_rejection(event) for event in record.rejected)
+    found.update(_rejection(event, failing) for event in record.rejected)
     found.update(f"without a proposal ({line(event.reason, 60)})" for event in record.skipped)
     found.update(f"failed in {line(event.step, 40)}" for event in record.failures)
     refused = (event for event in record.mutations if isinstance(event, MutationRejected))
@@ -369,10 +370,24 @@ def _outcomes(record: RunRecord) -> Counter[str]:
     return Counter({what: count for what, count in found.most_common() if count})
 
 
-def _rejection(event: Rejected) -> str:
+def _failing(record: RunRecord) -> dict[str | None, FailureGroup]:
+    """Return the failure that the program had on most rows of a proposal, by the beginning of the proposal's digest."""
+    proposed = Counter(event.candidate for event in record.rejected)
+    found: dict[str | None, FailureGroup] = {}
+    for group in record.failed_examples.groups if record.failed_examples is not None else ():
+        for candidate, count in group.candidates.items():
+            if 2 * count > proposed[candidate] * _minibatch(record) > 0:
+                found[candidate] = group
+    return found
+
+
+def _rejection(event: Rejected, failing: Mapping[str | None, FailureGroup]) -> str:
     if not _is_by_score(event):
         return line(event.reason, 80)
-    assert event.old_score is not None and event.new_score is not None  # noqa: S101  for the type checker
+    if (group := failing.get(event.candidate)) is not None:
+        return f"on which the program failed ({line(failure_name(group), 60)})"
+    if event.unchanged:
+        return "with the texts of their parent"
     return (
         "with the same score on their minibatch" if event.new_score == event.old_score else "worse on their minibatch"
     )
@@ -383,9 +398,19 @@ def _is_by_score(event: Rejected) -> bool:
     return event.old_score is not None and event.new_score is not None and event.new_score <= event.old_score
 
 
+def _judged(record: RunRecord) -> list[Rejected]:
+    """Return the proposals with new texts that ran and were not better on their minibatch."""
+    failing = _failing(record)
+    return [
+        event
+        for event in record.rejected
+        if _is_by_score(event) and not event.unchanged and event.candidate not in failing
+    ]
+
+
 def _examples(record: RunRecord) -> str:
     """Return three proposals with their scores before and after: first, middle and last of those rejected by score."""
-    scored = [event for event in record.rejected if _is_by_score(event)]
+    scored = _judged(record)
     if not scored:
         return ""
     chosen = [scored[at] for at in sorted({0, len(scored) // 2, len(scored) - 1})][:EXAMPLES]
@@ -394,32 +419,24 @@ def _examples(record: RunRecord) -> str:
 
 
 def _hints(record: RunRecord) -> Iterator[str]:
-    """Yield what to try next, the most promising first."""
-    scored = [event for event in record.rejected if _is_by_score(event)]
-    same = sum(event.new_score == event.old_score for event in scored)
-    by_model = record.started is not None and record.started.proposer != "the program"
-    perfect = sum("perfect" in event.reason for event in record.skipped)
-    empty = sum("no new text" in event.reason for event in record.skipped)
+    """Yield what to try next, the most promising first; more proposals only if nothing else was found."""
     proposals = len(record.rejected) + len(record.candidates) - 1
-    if record.failures:
-        yield f"the log: {record.failures[0].step} failed first with {line(record.failures[0].message, 200)}"
-    if perfect > proposals:
-        yield "training rows that the seed fails on: most minibatches had perfect scores already"
-    if empty > proposals:
-        proposer = "--reflection-lm" if by_model else "propose_new_texts"
-        yield f"another {proposer}: most iterations had no new text"
-    if scored and not any(event.old_score or event.new_score for event in scored):
+    faults = list(_faults(record, proposals))
+    yield from faults
+    scored = _judged(record)
+    same = sum(event.new_score == event.old_score for event in scored)
+    if not faults and scored and not any(event.old_score or event.new_score for event in scored):
         yield "a score with values between 0 and 1: every minibatch scored 0 before and after, which shows no progress"
-    elif same > len(scored) / 2:
+    elif not faults and same > len(scored) / 2:
         size = _minibatch(record)
         yield (
             f"--reflection-minibatch-size {2 * size}: most proposals scored the same on {counted(size, 'row')}, "
             "too few to show a small improvement"
         )
-    if len(scored) - same > len(scored) / 2:
+    if len(scored) - same > proposals / 2:
         yield (
             "feedback that states what was expected and why the output is wrong"
-            + (", or another --reflection-lm" if by_model else "")
+            + (", or another --reflection-lm" if _by_model(record) else "")
             + ": most proposals made their minibatch worse"
         )
     if len(record.candidates) > 1:
@@ -427,8 +444,57 @@ def _hints(record: RunRecord) -> Iterator[str]:
             "more training rows, and of the same kinds as the validation rows: "
             f"{counted(len(record.candidates) - 1, 'proposal')} improved a minibatch only"
         )
-    if proposals < FEW and record.budget is not None:
+    if proposals < FEW and not faults and record.budget is not None:
         yield f"--max-metric-calls {2 * record.metric_calls}: {counted(proposals, 'proposal')} may be too few"
+
+
+def _faults(record: RunRecord, proposals: int) -> Iterator[str]:
+    """Yield what kept most proposals from being judged by their scores; more of them would end in the same way."""
+    proposer = _proposer(record)
+    failing = _failing(record)
+    failed = [failing[event.candidate] for event in record.rejected if event.candidate in failing]
+    perfect = sum("perfect" in event.reason for event in record.skipped)
+    empty = sum("no new text" in event.reason for event in record.skipped)
+    unchanged = sum(event.unchanged for event in record.rejected)
+    if record.failures:
+        yield f"the log: {record.failures[0].step} failed first with {line(record.failures[0].message, 200)}"
+    if len(failed) > proposals / 2:
+        group = failed[0]
+        yield (
+            f"a fix of the program, or of {proposer}: on {len(failed):,} of {counted(proposals, 'proposal')} the program "
+            f"failed, as with {line(failure_name(group), 60)}: {line(group.message, 200)}"
+        )
+    scores = [score for event in record.rejected for score in (event.old_score, event.new_score)]
+    if (scores or empty) and not any([*scores, *(event.score for event in record.candidates)]):
+        yield (
+            "a fix of the score function: every score of this run was 0; is it given the field that holds the expected "
+            "answer, and does it read the output as the program writes it?"
+        )
+    if unchanged > proposals / 2:
+        yield (
+            f"another {proposer}: {unchanged:,} of {counted(proposals, 'proposal')} had the texts of their parent, "
+            "unchanged"
+        )
+    if perfect > proposals:
+        yield "training rows that the seed fails on: most minibatches had perfect scores already"
+    if empty > proposals:
+        yield f"another {proposer}: most iterations had no new text"
+
+
+def _by_model(record: RunRecord) -> bool:
+    return record.started is not None and record.started.proposer != "the program"
+
+
+def _proposer(record: RunRecord) -> str:
+    """Return the name, as the user writes it, of what proposes new texts."""
+    if _by_model(record):
+        return "--reflection-lm"
+    return "proposeNewTexts" if is_typescript(record) else "propose_new_texts"
+
+
+def is_typescript(record: RunRecord) -> bool:
+    """Return whether the program is served by the TypeScript package."""
+    return record.started is not None and record.started.server.endswith("(typescript)")
 
 
 def _minibatch(record: RunRecord) -> int:

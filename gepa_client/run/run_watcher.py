@@ -10,6 +10,7 @@ from typing import Any
 from gepa.core.callbacks import (
     BudgetUpdatedEvent,
     CandidateRejectedEvent,
+    EvaluationEndEvent,
     EvaluationSkippedEvent,
     IterationEndEvent,
     IterationStartEvent,
@@ -28,7 +29,7 @@ from gepa.core.state import GEPAState
 from gepa_client.errors import Interrupted
 from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import SpendingTotals
+from gepa_client.journal.requests import SHOWN, SpendingTotals, digest_of
 from gepa_client.journal.run_events import (
     Budget,
     CandidateFound,
@@ -83,6 +84,15 @@ class RunCounters:
             return {"counters": figures} | ({"best": self._best} if self._best is not None else {})
 
 
+@dataclass(frozen=True)
+class _Proposal:
+    """An evaluated proposal: the sum of its scores, the beginning of its digest, whether its parent has its texts."""
+
+    score: float
+    candidate: str
+    unchanged: bool
+
+
 @dataclass
 class RunWatcher:
     """A GEPA callback.
@@ -108,6 +118,9 @@ class RunWatcher:
         self._best: tuple[int, float, dict[str, str]] | None = None  # not shown yet
         self._front = [0]
         self._proposed = False
+        self._proposed_texts: list[dict[str, str]] = []
+        self._proposals: list[_Proposal] = []
+        self._texts: dict[int, dict[str, str]] = {}
         self._skipped = ""
         self._reflecting = False
         self._phase: PhaseName | None = None
@@ -139,6 +152,7 @@ class RunWatcher:
             self._keep()
             self._keep_objectives_of_the_seed()
         self._proposed, self._skipped = False, ""
+        self._proposed_texts, self._proposals = [], []
 
     def on_pareto_front_updated(self, event: ParetoFrontUpdatedEvent) -> None:
         """Note the front; called just before `on_valset_evaluated` of the candidate that moved it."""
@@ -147,6 +161,7 @@ class RunWatcher:
     def on_valset_evaluated(self, event: ValsetEvaluatedEvent) -> None:
         """Record a candidate of the pool, the seed included, and emit it."""
         index = event["candidate_idx"]
+        self._texts[index] = dict(event["candidate"])
         state = self._state
         objectives = dict(state.prog_candidate_objective_scores[index]) if state is not None else {}
         scores = list(state.program_full_scores_val_set) if state is not None else [event["average_score"]]
@@ -194,14 +209,26 @@ class RunWatcher:
         self._note(metric_calls=event["metric_calls_used"])
         self.emit(Budget(metric_calls=event["metric_calls_used"]))
 
+    def on_evaluation_end(self, event: EvaluationEndEvent) -> None:
+        """Note the proposal that was evaluated; GEPA evaluates them in the order in which it announced their texts."""
+        if event["candidate_idx"] is None and self._proposed_texts:
+            parent = self._texts[event["parent_ids"][0]]
+            texts = {**parent, **self._proposed_texts.pop(0)}
+            self._proposals.append(_Proposal(sum(event["scores"]), digest_of(texts)[:SHOWN], texts == parent))
+
     def on_candidate_rejected(self, event: CandidateRejectedEvent) -> None:
-        """Emit a proposal that was not better on its minibatch."""
+        """Emit a proposal that was not better on its minibatch; GEPA names it by its score alone."""
+        same = [found for found in self._proposals if found.score == event["new_score"]]
+        if same:
+            self._proposals.remove(same[0])
         self.emit(
             Rejected(
                 iteration=event["iteration"],
                 old_score=event["old_score"],
                 new_score=event["new_score"],
                 reason=event["reason"],
+                candidate=same[0].candidate if same else None,
+                unchanged=bool(same) and same[0].unchanged,
             )
         )
 
@@ -214,12 +241,15 @@ class RunWatcher:
         self._reflecting = True
         self.emit(Reflecting(iteration=event["iteration"], components=list(event["components"])))
 
-    def on_proposal_end(self, event: ProposalEndEvent | MergeAttemptedEvent) -> None:
+    def on_proposal_end(self, event: ProposalEndEvent) -> None:
+        """Note the texts that the iteration proposed."""
+        self._proposed_texts.append(dict(event["new_instructions"]))
+        self.on_merge_attempted(event)
+
+    def on_merge_attempted(self, event: ProposalEndEvent | MergeAttemptedEvent) -> None:
         """Note that the iteration proposed texts or a merge."""
         self._proposed = True
         self._end_reflection(event["iteration"])
-
-    on_merge_attempted = on_proposal_end
 
     def on_evaluation_skipped(self, event: EvaluationSkippedEvent) -> None:
         """Note why a minibatch was not reflected on."""

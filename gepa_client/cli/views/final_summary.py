@@ -206,9 +206,9 @@ def _shown(output: Path) -> Path:
 
 def _load_call(record: RunRecord, output: Path) -> str:
     """Return the call that loads the best candidate, in the language of the server."""
-    started = record.started
-    is_typescript = started is not None and started.server.endswith("(typescript)")
-    return f"{'loadCandidate' if is_typescript else 'evolverpc.load_candidate'}({json.dumps(str(output))})"
+    return (
+        f"{'loadCandidate' if fields.is_typescript(record) else 'evolverpc.load_candidate'}({json.dumps(str(output))})"
+    )
 
 
 def _next_command(ended: RunSummary) -> str:

@@ -2,7 +2,17 @@
 
 from typing import Any
 
-from gepa_client.journal.run_events import Event, Finished, NoProposal, Phase, Rejected, Started, StepFailed
+from gepa_client.journal.run_events import (
+    Event,
+    FailedExamples,
+    FailureGroup,
+    Finished,
+    NoProposal,
+    Phase,
+    Rejected,
+    Started,
+    StepFailed,
+)
 from gepa_client.report.record import RunRecord
 from gepa_client.report.summary_fields import no_improvement, unused_iterations
 from tests.gepa_client.example_records import candidate, started
@@ -52,8 +62,46 @@ def test_hints_fit_what_the_record_shows() -> None:
     skipped = [NoProposal(iteration=at, reason="all scores perfect") for at in range(1, 5)]
     facts = ended(*skipped)
     assert facts["try"].startswith("training rows that the seed fails on")
-    assert facts["or"] == "--max-metric-calls 120: 0 proposals may be too few"
+    assert "or" not in facts, "more metric calls would end in the same way"
     assert "for example" not in facts
+    assert ended(rejected(1, 2, 1))["or"] == "--max-metric-calls 120: 1 proposal may be too few"
+
+
+def failures(**candidates: int) -> FailedExamples:
+    group = FailureGroup(
+        type="ValueError", status="program_error", count=sum(candidates.values()), rows=["train 3"], row_count=1,
+        candidates=candidates, message="not enough values to unpack", row="train 3", candidate="aaaa",
+    )  # fmt: skip
+    return FailedExamples(failed=group.count, evaluated=200, groups=[group])
+
+
+def test_proposals_that_the_program_fails_on_are_the_first_cause() -> None:
+    crashed = [rejected(at, 1, 0).model_copy(update={"candidate": "aaaa"}) for at in range(1, 10)]
+    one_row = rejected(10, 1, 1).model_copy(update={"candidate": "bbbb"})
+    facts = ended(*crashed, one_row, failures(aaaa=27, bbbb=1))
+    assert facts["because"] == ("9 on which the program failed (ValueError), 1 with the same score on their minibatch")
+    assert facts["try"] == (
+        "a fix of the program, or of propose_new_texts: on 9 of 10 proposals the program failed, as with ValueError: not "
+        "enough values to unpack"
+    )
+    assert facts["for example"].startswith("1 -> 1 (iteration 10); ")
+    assert not any("minibatch-size" in text for text in facts.values())
+
+
+def test_proposals_with_the_texts_of_their_parent_are_named_as_such() -> None:
+    same = [rejected(at, 1, 1).model_copy(update={"unchanged": True}) for at in range(1, 17)]
+    facts = ended(*same, begin=started(server="evolverpc 1 (typescript)"))
+    assert facts["because"] == "16 with the texts of their parent"
+    assert facts["try"] == "another proposeNewTexts: 16 of 16 proposals had the texts of their parent, unchanged"
+    assert "or" not in facts
+
+
+def test_a_run_in_which_every_score_is_0_asks_for_the_score_function_first() -> None:
+    skipped = [NoProposal(iteration=at, reason="no new text") for at in range(1, 32)]
+    facts = ended(*skipped, seed=0.0)
+    assert facts["try"].startswith("a fix of the score function: every score of this run was 0; ")
+    assert facts["or"] == "another propose_new_texts: most iterations had no new text"
+    assert "or" not in ended(*(rejected(at, 0, 0) for at in range(1, 12)), seed=0.0)
 
 
 def test_other_ends_have_no_such_lines() -> None:

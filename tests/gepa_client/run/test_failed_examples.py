@@ -110,3 +110,39 @@ def test_a_run_without_failed_examples_reports_none(serve: Serve, cli: Cli, word
     assert ended.event("summary")["failed_examples"] == 0
     assert "Failed examples" not in (only_run(tmp_path) / "report.md").read_text()
     assert "no example failed in the program" in cli("show", "last", "--failures").stdout
+
+
+@pytest.mark.parametrize("proposals", [1, 2])
+def test_proposals_on_which_the_program_failed_are_why_a_run_did_not_improve(
+    serve: Serve, cli: Cli, proposals: int
+) -> None:
+    def run(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        if "a b c" not in candidate["rules"]:
+            return scored(row, candidate)
+        error = {"type": "ValueError", "message": "not enough values to unpack"}
+        return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
+
+    script = Script(
+        seed={"rules": "red"},
+        datasets={"train": rows(12), "val": rows(12, 100)},
+        evaluate=run,
+        propose=lambda params: {"texts": {"rules": f"{params['candidate']['rules']} a b c"}},
+    )
+    limits = ("--max-metric-calls", 100, "--failure-stop", 1, "--proposals", proposals)
+    ended = cli("optimize", serve(script), "--no-check", *limits)
+    rejected = ended.stdout.partition("because ")[2].splitlines()[0].strip()
+    assert "on which the program failed (ValueError)" in rejected, ended.stdout
+    assert "score on their minibatch" not in rejected
+    assert "a fix of the program, or of propose_new_texts: on " in ended.stdout
+    assert "minibatch-size" not in ended.stdout
+
+
+def test_proposals_with_the_texts_of_their_parent_are_why_a_run_did_not_improve(serve: Serve, cli: Cli) -> None:
+    script = Script(
+        seed={"rules": "red"},
+        datasets={"train": rows(12), "val": rows(12, 100)},
+        propose=lambda params: {"texts": params["candidate"]},
+    )
+    ended = cli("optimize", serve(script), "--max-metric-calls", 60, "--no-check")
+    assert "with the texts of their parent" in ended.stdout.partition("because ")[2].splitlines()[0], ended.stdout
+    assert "another propose_new_texts: " in ended.stdout
