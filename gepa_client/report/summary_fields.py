@@ -461,8 +461,8 @@ def _faults(record: RunRecord, proposals: int) -> Iterator[str]:
     if len(failed) > proposals / 2:
         group = failed[0]
         yield (
-            f"a fix of the program, or of {proposer}: on {len(failed):,} of {counted(proposals, 'proposal')} the program "
-            f"failed, as with {line(failure_name(group), 60)}: {line(group.message, 200)}"
+            f"a fix of the program, or of {proposer}: on {len(failed):,} of {counted(proposals, 'proposal')} the "
+            f"program failed, as with {line(failure_name(group), 60)}: {line(group.message, 200)}"
         )
     scores = [score for event in record.rejected for score in (event.old_score, event.new_score)]
     if (scores or empty) and not any([*scores, *(event.score for event in record.candidates)]):

@@ -81,8 +81,8 @@ def test_proposals_that_the_program_fails_on_are_the_first_cause() -> None:
     facts = ended(*crashed, one_row, failures(aaaa=27, bbbb=1))
     assert facts["because"] == ("9 on which the program failed (ValueError), 1 with the same score on their minibatch")
     assert facts["try"] == (
-        "a fix of the program, or of propose_new_texts: on 9 of 10 proposals the program failed, as with ValueError: not "
-        "enough values to unpack"
+        "a fix of the program, or of propose_new_texts: on 9 of 10 proposals the program failed, as with ValueError: "
+        "not enough values to unpack"
     )
     assert facts["for example"].startswith("1 -> 1 (iteration 10); ")
     assert not any("minibatch-size" in text for text in facts.values())
