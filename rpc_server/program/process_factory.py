@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from evolverpc_common.output_tail import node_failure
 from protocol import CURRENT_VERSION, DiscoverResult
 from protocol.errors import ProgramFailed, RpcError
 from rpc_server.program.launcher import Launcher
@@ -66,7 +67,10 @@ async def start_process(launcher: Launcher, timeout_s: float) -> StartedProcess:
 async def _ended(error: ProgramFailed, process: ProgramProcess | None) -> ProgramFailed:
     if process is not None:
         await process.end(grace_s=0)
-        error.details.setdefault("log_tail", process.log_since())
+        output = process.log_since()
+        if process.exited.done() and (explained := node_failure(output or "")) is not None:
+            error.message, output = explained
+        error.details.setdefault("log_tail", output)
     return error
 
 

@@ -1,6 +1,7 @@
 """JavaScript programs that misbehave, behind `gepa-server --command`, over a real socket."""
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -78,3 +79,68 @@ async def test_neighbours_of_a_death_and_of_a_busy_loop_get_their_results(endpoi
         results = (await client.evaluate({"prompt": ""}, batch))["results"]
     assert [result["status"] for result in results] == ["program_error", "ok", "timeout", "ok", "program_error", "ok"]
     assert [result["output"] for result in results[1::2]] == [1, 3, 5]
+
+
+TSX = ROOT / "clients" / "typescript" / "node_modules" / "tsx" / "dist" / "loader.mjs"
+WITH_TSX = f"--import {TSX.as_uri()}"
+FAULTY = "console.error('first');\nconst broken = (a) => { return a ; , };\n"
+FILES = {
+    "package.json": '{"type": "module"}',
+    "served.mjs": "",
+    "faulty.mjs": FAULTY,
+    "faulty.ts": FAULTY,
+    "imports.mjs": "import './gone.mjs';\n",
+    "requires.cjs": "require('./gone');\n",
+    "package.mjs": "import 'not-installed';\n",
+    "throws.mjs": "console.error('first');\nconst f = () => { throw new Error('no key'); };\nf();\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("started", "message", "rest"),
+    [
+        ("serve.mjs", "{folder}/serve.mjs: no such file; did you mean served.mjs?; correct the command", []),
+        (f"{WITH_TSX} gone.ts", "{folder}/gone.ts: no such file; correct the command", []),
+        (
+            "faulty.mjs",
+            "{folder}/faulty.mjs, line 2: SyntaxError: Unexpected token ','; correct it and start again",
+            ["const broken = (a) => { return a ; , };", "                                   ^"],
+        ),
+        (f"{WITH_TSX} faulty.ts", '{folder}/faulty.ts, line 2: Unexpected ","; correct it and start again', []),
+        ("faulty.ts", "{folder}/faulty.ts: this Node runs no TypeScript: npm install tsx, then start it with", []),
+        ("imports.mjs", "{folder}/gone.mjs: no such file; {folder}/imports.mjs imports it", []),
+        ("requires.cjs", "{folder}/requires.cjs requires ./gone, which is not there: install or correct it", []),
+        ("package.mjs", "imports not-installed, which is not installed: run npm install in {folder}", []),
+        (
+            "throws.mjs",
+            "{folder}/throws.mjs, line 2: Error: no key",
+            [
+                "first",
+                "const f = () => { throw new Error('no key'); };",
+                "                        ^",
+                "    at f (file://{folder}/throws.mjs:2:25)",
+                "    at file://{folder}/throws.mjs:3:1",
+            ],
+        ),
+    ],
+)
+def test_a_program_that_node_cannot_start_is_reported_in_one_line_without_nodes_own_frames(
+    tmp_path: Path, started: str, message: str, rest: list[str]
+) -> None:
+    if started == "faulty.ts" and _runs_typescript():
+        pytest.skip("this Node runs TypeScript")
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    command = [str(SERVER), "--command", f"node {started}"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    first, *more = ended.stderr.rstrip("\n").splitlines()
+    assert first.startswith("gepa-server: the program cannot start (start): ")
+    assert message.format(folder=tmp_path) in first
+    wanted = [f"    {line.format(folder=tmp_path)}" if "folder}" in line else f"    {line}" for line in rest]
+    assert more == (["  its output:", *wanted] if wanted else [])
+
+
+def _runs_typescript() -> bool:
+    asked = ["node", "-p", "process.features.typescript === undefined || process.features.typescript === false"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip() == "false"
