@@ -31,6 +31,13 @@ export function checkProgram(program: Program): void {
     if (given === undefined || typeof given === "function") continue;
     throw new SetupError(`\`${optional}\` must be a function, or absent, not ${shown(given)}`);
   }
+  const { readsTrajectory = false } = program;
+  if (typeof readsTrajectory !== "boolean") {
+    throw new SetupError(`\`readsTrajectory\` must be true or false, not ${shown(readsTrajectory)}`);
+  }
+  if (readsTrajectory && program.score === undefined) {
+    throw new SetupError("`readsTrajectory` is about `score`, which the program does not have");
+  }
   const fault = scoresOnly || typeof seedCandidate === "function" ? undefined : faultOfSeed(seedCandidate);
   if (fault !== undefined) throw new SetupError(fault);
 }

@@ -1,6 +1,21 @@
 /** The conformance program: each example specifies what the program does. */
 
-import type { FunctionProgram, Score } from "./program.js";
+import type { ComponentFeedback, FunctionProgram, RunContext, Score } from "./program.js";
+import { ParseFailure } from "./steps.js";
+
+/** A step to run. */
+export interface ConformanceStep {
+  component?: string | null;
+  name?: string | null;
+  inputs: object;
+  outputs: unknown;
+  /** Fail in this step with this message. */
+  raise?: string;
+  /** Fail in this step, and go on after it. */
+  parse_failure?: { raw: string; expected: string; message: string };
+  /** Steps to run within this one. */
+  steps?: ConformanceStep[];
+}
 
 /** The fields of an example. */
 export interface ConformanceExample {
@@ -15,6 +30,9 @@ export interface ConformanceExample {
   score?: unknown;
   feedback?: string;
   objective_scores?: Record<string, number>;
+  component_feedback?: ComponentFeedback;
+  /** Steps to run, one after another. */
+  steps?: ConformanceStep[];
   /** How much the trajectory is padded. */
   trace_bytes?: number;
 }
@@ -27,19 +45,21 @@ export const conformanceProgram = {
   seedCandidate: { system: "seed system", style: "seed style" },
   datasets: { train: rows(5), val: rows(3) },
 
-  async run(data, candidate, { signal, trace }): Promise<unknown> {
-    await asleep(data.sleep_ms ?? 0, signal);
-    trace.push({ ...candidate, data, pad: "x".repeat(data.trace_bytes ?? 0) });
+  async run(data, candidate, context): Promise<unknown> {
+    await asleep(data.sleep_ms ?? 0, context.signal);
+    context.trace.push({ ...candidate, data, pad: "x".repeat(data.trace_bytes ?? 0) });
+    await runSteps(data.steps ?? [], context);
     if (data.raise !== undefined) throw new Error(data.raise);
     return data.echo_candidate ? candidate : data.output;
   },
 
-  score({ score = 1, feedback, objective_scores }): Score {
+  score({ score = 1, feedback, objective_scores, component_feedback }): Score {
     return {
       // Also values that are no numbers: the server must reject them.
       score: (typeof score === "string" ? (NOT_FINITE[score] ?? score) : score) as number,
       ...(feedback === undefined ? {} : { feedback }),
       ...(objective_scores === undefined ? {} : { objective_scores }),
+      ...(component_feedback === undefined ? {} : { component_feedback }),
     };
   },
 
@@ -51,6 +71,20 @@ export const conformanceProgram = {
     return "done";
   },
 } satisfies FunctionProgram<ConformanceExample>;
+
+async function runSteps(steps: readonly ConformanceStep[], context: RunContext): Promise<void> {
+  for (const { component = null, name = null, inputs, outputs, raise, parse_failure: failure, ...inner } of steps) {
+    const running = context.step({ component, name }, inputs, async () => {
+      await runSteps(inner.steps ?? [], context);
+      if (raise !== undefined) throw new Error(raise);
+      if (failure !== undefined) context.parseFailure(failure.raw, failure.expected, failure.message);
+      return outputs;
+    });
+    await running.catch((error: unknown) => {
+      if (!(failure !== undefined && error instanceof ParseFailure)) throw error;
+    });
+  }
+}
 
 function asleep(milliseconds: number, signal: AbortSignal): Promise<void> {
   if (milliseconds === 0) return Promise.resolve();

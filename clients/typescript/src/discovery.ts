@@ -3,7 +3,7 @@
 import { PROTOCOL_VERSION } from "./generated/contract.js";
 import type { DiscoverResult } from "./generated/types.js";
 import type { Settings } from "./options.js";
-import { type Candidate, type Program, takesWholeBatches } from "./program.js";
+import { type Candidate, isScoreProgram, type Program, takesWholeBatches } from "./program.js";
 import type { Rows } from "./rows.js";
 import type { Transport } from "./transports.js";
 import { PACKAGE_VERSION } from "./version.js";
@@ -54,6 +54,8 @@ function offersOf(program: Program): string[] {
   return [
     ...(program.proposeNewTexts ? ["proposals"] : []),
     ...(program.score ? ["scoring"] : []),
+    ...(program.readsTrajectory ? ["score_trajectories"] : []),
+    ...(isScoreProgram(program) ? [] : ["steps"]),
     ...(program.finalize ? ["finalize"] : []),
     ...(program.makeReflectiveDataset ? ["images"] : []),
   ];

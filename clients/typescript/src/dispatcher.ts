@@ -26,6 +26,7 @@ import type {
 import { type Answer, answerOf, asRpcError, type Job, type Log } from "./jobs.js";
 import { canonicalJson, parseJson } from "./json.js";
 import { Methods } from "./methods.js";
+import { Notices } from "./notices.js";
 import { type EndpointOptions, settingsOf } from "./options.js";
 import type { Program } from "./program.js";
 import { digestText, Rows } from "./rows.js";
@@ -71,7 +72,10 @@ export class Dispatcher {
       instanceId: discovery.server.instance_id,
       rows,
       slots,
-      runner: new Runner(program, slots, settings.exampleTimeoutS, !transport.peerEnforcesDeadlines),
+      runner: new Runner(program, slots, new Notices(settings.log), {
+        timeoutS: settings.exampleTimeoutS,
+        enforcesDeadlines: !transport.peerEnforcesDeadlines,
+      }),
       traces: transport.traces,
       maxResultBytes: settings.maxResultBytes,
     });

@@ -1,31 +1,38 @@
 /** Build an `ExampleResult` of the contract from what a program returned or threw. */
 
+import { readComponentFeedback } from "./component-feedback.js";
 import { describeFailure } from "./failure.js";
 import type { ExampleError, ExampleResult, Usage } from "./generated/types.js";
+import { finite, InvalidResult } from "./invalid-result.js";
 import { type JsonValue, NotJson, toJsonValue, wellFormed } from "./json.js";
+import type { Notices } from "./notices.js";
+import { PARSE_FAILURE, ParseFailure } from "./steps.js";
 import { classify } from "./transient.js";
 import { faults } from "./validate.js";
 import { isObject, shown } from "./values.js";
-
-/** A program's answer that breaks the contract: its example fails with this message. */
-export class InvalidResult extends Error {}
 
 /** A score in the form of the contract. */
 export interface ReadScore {
   score: number;
   feedback?: string;
   objective_scores?: Record<string, number>;
+  component_feedback?: Record<string, string>;
 }
 
-const SCORE_KEYS = ["score", "feedback", "objective_scores"];
+const SCORE_KEYS = ["score", "feedback", "objective_scores", "component_feedback"];
 
-/** A number, `[number, feedback]` or `{score, feedback?, objective_scores?}`; throws `InvalidResult` for all else. */
-export function readScore(given: unknown): ReadScore {
-  if (Array.isArray(given)) return readScore(Object.fromEntries(given.map((part, at) => [SCORE_KEYS[at] ?? at, part])));
+/**
+ * A number, `[number, feedback]` or `{score, feedback?, objective_scores?, component_feedback?}`; throws `InvalidResult`
+ * for all else.
+ */
+export function readScore(given: unknown, notices: Notices): ReadScore {
+  if (Array.isArray(given)) {
+    return readScore(Object.fromEntries(given.map((part, at) => [SCORE_KEYS[at] ?? at, part])), notices);
+  }
   if (!isObject(given)) return { score: finite(given, "the score") };
   const unknown = Object.keys(given).find((key) => !SCORE_KEYS.includes(key));
   if (unknown !== undefined) throw new InvalidResult(`a score has ${SCORE_KEYS.join(", ")}, and no ${unknown}`);
-  const { score, feedback, objective_scores: objectives } = given;
+  const { score, feedback, objective_scores: objectives, component_feedback: byComponent } = given;
   const read: ReadScore = { score: finite(score, "the score") };
   if (feedback !== undefined && feedback !== null) {
     if (typeof feedback !== "string") throw new InvalidResult(`the feedback must be a string, not ${shown(feedback)}`);
@@ -39,14 +46,10 @@ export function readScore(given: unknown): ReadScore {
     ]);
     read.objective_scores = Object.fromEntries(scores);
   }
+  if (byComponent !== undefined && byComponent !== null) {
+    read.component_feedback = readComponentFeedback(byComponent, read.score, notices);
+  }
   return read;
-}
-
-/** A boolean counts as 1 or 0, as in Python. */
-function finite(value: unknown, what: string): number {
-  if (typeof value === "boolean") return Number(value);
-  if (typeof value === "number" && Number.isFinite(value)) return value;
-  throw new InvalidResult(`${what} must be a finite number, not ${shown(value)}`);
 }
 
 /** What is reported of an attempt, whether it succeeded or failed. */
@@ -62,7 +65,9 @@ export function failedResult(error: unknown, attempt: Attempt): ExampleResult {
     return unscored("program_error", { type: "invalid_result", message: wellFormed(error.message) }, attempt);
   }
   const { transient, evidence } = classify(error);
-  return unscored(transient ? "infra_error" : "program_error", describeFailure(error, evidence), attempt);
+  const described = describeFailure(error, evidence);
+  if (error instanceof ParseFailure) described.type = PARSE_FAILURE;
+  return unscored(transient ? "infra_error" : "program_error", described, attempt);
 }
 
 /** The result of an example past its deadline; `fault`: what shows that the example itself took too long. */
@@ -129,7 +134,8 @@ export function withinBytes(result: ExampleResult, most: number): ExampleResult 
   const output = bytesOfJson(result.output, most);
   const size = output > most ? output : whole;
   const error = { type: "output_too_large", message: `output of ${size} bytes, more than ${most} accepted` };
-  const { trajectory: _trajectory, feedback: _feedback, objective_scores: _objectives, ...kept } = result;
+  const { trajectory: _trajectory, feedback: _feedback, objective_scores: _objectives, ...rest } = result;
+  const { component_feedback: _byComponent, ...kept } = rest;
   return { ...kept, status: "program_error", score: null, output: null, error };
 }
 
@@ -144,7 +150,16 @@ function bytesOfJson(value: unknown, most: number): number {
 }
 
 /** The fields of a scored result that describe the scoring; all others stay unchanged. */
-const SCORINGS_OWN = ["status", "score", "feedback", "objective_scores", "error", "usage", "seconds"];
+const SCORINGS_OWN = [
+  "status",
+  "score",
+  "feedback",
+  "component_feedback",
+  "objective_scores",
+  "error",
+  "usage",
+  "seconds",
+];
 
 /** A result combined with the outcome of its scoring. */
 export function rescored(result: ExampleResult, scoring: ExampleResult): ExampleResult {
@@ -168,8 +183,13 @@ function addedUp(usage: Record<string, unknown>, more: Record<string, unknown>):
 }
 
 /** One result of a program's own `evaluate`; throws `InvalidResult` or `NotJson`. */
-export function readBatchResult(given: unknown, seconds: number, captureTraces: boolean): ExampleResult {
-  if (!isObject(given)) return { status: "ok", ...readScore(given), output: null, seconds };
+export function readBatchResult(
+  given: unknown,
+  seconds: number,
+  captureTraces: boolean,
+  notices: Notices,
+): ExampleResult {
+  if (!isObject(given)) return { status: "ok", ...readScore(given, notices), output: null, seconds };
   const {
     status = "ok",
     output,
@@ -182,7 +202,7 @@ export function readBatchResult(given: unknown, seconds: number, captureTraces: 
   } = given;
   const result = {
     status,
-    ...(status === "ok" ? readScore(scored) : { ...scored, score: null }),
+    ...(status === "ok" ? readScore(scored, notices) : { ...scored, score: null }),
     output: toJsonValue(output, "output"),
     ...(error === undefined ? {} : { error: toJsonValue(error, "error") }),
     ...(captureTraces && trajectory !== undefined ? { trajectory: toJsonValue(trajectory, "trajectory") } : {}),

@@ -1,12 +1,13 @@
 /** Images in reflective records: extracted on the way to the optimizer, restored on the way to the program. */
 
-import { InvalidResult } from "./example-results.js";
 import type { ImageContent } from "./generated/types.js";
+import { InvalidResult } from "./invalid-result.js";
 import type { ReflectiveDataset } from "./program.js";
 
 const REFERENCE = "$image";
 const MAX_BYTES = 5 * 2 ** 20;
-const MAX_BASE64 = Math.ceil(MAX_BYTES / 3) * 4;
+/** Characters of the base64 of the largest image. */
+export const MAX_BASE64 = Math.ceil(MAX_BYTES / 3) * 4;
 
 /** An image for a reflection model to see; put it anywhere in the records of `makeReflectiveDataset`. */
 export class Image {

@@ -3,7 +3,7 @@
 import type { Cancellation } from "./cancellation.js";
 import { runWithDeadline } from "./deadline.js";
 import { CallCancelled, ProgramFailed, UnknownCandidate } from "./errors.js";
-import { InvalidResult, withinBytes } from "./example-results.js";
+import { withinBytes } from "./example-results.js";
 import { describeFailure } from "./failure.js";
 import type {
   EvalBatch,
@@ -17,6 +17,7 @@ import type {
   ScoreParams,
 } from "./generated/types.js";
 import { extractImages, restoreImages } from "./images.js";
+import { InvalidResult } from "./invalid-result.js";
 import type { Job } from "./jobs.js";
 import { NotJson, toJsonValue } from "./json.js";
 import { type CallContext, type Candidate, isBatchProgram, isScoreProgram, type Program } from "./program.js";
@@ -89,10 +90,10 @@ export class Methods {
     const rows = this.#paired(sent.batch, sent.results, "eval_batch.results");
     const evalBatch: EvalBatch = { batch: rows, results: traces.inline(sent.results) };
     return oneStep("make_reflective_dataset", "MakeReflectiveDatasetResult", async (context) => {
-      const hasSteps = isBatchProgram(program) ? () => true : Array.isArray;
+      const isOwn = isBatchProgram(program) ? () => true : Array.isArray;
       const dataset = program.makeReflectiveDataset
         ? await program.makeReflectiveDataset({ ...candidate }, evalBatch, components, context)
-        : defaultReflectiveDataset(evalBatch, components, hasSteps);
+        : defaultReflectiveDataset(evalBatch, components, isOwn, params.seed ?? 0);
       return extractImages(dataset);
     });
   }

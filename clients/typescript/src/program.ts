@@ -1,6 +1,7 @@
 /** The interface of a program: a few functions; the candidate is always an argument, never shared state. */
 
 import type { EvalBatch, RunInfo, Usage } from "./generated/types.js";
+import type { RunStep } from "./steps.js";
 
 /** Component name -> component text. */
 export type Candidate = Record<string, string>;
@@ -8,11 +9,19 @@ export type Candidate = Record<string, string>;
 /** Component name -> records, each a JSON object such as `{"Inputs", "Generated Outputs", "Feedback"}`. */
 export type ReflectiveDataset = Record<string, Record<string, unknown>[]>;
 
-/** A finite number; with feedback; or with feedback and scores per objective. */
+/** Component name -> feedback on it. A score of a component's own has no effect: that of the example counts. */
+export type ComponentFeedback = Record<string, string | { feedback: string; score?: number }>;
+
+/** A finite number; with feedback; or with feedback, scores per objective and feedback on single components. */
 export type Score =
   | number
   | readonly [score: number, feedback: string]
-  | { score: number; feedback?: string | null; objective_scores?: Record<string, number> | null };
+  | {
+      score: number;
+      feedback?: string | null;
+      objective_scores?: Record<string, number> | null;
+      component_feedback?: ComponentFeedback | null;
+    };
 
 /** What `run` gets besides the example and the candidate. */
 export interface RunContext {
@@ -20,7 +29,11 @@ export interface RunContext {
   signal: AbortSignal;
   /** True if the caller wants a trajectory. */
   captureTraces: boolean;
-  /** Append JSON steps here: they become part of the trajectory. */
+  /** Run a function as a step of a component: `await step("planner", { question }, () => plan(question))`. */
+  step: RunStep;
+  /** Throw a `ParseFailure`: the model's answer `raw` does not have the structure `expected`. */
+  parseFailure(raw: string, expected: string, message?: string): never;
+  /** Append JSON entries here: they become part of the trajectory. */
   trace: unknown[];
   /** Set what the attempt cost: `cost_usd`, `input_tokens`, `output_tokens`, `calls`. */
   usage: Usage;
@@ -42,6 +55,7 @@ export type BatchResult =
       feedback?: string | null;
       trajectory?: unknown;
       objective_scores?: Record<string, number> | null;
+      component_feedback?: ComponentFeedback | null;
       error?: { type: string; message: string; traceback?: string | null };
       usage?: Usage;
       /** Its share of the optimizer's budget; default 1. */
@@ -55,10 +69,14 @@ export interface ScoreContext {
   signal: AbortSignal;
   /** Set what the scoring cost; it is added to the usage of `run`. */
   usage: Usage;
+  /** What happened on the way, if the program has `readsTrajectory`: `{ steps }`, or what `run` appended to `trace`. */
+  trajectory: unknown;
 }
 
 interface Scorer<Data, Output> {
   score(example: Data, output: Output, context: ScoreContext): Score | Promise<Score>;
+  /** Whether `score` reads `context.trajectory`; default false. Every example is then traced. */
+  readsTrajectory?: boolean;
 }
 
 interface ProgramHead<Data> {

@@ -2,24 +2,31 @@
 
 import type { EvalBatch, ExampleResult } from "./generated/types.js";
 import type { ReflectiveDataset } from "./program.js";
+import { stepRecords, type WholeRecord } from "./step-records.js";
 
 /**
- * The same records for every component asked for: inputs, outputs and feedback of each example.
+ * The records of the steps of each component, else the same ones for every component: inputs, outputs and feedback of
+ * each example.
  *
- * `hasSteps`: whether a trajectory is one the program recorded itself, to be shown as `Trace`.
+ * `isOwn`: whether a trajectory without steps is one the program recorded itself, to be shown as `Trace`. `seed`: of the
+ * choice between several steps of a component.
  */
 export function defaultReflectiveDataset(
   { batch, results }: EvalBatch,
   components: readonly string[],
-  hasSteps: (trajectory: unknown) => boolean,
+  isOwn: (trajectory: unknown) => boolean,
+  seed: number,
 ): ReflectiveDataset {
-  const records = results.map((result, at) => record(batch[at]?.data, result, hasSteps));
-  return Object.fromEntries(components.map((component) => [component, records]));
+  const whole = results.map((result, at) => wholeRecord(batch[at]?.data, result, isOwn));
+  return (
+    stepRecords(results, whole, components, seed) ??
+    Object.fromEntries(components.map((component) => [component, whole]))
+  );
 }
 
-function record(data: unknown, result: ExampleResult, hasSteps: (trajectory: unknown) => boolean) {
+function wholeRecord(data: unknown, result: ExampleResult, isOwn: (trajectory: unknown) => boolean): WholeRecord {
   const { trajectory } = result;
-  const traced = trajectory !== undefined && trajectory !== null && hasSteps(trajectory);
+  const traced = trajectory !== undefined && trajectory !== null && isOwn(trajectory);
   return {
     Inputs: data,
     "Generated Outputs": result.output ?? "",

@@ -7,6 +7,7 @@
  */
 
 import type { Cancellation } from "./cancellation.js";
+import { reportComponentFeedback } from "./component-feedback.js";
 import { type Outcome, runWithDeadline } from "./deadline.js";
 import { EventLoopLag } from "./event-loop-lag.js";
 import {
@@ -14,7 +15,6 @@ import {
   cancelledResult,
   failedResult,
   finishedResult,
-  InvalidResult,
   readBatchResult,
   readScore,
   rescored,
@@ -22,17 +22,22 @@ import {
   timedOutResult,
   withTrajectory,
 } from "./example-results.js";
-import type { ExampleResult, Usage } from "./generated/types.js";
+import type { ExampleResult, Step, Usage } from "./generated/types.js";
+import { InvalidResult } from "./invalid-result.js";
 import { toJsonValue } from "./json.js";
+import { jsonOrRepr } from "./json-or-repr.js";
+import type { Notices } from "./notices.js";
 import {
   type BatchProgram,
   type Candidate,
   type FunctionProgram,
   isBatchProgram,
   type Program,
+  type ScoreContext,
   takesWholeBatches,
 } from "./program.js";
 import type { Slots } from "./slots.js";
+import { parseFailure, StepRecorder, unrecordedStep } from "./steps.js";
 
 /** How long examples that never wait may block the event loop. */
 const MAX_BLOCKED_MS = 20;
@@ -71,20 +76,23 @@ interface AttemptConditions {
   cancellation: Cancellation;
 }
 
+/** `timeoutS`: seconds one example may run; undefined for no deadline. `enforcesDeadlines`: false if the peer does that. */
+interface DeadlineRules {
+  timeoutS: number | undefined;
+  enforcesDeadlines: boolean;
+}
+
 export class Runner {
   readonly #lag: EventLoopLag;
   #yieldRequestedAt: number | undefined;
 
-  /**
-   * `timeoutS`: seconds one example may run; undefined for no deadline. `enforcesDeadlines`: false if the peer does that.
-   */
   constructor(
     private readonly program: Program,
     private readonly slots: Slots,
-    private readonly timeoutS: number | undefined,
-    private readonly enforcesDeadlines: boolean,
+    private readonly notices: Notices,
+    private readonly deadlines: DeadlineRules,
   ) {
-    this.#lag = new EventLoopLag(timeoutS ?? Number.POSITIVE_INFINITY);
+    this.#lag = new EventLoopLag(deadlines.timeoutS ?? Number.POSITIVE_INFINITY);
   }
 
   async evaluate(evaluation: Evaluation, cancellation: Cancellation): Promise<void> {
@@ -136,8 +144,9 @@ export class Runner {
 
   /** Return the seconds that an example may run: the runner's own limit, or less if a call asks for it. */
   #limitS(requestedS: number | undefined): number | undefined {
-    if (!this.enforcesDeadlines) return undefined;
-    const limitS = Math.min(this.timeoutS ?? Number.POSITIVE_INFINITY, requestedS ?? Number.POSITIVE_INFINITY);
+    const { timeoutS, enforcesDeadlines } = this.deadlines;
+    if (!enforcesDeadlines) return undefined;
+    const limitS = Math.min(timeoutS ?? Number.POSITIVE_INFINITY, requestedS ?? Number.POSITIVE_INFINITY);
     return limitS === Number.POSITIVE_INFINITY ? undefined : limitS;
   }
 
@@ -178,27 +187,40 @@ export class Runner {
       seconds: clock(),
       usage: summed(conditions.spent, summed(usage, scoring)),
     });
+    const components = Object.keys(candidate);
+    const { readsTrajectory = false } = program;
+    const recorder = captureTraces || readsTrajectory ? new StepRecorder(components, this.notices) : undefined;
+    const { step = unrecordedStep } = recorder ?? {};
     const ending = await this.#timed(
       async (signal) => {
-        const output = await program.run(data, { ...candidate }, { signal, captureTraces, trace, usage });
+        const context = { signal, captureTraces, trace, usage, step, parseFailure };
+        const run = () => program.run(data, { ...candidate }, context);
+        const output = await (recorder === undefined ? run() : recorder.run(run));
+        const steps = recorder?.end(true) ?? [];
         const taken = toJsonValue(output, "output");
-        const score = program.score && readScore(await program.score(data, output, { signal, usage: scoring }));
-        const steps =
-          trace.length > 0
-            ? trace
-            : { data, output: taken, score: score?.score ?? null, feedback: score?.feedback ?? null };
-        return finishedResult(taken, score, { ...attempt(), trajectory: captureTraces ? steps : undefined });
+        const judging = (): ScoreContext => {
+          const summary = { data, output: taken, score: null, feedback: null };
+          const trajectory = readsTrajectory ? toJsonValue(trajectoryOf(steps, trace, summary), "trace") : undefined;
+          return { signal, usage: scoring, trajectory };
+        };
+        const score = program.score && readScore(await program.score(data, output, judging()), this.notices);
+        const summary = { data, output: taken, score: score?.score ?? null, feedback: score?.feedback ?? null };
+        const trajectory = captureTraces ? trajectoryOf(steps, trace, summary) : undefined;
+        const result = finishedResult(taken, score, { ...attempt(), trajectory });
+        reportComponentFeedback(result, trajectory, components, this.notices);
+        return result;
       },
       limitS,
       conditions,
     );
     if (ending.kind === "done") return [ending.value];
+    const steps = recorder?.end(false) ?? [];
     const failed = unfinished(ending, limitS, attempt());
     if (failed instanceof InconclusiveAttempt) return failed;
     if (!captureTraces || failed.status === "cancelled") return [failed];
     const { error } = failed;
-    const steps = trace.length > 0 ? trace : { data, output: null, score: null, feedback: null, error };
-    return [withTrajectory(failed, steps)];
+    const summary = { data, output: null, score: null, feedback: null, error };
+    return [withTrajectory(failed, trajectoryOf(steps, trace, summary))];
   }
 
   /** Return the same result with a score; a result that failed or was never run is returned unchanged. */
@@ -213,8 +235,9 @@ export class Runner {
     const scoring = await this.#withIsolatedRerun(1, cancellation, async (conditions) => {
       const clock = stopwatch();
       const usage: Usage = {};
+      const trajectory = this.program.readsTrajectory ? result.trajectory : undefined;
       const judge = async (signal: AbortSignal) =>
-        readScore(await this.program.score?.(row.data, result.output, { signal, usage }));
+        readScore(await this.program.score?.(row.data, result.output, { signal, usage, trajectory }), this.notices);
       const ending = await this.#timed(judge, limitS, conditions);
       const attempt = { seconds: clock(), usage: summed(conditions.spent, usage) };
       if (ending.kind === "done") return finishedResult(null, ending.value, attempt);
@@ -246,7 +269,9 @@ export class Runner {
     }
     return ending.value.map((given) => {
       try {
-        return readBatchResult(given, seconds, captureTraces);
+        const result = readBatchResult(given, seconds, captureTraces, this.notices);
+        reportComponentFeedback(result, result.trajectory, Object.keys(candidate), this.notices);
+        return result;
       } catch (error) {
         return failedResult(error, { seconds });
       }
@@ -264,6 +289,12 @@ export class Runner {
       await new Promise((resolve) => setTimeout(resolve));
     }
   }
+}
+
+/** The steps, with the program's own entries if there are any; else the entries; else the summary of the example. */
+function trajectoryOf(steps: Step[], trace: unknown[], summary: object): unknown {
+  if (steps.length === 0) return trace.length > 0 ? trace : summary;
+  return trace.length > 0 ? { steps, trace: jsonOrRepr(trace) } : { steps };
 }
 
 function readAll(given: unknown, expected: number): unknown[] {

@@ -16,6 +16,7 @@ export type {
   BatchResult,
   CallContext,
   Candidate,
+  ComponentFeedback,
   FunctionProgram,
   Program,
   ReflectiveDataset,
@@ -24,5 +25,6 @@ export type {
   ScoreContext,
   ScoreProgram,
 } from "./program.js";
+export { ParseFailure, type RunStep, type StepHandle, type StepLabel, type StepResult, step } from "./steps.js";
 export { MemoryStore, type StoreOptions } from "./store.js";
 export { PACKAGE_VERSION } from "./version.js";

@@ -24,6 +24,11 @@ it.each([
   [programOf({ run: "answer" as never }), '`run` must be a function, not "answer"'],
   [batchProgramOf({ evaluate: {} as never }), "`evaluate` must be a function, not an object"],
   [programOf({ score: 1 as never }), "`score` must be a function, or absent, not 1"],
+  [programOf({ readsTrajectory: "yes" as never }), '`readsTrajectory` must be true or false, not "yes"'],
+  [
+    { name: "x", seedCandidate: { a: "" }, run: () => 1, readsTrajectory: true },
+    "`readsTrajectory` is about `score`, which the program does not have",
+  ],
   [
     { name: "x", run: () => 1 },
     '`seedCandidate` must map components to the texts to start from, such as { prompt: "..." }',

@@ -43,6 +43,7 @@ it("the exports are the intended ones", () => {
       "ConnectionLost",
       "Image",
       "METHODS",
+      "ParseFailure",
       "MemoryStore",
       "PACKAGE_VERSION",
       "PROTOCOL_VERSION",
@@ -56,6 +57,7 @@ it("the exports are the intended ones", () => {
       "loadCandidate",
       "serve",
       "serveStdio",
+      "step",
     ].sort(),
   );
 });

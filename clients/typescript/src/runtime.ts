@@ -1,0 +1,32 @@
+/** Modules of Node that other runtimes may have too; nothing here is imported, so that the package loads without them. */
+
+/** The part of Node's `AsyncLocalStorage` that is used here. */
+export interface AsyncStorage<Store> {
+  run<Result>(store: Store, work: () => Result): Result;
+  getStore(): Store | undefined;
+}
+
+interface Runtime {
+  AsyncLocalStorage?: new () => AsyncStorage<never>;
+  process?: { getBuiltinModule?: (name: string) => object | undefined };
+}
+
+/** Return a storage that follows asynchronous calls; undefined in a runtime without one. */
+export function asyncStorage<Store>(): AsyncStorage<Store> | undefined {
+  const Kind = runtime().AsyncLocalStorage ?? builtin<Runtime>("node:async_hooks")?.AsyncLocalStorage;
+  return Kind && (new Kind() as AsyncStorage<Store>);
+}
+
+/** Return a value as Node shows it, or as a text where there is no Node. */
+export function inspected(value: unknown): string {
+  const util = builtin<{ inspect?: (value: unknown) => string }>("node:util");
+  return util?.inspect ? util.inspect(value) : String(value);
+}
+
+function builtin<Module extends object>(name: string): Module | undefined {
+  return runtime().process?.getBuiltinModule?.(name) as Module | undefined;
+}
+
+function runtime(): Runtime {
+  return globalThis as Runtime;
+}

@@ -1,0 +1,297 @@
+/** Steps of an example's run: which component did what, what went into it and what came out. */
+
+import { nearest } from "./edit-distance.js";
+import { describeFailure } from "./failure.js";
+import type { Step, Usage } from "./generated/types.js";
+import { type JsonValue, wellFormed } from "./json.js";
+import { jsonOrRepr } from "./json-or-repr.js";
+import type { Notices } from "./notices.js";
+import { asyncStorage } from "./runtime.js";
+import { faults } from "./validate.js";
+import { isObject, shown } from "./values.js";
+
+/** The type of an error for a model's answer without the expected structure. */
+export const PARSE_FAILURE = "parse_failure";
+
+/** Steps within one another; a step within the deepest is recorded beside it. */
+const DEEPEST = 50;
+
+const UNFINISHED = { type: "unfinished", message: "the step did not end before its example" };
+
+/** What a step is of: the name of a component, or `{ name }` of a step without one, such as a tool. */
+export type StepLabel = string | { component?: string | null; name?: string | null };
+
+/** A running step, as the function of the step gets it. */
+export interface StepHandle {
+  /** What the step cost. */
+  usage: Usage;
+  /** What came out of the step; default: the result of its function. */
+  outputs: unknown;
+}
+
+/** What a step returns: the result of its function, as a `Promise` if that can be awaited. */
+export type StepResult<Result> = Result extends PromiseLike<infer Value> ? Promise<Value> : Result;
+
+/**
+ * Run `fn` as a step of a component and return its result.
+ *
+ * `inputs`: what goes into the step, by name. The step's outputs are the result of `fn`, its error is what `fn` throws.
+ * Steps that `fn` runs are steps within this one.
+ */
+export type RunStep = <Result>(
+  label: StepLabel,
+  inputs: object,
+  fn: (step: StepHandle) => Result,
+) => StepResult<Result>;
+
+/** A model's answer does not have the expected structure. Thrown in a step, it becomes the step's parse failure. */
+export class ParseFailure extends Error {
+  /** `raw`: the answer. `expected`: the structure that it should have, as text for the reflection model. */
+  constructor(
+    readonly raw: string,
+    readonly expected: string,
+    message = "the answer could not be parsed",
+  ) {
+    super(message);
+    this.name = "ParseFailure";
+  }
+}
+
+/** Throw a `ParseFailure`. */
+export function parseFailure(raw: string, expected: string, message?: string): never {
+  throw new ParseFailure(raw, expected, message);
+}
+
+/** Where steps are recorded: the example, and the step that runs. */
+interface Place {
+  recorder: StepRecorder;
+  around: RecordedStep | undefined;
+}
+
+const places = asyncStorage<Place>();
+
+/** Parse failures that a step has recorded: the steps around it get an ordinary error. */
+const recordedFailures = new WeakSet<ParseFailure>();
+
+/** Run a step of the example that runs now; outside of an example, and if no trajectory is wanted, only run `fn`. */
+export const step: RunStep = (label, inputs, fn) => {
+  const place = places?.getStore();
+  return place === undefined ? unrecordedStep(label, inputs, fn) : place.recorder.step(label, inputs, fn);
+};
+
+/** Run `fn` without recording it. */
+export const unrecordedStep: RunStep = (label, _inputs, fn) => {
+  checkLabel(label);
+  return fn({ usage: {}, outputs: undefined }) as never;
+};
+
+class RecordedStep implements StepHandle {
+  usage: Usage = {};
+  readonly steps: RecordedStep[] = [];
+  readonly depth: number;
+  readonly #started = performance.now();
+  readonly #inputs: JsonValue;
+  #outputs: JsonValue | undefined;
+  #failure: Pick<Step, "error" | "raw" | "expected"> = {};
+  #seconds: number | undefined;
+
+  /** The inputs are copied, as the program may change them later. */
+  constructor(
+    private readonly label: StepLabel,
+    inputs: object,
+    readonly around: RecordedStep | undefined,
+  ) {
+    this.depth = around === undefined ? 1 : around.depth + 1;
+    this.#inputs = jsonOrRepr(inputs);
+  }
+
+  get outputs(): unknown {
+    return this.#outputs;
+  }
+
+  set outputs(value: unknown) {
+    this.#outputs = jsonOrRepr(value);
+  }
+
+  get ended(): boolean {
+    return this.#seconds !== undefined;
+  }
+
+  end(result: unknown): void {
+    this.#seconds = this.#elapsed();
+    if (this.#outputs === undefined) this.outputs = result;
+  }
+
+  fail(error: unknown): void {
+    this.#seconds = this.#elapsed();
+    const { type, message } = describeFailure(error);
+    this.#failure = { error: { type, message } };
+    if (!(error instanceof ParseFailure) || recordedFailures.has(error)) return;
+    recordedFailures.add(error);
+    this.#failure = {
+      error: { type: PARSE_FAILURE, message },
+      raw: textOf(error.raw),
+      expected: textOf(error.expected),
+    };
+  }
+
+  /** The step as the contract has it; without an end it is unfinished. */
+  toStep(): Step {
+    const { component, name } = partsOf(this.label);
+    const usage = jsonOrRepr(this.usage);
+    const isUsage = isObject(usage) && Object.keys(usage).length > 0 && faults("Usage", usage).length === 0;
+    return {
+      ...(component === undefined ? {} : { component: wellFormed(component) }),
+      ...(name === undefined ? {} : { name: wellFormed(name) }),
+      inputs: this.#inputs,
+      outputs: this.#outputs ?? null,
+      ...(this.ended ? this.#failure : { error: UNFINISHED }),
+      ...(isUsage ? { usage: usage as Usage } : {}),
+      seconds: this.#seconds ?? this.#elapsed(),
+      ...(this.steps.length === 0 ? {} : { steps: this.steps.map((inner) => inner.toStep()) }),
+    };
+  }
+
+  /** A short name for messages. */
+  get title(): string {
+    return titleOf(this.label);
+  }
+
+  #elapsed(): number {
+    return (performance.now() - this.#started) / 1000;
+  }
+}
+
+/** Records the steps of one attempt at an example, of which a trajectory is wanted. */
+export class StepRecorder {
+  readonly #steps: RecordedStep[] = [];
+  #recorded: Step[] | undefined;
+
+  /** `components`: those of the candidate. */
+  constructor(
+    private readonly components: readonly string[],
+    private readonly notices: Notices,
+  ) {}
+
+  /** Run the program, whose calls of `step` are recorded here. */
+  run<Result>(program: () => Result): Result {
+    return places === undefined ? program() : places.run({ recorder: this, around: undefined }, program);
+  }
+
+  readonly step: RunStep = (label, inputs, fn) => {
+    checkLabel(label);
+    if (this.#recorded !== undefined) {
+      this.notices.once(`late ${titleOf(label)}`, () => {
+        return `the step ${titleOf(label)} was started after its example had ended; it is not recorded`;
+      });
+      return unrecordedStep(label, inputs, fn);
+    }
+    const recorded = this.#begin(label, inputs);
+    try {
+      const result =
+        places === undefined ? fn(recorded) : places.run({ recorder: this, around: recorded }, () => fn(recorded));
+      if (!isThenable(result)) {
+        recorded.end(result);
+        return result as never;
+      }
+      return Promise.resolve(result).then(
+        (value) => {
+          recorded.end(value);
+          return value;
+        },
+        (error: unknown) => {
+          recorded.fail(error);
+          throw error;
+        },
+      ) as never;
+    } catch (error) {
+      recorded.fail(error);
+      throw error;
+    }
+  };
+
+  /** Record nothing from now on, and return the steps. `isWhole`: the program ended by itself, and without a failure. */
+  end(isWhole: boolean): Step[] {
+    if (this.#recorded === undefined) {
+      if (isWhole) this.#reportUnfinished(this.#steps);
+      this.#recorded = this.#steps.map((recorded) => recorded.toStep());
+    }
+    return this.#recorded;
+  }
+
+  #begin(label: StepLabel, inputs: object): RecordedStep {
+    this.#checkComponent(partsOf(label).component);
+    const place = places?.getStore();
+    let around = place?.recorder === this && !place.around?.ended ? place.around : undefined;
+    if (around?.depth === DEEPEST) around = around.around;
+    const recorded = new RecordedStep(label, inputs, around);
+    (around?.steps ?? this.#steps).push(recorded);
+    return recorded;
+  }
+
+  #checkComponent(component: string | undefined): void {
+    if (component === undefined || this.components.includes(component)) return;
+    this.notices.once(`component ${component}`, () => {
+      return `a step is of component ${JSON.stringify(component)}: ${unknownComponent(component, this.components)}`;
+    });
+  }
+
+  #reportUnfinished(steps: readonly RecordedStep[]): void {
+    for (const recorded of steps) {
+      if (!recorded.ended) {
+        this.notices.once(`unfinished ${recorded.title}`, () => {
+          return `the step ${recorded.title} had not ended when \`run\` returned; await it there`;
+        });
+      }
+      this.#reportUnfinished(recorded.steps);
+    }
+  }
+}
+
+/** Say that a candidate lacks a component, which ones it has, and which of them may be meant. */
+export function unknownComponent(component: string, components: readonly string[]): string {
+  const near = nearest(component, components);
+  const meant = near === undefined ? "" : `; did you mean ${JSON.stringify(near)}?`;
+  return `the candidate has no such component, it has ${[...components].sort().join(", ")}${meant}`;
+}
+
+/** Return all steps of a trajectory, each before those within it; none if it holds no steps. */
+export function stepsOf(trajectory: unknown): Step[] {
+  return isObject(trajectory) ? flattened(trajectory.steps) : [];
+}
+
+function flattened(steps: unknown): Step[] {
+  if (!Array.isArray(steps)) return [];
+  // A trajectory of a program's own may hold anything.
+  return steps.filter(isObject).flatMap((found) => [found as Step, ...flattened(found.steps)]);
+}
+
+/** Throws `TypeError` for what is no label. */
+function checkLabel(label: unknown): asserts label is StepLabel {
+  if (typeof label === "string") return;
+  const isText = (part: unknown): boolean => typeof part === "string" || part === undefined || part === null;
+  if (isObject(label) && isText(label.component) && isText(label.name) && (label.component ?? label.name)) return;
+  throw new TypeError(
+    `a step is of a component, such as step("planner", inputs, fn), or has a name, such as step({ name: "search" }, ` +
+      `inputs, fn); it got ${shown(label)}`,
+  );
+}
+
+function partsOf(label: StepLabel): { component: string | undefined; name: string | undefined } {
+  if (typeof label === "string") return { component: label, name: undefined };
+  return { component: label.component ?? undefined, name: label.name ?? undefined };
+}
+
+function titleOf(label: StepLabel): string {
+  const { component, name } = partsOf(label);
+  return JSON.stringify(component ?? name);
+}
+
+function textOf(value: unknown): string {
+  return typeof value === "string" ? wellFormed(value) : JSON.stringify(jsonOrRepr(value));
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  const holder = value as { then?: unknown } | null | undefined;
+  return typeof value === "object" && typeof holder?.then === "function";
+}

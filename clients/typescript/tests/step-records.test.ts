@@ -1,0 +1,174 @@
+// The records of single steps, as the Python worker makes them of the same steps.
+import { readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { PythonRandom } from "../src/python-random.js";
+import { defaultReflectiveDataset } from "../src/reflection.js";
+import { call, programOf, served } from "./support.js";
+
+interface Golden {
+  limits: number[];
+  late: number[];
+  rows: { seed: number; drawn: number[] }[];
+}
+
+// Made by Python 3.11: for each seed `rng = random.Random(seed)` and 8 rounds of `rng.choice(range(n))` for each of
+// `limits`; `late`: the last 5 of 3,000 times `choice(range(1000))` with seed 7.
+const golden = JSON.parse(readFileSync(new URL("golden/python-random.json", import.meta.url), "utf8")) as Golden;
+
+const range = (size: number): number[] => Array.from({ length: size }, (_, at) => at);
+
+describe("random numbers", () => {
+  it.each(golden.rows)("with seed $seed are those of Python", ({ seed, drawn }) => {
+    const random = new PythonRandom(seed);
+    const choose = (limit: number) =>
+      random.choice(limit < 100_000 ? range(limit) : new Proxy([] as number[], large(limit)));
+    expect(range(8).flatMap(() => golden.limits.map(choose))).toEqual(drawn);
+  });
+
+  it("go on beyond the first block of the generator", () => {
+    const random = new PythonRandom(7);
+    const items = range(1000);
+    expect(
+      range(3000)
+        .map(() => random.choice(items))
+        .slice(-5),
+    ).toEqual(golden.late);
+  });
+});
+
+/** A list of whole numbers that takes no memory. */
+function large(length: number): ProxyHandler<number[]> {
+  return { get: (_, key) => (key === "length" ? length : Number(key)) };
+}
+
+const ok = { status: "ok" as const, score: 1, seconds: 0 };
+
+function recordsOf(trajectories: unknown[], components: string[], { seed = 0, ...more }: any = {}): any {
+  const results = trajectories.map((trajectory) => ({ ...ok, output: "out", trajectory, ...more }));
+  const batch = trajectories.map((_, at) => ({ id: String(at), data: { row: at } }));
+  return defaultReflectiveDataset({ batch, results }, components, Array.isArray, seed);
+}
+
+const planned = { component: "planner", inputs: { question: "why?" }, outputs: { plan: "look" } };
+
+it("each component has the records of its own steps, nested ones included, in the order of the examples", () => {
+  const nested = {
+    name: "search",
+    inputs: {},
+    outputs: [],
+    steps: [{ component: "writer", inputs: { a: 1 }, outputs: 2 }],
+  };
+  const dataset = recordsOf(
+    [{ steps: [planned] }, { steps: [nested], trace: ["seen"] }],
+    ["planner", "writer", "other"],
+  );
+  expect(dataset).toEqual({
+    planner: [{ Inputs: { question: "why?" }, "Generated Outputs": { plan: "look" }, Feedback: "Score: 1.0" }],
+    writer: [{ Inputs: { a: 1 }, "Generated Outputs": 2, Feedback: "Score: 1.0" }],
+    other: [],
+  });
+});
+
+it("an example without steps gives the record of the whole example, for each component", () => {
+  const whole = { Inputs: { row: 1 }, "Generated Outputs": "out", Feedback: "Score: 1.0" };
+  const dataset = recordsOf(
+    [{ steps: [planned] }, { data: 1 }, ["asked"], { steps: ["a text"] }],
+    ["planner", "writer"],
+  );
+  expect(dataset.writer).toEqual([
+    whole,
+    { ...whole, Inputs: { row: 2 }, Trace: ["asked"] },
+    { ...whole, Inputs: { row: 3 } },
+  ]);
+  expect(dataset.planner.slice(1)).toEqual(dataset.writer);
+});
+
+it("without any step all components have the records of the examples", () => {
+  const dataset = recordsOf([{ steps: [] }, ["asked"]], ["planner", "writer"]);
+  expect(dataset.planner).toHaveLength(2);
+  expect(dataset.writer).toEqual(dataset.planner);
+});
+
+it("of several steps one is drawn, by component and then by example, as Python draws", () => {
+  const steps = range(7).map((at) => ({ component: at % 2 ? "a" : "b", inputs: { at }, outputs: at }));
+  const trajectories = range(6).map((at) => ({ steps: steps.slice(0, at + 2) }));
+  const drawn = (seed: number | undefined) => {
+    const dataset = recordsOf(trajectories, ["b", "a"], { seed });
+    return ["b", "a"].map((component) => dataset[component].map((record: any) => record["Generated Outputs"]));
+  };
+  // rng = random.Random(seed); for each component, for each example: rng.choice([its steps])
+  expect(drawn(undefined)).toEqual([
+    [0, 2, 0, 2, 4, 6],
+    [1, 1, 3, 3, 5, 1],
+  ]);
+  expect(drawn(2 ** 53 - 1)).toEqual([
+    [0, 0, 0, 0, 0, 0],
+    [1, 1, 3, 1, 3, 3],
+  ]);
+});
+
+it("the first step that failed is taken, and draws nothing", () => {
+  const broken = { component: "planner", inputs: {}, outputs: null, error: { type: "TypeError", message: "no plan" } };
+  const later = { ...broken, error: { type: "RangeError", message: "later" } };
+  const dataset = recordsOf([{ steps: [planned, broken, later] }], ["planner"], { feedback: "wrong" });
+  expect(dataset.planner).toEqual([
+    { Inputs: {}, "Generated Outputs": "", Feedback: "This step failed: TypeError: no plan\nwrong" },
+  ]);
+});
+
+it("feedback on the component comes before that on the example", () => {
+  const more = { feedback: "all wrong", component_feedback: { planner: "no plan" } };
+  const steps = [planned, { component: "writer", inputs: null, outputs: "x" }];
+  const dataset = recordsOf([{ steps }], ["planner", "writer"], more);
+  expect(dataset.planner[0].Feedback).toBe("no plan");
+  expect(dataset.writer[0]).toEqual({ Inputs: {}, "Generated Outputs": "x", Feedback: "all wrong" });
+});
+
+it("a parse failure shows the raw answer and the expected structure", () => {
+  const step = { component: "planner", inputs: {}, outputs: null, raw: "I would look." };
+  const error = { type: "parse_failure", message: "no JSON" };
+  const [[first], [second]] = [
+    { ...step, error, expected: '{"plan": ...}' },
+    { ...step, error },
+  ].map((failed) => recordsOf([{ steps: [failed] }], ["planner"], { feedback: "wrong" }).planner) as any;
+  expect(first).toEqual({
+    Inputs: {},
+    "Generated Outputs":
+      "Couldn't parse the output as per the expected output format. The model's raw response was:\n```\nI would look.\n```\n\n",
+    Feedback: 'Your output failed to parse. Follow this structure:\n{"plan": ...}',
+  });
+  expect(second.Feedback).toBe("Your output failed to parse: no JSON");
+});
+
+it("the first chat history is rendered at the beginning of the inputs", () => {
+  const history = [
+    { role: "user", content: "Grüße" },
+    { role: "assistant", content: [{ type: "text", text: "hi" }] },
+  ];
+  const inputs = { question: "why?", history, second: history, empty: [], texts: ["role"] };
+  const [record] = recordsOf([{ steps: [{ component: "planner", inputs, outputs: 1 }] }], ["planner"]).planner;
+  expect(Object.keys(record.Inputs)).toEqual(["Context", "question", "second", "empty", "texts"]);
+  expect(record.Inputs.Context).toBe(
+    '```json\n  0: {"role":"user","content":"Grüße"}\n' +
+      '  1: {"role":"assistant","content":[{"type":"text","text":"hi"}]}\n```',
+  );
+});
+
+it("a list of other objects is no chat history", () => {
+  const inputs = { rows: [{ role: "user" }], more: [{ role: 1, content: "" }] };
+  const [record] = recordsOf([{ steps: [{ component: "planner", inputs, outputs: 1 }] }], ["planner"]).planner;
+  expect(record.Inputs).toEqual(inputs);
+});
+
+it("the seed of the call decides which step is drawn", async () => {
+  const server = await served(programOf());
+  const steps = range(50).map((at) => ({ component: "rules", inputs: {}, outputs: at }));
+  const drawn = async (seed?: number) => {
+    const results = [{ ...ok, output: null, trajectory: { steps } }];
+    const eval_batch = { batch: [{ id: "0", data: 1 }], results };
+    const params = { candidate: { rules: "" }, eval_batch, components_to_update: ["rules"], seed };
+    const { result } = await call(server, "make_reflective_dataset", params);
+    return result.dataset.rules[0]["Generated Outputs"];
+  };
+  expect([await drawn(), await drawn(0), await drawn(1), await drawn(2 ** 53 - 1)]).toEqual([24, 24, 8, 6]);
+});
