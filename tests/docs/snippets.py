@@ -19,6 +19,7 @@ RUN = {
         "docs/quickstart.md: # with_openai.py",
         "docs/quickstart.md: # with_anthropic.py",
         "docs/guides/typescript.md: // program.ts",
+        "docs/guides/typescript.md: // team.ts",
         "docs/guides/typescript.md: // rules.ts",
         'docs/guides/typescript.md: import { loadCandidate } from "evolverpc";',
         "docs/guides/python.md: import evolverpc",

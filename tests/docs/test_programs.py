@@ -189,17 +189,50 @@ def test_the_same_program_stands_on_each_page() -> None:
     )
 
 
-@needs_typescript
-def test_the_typescript_program_compiles_strictly_and_is_optimized(tmp_path: Path) -> None:
-    (tmp_path / "program.ts").write_text(pages.block("README.md", "// program.ts").text)
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-    openai = tmp_path / "node_modules" / "openai"
+def compile_with_openai(folder: Path, page: str, name: str) -> None:
+    """Compile a page's program, with a stand-in for the package `openai`."""
+    (folder / name).write_text(pages.block(page, f"// {name}").text)
+    (folder / "package.json").write_text('{"type": "module"}')
+    openai = folder / "node_modules" / "openai"
     openai.mkdir(parents=True)
     (openai / "index.ts").write_text(TYPESCRIPT_CLIENT)
     (openai / "package.json").write_text('{"name": "openai", "type": "module", "exports": "./index.js"}')
-    (tmp_path / "node_modules" / "evolverpc").symlink_to(PACKAGE)
-    for names in (("node_modules/openai/index.ts", "--declaration"), ("program.ts",)):
-        compile_strictly(tmp_path, *names)
+    (folder / "node_modules" / "evolverpc").symlink_to(PACKAGE)
+    for names in (("node_modules/openai/index.ts", "--declaration"), (name,)):
+        compile_strictly(folder, *names)
         (openai / "index.ts").unlink(missing_ok=True)
+
+
+@needs_typescript
+def test_the_typescript_program_compiles_strictly_and_is_optimized(tmp_path: Path) -> None:
+    compile_with_openai(tmp_path, "README.md", "program.ts")
     with running_server(["node", "program.js"], cwd=tmp_path) as endpoint:
         assert optimized(endpoint, tmp_path) == [0.0, 0.5]
+
+
+@needs_typescript
+def test_the_typescript_program_of_several_components_has_records_of_its_steps(tmp_path: Path) -> None:
+    compile_with_openai(tmp_path, "docs/guides/typescript.md", "team.ts")
+    routes = {"not JSON": 'I would say {"team"}', "right": '{"team": "billing"}'}
+    with (
+        running_server(["node", "team.js"], cwd=tmp_path) as endpoint,
+        RemoteAdapter(endpoint.url, token=endpoint.token) as adapter,
+    ):
+        records = {}
+        for name, route in routes.items():
+            candidate = {"summarize": "charged twice", "route": route}
+            traced = adapter.evaluate(ROWS[:1], candidate, capture_traces=True)
+            assert traced.scores == [float(name == "right")]
+            records[name] = adapter.make_reflective_dataset(candidate, traced, ["summarize", "route"])
+    summarized = {
+        "Inputs": {"text": ROWS[0]["text"]},
+        "Generated Outputs": "charged twice",
+        "Feedback": "the line must show that this is about billing",
+    }
+    right = {"Generated Outputs": "billing", "Feedback": "expected billing, got billing"}
+    assert records["right"] == {"summarize": [summarized], "route": [{"Inputs": {"line": "charged twice"}, **right}]}
+    [unparsed] = records["not JSON"]["route"]
+    assert routes["not JSON"] in unparsed["Generated Outputs"]
+    assert unparsed["Feedback"] == (
+        'Your output failed to parse. Follow this structure:\n{"team": "billing", "shipping" or "other"}'
+    )

@@ -7,7 +7,7 @@ import { ParseFailure } from "./steps.js";
 export interface ConformanceStep {
   component?: string | null;
   name?: string | null;
-  inputs: object;
+  inputs?: object;
   outputs: unknown;
   /** Fail in this step with this message. */
   raise?: string;
@@ -73,7 +73,15 @@ export const conformanceProgram = {
 } satisfies FunctionProgram<ConformanceExample>;
 
 async function runSteps(steps: readonly ConformanceStep[], context: RunContext): Promise<void> {
-  for (const { component = null, name = null, inputs, outputs, raise, parse_failure: failure, ...inner } of steps) {
+  for (const {
+    component = null,
+    name = null,
+    inputs = {},
+    outputs,
+    raise,
+    parse_failure: failure,
+    ...inner
+  } of steps) {
     const running = context.step({ component, name }, inputs, async () => {
       await runSteps(inner.steps ?? [], context);
       if (raise !== undefined) throw new Error(raise);

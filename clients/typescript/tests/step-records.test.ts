@@ -1,6 +1,7 @@
 // The records of single steps, as the Python worker makes them of the same steps.
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { Image } from "../src/images.js";
 import { PythonRandom } from "../src/python-random.js";
 import { defaultReflectiveDataset } from "../src/reflection.js";
 import { call, programOf, served } from "./support.js";
@@ -158,6 +159,24 @@ it("a list of other objects is no chat history", () => {
   const inputs = { rows: [{ role: "user" }], more: [{ role: 1, content: "" }] };
   const [record] = recordsOf([{ steps: [{ component: "planner", inputs, outputs: 1 }] }], ["planner"]).planner;
   expect(record.Inputs).toEqual(inputs);
+});
+
+it("an image as the text of a data URL becomes an image of the record", () => {
+  const url = "data:image/png;base64,iVBORw0KGgo=";
+  const large = `data:image/png;base64,${"A".repeat(8_000_000)}`;
+  const inputs = { url, nested: [{ url }], text: `see ${url}`, none: "data:image/png;base64,no!", large };
+  const [record] = recordsOf([{ steps: [{ component: "planner", inputs, outputs: url }] }], ["planner"]).planner;
+  const image = new Image("iVBORw0KGgo=", "image/png");
+  expect(record).toEqual({
+    Inputs: {
+      ...inputs,
+      url: image,
+      nested: [{ url: image }],
+      large: { type: "image/png", repr: "an image of 8000000 characters in base64" },
+    },
+    "Generated Outputs": image,
+    Feedback: "Score: 1.0",
+  });
 });
 
 it("the seed of the call decides which step is drawn", async () => {

@@ -1,6 +1,7 @@
 // Steps of programs of several components: what is recorded, from calls of a real server.
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it, onTestFinished, vi } from "vitest";
+import { conformanceProgram } from "../src/conformance.js";
 import type { RunContext } from "../src/program.js";
 import { step } from "../src/steps.js";
 import { faults } from "../src/validate.js";
@@ -432,4 +433,30 @@ it("in a runtime without Node's modules steps are recorded through the context, 
   const { output, trajectory } = ((await answer.json()) as any).result.results[0];
   expect(output).toBe(1);
   expect(trajectory.steps).toMatchObject([{ name: "outer" }, { component: "rules" }]);
+});
+
+it("the conformance program runs the steps that an example describes", async () => {
+  const server = await served(conformanceProgram);
+  const failed = { raw: "raw", expected: "{}", message: "no JSON" };
+  const steps = [
+    { component: "system", inputs: { a: 1 }, outputs: 2, steps: [{ name: "tool", outputs: 3 }] },
+    { component: "style", inputs: {}, outputs: null, parse_failure: failed },
+  ];
+  const raising = { component: "system", inputs: {}, outputs: null, raise: "no luck" };
+  const batch = [
+    { id: "a", data: { steps, component_feedback: { style: "dull" }, output: "out" } },
+    { id: "b", data: { steps: [raising] } },
+  ];
+  const params = { candidate: conformanceProgram.seedCandidate, batch, ...traced };
+  const [first, second] = (await call(server, "evaluate", params)).result.results;
+  expect(first).toMatchObject({ status: "ok", output: "out", component_feedback: { style: "dull" } });
+  expect(first.trajectory).toMatchObject({
+    steps: [
+      { component: "system", inputs: { a: 1 }, outputs: 2, steps: [{ name: "tool", inputs: {}, outputs: 3 }] },
+      { component: "style", error: { type: "parse_failure", message: "no JSON" }, raw: "raw", expected: "{}" },
+    ],
+    trace: [{ system: "seed system" }],
+  });
+  expect(second).toMatchObject({ status: "program_error", error: { message: "no luck" } });
+  expect(second.trajectory.steps).toMatchObject([{ error: { type: "Error", message: "no luck" } }]);
 });
