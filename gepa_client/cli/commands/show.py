@@ -231,7 +231,7 @@ def _show_figures(console: Console, heading: str, columns: Sequence[str], rows: 
     echo(console, f"\n[bold]{heading}[/]")
     table = Table(box=None, pad_edge=False, header_style="dim")
     for at, column in enumerate(columns):
-        table.add_column(column, justify="right" if at else "left", no_wrap=at > 0)
+        table.add_column(column, justify="right" if at else "left", no_wrap=at > 0, overflow="fold")
     for name, *figures in rows:
         table.add_row(safe_line(name, 80), *figures)
     console.print(table)

@@ -156,6 +156,11 @@ def test_show_adds_up_what_sandboxes_reached_and_reports_a_damaged_file(cli: Cli
     ]
     assert max(map(len, table.splitlines()[:3])) <= 80
     assert json.loads(cli("show", "last", "--json").stdout)["hosts"]["pypi.org:443"]["failed"] == 2
+    long = ConnectionLog()
+    long.add(HostConnection("s", f"{'a' * 40}.example.org", 443, 10**10, 10**10, 0.5, True, "GET"))
+    log.write_text("\n".join(long.lines()))
+    _, table = cli("show", "last").stdout.split("hosts that sandboxes connected to\n")
+    assert "…" not in table.partition("\n\n")[0]
     log.write_text('{"host": "pypi.org:443", "surprise": 1}')
     damaged = cli("show", "last")
     assert damaged.status == 0
