@@ -20,7 +20,7 @@ endef
 	@echo "no target '$@'; make help names them" >&2; exit 1
 
 help:
-	@echo "make demo         optimise the tickets example, in TypeScript too if Node is there; needs no key"
+	@echo "make demo         optimize the tickets example, in TypeScript too if Node is there; needs no key"
 	@echo "                  (ARGS=... goes to gepa-client optimize: make demo ARGS='--reflection-lm openai/gpt-5')"
 	@echo "make demo-sandbox the same example over 20 sandboxes (bubblewrap), and that the result is the same"
 	@echo "make test         every check there is: format, lint, types, tests of both languages, packages, examples"

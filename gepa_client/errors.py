@@ -157,9 +157,10 @@ def data_of(error: RpcError) -> str:
 
 
 def details(error: BaseException) -> str:
-    """Return the server's own text, or the traceback on this side."""
+    """Return what the server adds to its message, or the traceback on this side."""
     if isinstance(error, RpcError):
-        return "\n".join(f"{key}: {_text(value)}" for key, value in error.details.items())
+        known = {key: _text(value) for key, value in error.details.items()}
+        return "\n".join(f"{key}: {text}" for key, text in known.items() if text and text not in error.message)
     return "".join(traceback.format_exception(error))
 
 

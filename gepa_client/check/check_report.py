@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from evolverpc_common.display_text import counted
+from evolverpc_common.display_text import counted, line
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.requests import digest_of
 from gepa_client.settings.groups import Evolve
@@ -71,6 +71,9 @@ class CheckedExample(_ReportModel):
     def of(cls, at: int, row: AnyRow, result: Result) -> Self:
         """Return what is reported of a result."""
         error = result.get("error") or {}
+        message = f"{error.get('type')}: {error.get('message')}" if error else None
+        if error.get("type") == "KeyError" and isinstance(row.data, dict):
+            message = f"{message} (fields of this row: {line(', '.join(row.data), 200)})"
         return cls(
             row=at,
             id=row.id,
@@ -80,7 +83,7 @@ class CheckedExample(_ReportModel):
             input=row.data,
             output=result.get("output"),
             step="result" if error.get("type") == "invalid_result" else _PLACES.get(result["status"]),
-            error=f"{error.get('type')}: {error.get('message')}" if error else None,
+            error=message,
             details="\n".join(text for key in ("traceback", "log") if (text := error.get(key))) or None,
             cost_usd=(result.get("usage") or {}).get("cost_usd"),
             trace=trace_size(result),
@@ -202,15 +205,26 @@ def scores_verdict(
         return "ok", f"the seed's texts are empty ({', '.join(texts)}), so every score is 0: nothing to worry about"
     if evolves:
         return "warning", "every score is 0: a code mutation may fix that, if the score function is right"
+    failed = sum(result["status"] in SYSTEM_ERRORS for result in results)
+    if failed / len(results) > TOLERATED:
+        return "skipped", f"not judged: {failed} of {len(results)} examples failed, and the others score 0"
     if (fault := output_fault(results)) is not None:
         return "failed", (
             f"every score is 0 and {fault}: look at the outputs above and at the score function. If both are right, "
             "--ignore-findings scores starts a run all the same"
         )
+    feedback = {result.get("feedback") for result in results}
+    same = f", and every feedback is {line(feedback.pop() or '', 60)!r}" if len(feedback) == 1 and any(feedback) else ""
     return "warning", (
-        f"every score is 0 on the {len(results)} rows tried: a run learns nothing until a candidate scores above 0 "
-        "somewhere. Is the score function right?"
+        f"every score is 0 on the {len(results)} rows tried{same}: a run learns nothing until a candidate scores above "
+        "0 somewhere. Is the score function right?"
     )
+
+
+def hold_scores_alone(results: Sequence[Result], records: Sequence[Mapping[str, JsonValue]]) -> bool:
+    """Return whether the `records` are default ones in which scores stand for feedback, as `score` returned none."""
+    has_none = not any(result.get("feedback") or result.get("error") for result in results)
+    return has_none and all(str(record.get("Feedback")).startswith("Score: ") for record in records)
 
 
 def are_zero(results: Sequence[Result]) -> bool:

@@ -23,6 +23,7 @@ from gepa_client.check.check_report import (
     are_blank,
     are_zero,
     examples_verdict,
+    hold_scores_alone,
     mean,
     output_fault,
     scores_verdict,
@@ -38,7 +39,7 @@ from gepa_client.gepa.rows import AnyRow, list_server_rows
 from gepa_client.run import splits
 from gepa_client.run.resolved_settings import endpoints, evolve_of, metric_call_budget, scorers
 from gepa_client.settings.groups import Evolve
-from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from gepa_client.transport.address import rpc_url
 from gepa_client.transport.calls import CALL_TIMEOUT_S
 from gepa_client.transport.event_loop import GroupTask, run_group
@@ -384,7 +385,10 @@ class _ServerCheck:
             about += f", {len(answer.images)} different images"
         model = self.config.reflection_lm
         seen = sees(model) if answer.images and model is not None else True
-        if seen:
+        if seen and hold_scores_alone([result for _, result in usable], records):
+            message = f"{about}, whose feedback is the score alone: have `score` return feedback beside the number"
+            self.note("reflective dataset", "warning", f"{message}, such as what was expected and why it is wrong")
+        elif seen:
             self.note("reflective dataset", "ok", about)
         elif seen is None:
             self.note("reflective dataset", "warning", f"{about}; it is not known whether {model} takes images")
@@ -398,7 +402,7 @@ class _ServerCheck:
         elif "proposals" in self.discovery.capabilities:
             self.note("proposals", "ok", "by the program itself (not called here)")
         else:
-            self.note("proposals", "warning", "no proposer of new texts yet: a run needs --reflection-lm")
+            self.note("proposals", "warning", NO_PROPOSER)
 
 
 def _spread_over(untried: Sequence[int], count: int) -> list[int]:

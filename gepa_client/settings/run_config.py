@@ -44,8 +44,8 @@ REPLACED: dict[str, str] = {
 """Parameters of `gepa.optimize` that are no settings here, each with the reason."""
 
 NO_PROPOSER = (
-    "new texts have no proposer: the program does not propose them (no capability `proposals`), so give "
-    "--reflection-lm MODEL"
+    "nothing proposes new texts: give --reflection-lm MODEL, or write `propose_new_texts(candidate, "
+    "reflective_dataset, components)` in the program (`proposeNewTexts` in TypeScript; capability `proposals`)"
 )
 
 SANDBOX_ONLY = tuple(name for name in SandboxSettings.model_fields if name not in ("repo", "model_prices"))

@@ -29,6 +29,11 @@ def rpc_url(url: str, *, allow_insecure: bool = False) -> str:
         return _socket_url(url, parts)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         hint = f"; did you mean http://{url}?" if "://" not in url and urlsplit(f"http://{url}").hostname else ""
+        if Path(url).is_file():
+            hint = (
+                ", but a file: start a server of the program, as `gepa-server --program FILE.py` or `npx tsx FILE.ts`, "
+                "and give the address that it prints"
+            )
         raise Refused(f"{url!r} is not an http or https address{hint}")
     if parts.username is not None or parts.password is not None:
         raise Refused(f"credentials do not belong in a URL; set {TOKEN_VARIABLE} or give a token file")
@@ -131,5 +136,8 @@ def _usable(token: str, source: str) -> str:
     if not token:
         raise Refused(f"{source} is empty")
     if not token.isascii() or not token.isprintable():
-        raise Refused(f"{source} holds characters that no HTTP header may carry")
+        raise Refused(
+            f"{source} holds no token, which is one line of printable ASCII: "
+            "give the token file that the server printed"
+        )
     return token

@@ -1,5 +1,6 @@
 """The endpoint of the server: its listen address, from settings or `GEPA_LISTEN`, and its bearer token."""
 
+import errno
 import os
 import secrets
 import shutil
@@ -124,7 +125,13 @@ def _bound(settings: Settings) -> socket.socket:
             sock.close()
             raise
     except OSError as error:
-        raise SettingsError(f"cannot listen on {settings.host} port {settings.port}: {error.strerror}") from None
+        where = f"cannot listen on {settings.host} port {settings.port}"
+        if error.errno == errno.EADDRINUSE:
+            raise SettingsError(
+                f"{where}: the port is in use, perhaps by a server that you started before: end it, or give another "
+                "--port (0 for a free one)"
+            ) from None
+        raise SettingsError(f"{where}: {error.strerror}") from None
     return sock
 
 

@@ -266,7 +266,10 @@ class Settings(
         given = [name for name in GIVEN_AS if getattr(self, name) is not None]
         if len(given) != 1:
             found = " and ".join(f"`{name}`" for name in given) if given else "none"
-            raise ValueError(f"give exactly one of `program`, `adapter` and `command` (given: {found})")
+            raise ValueError(
+                f"give exactly one of `program`, `adapter` and `command` (given: {found}), as in "
+                "`gepa-server --program program.py`"
+            )
         stands_for = GIVEN_AS[given[0]]
         if self.kind not in (None, stands_for) and (self.kind, given[0]) != ("dspy", "program"):
             raise ValueError(f"`kind` is {self.kind}, but the program is given as `{given[0]}`")

@@ -21,6 +21,7 @@ RUN = {
         "docs/guides/typescript.md: // program.ts",
         "docs/guides/typescript.md: // team.ts",
         "docs/guides/typescript.md: // rules.ts",
+        "docs/guides/typescript.md: // serve.ts",
         'docs/guides/typescript.md: import { loadCandidate } from "evolverpc";',
         "docs/guides/python.md: import evolverpc",
         "docs/guides/python.md: # rules.py",

@@ -144,12 +144,13 @@ def compile_strictly(folder: Path, *names: str) -> None:
 
 @needs_typescript
 def test_the_typescript_rules_compile_strictly_and_improve_without_a_model(tmp_path: Path) -> None:
-    (tmp_path / "rules.ts").write_text(pages.block("docs/guides/typescript.md", "// rules.ts").text)
+    for name in ("rules.ts", "serve.ts"):
+        (tmp_path / name).write_text(pages.block("docs/guides/typescript.md", f"// {name}").text)
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "node_modules").mkdir()
     (tmp_path / "node_modules" / "evolverpc").symlink_to(PACKAGE)
-    compile_strictly(tmp_path, "rules.ts")
-    with running_server(["node", "rules.js"], cwd=tmp_path) as endpoint:
+    compile_strictly(tmp_path, "serve.ts")
+    with running_server(["node", "serve.js"], cwd=tmp_path) as endpoint:
         assert improved_without_a_model(endpoint, tmp_path) == (pytest.approx(2 / 3), 1.0)
 
 
@@ -158,20 +159,19 @@ def test_both_languages_load_the_result_of_a_run(tmp_path: Path) -> None:
     texts = {"words": "refund invoice charged"}
     (tmp_path / "best_candidate.json").write_text(json.dumps(texts))
     loaded = pages.block("docs/guides/python.md", "import evolverpc").text
-    program = f"import json\nseed_candidate = {{'words': ''}}\n{loaded}\nprint(json.dumps(candidate))\n"
-    (tmp_path / "use.py").write_text(program)
+    (tmp_path / "rules.py").write_text(pages.block("docs/guides/python.md", "# rules.py").text)
+    (tmp_path / "use.py").write_text(f"import json\n{loaded}\nprint(json.dumps([candidate, answer]))\n")
     loaded = pages.block("docs/guides/typescript.md", "import { loadCandidate }").text
-    program = f"{loaded}\nconsole.log(JSON.stringify(candidate));\n".replace(
-        "\n\n", '\n\nconst seedCandidate = { words: "" };\ndeclare const console: { log(text: string): void };\n', 1
-    )
-    (tmp_path / "use.ts").write_text(program)
+    (tmp_path / "rules.ts").write_text(pages.block("docs/guides/typescript.md", "// rules.ts").text)
+    printed = "declare const console: { log(text: string): void };\nconsole.log(JSON.stringify([candidate, answer]));\n"
+    (tmp_path / "use.ts").write_text(f"{loaded}\n{printed}")
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "node_modules").mkdir()
     (tmp_path / "node_modules" / "evolverpc").symlink_to(PACKAGE)
     compile_strictly(tmp_path, "use.ts")
     for command in ([sys.executable, "use.py"], ["node", "use.js"]):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
-        assert json.loads(done.stdout) == texts
+        assert json.loads(done.stdout) == [texts, "billing"]
 
 
 def test_the_same_program_stands_on_each_page() -> None:

@@ -55,7 +55,9 @@ function cannotListen(error: NodeJS.ErrnoException, { host, port, descriptor }: 
     return new SetupError(`cannot listen on descriptor ${descriptor} of GEPA_LISTEN: ${error.message}`);
   }
   const reason =
-    error.code === "EADDRINUSE" ? "the port is in use: choose another, or none for a free one" : error.message;
+    error.code === "EADDRINUSE"
+      ? "the port is in use, perhaps by a server that you started before: end it, or choose another port, or none for a free one"
+      : error.message;
   return new SetupError(`cannot listen on ${host}, port ${port}: ${reason}`);
 }
 

@@ -96,8 +96,8 @@ it("a token file with no token in it", async () => {
 
 it("a port that is taken", async () => {
   const port = Number(new URL((await served(programOf())).url).port);
-  expect((await failure(programOf(), { port })).message).toBe(
-    `cannot listen on 127.0.0.1, port ${port}: the port is in use: choose another, or none for a free one`,
+  expect((await failure(programOf(), { port })).message).toContain(
+    `cannot listen on 127.0.0.1, port ${port}: the port is in use, perhaps by a server that you started before: end it, `,
   );
 });
 

@@ -89,7 +89,7 @@ def run_check(
     elif brief and report.passed:
         _show_brief(console, report)
     else:
-        _show(console, report, settings.repo or report.url)
+        _show(console, report, settings.repo or report.url, brief=brief)
         if report.passed:
             echo(console, f"next: {safe(_next(report, typed))}")
         if brief:
@@ -107,7 +107,7 @@ def run_check(
 def _otherwise(report: "CheckReport") -> str:
     """Return how to start a run in spite of the failed steps, with the other checks if possible; "" if none can do."""
     failed = {step.name.replace(" ", "_") for step in report.steps if step.verdict == "failed"}
-    if "score_function" in failed:
+    if failed & {"score_function", "rows", "code"} or report.program is None:
         return ""
     if failed <= {"evaluate", "scores", "reflective_dataset"}:
         flags_to_add = " ".join(f"--ignore-findings {name}" for name in sorted(failed))
@@ -133,7 +133,8 @@ def _show_brief(console: Console, report: "CheckReport") -> None:
         echo(console, f"check: {len(report.examples)} rows tried; {_timing(report.timing, report.evolve)}")
 
 
-def _show(console: Console, report: "CheckReport", where: str) -> None:
+def _show(console: Console, report: "CheckReport", where: str, *, brief: bool) -> None:
+    """Print the rows and the steps. `brief`: only steps with a finding, the failed ones last."""
     if report.program is not None:
         echo(
             console,
@@ -146,7 +147,10 @@ def _show(console: Console, report: "CheckReport", where: str) -> None:
     _show_errors(console, report.examples)
     if report.examples:
         console.print()
-    for step in report.steps:
+    steps = report.steps
+    if brief:
+        steps = [step for verdict in ("warning", "failed") for step in report.steps if step.verdict == verdict]
+    for step in steps:
         echo(console, f"{MARKS[step.verdict]} {step.name}: {safe(step.message)}")
         if step.details and step.verdict == "failed":
             echo(console, f"[dim]{safe(step.details.rstrip())}[/]")
@@ -194,7 +198,7 @@ def _table(examples: "list[CheckedExample]") -> Table:
     columns = {
         "row": [str(example.row) for example in examples],
         "score": ["-" if example.score is None else f"{example.score:.3g}" for example in examples],
-        "seconds": [f"{example.seconds:.3f}" for example in examples],
+        "time": [_span(example.seconds) for example in examples],
         "failed at": [example.step or "" for example in examples],
     }
     if not any(columns["failed at"]):
@@ -212,7 +216,8 @@ def _table(examples: "list[CheckedExample]") -> Table:
 
 
 def _timing(timing: "RunEstimate", evolve: "Evolve") -> str:
-    text = f"{_span(timing.example_s)} per example (slowest {_span(timing.slowest_s)}), {timing.at_once} at once"
+    text = f"{_span(timing.example_s)} per call of an example (slowest {_span(timing.slowest_s)}), "
+    text += f"up to {timing.at_once} at once"
     if timing.budget is None or timing.run_s is None:
         return text + (f", ${timing.example_usd:.4f} each" if timing.example_usd is not None else "")
     quick, slow = (_span(seconds) for seconds in timing.run_s)

@@ -84,6 +84,52 @@ def test_training_rows_that_cannot_be_found_fail_their_step(serve: Serve, cli: C
     assert re.search(f"failed rows: .*{source}", ended.stdout)
 
 
+def test_a_run_whose_rows_cannot_be_read_ends_with_that_cause_and_no_advice_to_skip_the_check(
+    serve: Serve, cli: Cli
+) -> None:
+    ended = cli("optimize", serve(Script()), "--max-metric-calls", 20)
+    assert ended.status == 1
+    *_, last = ended.stdout.splitlines()
+    assert last.startswith("failed rows: no training rows: give --trainset")
+    assert "ok handshake" not in ended.stdout
+    assert ended.stderr.strip() == "error: the check failed, so no run was started"
+
+
+def test_scores_are_not_judged_if_too_many_examples_failed(serve: Serve, cli: Cli) -> None:
+    """Rows with a wrong type of score are left out, and the others score 0 with the same output."""
+
+    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        if data["need"] != "red":
+            return {**scored(data, candidate), "score": 0.0, "output": "same"}
+        return failure("program_error", "invalid_result", "score is a string ('good'), not a number")
+
+    ended = cli("check", serve(learned(evaluate=evaluate)))
+    assert "failed evaluate: the program failed on 3 of 15 examples" in ended.stdout
+    assert "failed scores" not in ended.stdout
+    assert "skipped scores: not judged: 3 of 15 examples failed, and the others score 0" in ended.stdout
+
+
+def test_a_missing_field_is_reported_with_the_fields_of_the_row(serve: Serve, cli: Cli) -> None:
+    ended = cli("check", serve(learned(evaluate=lambda *_: failure("program_error", "KeyError", "'currency'"))))
+    assert "rows 0-14: KeyError: 'currency' (fields of this row: text, need)" in ended.stdout
+
+
+def test_a_score_without_feedback_is_a_warning(serve: Serve, cli: Cli) -> None:
+    def silent(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        return {**scored(data, candidate), "feedback": None}
+
+    def default(params: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "dataset": {"rules": [{"Feedback": f"Score: {each['score']}"} for each in params["eval_batch"]["results"]]}
+        }
+
+    ended = cli("check", serve(learned(evaluate=silent, reflect=default)))
+    assert ended.status == 0
+    assert "whose feedback is the score alone: have `score` return feedback beside the number" in ended.stdout
+    own = cli("check", serve(learned(evaluate=silent, reflect=lambda _: {"dataset": {"rules": [{"Feedback": "why"}]}})))
+    assert "ok reflective dataset" in own.stdout
+
+
 def test_a_server_that_lists_fewer_rows_than_it_counts_breaks_the_contract(serve: Serve, cli: Cli) -> None:
     script = learned(replies={"list_examples": lambda _: {"examples": [], "total": 15}})
     ended = cli("check", serve(script))
@@ -209,8 +255,11 @@ def test_scores_of_0_on_all_rows_are_a_warning_if_the_outputs_differ(serve: Serv
     script = Script(seed={"rules": "guess"}, datasets={"train": rows(50)})
     ended = cli("check", serve(script))
     assert ended.status == 0, ended.stdout
-    assert "warning scores: every score is 0 on the 50 rows tried" in ended.stdout
+    assert "warning scores: every score is 0 on the 50 rows tried: " in ended.stdout
     assert len(script.calls("evaluate")) == 50
+    script.evaluate = lambda *given: {**scored(*given), "feedback": "expected undefined"}
+    undefined = cli("check", serve(script)).stdout
+    assert "every score is 0 on the 50 rows tried, and every feedback is 'expected undefined': " in undefined
 
 
 def test_no_more_rows_are_tried_than_the_limits_of_the_run_allow(serve: Serve, cli: Cli, tmp_path: Path) -> None:
@@ -320,7 +369,10 @@ def test_a_server_that_is_not_there_ends_with_2(cli: Cli) -> None:
 def test_a_missing_proposer_is_a_warning(serve: Serve, cli: Cli) -> None:
     ended = cli("check", serve(learned(capabilities=("datasets",))))
     assert ended.status == 0
-    assert "--reflection-lm" in ended.stdout
+    assert (
+        "warning proposals: nothing proposes new texts: give --reflection-lm MODEL, or write `propose_new"
+        in ended.stdout
+    )
 
 
 def test_rows_from_a_file_are_tried_and_shown(serve: Serve, cli: Cli, tmp_path: Any) -> None:
@@ -356,11 +408,11 @@ def test_long_inputs_and_outputs_take_no_room_from_the_other_columns(serve: Serv
         script.evaluate = failing_rows(1, "infra_error")
     table = cli("check", serve(script)).stdout.splitlines()[2:4]
     if fails:
-        assert table[0].startswith("row  score  seconds  failed at       input")
-        assert table[1].startswith("  0      -    0.500  infrastructure  {")
+        assert table[0].startswith("row  score    time  failed at       input")
+        assert table[1].startswith("  0      -  0.50 s  infrastructure  {")
     else:
-        assert table[0].startswith("row  score  seconds  input")
-        assert table[1].startswith("  0      1    0.001  {")
+        assert table[0].startswith("row  score    time  input")
+        assert table[1].startswith("  0      1  1.0 ms  {")
     assert max(map(len, table)) <= 100
 
 

@@ -100,12 +100,15 @@ def test_control_characters_of_an_answer_stay_json(serve: Serve, cli: Cli) -> No
             ["127.0.0.1:18000"],
             "'127.0.0.1:18000' is not an http or https address; did you mean http://127.0.0.1:18000?",
         ),
+        (["program.py"], "'program.py' is not an http or https address, but a file: start a server of the"),
         (["http://example.org"], "use https, or --allow-insecure"),
+        ([UNREACHABLE, "--token-file", "program.py"], "holds no token, which is one line of printable ASCII"),
         ([UNREACHABLE, "--token-file", "nope"], "the token file nope: no such file"),
         ([UNREACHABLE, "@nope.json"], "the params cannot be read: nope.json: no such file"),
     ],
 )
-def test_a_wrong_argument_is_named_on_one_line(cli: Cli, arguments: list[str], expected: str) -> None:
+def test_a_wrong_argument_is_named_on_one_line(cli: Cli, arguments: list[str], expected: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("seed_candidate = {}\nversion = ''\n")
     url, *more = arguments
     ended = cli("call", url, "discover", *more)
     assert ended.status == 2

@@ -236,7 +236,10 @@ async def test_a_program_that_cannot_start_is_explained_in_one_block(tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        ((), "exactly one of `program`, `adapter` and `command`"),
+        (
+            (),
+            "exactly one of `program`, `adapter` and `command` (given: none), as in `gepa-server --program program.py`",
+        ),
         (("--program", "app.py", "--host", "::"), "GEPA_TOKEN"),
         (("--program", "app.py", "--datasets", "train=none.jsonl"), "none.jsonl"),
         (("--command", "no-such-program-here"), "no-such-program-here"),
@@ -265,7 +268,7 @@ async def test_a_taken_port_is_reported_at_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         status, reported = await failure(tmp_path, "--program", "app.py", "--port", str(taken.getsockname()[1]))
     assert status == 2
-    assert "cannot listen" in reported
+    assert "the port is in use, perhaps by a server that you started before: end it, or give another --port" in reported
 
 
 async def test_sigterm_lets_a_running_call_finish(tmp_path: Path) -> None:
