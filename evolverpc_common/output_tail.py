@@ -30,10 +30,12 @@ class OutputTail:
 
 _UNCAUGHT = re.compile(
     r"^(?P<place>\S[^\n]*):(?P<line>\d+)\n(?P<frame>[^\n]*\n *\^+)\n+(?P<error>[^\n]+(?:\n(?!    at |\n)[^\n]+)*)"
-    r"(?P<stack>(?:\n    at [^\n]*)*).*?^Node\.js v\d[^\n]*\n*",
-    re.MULTILINE | re.DOTALL,
+    r"(?P<stack>(?:\n    at [^\n]*)*)",
+    re.MULTILINE,
 )
-"""What Node prints if it ends by an error."""
+"""What Node prints if it ends by an error, and before `_END`. Nothing follows that could fail: the search is linear."""
+
+_END = "\nNode.js v"
 
 _NO_MODULE = re.compile(
     r"Cannot find module '(?P<name>[^']+)'(?: imported from (?P<by>.+)|\nRequire stack:\n- (?P<of>.+))?"
@@ -50,7 +52,8 @@ def node_failure(output: str) -> tuple[str, str] | None:
     The rest has the line of code only if that is in the user's file. None if the output has no such error, or one of
     Node itself or a package that no rule explains.
     """
-    found = _UNCAUGHT.search(output)
+    printed, end, after = output.rpartition(_END)
+    found = _UNCAUGHT.search(printed) if end else None
     if found is None:
         return None
     place, error, frame = found["place"].removeprefix(_OWN), found["error"], ""
@@ -64,7 +67,8 @@ def node_failure(output: str) -> tuple[str, str] | None:
             reason += "; correct it and start again" if error.startswith("SyntaxError") else ""
             own = [line for line in found["stack"].splitlines() if "node:" not in line and "/node_modules/" not in line]
             frame = "\n".join([found["frame"], *filter(None, own)])
-    return reason, f"{output[: found.start()]}{frame}{output[found.end() :]}".strip("\n")
+    rest = after.partition("\n")[2]
+    return reason, f"{printed[: found.start()]}{frame}\n{rest}".strip("\n")
 
 
 def _missing(error: str) -> str | None:
