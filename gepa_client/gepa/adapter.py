@@ -76,6 +76,7 @@ class RemoteAdapter:
     `failures`: failures that GEPA swallowed. `commits`: the commits that mutations made; an endpoint that lacks one
     gets it uploaded. `allow_mixed_programs`: servers whose programs have different names may share the work.
     `prices`: of models whose calls servers report without a cost; by default those of litellm's table.
+    `seed`: of the run, for the choice between several steps of a component in a reflective dataset.
 
     Raises:
         Refused, ConnectionLost, BadResponse, RpcError: no server can be used; nothing is left open.
@@ -103,6 +104,7 @@ class RemoteAdapter:
         splits: Callable[[DiscoverResult], list[str]] | None = None,
         allow_mixed_programs: bool = False,
         prices: PriceTable | None = None,
+        seed: int = 0,
         journal: Journal | None = None,
         recorded: DiscoverResult | None = None,
     ) -> None:
@@ -165,7 +167,7 @@ class RemoteAdapter:
             example_timeout_s,
         )
         self._datasets = ReflectiveDatasets(
-            self.fleet, self.journal, self._evaluator, self.discovery, self.call_timeout_s
+            self.fleet, self.journal, self._evaluator, self.discovery, self.call_timeout_s, seed
         )
         # GEPA reads the attribute unconditionally.
         self.propose_new_texts: ProposalFn | None = self._propose_new_texts if self.offers("proposals") else None

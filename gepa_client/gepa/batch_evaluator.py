@@ -142,6 +142,11 @@ class BatchEvaluator:
         size = self.discovery.limits.max_batch_size
         return size if self.in_flight.most is None else min(size, self.in_flight.most)
 
+    @property
+    def _scorers_read(self) -> bool:
+        """Whether the endpoints that score read trajectories."""
+        return self.scorers is not None and self.scorers.offers("score_trajectories")
+
     # --- slicing into calls ------------------------------------------------------------------------------------------
 
     def _batches(self, item: EvaluationItem, requests: Sequence[RecordedRequest], into: Results) -> list[_Batch]:
@@ -213,7 +218,7 @@ class BatchEvaluator:
         params: dict[str, Any] = {
             "candidate": batch.item.candidate,
             "batch": [row.wire for row in rows],
-            "capture_traces": batch.item.trace,
+            "capture_traces": batch.item.trace or self._scorers_read,
         }
         if (parts := _wire_items(batch)) is not None:
             params["items"] = parts
@@ -225,7 +230,7 @@ class BatchEvaluator:
             needs="batch_evaluate" if batch.item.parts else None,
             examples=len(rows),
             example_timeout_s=self.example_timeout_s,
-            group=batch.group,
+            group=None if self._scorers_read else batch.group,  # without a group trajectories are inline
             parse_error=functools.partial(self._too_large, rows),
         )
         async with self.in_flight.hold(len(rows)):
@@ -261,7 +266,10 @@ class BatchEvaluator:
                 "`run`, or name a server that scores them with --score-with URL"
             )
         at = [position for position, result in enumerate(results) if result["status"] == ROLLOUT]
-        call = score_call([rows[position] for position in at], [results[position] for position in at], self.prices)
+        rollouts = [results[position] for position in at]
+        call = score_call(
+            [rows[position] for position in at], rollouts, self.prices, with_trajectory=self._scorers_read
+        )
         call = replace(call, example_timeout_s=self.example_timeout_s)
         async with self.in_flight.hold(len(at)):
             reply = await self.scorers.call(call, self.journal.attempts(request, SCORE))
@@ -287,11 +295,16 @@ class BatchEvaluator:
             )
 
 
-def score_call(rows: Sequence[AnyRow], rollouts: Results, prices: PriceTable) -> Call[Results]:
+def score_call(
+    rows: Sequence[AnyRow], rollouts: Results, prices: PriceTable, *, with_trajectory: bool = False
+) -> Call[Results]:
     """Return the call that scores rollouts of these rows."""
     return Call(
         "score",
-        {"batch": [row.wire for row in rows], "results": [as_rollout(rollout) for rollout in rollouts]},
+        {
+            "batch": [row.wire for row in rows],
+            "results": [as_rollout(one, with_trajectory=with_trajectory) for one in rollouts],
+        },
         lambda answer: reply_with(rows, prices, example_results(ScoreResult, answer, len(rows))),
         about=f"the score of {_named(rows)}",
         needs="scoring",

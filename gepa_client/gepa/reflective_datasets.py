@@ -19,6 +19,7 @@ from gepa_client.journal.requests import RecordedRequest, RequestKey, complete, 
 from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.responses import validated
 from protocol import Candidate, DiscoverResult, JsonValue, MakeReflectiveDatasetResult, ProposeNewTextsResult
+from protocol.base import MAX_SAFE_INTEGER
 from protocol.errors import ProgramFailed, TrajectoryExpired
 
 Dataset = dict[str, list[dict[str, JsonValue]]]
@@ -62,7 +63,8 @@ class AdapterState:
 class ReflectiveDatasets:
     """Requests records from the instance that holds a minibatch's traces, unless the journal has them.
 
-    `state`: the program's state, and the instance that has it. `call_timeout_s`: of one call.
+    `state`: the program's state, and the instance that has it. `call_timeout_s`: of one call. `seed`: of the run; each
+    dataset has a seed of its own for the choice between several steps of a component.
     """
 
     fleet: Fleet
@@ -70,6 +72,7 @@ class ReflectiveDatasets:
     evaluator: BatchEvaluator
     discovery: DiscoverResult
     call_timeout_s: float
+    seed: int = 0
     state: AdapterState = field(default_factory=AdapterState)
 
     async def make(self, candidate: Candidate, traced: list[Trajectory], components: list[str]) -> Dataset:
@@ -127,6 +130,7 @@ class ReflectiveDatasets:
             "results": [complete(trajectory.result) for trajectory in traced],
         }
         params = {"candidate": candidate, "eval_batch": batch, "components_to_update": components}
+        params["seed"] = (self.seed + request.number) % (MAX_SAFE_INTEGER + 1)
         return await self._call(request, params, Pin(min(instances) if instances else None))
 
     async def _call(self, request: RecordedRequest, params: Mapping[str, Any], pin: Pin) -> JsonValue:
@@ -136,6 +140,7 @@ class ReflectiveDatasets:
             functools.partial(_dataset_of, keeps_state=STATE_KEY in self.discovery.capabilities),
             about=REFLECTIVE_DATASET,
             timeout_s=self.call_timeout_s,
+            optional={"seed": "steps"},
             instance_params=self.state.params_for,
         )
         reply = await self.fleet.call(call, self.journal.attempts(request, REFLECTIVE_DATASET), pin=pin)

@@ -120,16 +120,17 @@ def instance_of(result: Mapping[str, Any]) -> str | None:
     return ref.partition("/")[0] if isinstance(ref, str) else None
 
 
-def as_rollout(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a scorer gets of a result: without trajectory and usage."""
-    return {key: value for key, value in result.items() if key not in ("trajectory", "trajectory_ref", "usage")}
+def as_rollout(result: Mapping[str, Any], *, with_trajectory: bool) -> dict[str, Any]:
+    """Return what a scorer gets of a result: without usage, and with its trajectory only if the scorer reads it."""
+    kept_back = ("usage",) if with_trajectory else ("trajectory", "trajectory_ref", "usage")
+    return {key: value for key, value in result.items() if key not in kept_back}
 
 
 def with_score(rollout: Mapping[str, Any], scored: Mapping[str, Any]) -> dict[str, Any]:
     """Return a rollout with the score of another endpoint."""
     score = {
         key: scored[key]
-        for key in ("status", "score", "feedback", "objective_scores", "error")
+        for key in ("status", "score", "feedback", "component_feedback", "objective_scores", "error")
         if scored.get(key) is not None or key in ("status", "score")
     }
     return {**rollout, **score, "seconds": rollout["seconds"] + scored["seconds"]}

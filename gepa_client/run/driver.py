@@ -252,6 +252,7 @@ class _DriverRun:
             splits=used_splits,
             allow_mixed_programs=config.allow_mixed_programs,
             prices=PriceTable(config.model_prices or {}),
+            seed=config.seed,
             journal=journal,
         )
 

@@ -163,7 +163,7 @@ class ScriptedServer:
             self.traces[ref] = (wanted.meta.group, example.id)
             result["trajectory_ref"] = ref
         elif wanted.capture_traces:
-            result["trajectory"] = {"of": example.id}
+            result.setdefault("trajectory", {"of": example.id})
         return result
 
     async def make_reflective_dataset(self, params: dict[str, Any]) -> dict[str, Any]:

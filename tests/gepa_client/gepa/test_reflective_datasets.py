@@ -166,3 +166,22 @@ def test_without_the_capability_state_is_neither_kept_nor_silently_dropped(serve
 class Silent:
     def log(self, message):
         pass
+
+
+@pytest.mark.parametrize("offered", [True, False])
+def test_each_request_has_a_seed_of_its_own_made_from_the_runs_where_steps_are_offered(server, offered):
+    server.capabilities = ["refs", "idempotency", *(["steps"] if offered else [])]
+    seeds = []
+    for seed in (0, 0, 7):
+        with RemoteAdapter(server.url, seed=seed) as adapter:
+            for count in (1, 2):
+                batch = traced(adapter, ROWS[:count])
+                adapter.make_reflective_dataset(SEED, batch, ["system"])
+        seeds.append([params.get("seed") for params in server.called("make_reflective_dataset")[-2:]])
+    first, again, other = seeds
+    assert first == again
+    if not offered:
+        assert first == other == [None, None]
+    else:
+        assert first[0] != first[1]
+        assert other == [seed + 7 for seed in first]

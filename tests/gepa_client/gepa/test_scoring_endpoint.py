@@ -140,3 +140,20 @@ def test_rollouts_that_wait_for_a_scorer_that_is_away_are_not_paid_for_twice(pro
         assert adapter.evaluate(rows(40), SEED).scores == [number / 10 for number in range(40)]
     assert len(store.entries(RUN.id, SEARCH)) == 40
     assert program.runs.total() <= 40 + 4  # at most those that were in flight run again
+
+
+def test_a_scorer_that_reads_trajectories_gets_them_inline_and_gives_feedback_by_component(program, scorer):
+    steps = {"steps": [{"component": "system", "inputs": {}, "outputs": "x"}]}
+    run = program.evaluate_one
+    program.evaluate_one = lambda *given: {**run(*given), "trajectory": steps}
+    scorer.capabilities = [*scorer.capabilities, "score_trajectories"]
+    scorer.judge = lambda _, result: ok(len(result["trajectory"]["steps"]), component_feedback={"system": "too long"})
+    with RemoteAdapter(program.url, score_with=scorer.url) as adapter:
+        batch = adapter.evaluate(rows(2), SEED)
+        adapter.make_reflective_dataset(SEED, adapter.evaluate(rows(2), SEED, capture_traces=True), ["system"])
+    assert batch.scores == [1.0, 1.0]
+    assert all("_meta" not in params or "group" not in params["_meta"] for params in program.called("evaluate"))
+    [sent] = program.called("make_reflective_dataset")
+    for result in sent["eval_batch"]["results"]:
+        assert result["trajectory"] == steps
+        assert result["component_feedback"] == {"system": "too long"}
