@@ -31,7 +31,7 @@ OTHERS_SHOWN = 50
 
 @dataclass(frozen=True)
 class MovedRows:
-    """Rows whose score a change raised, or lowered: how many, and the first of those that moved most."""
+    """Rows whose score a change raised, lowered or left: how many, and those that moved most, or that score lowest."""
 
     count: int
     rows: tuple[ComparedRow, ...]
@@ -57,7 +57,8 @@ class Change:
     """A candidate against one of its parents, or against the seed.
 
     `against`: the parent with the better score if it has two. `scores`: over the validation rows that both have.
-    `code`: a label of its code if that differs. `reason`: the proposal that it was; None for a merge and for the whole
+    `code`: a label of its code if that differs. `same`: rows whose score it left below the perfect one; none for a step
+    beside the whole way. `reason`: the proposal that it was; None for a merge and for the whole
     way from the seed.
     """
 
@@ -71,6 +72,7 @@ class Change:
     code: str | None
     better: MovedRows
     worse: MovedRows
+    same: MovedRows
     reason: Proposal | None
 
 
@@ -186,8 +188,19 @@ def _changes(
     pairs: Sequence[tuple[CandidateRecord, CandidateRecord]],
     reasons: Mapping[int | None, Proposal],
 ) -> list[Change]:
-    """Return the second of each pair against the first, with the results of the rows that are shown."""
-    moved = [(_moved(before, after, 1), _moved(before, after, -1)) for before, after in pairs]
+    """Return the second of each pair against the first, with the results of the rows that are shown.
+
+    Rows that a change left are those of the first pair.
+    """
+    perfect = run.config.get("perfect_score")
+    moved = [
+        (
+            _moved(before, after, 1),
+            _moved(before, after, -1),
+            _left(before, after, 1.0 if perfect is None else float(perfect)) if at == 0 else [],
+        )
+        for at, (before, after) in enumerate(pairs)
+    ]
     by_id = {row.row_id: row for row in validation_rows(store, run.id)}
     places = {
         (kept.index, row): (kept, by_id[row])
@@ -211,7 +224,7 @@ def _changes(
         )
 
     changes = []
-    for (before, after), (better, worse) in zip(pairs, moved, strict=True):
+    for (before, after), (better, worse, same) in zip(pairs, moved, strict=True):
         shared = [row for row in after.scores if row in before.scores]
         label = code_label(after.texts)
         whole = before.index not in after.parents  # the way from the seed, not a step
@@ -227,6 +240,7 @@ def _changes(
                 code=label if label != code_label(before.texts) else None,
                 better=group(before, after, better),
                 worse=group(before, after, worse),
+                same=group(before, after, same),
                 reason=None if whole else reasons.get(after.index),
             )
         )
@@ -238,6 +252,12 @@ def _moved(before: CandidateRecord, after: CandidateRecord, sign: int) -> list[i
     shared = [(row, score) for row, score in after.scores.items() if row in before.scores]
     differences = {int(row): sign * (score - before.scores[row]) for row, score in shared}
     return sorted((row for row, moved in differences.items() if moved > 0), key=lambda row: -differences[row])
+
+
+def _left(before: CandidateRecord, after: CandidateRecord, perfect: float) -> list[int]:
+    """Return GEPA's ids of the rows whose score stayed the same and below the perfect one, the lowest first."""
+    same = [(score, int(row)) for row, score in after.scores.items() if before.scores.get(row) == score < perfect]
+    return [row for _, row in sorted(same)]
 
 
 def _both(

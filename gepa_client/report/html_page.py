@@ -269,7 +269,10 @@ def _reflection(proposal: Proposal) -> list[str]:
 
 
 def _moved_rows(change: Change) -> list[str]:
-    return [*_row_group("Better", change.better), *_row_group("Worse", change.worse)]
+    return [
+        _note(fields.ROW_NAMES),
+        *(part for name, rows in fields.row_groups(change) for part in _row_group(name, rows)),
+    ]
 
 
 def _row_group(name: str, moved: MovedRows) -> list[str]:

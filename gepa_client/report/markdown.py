@@ -153,8 +153,8 @@ def _words(texts: Sequence[TextChange]) -> list[str]:
 
 
 def _moved_rows(change: Change) -> list[str]:
-    parts = [f"On validation, {fields.moved_rows(change.scores)}."]
-    for name, moved in (("Better", change.better), ("Worse", change.worse)):
+    parts = [f"On validation, {fields.moved_rows(change.scores)}. {fields.ROW_NAMES}"]
+    for name, moved in fields.row_groups(change):
         if moved.count:
             shown = f", {len(moved.rows)} of them here" if moved.count > len(moved.rows) else ""
             parts += ["", f"{name}: {counted(moved.count, 'row')}{shown}", "", *map(_row, moved.rows)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evolverpc_common.display_text import counted, line, plain
-from gepa_client.analysis.explanation import Change, Explanation, PairedScores
+from gepa_client.analysis.explanation import Change, Explanation, MovedRows, PairedScores
 from gepa_client.analysis.proposals import ComparedRow, Proposal
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import (
@@ -44,6 +44,8 @@ SIGNIFICANT = 0.05
 """The probability of chance below which a difference counts as unlikely to be chance."""
 
 HOST_COLUMNS = ("host", "connections", "failed", "refused", "bytes sent", "received")
+ROW_NAMES = "Rows go by their ids; those of a file are numbered from 0."
+
 MODEL_CALL_COLUMNS = ("model", "calls", "failed", "tokens in", "tokens out", "cost")
 
 _HOST = re.compile(r"\S+:\d+")
@@ -142,6 +144,11 @@ def row_title(row: ComparedRow) -> str:
     """`Row 7: 0 -> 1`; a score that is not recorded is `?`."""
     before, after = (f"{one.score:.4g}" if one is not None else "?" for one in (row.before, row.after))
     return f"Row {line(row.row, 100)}: {before} -> {after}"
+
+
+def row_groups(change: Change) -> list[tuple[str, MovedRows]]:
+    """Return the rows that a change made better, made worse, and left below the perfect score, by their names."""
+    return [("Better", change.better), ("Worse", change.worse), ("The same, and not perfect", change.same)]
 
 
 def _named(index: int) -> str:
@@ -343,8 +350,9 @@ def unused_iterations(record: RunRecord) -> str | None:
     if unused < FEW or unused <= last / 2:
         return None
     return (
-        f"{unused:,} of {last:,} iterations proposed nothing, as their training rows were right already: give training "
-        "rows that the best candidate fails on, or end sooner with --patience N"
+        f"{unused:,} of {last:,} iterations proposed nothing, as their training rows were right already, while the "
+        f"validation rows score {record.best.score:.4g}: give more training rows, of the kinds of validation rows that "
+        "are still wrong (the report lists them), or end sooner with --patience N"
     )
 
 

@@ -144,7 +144,7 @@ def explanation(record: RunRecord, text: str = "a value") -> Explanation:
             candidate=index, parents=tuple(found.parents), against=against, iteration=index,
             metric_calls=found.metric_calls, scores=paired_scores([before.score, 1.0], [found.score, 0.5]),
             texts=text_changes(before.texts, found.texts), code=None, better=MovedRows(9, (row,)),
-            worse=MovedRows(1, (row,)), reason=proposal,
+            worse=MovedRows(1, (row,)), same=MovedRows(2, (row,)), reason=proposal,
         )  # fmt: skip
 
     return Explanation(

@@ -103,12 +103,14 @@ def show_changes(console: Console, before: CandidateRecord, after: CandidateReco
 
 
 def show_moved_rows(console: Console, change: Change, *, full: bool) -> None:
-    """Print the first rows whose score a change raised, and lowered: inputs, outputs and feedback."""
-    for name, moved in (("better", change.better), ("worse", change.worse)):
+    """Print the first rows whose score a change raised, lowered, and left: inputs, outputs and feedback."""
+    for name, moved in fields.row_groups(change):
         if moved.count:
             rows = moved.rows if full else moved.rows[:MOVED_SHOWN]
             first = f", the first {len(rows)}" if len(rows) < moved.count else ""
-            echo(console, f"\n[bold]{name} than candidate {change.against}[/]: {counted(moved.count, 'row')}{first}")
+            echo(
+                console, f"\n[bold]{name}, against candidate {change.against}[/]: {counted(moved.count, 'row')}{first}"
+            )
             _show_compared(console, rows, full=full)
 
 

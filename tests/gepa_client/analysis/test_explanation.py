@@ -161,10 +161,12 @@ def test_rows_that_a_change_broke_are_shown_and_a_merge_is_compared_with_its_bet
     assert worse is not None
     assert (worse.better.count, worse.worse.count, worse.scores.rows) == (0, 2, 4)
     assert [(row.row, row.before and row.before.score) for row in worse.worse.rows] == [("0", 1.0), ("3", None)]
+    assert [(row.row, row.after and row.after.score) for row in worse.same.rows] == [("1", 0.0), ("2", 0.0)]
     assert merged is not None
     assert (merged.parents, merged.against, merged.reason) == ((2, 3), 2, None)
     assert found is not None
     assert [step.candidate for step in found.steps] == [1, 2, 3, 4]
+    assert [step.same.count for step in found.steps] == [0, 0, 0, 0]
     failed = Made(texts=texts, broken=frozenset({(1, 1)})).result(1, 1)
     compared = proposals.compared_row("1", {"need": NEEDS[1]}, failed, None, -2.0)
     assert compared.before is not None

@@ -122,6 +122,7 @@ def test_iterations_without_anything_to_learn_are_counted_if_they_were_most() ->
 
     found = unused(2, 32)
     assert found is not None
-    assert found.startswith("30 of 31 iterations proposed nothing, as their training rows were right already: ")
+    assert found.startswith("30 of 31 iterations proposed nothing, as their training rows were right already, while ")
+    assert "validation rows score 0.5: give more training rows, of the kinds of validation rows that are still" in found
     assert unused(40, 70) is None, "most iterations had proposals"
     assert unused(2, 6) is None
