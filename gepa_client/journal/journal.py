@@ -35,6 +35,9 @@ from protocol.errors import ProgramFailed, RpcError
 
 T = TypeVar("T")
 
+CONTINUED_AT_ONCE = 4
+"""Callers of `settled` that continue in one turn of the event loop."""
+
 RECORDED_FAILURES = (ProgramFailed, BadResponse)
 """Failures of a request that do not end the run: the program failed, or its answer is not valid."""
 
@@ -83,7 +86,7 @@ class Journal:
     _on_first_write: list[Callable[[], None]] = field(default_factory=list, init=False)
     _open: set[int] = field(default_factory=set, init=False)  # numbers whose answer GEPA waits for
     _failures: list[Entry] = field(default_factory=list, init=False)
-    _settling: "asyncio.Future[None] | None" = field(default=None, init=False)
+    _settling: "list[asyncio.Future[None]]" = field(default_factory=list, init=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
 
     def stream(self, part: str) -> "Journal":
@@ -243,18 +246,20 @@ class Journal:
     async def settled(self) -> None:
         """Wait until everything recorded is in the store.
 
-        Callers in the same turn of the event loop share one wait: each costs a change of threads.
+        Callers in the same turn of the event loop share one wait: each costs a change of threads. They continue a few
+        in each turn, as requests are sent at the end of a turn: servers begin with these while the next are prepared.
         """
-        if self._settling is None:
-            loop = asyncio.get_running_loop()
-            self._settling = loop.create_future()
-            loop.call_soon(self._flush, loop, self._settling)
-        await asyncio.shield(self._settling)
+        loop = asyncio.get_running_loop()
+        if not self._settling:
+            loop.call_soon(self._flush, loop)
+        waiting = loop.create_future()
+        self._settling.append(waiting)
+        await waiting
 
-    def _flush(self, loop: asyncio.AbstractEventLoop, settling: "asyncio.Future[None]") -> None:
-        self._settling = None
+    def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
+        waiting, self._settling = iter(self._settling), []
         self.storage.written().add_done_callback(
-            lambda written: loop.call_soon_threadsafe(_pass_on, written.exception(), settling)
+            lambda written: loop.call_soon_threadsafe(_continue, written.exception(), waiting)
         )
 
     def settle(self) -> None:
@@ -364,12 +369,18 @@ async def execute_missing(
     return answers
 
 
-def _pass_on(error: BaseException | None, settling: "asyncio.Future[None]") -> None:
-    if error is None:
-        settling.set_result(None)
-    else:
-        settling.set_exception(error)
-        settling.exception()  # every waiter may have been cancelled meanwhile
+def _continue(error: BaseException | None, waiting: "Iterator[asyncio.Future[None]]") -> None:
+    """End the first of these waits, and the others in later turns of the loop."""
+    for at, each in enumerate(waiting, 1):
+        if not each.done():  # its caller was not cancelled meanwhile
+            if error is None:
+                each.set_result(None)
+            else:
+                each.set_exception(error)
+                each.exception()  # the caller may be cancelled before it continues
+        if at == CONTINUED_AT_ONCE:
+            asyncio.get_running_loop().call_soon(_continue, error, waiting)
+            return
 
 
 def _stop_of(entry: Entry) -> RecordedStop:

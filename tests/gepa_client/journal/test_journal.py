@@ -1,5 +1,6 @@
 """A journal replays the recorded answers, and stops if GEPA asks for something else."""
 
+import asyncio
 from pathlib import Path
 
 import orjson
@@ -7,7 +8,7 @@ import pytest
 
 from gepa_client.errors import Interrupted, JournalMismatch, RecordedFailure
 from gepa_client.journal.entries import FAILURE, SEARCH, STOP, AttemptFinished, AttemptStarted, CandidateRecord, Entry
-from gepa_client.journal.journal import Journal, JournaledAttempts
+from gepa_client.journal.journal import CONTINUED_AT_ONCE, Journal, JournaledAttempts
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
 from protocol.errors import ProgramFailed
@@ -345,3 +346,31 @@ def test_what_earlier_processes_spent_is_part_of_every_figure(tmp_path: Path) ->
             assert journal.spending["evaluate"].output_tokens == 7
             journal.spending.finished("evaluate", {"cost_usd": 0.25}, 0)
             assert (journal.spending.cost_usd, journal.spending.unpriced) == (0.75, {"completion": 1})
+
+
+async def test_callers_that_share_a_commit_continue_in_order_a_few_in_each_turn_of_the_event_loop(
+    tmp_path: Path,
+) -> None:
+    continued: list[tuple[int, int]] = []  # (caller, turn)
+    turn = 0
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def call(number: int) -> None:
+        await journal.settled()
+        continued.append((number, turn))
+
+    with watched(tmp_path) as store, recording(store) as journal:
+        counting = asyncio.create_task(count_turns())
+        calls = [asyncio.create_task(call(number)) for number in range(3 * CONTINUED_AT_ONCE)]
+        await asyncio.sleep(0)
+        calls[1].cancel()
+        await asyncio.wait(calls, timeout=5)
+        counting.cancel()
+    assert [number for number, _ in continued] == [0, *range(2, 3 * CONTINUED_AT_ONCE)]
+    turns = [at for _, at in continued]
+    assert max(turns.count(at) for at in turns) <= CONTINUED_AT_ONCE
