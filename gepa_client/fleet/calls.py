@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Interrupted, Refused, summary
@@ -189,7 +189,8 @@ class CallExecution(Generic[T]):
             raise
         else:
             self._replied(endpoint, reply, cooldowns)
-            return replace(reply, endpoint=endpoint.url)
+            reply.endpoint = endpoint.url
+            return reply
         finally:
             self._release(endpoint)
         commit = failure.details.get("commit") if isinstance(failure, UnknownCandidate) else None

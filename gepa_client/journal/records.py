@@ -87,9 +87,8 @@ def plain(text: str | None) -> str | None:
     return text if text is None or text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def to_json(value: object) -> str:
-    """Return JSON in ASCII, with keys in their own order, which any store accepts."""
-    return json.dumps(value, separators=(",", ":"))
+to_json = json.JSONEncoder(separators=(",", ":")).encode
+"""Returns a value as JSON in ASCII, with keys in their own order, which any store accepts."""
 
 
 def changes_record(changes: Mapping[str, Any]) -> Record:

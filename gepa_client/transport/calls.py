@@ -12,7 +12,7 @@ CALL_TIMEOUT_S = 600.0
 """Seconds for a call that runs no examples: a reflective dataset, proposals, the end of a run."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reply(Generic[T]):
     """A parsed answer, and the attempt that brought it.
 

@@ -174,12 +174,6 @@ async def run_group(tasks: Sequence[GroupTask], width: int = MAX_TASKS) -> None:
                             other.cancel()
 
     workers = [asyncio.create_task(work()) for _ in range(min(width, len(tasks)))]
-    try:
-        if workers:
-            await asyncio.wait(workers)
-    finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+    await asyncio.gather(*workers, return_exceptions=True)  # it passes a cancellation on, and waits for their ends
     if failures:
         raise next((failure for failure in failures if isinstance(failure, Interrupted)), failures[0])

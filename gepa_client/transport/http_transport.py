@@ -1,9 +1,7 @@
 """One HTTP request and its response, bounded in time and size: the one use of aiohttp's client for calls."""
 
 import asyncio
-import contextlib
 import errno
-from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -110,18 +108,21 @@ class HttpTransport:
         if self._session is None:
             raise Refused("the client is not open: use `async with RpcClient(...)`")
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
+        until_cut = asyncio.timeout(None)
         try:
-            async with (
-                self._until_cut(),
-                self._session.post(
-                    self._http_url, data=body, headers=self._headers, timeout=timeout, allow_redirects=False
-                ) as response,
-            ):
-                return HttpResponse(
-                    status=response.status,
-                    retry_after=response.headers.get("Retry-After", ""),
-                    body=await self._bounded_body(response),
-                )
+            async with until_cut:
+                self._in_flight.add(until_cut)
+                try:
+                    async with self._session.post(
+                        self._http_url, data=body, headers=self._headers, timeout=timeout, allow_redirects=False
+                    ) as response:
+                        return HttpResponse(
+                            status=response.status,
+                            retry_after=response.headers.get("Retry-After", ""),
+                            body=await self._bounded_body(response),
+                        )
+                finally:
+                    self._in_flight.discard(until_cut)
         except aiohttp.ClientSSLError as error:
             raise Refused(f"no trusted connection to {self._url}: {error}") from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
@@ -133,16 +134,6 @@ class HttpTransport:
         except (aiohttp.ClientError, OSError) as error:
             raise ConnectionLost(f"connection to {self._url} lost: {summary(error)}") from error
 
-    @contextlib.asynccontextmanager
-    async def _until_cut(self) -> AsyncIterator[None]:
-        """Raise `TimeoutError` if `cut` is called before the end."""
-        async with asyncio.timeout(None) as request:
-            self._in_flight.add(request)
-            try:
-                yield
-            finally:
-                self._in_flight.discard(request)
-
     async def _bounded_body(self, response: aiohttp.ClientResponse) -> bytes:
         bound = self._bound
         if response.content_length is not None and response.content_length > bound:
@@ -150,7 +141,7 @@ class HttpTransport:
             raise AnswerTooLarge(response.content_length, bound)
         chunks: list[bytes] = []
         size = 0
-        async for chunk in response.content.iter_any():
+        while chunk := await response.content.readany():
             size += len(chunk)
             if size > bound:
                 response.close()

@@ -6,7 +6,6 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -299,7 +298,8 @@ class RpcClient:
             if recovered is None:
                 raise
             reply = recovered
-        return replace(reply, instance=self.instance_id)
+        reply.instance = self.instance_id
+        return reply
 
     async def _params(self, call: Call[T]) -> dict[str, Any]:
         """Return the params for this server: without optional ones that it does not understand."""
