@@ -51,7 +51,8 @@ class CheckStep(_ReportModel):
 class CheckedExample(_ReportModel):
     """The result of one row; `step` names where it failed. `row` is its index in the training rows.
 
-    `trace`: the type and the size of its trajectory, None if the answer held none.
+    `inputs`: of that step, as JSON, if it is one of the trajectory's own. `trace`: the type and the size of its
+    trajectory, None if the answer held none.
     """
 
     row: int
@@ -65,6 +66,7 @@ class CheckedExample(_ReportModel):
     error: str | None = None
     details: str | None = None
     cost_usd: float | None = None
+    inputs: str | None = None
     trace: str | None = None
 
     @classmethod
@@ -74,6 +76,7 @@ class CheckedExample(_ReportModel):
         message = f"{error.get('type')}: {error.get('message')}" if error else None
         if error.get("type") == "KeyError" and isinstance(row.data, dict):
             message = f"{message} (fields of this row: {line(', '.join(row.data), 200)})"
+        failed = failed_step(result)
         return cls(
             row=at,
             id=row.id,
@@ -82,7 +85,8 @@ class CheckedExample(_ReportModel):
             seconds=result["seconds"],
             input=row.data,
             output=result.get("output"),
-            step="result" if error.get("type") == "invalid_result" else _PLACES.get(result["status"]),
+            step=_place(result) if failed is None else _named(failed),
+            inputs=None if failed is None else line(json.dumps(failed.get("inputs"), ensure_ascii=False), 200),
             error=message,
             details="\n".join(text for key in ("traceback", "log") if (text := error.get(key))) or None,
             cost_usd=(result.get("usage") or {}).get("cost_usd"),
@@ -141,9 +145,39 @@ def trace_size(result: Result) -> str | None:
     characters = f"{len(json.dumps(trajectory, ensure_ascii=False)):,} characters"
     if isinstance(trajectory, list):
         return f"a list of {counted(len(trajectory), 'step')}, {characters}"
+    if steps := steps_of(result):
+        return f"{counted(len(steps), 'step')}, {characters}"
     if isinstance(trajectory, dict):
         return f"an object of {counted(len(trajectory), 'field')}, {characters}"
     return f"a {type(trajectory).__name__} of {characters}"
+
+
+def steps_of(result: Result) -> list[dict[str, Any]]:
+    """Return the steps of a result's trajectory, nested ones after the step that they ran in; empty without any."""
+    trajectory = result.get("trajectory")
+    return _flattened(trajectory.get("steps")) if isinstance(trajectory, dict) else []
+
+
+def _flattened(steps: Any) -> list[dict[str, Any]]:
+    own = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
+    return [each for step in own for each in (step, *_flattened(step.get("steps")))]
+
+
+def failed_step(result: Result) -> dict[str, Any] | None:
+    """Return the step at which a failed example failed, the innermost; None if its steps do not show it."""
+    if result["status"] not in SYSTEM_ERRORS:
+        return None
+    return next((step for step in reversed(steps_of(result)) if step.get("error")), None)
+
+
+def _named(step: Mapping[str, Any]) -> str:
+    component = step.get("component")
+    return f"component {component!r}" if component is not None else repr(step.get("name"))
+
+
+def _place(result: Result) -> str | None:
+    kind = (result.get("error") or {}).get("type")
+    return "result" if kind == "invalid_result" else _PLACES.get(result["status"])
 
 
 def failed_steps(examples: Sequence[CheckedExample]) -> str:
@@ -153,7 +187,8 @@ def failed_steps(examples: Sequence[CheckedExample]) -> str:
         if example.status in SYSTEM_ERRORS and example.step is not None:
             first.setdefault(example.step, example)
     return "; ".join(
-        f"failed step: {step} (first at row {example.row}, trace: {example.trace or 'none'})"
+        f"failed step: {step} (first at row {example.row}, "
+        f"{'' if example.inputs is None else f'inputs {example.inputs}, '}trace: {example.trace or 'none'})"
         for step, example in first.items()
     )
 

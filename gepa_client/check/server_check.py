@@ -293,7 +293,8 @@ class _ServerCheck:
         Raises:
             BadResponse, RpcError: the server breaks the contract, or cannot run the program at all.
         """
-        group = uuid.uuid4().hex if traced and self.client.offers("refs") else None
+        inline = self.client.offers("steps") or not self.client.offers("refs")  # to see at which step examples fail
+        group = uuid.uuid4().hex if traced and not inline else None
         prices = PriceTable(self.config.model_prices or {})
         results: list[Result] = [{}] * len(rows)
 

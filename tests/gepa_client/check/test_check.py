@@ -564,9 +564,25 @@ def test_a_seed_that_fails_is_reported_with_the_failed_step_and_the_length_of_it
     assert "failed step: deadline (first at row 0, trace: " in cli("check", serve(inline)).stdout
 
 
+def test_a_failed_step_is_named_by_its_component_with_its_inputs_and_the_number_of_steps(
+    serve: Serve, cli: Cli
+) -> None:
+    error = {"type": "ValueError", "message": "no luck"}
+    inner = {"component": "solver", "inputs": {"plan": "again"}, "outputs": None, "error": error}
+    outer = {"component": "planner", "inputs": {}, "outputs": None, "error": error, "steps": [inner]}
+    steps = {"steps": [{"component": "planner", "inputs": {}, "outputs": "x"}, outer]}
+    script = learned(evaluate=lambda *_: {**failure("program_error", "ValueError", "no luck"), "trajectory": steps})
+    script.capabilities = (*script.capabilities, "refs", "steps")
+    ended = cli("check", serve(script))
+    shown = " ".join(ended.stdout.split())
+    assert 'failed step: component \'solver\' (first at row 0, inputs {"plan": "again"}, trace: 3 steps, ' in shown
+    assert all("group" not in params.get("_meta", {}) for params in script.calls("evaluate"))
+
+
 @pytest.mark.parametrize(
     ("result", "shown"),
     [
+        ({"trajectory": {"steps": [{"name": "search"}]}}, "1 step, 31 characters"),
         ({"trajectory": [{"step": 1}, {"step": 2}]}, "a list of 2 steps, 26 characters"),
         ({"trajectory": {"prompt": "é"}}, "an object of 1 field, 15 characters"),
         ({"trajectory": "text"}, "a str of 6 characters"),
