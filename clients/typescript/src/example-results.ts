@@ -47,7 +47,8 @@ export function readScore(given: unknown, notices: Notices): ReadScore {
     read.objective_scores = Object.fromEntries(scores);
   }
   if (byComponent !== undefined && byComponent !== null) {
-    read.component_feedback = readComponentFeedback(byComponent, read.score, notices);
+    const texts = readComponentFeedback(byComponent, read.score, notices);
+    if (Object.keys(texts).length > 0) read.component_feedback = texts;
   }
   return read;
 }

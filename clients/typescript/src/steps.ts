@@ -136,25 +136,35 @@ class RecordedStep implements StepHandle {
   }
 
   /** The step as the contract has it; without an end it is unfinished. */
-  toStep(): Step {
+  toStep(notices: Notices): Step {
     const { component, name } = partsOf(this.label);
-    const usage = jsonOrRepr(this.usage);
-    const isUsage = isObject(usage) && Object.keys(usage).length > 0 && faults("Usage", usage).length === 0;
+    const usage = this.#readUsage(notices);
     return {
       ...(component === undefined ? {} : { component: wellFormed(component) }),
       ...(name === undefined ? {} : { name: wellFormed(name) }),
       inputs: this.#inputs,
       outputs: this.#outputs ?? null,
       ...(this.ended ? this.#failure : { error: UNFINISHED }),
-      ...(isUsage ? { usage: usage as Usage } : {}),
+      ...(usage === undefined ? {} : { usage }),
       seconds: this.#seconds ?? this.#elapsed(),
-      ...(this.steps.length === 0 ? {} : { steps: this.steps.map((inner) => inner.toStep()) }),
+      ...(this.steps.length === 0 ? {} : { steps: this.steps.map((inner) => inner.toStep(notices)) }),
     };
   }
 
   /** A short name for messages. */
   get title(): string {
     return titleOf(this.label);
+  }
+
+  #readUsage(notices: Notices): Usage | undefined {
+    const usage = jsonOrRepr(this.usage);
+    if (isObject(usage) && Object.keys(usage).length === 0) return undefined;
+    const [fault] = faults("Usage", usage);
+    if (fault === undefined) return usage as Usage;
+    notices.once(`usage ${this.title}`, () => {
+      return `the usage of the step ${this.title} is left out: ${[fault.path, fault.message].filter(Boolean).join(": ")}`;
+    });
+    return undefined;
   }
 
   #elapsed(): number {
@@ -214,7 +224,7 @@ export class StepRecorder {
   end(isWhole: boolean): Step[] {
     if (this.#recorded === undefined) {
       if (isWhole) this.#reportUnfinished(this.#steps);
-      this.#recorded = this.#steps.map((recorded) => recorded.toStep());
+      this.#recorded = this.#steps.map((recorded) => recorded.toStep(this.notices));
     }
     return this.#recorded;
   }

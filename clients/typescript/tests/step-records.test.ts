@@ -111,10 +111,16 @@ it("of several steps one is drawn, by component and then by example, as Python d
 it("the first step that failed is taken, and draws nothing", () => {
   const broken = { component: "planner", inputs: {}, outputs: null, error: { type: "TypeError", message: "no plan" } };
   const later = { ...broken, error: { type: "RangeError", message: "later" } };
-  const dataset = recordsOf([{ steps: [planned, broken, later] }], ["planner"], { feedback: "wrong" });
-  expect(dataset.planner).toEqual([
-    { Inputs: {}, "Generated Outputs": "", Feedback: "This step failed: TypeError: no plan\nwrong" },
-  ]);
+  const record = { Inputs: {}, "Generated Outputs": "", Feedback: "This step failed: TypeError: no plan\nwrong" };
+  const several = { steps: range(8).map((at) => ({ ...planned, outputs: at })) };
+  for (const seed of range(5)) {
+    const failing = recordsOf([{ steps: [planned, planned, broken, later] }, several], ["planner"], {
+      seed,
+      feedback: "wrong",
+    });
+    const others = recordsOf([several], ["planner"], { seed, feedback: "wrong" });
+    expect(failing.planner).toEqual([record, ...others.planner]);
+  }
 });
 
 it("feedback on the component comes before that on the example", () => {

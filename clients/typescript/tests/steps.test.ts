@@ -64,6 +64,18 @@ it("steps within a step nest across awaits, and parallel steps stay in the order
   expect(all.steps[0].seconds).toBeLessThanOrEqual(all.seconds);
 });
 
+it("a step that starts after the step around it has ended stands beside it", async () => {
+  const { steps } = await ran(async (_, context) => {
+    let later: Promise<unknown> | undefined;
+    await context.step("rules", {}, async () => {
+      later = sleep(10).then(() => step({ name: "later" }, {}, () => 1));
+    });
+    return later;
+  });
+  expect(steps).toMatchObject([{ component: "rules" }, { name: "later", outputs: 1 }]);
+  expect(steps[0]).not.toHaveProperty("steps");
+});
+
 it("examples that run at the same time do not get each other's steps", async () => {
   const { results } = await ran(
     async (data) => {
@@ -196,7 +208,7 @@ it.each([[5], [{}], [null], [{ name: 5 }]])("a step of %o is a mistake, traced o
 });
 
 it("a step of an unknown component is recorded, and reported once with the nearest name", async () => {
-  const seedCandidate = { planner: "", writer: "" };
+  const seedCandidate = { plan: "", planner: "", writer: "" };
   const logged: string[] = [];
   const run: Run = (_, context) => context.step("planer", {}, () => 1);
   const server = await served(programOf({ seedCandidate, run: (data, _, context) => run(data, context) as never }), {
@@ -206,7 +218,7 @@ it("a step of an unknown component is recorded, and reported once with the neare
   const { result } = await call(server, "evaluate", { candidate: seedCandidate, batch, ...traced });
   expect(result.results[1].trajectory.steps).toMatchObject([{ component: "planer", outputs: 1 }]);
   expect(logged).toEqual([
-    'a step is of component "planer": the candidate has no such component, it has planner, writer; did you mean "planner"?',
+    'a step is of component "planer": the candidate has no such component, it has plan, planner, writer; did you mean "planner"?',
   ]);
 });
 
@@ -303,7 +315,7 @@ it("values that are not JSON are replaced by type and text, and the rest of them
     when: new Date(0),
     half: "\ud800",
   };
-  const { result } = await ran((_, context) => {
+  const { result, logged } = await ran((_, context) => {
     context.step("rules", { ...values, bytes: new Uint8Array(2), fn: Math.max }, () => new Error("given"));
     context.step("rules", { deep }, (handle) => {
       handle.usage = { calls: "many" } as never;
@@ -326,6 +338,7 @@ it("values that are not JSON are replaced by type and text, and the rest of them
   expect(outputs).toMatchObject({ type: "Error", repr: expect.stringContaining("Error: given") });
   expect(JSON.stringify(nested)).toContain('"type":"Array"');
   expect(usage).toBeUndefined();
+  expect(logged).toEqual([expect.stringMatching(/^the usage of the step "rules" is left out: calls: /)]);
 });
 
 it("feedback on components is sent, and what is wrong with it is reported once", async () => {
@@ -353,6 +366,13 @@ it("feedback on components is sent, and what is wrong with it is reported once",
     'component_feedback names "tone", which ran no step in this example; it is not used',
     'component_feedback names "ruels": the candidate has no such component, it has rules, tone; did you mean "rules"?',
   ]);
+});
+
+it("feedback on a component is no mistake where nothing reports steps", async () => {
+  const score = () => ({ score: 1, component_feedback: { rules: "better" } });
+  const { result, logged } = await ran(() => 1, [0], { score });
+  expect(result.component_feedback).toEqual({ rules: "better" });
+  expect(logged).toEqual([]);
 });
 
 it.each([
