@@ -3,6 +3,7 @@
 import type { ImageContent } from "./generated/types.js";
 import { InvalidResult } from "./invalid-result.js";
 import type { ReflectiveDataset } from "./program.js";
+import { digestText } from "./rows.js";
 
 const REFERENCE = "$image";
 const MAX_BYTES = 5 * 2 ** 20;
@@ -22,7 +23,14 @@ export class Image {
   }
 }
 
-type Images = Record<string, ImageContent>;
+export type Images = Record<string, ImageContent>;
+
+/** Add an image to `images`, and return the reference to it; equal images have equal ids. */
+export async function referenceTo(image: ImageContent, images: Images): Promise<Record<string, string>> {
+  const id = (await digestText(image.media_type + image.base64)).slice(0, 32);
+  images[id] = image;
+  return { [REFERENCE]: id };
+}
 
 /** Replace each `Image` of the records by a reference; return the records and the images, each once. */
 export function extractImages(dataset: ReflectiveDataset): { dataset: ReflectiveDataset; images?: Images } {

@@ -90,11 +90,11 @@ export class Methods {
     const rows = this.#paired(sent.batch, sent.results, "eval_batch.results");
     const evalBatch: EvalBatch = { batch: rows, results: traces.inline(sent.results) };
     return oneStep("make_reflective_dataset", "MakeReflectiveDatasetResult", async (context) => {
-      const isOwn = isBatchProgram(program) ? () => true : Array.isArray;
-      const dataset = program.makeReflectiveDataset
-        ? await program.makeReflectiveDataset({ ...candidate }, evalBatch, components, context)
-        : defaultReflectiveDataset(evalBatch, components, isOwn, params.seed ?? 0);
-      return extractImages(dataset);
+      if (program.makeReflectiveDataset === undefined) {
+        const isOwn = isBatchProgram(program) ? () => true : Array.isArray;
+        return defaultReflectiveDataset(evalBatch, components, isOwn, params.seed ?? 0);
+      }
+      return extractImages(await program.makeReflectiveDataset({ ...candidate }, evalBatch, components, context));
     });
   }
 

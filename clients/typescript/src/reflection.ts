@@ -1,6 +1,7 @@
 /** The default records for reflection, word for word those of the Python worker. */
 
 import type { EvalBatch, ExampleResult } from "./generated/types.js";
+import type { Images } from "./images.js";
 import type { ReflectiveDataset } from "./program.js";
 import { stepRecords, type WholeRecord } from "./step-records.js";
 
@@ -9,19 +10,19 @@ import { stepRecords, type WholeRecord } from "./step-records.js";
  * each example.
  *
  * `isOwn`: whether a trajectory without steps is one the program recorded itself, to be shown as `Trace`. `seed`: of the
- * choice between several steps of a component.
+ * choice between several steps of a component. Images in steps are given by reference.
  */
-export function defaultReflectiveDataset(
+export async function defaultReflectiveDataset(
   { batch, results }: EvalBatch,
   components: readonly string[],
   isOwn: (trajectory: unknown) => boolean,
   seed: number,
-): ReflectiveDataset {
+): Promise<{ dataset: ReflectiveDataset; images?: Images }> {
   const whole = results.map((result, at) => wholeRecord(batch[at]?.data, result, isOwn));
-  return (
-    stepRecords(results, whole, components, seed) ??
-    Object.fromEntries(components.map((component) => [component, whole]))
-  );
+  const images: Images = {};
+  const ofSteps = await stepRecords(results, whole, components, seed, images);
+  const dataset = ofSteps ?? Object.fromEntries(components.map((component) => [component, whole]));
+  return Object.keys(images).length === 0 ? { dataset } : { dataset, images };
 }
 
 function wholeRecord(data: unknown, result: ExampleResult, isOwn: (trajectory: unknown) => boolean): WholeRecord {

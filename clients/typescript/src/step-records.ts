@@ -1,7 +1,7 @@
 /** The records of single steps for reflection, word for word those of the Python worker. */
 
 import type { ExampleResult, Step } from "./generated/types.js";
-import { Image, MAX_BASE64 } from "./images.js";
+import { type Images, MAX_BASE64, referenceTo } from "./images.js";
 import { PythonRandom } from "./python-random.js";
 import { PARSE_FAILURE, stepsOf } from "./steps.js";
 import { isObject } from "./values.js";
@@ -22,37 +22,43 @@ export type WholeRecord = {
  * For each component the records of its own steps, at most one for each example; undefined if no result has steps.
  *
  * Of several steps the first that failed is taken, else one is drawn. `whole`: the records of the examples, for those
- * without steps. `seed`: of the draws, from 0 to 2^53 - 1.
+ * without steps. `seed`: of the draws, from 0 to 2^53 - 1. `images` receives the images of the records.
  */
-export function stepRecords(
+export async function stepRecords(
   results: readonly ExampleResult[],
   whole: readonly WholeRecord[],
   components: readonly string[],
   seed: number,
-): Record<string, StepRecord[]> | undefined {
+  images: Images,
+): Promise<Record<string, StepRecord[]> | undefined> {
   const steps = results.map(({ trajectory }) => stepsOf(trajectory));
   if (steps.every((own) => own.length === 0)) return undefined;
   const random = new PythonRandom(seed);
-  const recordsOf = (component: string): StepRecord[] =>
-    results.flatMap((result, at): StepRecord[] => {
+  const dataset = new Map<string, StepRecord[]>();
+  for (const component of components) {
+    const records: StepRecord[] = [];
+    for (const [at, result] of results.entries()) {
       const own = steps[at] as Step[];
       const record = whole[at] as WholeRecord;
-      if (own.length === 0) return [record];
       const found = own.filter((step) => step.component === component);
-      if (found.length === 0) return [];
+      if (own.length === 0) records.push(record);
+      if (found.length === 0) continue;
       const step = found.find(({ error }) => error) ?? random.choice(found);
-      return [stepRecord(step, result.component_feedback?.[component] || record.Feedback)];
-    });
-  return Object.fromEntries(components.map((component) => [component, recordsOf(component)]));
+      const feedback = new Map(Object.entries(result.component_feedback ?? {})).get(component) || record.Feedback;
+      records.push(await stepRecord(step, feedback, images));
+    }
+    dataset.set(component, records);
+  }
+  return Object.fromEntries(dataset);
 }
 
 /** The record of one step. `feedback`: that on its component, else that on the example. */
-export function stepRecord(step: Step, feedback: string): StepRecord {
+async function stepRecord(step: Step, feedback: string, images: Images): Promise<StepRecord> {
   const { inputs, error } = step;
   const isUnparsed = error?.type === PARSE_FAILURE;
   return {
-    Inputs: withContext(withImages(inputs ?? {})),
-    "Generated Outputs": isUnparsed ? unparsed(step.raw ?? "") : withImages(step.outputs ?? ""),
+    Inputs: withContext(await withReferences(inputs ?? {}, images)),
+    "Generated Outputs": isUnparsed ? unparsed(step.raw ?? "") : await withReferences(step.outputs ?? "", images),
     Feedback: isUnparsed ? structure(step) : error ? `${failure(error)}\n${feedback}` : feedback,
   };
 }
@@ -87,18 +93,18 @@ function isChatHistory(value: unknown): boolean {
   return Array.isArray(value) && value.length > 0 && value.every(isMessage);
 }
 
-/** The value with each image given as the text of a data URL as an `Image`. */
-function withImages(value: unknown): unknown {
-  if (typeof value === "string") return imageOf(value) ?? value;
-  if (Array.isArray(value)) return value.map(withImages);
+/** The value with a reference in place of each image given as the text of a data URL. */
+async function withReferences(value: unknown, images: Images): Promise<unknown> {
+  if (typeof value === "string") return value.startsWith("data:image/") ? withoutDataUrl(value, images) : value;
+  if (Array.isArray(value)) return Promise.all(value.map((part) => withReferences(part, images)));
   if (!isObject(value)) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, withImages(part)]));
+  const fields = Object.entries(value).map(async ([name, part]) => [name, await withReferences(part, images)]);
+  return Object.fromEntries(await Promise.all(fields));
 }
 
-function imageOf(text: string): unknown {
-  if (!text.startsWith("data:image/")) return undefined;
+async function withoutDataUrl(text: string, images: Images): Promise<unknown> {
   const [, mediaType, base64] = DATA_URL.exec(text) ?? [];
-  if (mediaType === undefined || base64 === undefined || base64.length % 4 !== 0) return undefined;
+  if (mediaType === undefined || base64 === undefined || base64.length % 4 !== 0) return text;
   if (base64.length > MAX_BASE64) return { type: mediaType, repr: `an image of ${base64.length} characters in base64` };
-  return new Image(base64, mediaType);
+  return referenceTo({ media_type: mediaType, base64 }, images);
 }

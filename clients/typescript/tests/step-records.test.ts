@@ -1,7 +1,6 @@
 // The records of single steps, as the Python worker makes them of the same steps.
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { Image } from "../src/images.js";
 import { PythonRandom } from "../src/python-random.js";
 import { defaultReflectiveDataset } from "../src/reflection.js";
 import { call, programOf, served } from "./support.js";
@@ -44,7 +43,11 @@ function large(length: number): ProxyHandler<number[]> {
 
 const ok = { status: "ok" as const, score: 1, seconds: 0 };
 
-function recordsOf(trajectories: unknown[], components: string[], { seed = 0, ...more }: any = {}): any {
+async function recordsOf(trajectories: unknown[], components: string[], options: any = {}): Promise<any> {
+  return (await answerFor(trajectories, components, options)).dataset;
+}
+
+function answerFor(trajectories: unknown[], components: string[], { seed = 0, ...more }: any = {}): any {
   const results = trajectories.map((trajectory) => ({ ...ok, output: "out", trajectory, ...more }));
   const batch = trajectories.map((_, at) => ({ id: String(at), data: { row: at } }));
   return defaultReflectiveDataset({ batch, results }, components, Array.isArray, seed);
@@ -52,14 +55,14 @@ function recordsOf(trajectories: unknown[], components: string[], { seed = 0, ..
 
 const planned = { component: "planner", inputs: { question: "why?" }, outputs: { plan: "look" } };
 
-it("each component has the records of its own steps, nested ones included, in the order of the examples", () => {
+it("each component has the records of its own steps, nested ones included, in the order of the examples", async () => {
   const nested = {
     name: "search",
     inputs: {},
     outputs: [],
     steps: [{ component: "writer", inputs: { a: 1 }, outputs: 2 }],
   };
-  const dataset = recordsOf(
+  const dataset = await recordsOf(
     [{ steps: [planned] }, { steps: [nested], trace: ["seen"] }],
     ["planner", "writer", "other"],
   );
@@ -70,9 +73,9 @@ it("each component has the records of its own steps, nested ones included, in th
   });
 });
 
-it("an example without steps gives the record of the whole example, for each component", () => {
+it("an example without steps gives the record of the whole example, for each component", async () => {
   const whole = { Inputs: { row: 1 }, "Generated Outputs": "out", Feedback: "Score: 1.0" };
-  const dataset = recordsOf(
+  const dataset = await recordsOf(
     [{ steps: [planned] }, { data: 1 }, ["asked"], { steps: ["a text"] }],
     ["planner", "writer"],
   );
@@ -84,60 +87,60 @@ it("an example without steps gives the record of the whole example, for each com
   expect(dataset.planner.slice(1)).toEqual(dataset.writer);
 });
 
-it("without any step all components have the records of the examples", () => {
-  const dataset = recordsOf([{ steps: [] }, ["asked"]], ["planner", "writer"]);
+it("without any step all components have the records of the examples", async () => {
+  const dataset = await recordsOf([{ steps: [] }, ["asked"]], ["planner", "writer"]);
   expect(dataset.planner).toHaveLength(2);
   expect(dataset.writer).toEqual(dataset.planner);
 });
 
-it("of several steps one is drawn, by component and then by example, as Python draws", () => {
+it("of several steps one is drawn, by component and then by example, as Python draws", async () => {
   const steps = range(7).map((at) => ({ component: at % 2 ? "a" : "b", inputs: { at }, outputs: at }));
   const trajectories = range(6).map((at) => ({ steps: steps.slice(0, at + 2) }));
-  const drawn = (seed: number | undefined) => {
-    const dataset = recordsOf(trajectories, ["b", "a"], { seed });
+  const drawn = async (seed: number | undefined) => {
+    const dataset = await recordsOf(trajectories, ["b", "a"], { seed });
     return ["b", "a"].map((component) => dataset[component].map((record: any) => record["Generated Outputs"]));
   };
   // rng = random.Random(seed); for each component, for each example: rng.choice([its steps])
-  expect(drawn(undefined)).toEqual([
+  expect(await drawn(undefined)).toEqual([
     [0, 2, 0, 2, 4, 6],
     [1, 1, 3, 3, 5, 1],
   ]);
-  expect(drawn(2 ** 53 - 1)).toEqual([
+  expect(await drawn(2 ** 53 - 1)).toEqual([
     [0, 0, 0, 0, 0, 0],
     [1, 1, 3, 1, 3, 3],
   ]);
 });
 
-it("the first step that failed is taken, and draws nothing", () => {
+it("the first step that failed is taken, and draws nothing", async () => {
   const broken = { component: "planner", inputs: {}, outputs: null, error: { type: "TypeError", message: "no plan" } };
   const later = { ...broken, error: { type: "RangeError", message: "later" } };
   const record = { Inputs: {}, "Generated Outputs": "", Feedback: "This step failed: TypeError: no plan\nwrong" };
   const several = { steps: range(8).map((at) => ({ ...planned, outputs: at })) };
   for (const seed of range(5)) {
-    const failing = recordsOf([{ steps: [planned, planned, broken, later] }, several], ["planner"], {
+    const failing = await recordsOf([{ steps: [planned, planned, broken, later] }, several], ["planner"], {
       seed,
       feedback: "wrong",
     });
-    const others = recordsOf([several], ["planner"], { seed, feedback: "wrong" });
+    const others = await recordsOf([several], ["planner"], { seed, feedback: "wrong" });
     expect(failing.planner).toEqual([record, ...others.planner]);
   }
 });
 
-it("feedback on the component comes before that on the example", () => {
+it("feedback on the component comes before that on the example", async () => {
   const more = { feedback: "all wrong", component_feedback: { planner: "no plan" } };
   const steps = [planned, { component: "writer", inputs: null, outputs: "x" }];
-  const dataset = recordsOf([{ steps }], ["planner", "writer"], more);
+  const dataset = await recordsOf([{ steps }], ["planner", "writer"], more);
   expect(dataset.planner[0].Feedback).toBe("no plan");
   expect(dataset.writer[0]).toEqual({ Inputs: {}, "Generated Outputs": "x", Feedback: "all wrong" });
 });
 
-it("a parse failure shows the raw answer and the expected structure", () => {
+it("a parse failure shows the raw answer and the expected structure", async () => {
   const step = { component: "planner", inputs: {}, outputs: null, raw: "I would look." };
   const error = { type: "parse_failure", message: "no JSON" };
-  const [[first], [second]] = [
-    { ...step, error, expected: '{"plan": ...}' },
-    { ...step, error },
-  ].map((failed) => recordsOf([{ steps: [failed] }], ["planner"], { feedback: "wrong" }).planner) as any;
+  const recordOf = async (failed: object) =>
+    (await recordsOf([{ steps: [failed] }], ["planner"], { feedback: "wrong" })).planner[0];
+  const first = await recordOf({ ...step, error, expected: '{"plan": ...}' });
+  const second = await recordOf({ ...step, error });
   expect(first).toEqual({
     Inputs: {},
     "Generated Outputs":
@@ -147,13 +150,14 @@ it("a parse failure shows the raw answer and the expected structure", () => {
   expect(second.Feedback).toBe("Your output failed to parse: no JSON");
 });
 
-it("the first chat history is rendered at the beginning of the inputs", () => {
+it("the first chat history is rendered at the beginning of the inputs", async () => {
   const history = [
     { role: "user", content: "Grüße" },
     { role: "assistant", content: [{ type: "text", text: "hi" }] },
   ];
   const inputs = { question: "why?", history, second: history, empty: [], texts: ["role"] };
-  const [record] = recordsOf([{ steps: [{ component: "planner", inputs, outputs: 1 }] }], ["planner"]).planner;
+  const { planner } = await recordsOf([{ steps: [{ component: "planner", inputs, outputs: 1 }] }], ["planner"]);
+  const [record] = planner;
   expect(Object.keys(record.Inputs)).toEqual(["Context", "question", "second", "empty", "texts"]);
   expect(record.Inputs.Context).toBe(
     '```json\n  0: {"role":"user","content":"Grüße"}\n' +
@@ -161,28 +165,37 @@ it("the first chat history is rendered at the beginning of the inputs", () => {
   );
 });
 
-it("a list of other objects is no chat history", () => {
+it("a list of other objects is no chat history", async () => {
   const inputs = { rows: [{ role: "user" }], more: [{ role: 1, content: "" }] };
-  const [record] = recordsOf([{ steps: [{ component: "planner", inputs, outputs: 1 }] }], ["planner"]).planner;
+  const { planner } = await recordsOf([{ steps: [{ component: "planner", inputs, outputs: 1 }] }], ["planner"]);
+  const [record] = planner;
   expect(record.Inputs).toEqual(inputs);
 });
 
-it("an image as the text of a data URL becomes an image of the record", () => {
+it("an image as the text of a data URL is given by reference, once", async () => {
   const url = "data:image/png;base64,iVBORw0KGgo=";
   const large = `data:image/png;base64,${"A".repeat(8_000_000)}`;
-  const inputs = { url, nested: [{ url }], text: `see ${url}`, none: "data:image/png;base64,no!", large };
-  const [record] = recordsOf([{ steps: [{ component: "planner", inputs, outputs: url }] }], ["planner"]).planner;
-  const image = new Image("iVBORw0KGgo=", "image/png");
-  expect(record).toEqual({
-    Inputs: {
-      ...inputs,
-      url: image,
-      nested: [{ url: image }],
-      large: { type: "image/png", repr: "an image of 8000000 characters in base64" },
+  const history = [{ role: "user", content: url }];
+  const inputs = { history, url, nested: [{ url }], text: `see ${url}`, none: "data:image/png;base64,no!", large };
+  const steps = [{ component: "planner", inputs, outputs: url }];
+  const { dataset, images } = await answerFor([{ steps }], ["planner"]);
+  const [id = ""] = Object.keys(images);
+  // hashlib.sha256(b"image/pngiVBORw0KGgo=").hexdigest()[:32], as the Python worker names it
+  expect(images).toEqual({ "577093d4c72c0dcde7e5be8263ddee4a": { media_type: "image/png", base64: "iVBORw0KGgo=" } });
+  expect(dataset.planner).toEqual([
+    {
+      Inputs: {
+        Context: `\`\`\`json\n  0: {"role":"user","content":{"$image":"${id}"}}\n\`\`\``,
+        url: { $image: id },
+        nested: [{ url: { $image: id } }],
+        text: inputs.text,
+        none: inputs.none,
+        large: { type: "image/png", repr: "an image of 8000000 characters in base64" },
+      },
+      "Generated Outputs": { $image: id },
+      Feedback: "Score: 1.0",
     },
-    "Generated Outputs": image,
-    Feedback: "Score: 1.0",
-  });
+  ]);
 });
 
 it("the seed of the call decides which step is drawn", async () => {
