@@ -43,7 +43,7 @@ def run(data: Path, seed: int, folder: Path) -> Run:
     flags += ["--candidate-selection-strategy=current_best"]
     command = [str(BIN / "gepa-server"), "--python", sys.executable, "--program", word_weights.__file__]
     with running_server(command, cwd=folder) as endpoint:
-        return optimize("banking77", endpoint, folder, flags)
+        return optimize("banking77", endpoint, flags, folder)
 
 
 def main() -> int:

@@ -7,7 +7,6 @@ import asyncio
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from programs import HERE, optimize, optimize_in_sandboxes, serving
 
@@ -41,13 +40,12 @@ def main(flags: list[str]) -> int:
         return 0
     cold, warm = asyncio.run(seconds_to_ready())
     print(f"{SANDBOXES} sandboxes were ready in {cold:.1f} s, and in {warm:.1f} s the second time.", flush=True)
-    stamp = time.strftime("%Y%m%d-%H%M%S")
     settings = ["--config", str(HERE / "run.toml"), *flags]
     print("\n== without sandboxes", flush=True)
     with serving("python") as endpoint:
-        plain = optimize("python", endpoint, Path("runs") / f"{stamp}-demo-plain", settings)
+        plain = optimize("python", endpoint, settings)
     print(f"\n== over {SANDBOXES} sandboxes", flush=True)
-    sandboxed = optimize_in_sandboxes(SANDBOXES, Path("runs") / f"{stamp}-demo-sandboxes", settings)
+    sandboxed = optimize_in_sandboxes(SANDBOXES, settings)
     same = all(plain.result[key] == sandboxed.result[key] for key in ("candidates", "parents", "total_metric_calls"))
     print(f"\nThe result is {'the same' if same else 'NOT the same'} as without sandboxes.")
     print(

@@ -25,7 +25,7 @@ class NotSetUp(Exception):
 
 @dataclass(frozen=True)
 class Run:
-    """One optimisation that has ended. `result` is the run's `result.json`."""
+    """One optimization that has ended. `seconds`: with its start and its report; `result`: the run's `result.json`."""
 
     language: str
     folder: Path
@@ -49,7 +49,9 @@ class Run:
         """`python: score 0.29 -> 0.68, 832 metric calls, 2.2 s`."""
         seed, best = self.scores
         calls = self.result["total_metric_calls"]
-        return f"{self.language}: score {seed:.2f} -> {best:.2f}, {calls} metric calls, {self.seconds:.1f} s"
+        events = map(json.loads, (self.folder / "events.jsonl").read_text(encoding="utf-8").splitlines())
+        [seconds] = (event["active_seconds"] for event in events if event["event"] == "finished")
+        return f"{self.language}: score {seed:.2f} -> {best:.2f}, {calls} metric calls, {seconds:.1f} s"
 
 
 def build_typescript() -> None:
@@ -86,24 +88,26 @@ def serving(language: str) -> Iterator[ServerEndpoint]:
         yield endpoint
 
 
-def optimize(language: str, endpoint: ServerEndpoint, folder: Path, flags: Sequence[str]) -> Run:
-    """Run `gepa-client optimize`, which shows how it goes.
+def optimize(language: str, endpoint: ServerEndpoint, flags: Sequence[str], folder: Path | None = None) -> Run:
+    """Run `gepa-client optimize`, which shows how it goes. `folder`: for its files, by default `runs/RUN`.
 
     Raises:
         subprocess.CalledProcessError: it failed, and has printed the reason.
     """
-    return _run(language, folder, [endpoint.url, *flags], {"GEPA_TOKEN": endpoint.token})
+    return _run(language, [endpoint.url, *flags], {"GEPA_TOKEN": endpoint.token}, folder)
 
 
-def optimize_in_sandboxes(count: int, folder: Path, flags: Sequence[str]) -> Run:
+def optimize_in_sandboxes(count: int, flags: Sequence[str]) -> Run:
     """The same with the Python program in so many bubblewrap sandboxes. Raises as `optimize`."""
     sandboxes = ["--repo", str(HERE / "python"), "--sandbox", "bubblewrap", "--sandboxes", str(count)]
-    return _run("sandboxes", folder, [*sandboxes, *flags], {})
+    return _run("sandboxes", [*sandboxes, *flags], {})
 
 
-def _run(name: str, folder: Path, flags: Sequence[str], variables: Mapping[str, str]) -> Run:
-    command = [str(BIN / "gepa-client"), "optimize", "--name", name, "--output", str(folder), *flags]
+def _run(name: str, flags: Sequence[str], variables: Mapping[str, str], folder: Path | None = None) -> Run:
+    output = [] if folder is None else ["--output", str(folder)]
+    command = [str(BIN / "gepa-client"), "optimize", "--name", name, *output, *flags]
     started = time.monotonic()
     subprocess.run(command, env={**os.environ, **variables}, check=True)  # noqa: S603  ours
     seconds = time.monotonic() - started
+    folder = folder or max(Path("runs").glob(f"*-{name}"))  # ids of runs sort by time
     return Run(name, folder, seconds, json.loads((folder / "result.json").read_text(encoding="utf-8")))

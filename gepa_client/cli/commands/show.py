@@ -195,7 +195,9 @@ def _show_spending(console: Console, spending: Sequence[Spending], *, running: b
         sum(getattr(spent, name) for spent in spending) for name in ("input_tokens", "output_tokens")
     )
     echo(console, f"in all: {money(usd, unpriced)}; {tokens_in:,} tokens in, {tokens_out:,} out, as far as reported")
-    if unpriced:
+    if unpriced and not (usd or tokens_in or tokens_out):
+        echo(console, "[dim]nothing reported a price or tokens: a program that calls no model has none to report[/]")
+    elif unpriced:
         echo(console, f"[yellow]{counted(unpriced, 'result')} came without a price: their cost is not in the sum[/]")
     lost = sum(spent.attempts for spent in spending if spent.outcome in ("lost", *(() if running else (None,))))
     if lost:

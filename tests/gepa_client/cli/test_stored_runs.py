@@ -207,6 +207,14 @@ def test_missing_prices_and_attempts_without_an_end_are_reported_and_not_counted
     assert (shown["spent_usd"], shown["unpriced"], shown["lost"]) == (pytest.approx(0.008), 20, 2)
 
 
+def test_a_run_in_which_nothing_reported_a_price_is_not_warned_of_missing_ones(cli: Cli, store: Path) -> None:
+    made = Made(cost_usd=None, texts=("red",), run_id="x")
+    put(store, made)
+    printed = cli("show", "x").stdout
+    assert "nothing reported a price or tokens: a program that calls no model has none to report" in printed
+    assert "came without a price" not in printed
+
+
 def test_a_candidate_is_shown_with_its_texts_diffs_and_the_rows_it_moved(cli: Cli, store: Path) -> None:
     put(store, Made(broken=frozenset({(4, 0)}), held=True))
     printed = cli("show", RUN_ID[:12], "--candidate", "4").stdout
