@@ -235,9 +235,11 @@ export class Runner {
     const scoring = await this.#withIsolatedRerun(1, cancellation, async (conditions) => {
       const clock = stopwatch();
       const usage: Usage = {};
-      const trajectory = this.program.readsTrajectory ? result.trajectory : undefined;
-      const judge = async (signal: AbortSignal) =>
-        readScore(await this.program.score?.(row.data, result.output, { signal, usage, trajectory }), this.notices);
+      const judge = async (signal: AbortSignal) => {
+        const trajectory = this.program.readsTrajectory ? inlineTrajectory(result) : undefined;
+        const given = await this.program.score?.(row.data, result.output, { signal, usage, trajectory });
+        return readScore(given, this.notices);
+      };
       const ending = await this.#timed(judge, limitS, conditions);
       const attempt = { seconds: clock(), usage: summed(conditions.spent, usage) };
       if (ending.kind === "done") return finishedResult(null, ending.value, attempt);
@@ -295,6 +297,13 @@ export class Runner {
 function trajectoryOf(steps: Step[], trace: unknown[], summary: object): unknown {
   if (steps.length === 0) return trace.length > 0 ? trace : summary;
   return trace.length > 0 ? { steps, trace: jsonOrRepr(trace) } : { steps };
+}
+
+/** The trajectory of a result that was sent here. Throws `InvalidResult` for one that stayed at its server. */
+function inlineTrajectory({ trajectory, trajectory_ref: ref }: ExampleResult): unknown {
+  if (trajectory !== undefined && trajectory !== null) return trajectory;
+  if (!ref) return undefined;
+  throw new InvalidResult("the scorer reads trajectories, but another server holds this one: send it inline");
 }
 
 function readAll(given: unknown, expected: number): unknown[] {

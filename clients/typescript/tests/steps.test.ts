@@ -414,6 +414,13 @@ it("a scorer that reads trajectories gets them, of its own program and of others
   const rollout = { status: "rollout", score: null, output: 1, seconds: 0, trajectory: { steps: [] } };
   const { result } = await call(server, "score", { batch: [{ id: "a", data: 0 }], results: [rollout] });
   expect(result.results).toMatchObject([{ status: "ok", trajectory: { steps: [] } }]);
+  const { trajectory: _trajectory, ...elsewhere } = { ...rollout, trajectory_ref: "other/1" };
+  const refused = await call(server, "score", { batch: [{ id: "a", data: 0 }], results: [elsewhere] });
+  expect(refused.result.results[0].error).toEqual({
+    type: "invalid_result",
+    message: "the scorer reads trajectories, but another server holds this one: send it inline",
+  });
+  expect(seen).toHaveLength(4);
   expect(seen[3]).toEqual({ steps: [] });
 });
 
