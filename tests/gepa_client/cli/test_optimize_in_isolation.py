@@ -16,11 +16,15 @@ from tests.gepa_client.cli.sandboxed_program import PROGRAM, Place, place
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, completion
 from tests.sandbox_runtime.gateway.test_secret_headers import certificate
 from tests.sandbox_runtime.hostile.setup import PROGRAM as ATTEMPTS
+from tests.support.rounds import rounds
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
 
 HOSTILE = """
-import os
+import random
+import tempfile
+import zlib
+from pathlib import Path
 
 import floods
 import forging
@@ -34,13 +38,19 @@ from registry import ATTEMPTS
 NAMES = [name for name in sorted(ATTEMPTS) if name not in ("public_network", "dns", "private_network", "link_local")]
 
 
-def attempt():
+def attempt(seed, row):
+    begun = Path(tempfile.gettempdir()) / f"begun-{zlib.crc32(row.encode())}"
+    if begun.exists():  # this attempt ended the process of its own row, which runs again and is to be scored
+        begun.unlink()
+        return
+    begun.touch()
     targets = {"canary": "-", "canary_name": "-", "canary_file": "/etc/shadow", "journal": "/etc/shadow", "key": "-"}
     try:
-        name = NAMES[int.from_bytes(os.urandom(2), "big") % len(NAMES)]
+        name = random.Random(f"{seed} {row}").choice(NAMES)
         ATTEMPTS[name]({**targets, "abstract": "-", "rebound": "-", "port": 1})
     except Exception:
         pass
+    begun.unlink()
 """
 
 CALLS = """
@@ -81,8 +91,11 @@ def fetch():
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[Place]:
-    hostile = PROGRAM.replace("    time.sleep(0.005)\n", "    attempt()\n")
+def here(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    """`param`: the seed of the hostile program's attempts; 1 draws a memory bomb, fork bombs and a full disk."""
+    seed = getattr(request, "param", 1)
+    call = f"    attempt({seed}, example['word'] + ' for ' + candidate['text'])\n"
+    hostile = PROGRAM.replace("    time.sleep(0.005)\n", call)
     calling = PROGRAM.replace("    time.sleep(0.005)\n", "    assert ask() == 'hello'\n")
     files = {
         path.name: path.read_text() for path in ATTEMPTS.glob("*.py") if path.name not in ("program.py", "keys.py")
@@ -104,6 +117,8 @@ def isolated(here: Place, output: str, program: str, *more: object) -> list[obje
     return [*arguments, *more]
 
 
+@pytest.mark.repeated
+@pytest.mark.parametrize("here", [1 + each for each in rounds(10)], indirect=True)
 @pytest.mark.timeout(300)  # two runs, one of which does all the damage it can
 def test_a_hostile_program_changes_nothing_in_its_runs_result(here: Place) -> None:
     honest = here.run(*isolated(here, "honest", "program"))
