@@ -1,5 +1,6 @@
 """The command line of `gepa-server`: one flag for each setting, by the same name."""
 
+import gc
 import os
 import shlex
 import shutil
@@ -67,6 +68,8 @@ def _serve(config: Path | None, json_lines: bool, conformance: bool, **flags: An
     """
     from rpc_server.cli.serve import start  # with all that a server needs, and its help does not
 
+    gc.freeze()  # what was imported is never garbage
+    gc.enable()
     given = {name: value for name, value in flags.items() if value is not None and value != []}
     sys.exit(start(config, given, json_lines=json_lines, conformance=conformance))
 

@@ -384,3 +384,21 @@ async def test_a_program_without_a_score_function_is_warned_of_and_no_other_is(
     lines = [line for line in printed.splitlines() if "score(data, output)" in line]
     assert len(lines) == warned, printed
     assert all("write this function" in line and "--score-with URL" in line for line in lines)
+
+
+async def test_a_server_looks_for_garbage_when_it_serves_and_not_while_it_is_imported() -> None:
+    code = (
+        f"import atexit, gc, sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r})\n"
+        "from rpc_server.cli import main\n"
+        "full = gc.get_stats()[2]\n"
+        "atexit.register(lambda: print(gc.isenabled(), gc.get_stats()[2] == full, gc.get_freeze_count() > 0))\n"
+        "main()\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-c", code, "--program", "absent.py"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    printed, reported = await asyncio.wait_for(process.communicate(), WAIT_S)
+    assert process.returncode == 2, reported.decode()
+    assert printed.decode().split() == ["True", "True", "True"], printed.decode()
