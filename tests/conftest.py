@@ -1,10 +1,14 @@
 """Settings of every test, and the marker of the suite that it belongs to (`tests/README.md`)."""
 
+import gc
+import os
 import signal
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from tests.support.forked_client import ForkServer
 from tests.support.rounds import ALL
 
 TESTS = Path(__file__).parent
@@ -13,6 +17,16 @@ NAMES = ("hostile", "equality")
 
 # A shell starts its background jobs deaf to Ctrl-C, which they pass on; the commands under test are to hear it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    gc.disable()  # looking for garbage takes a quarter of the time of importing the tests
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -26,3 +40,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     long = [item for item in items if item.get_closest_marker("long") is not None and not ALL]
     config.hook.pytest_deselected(items=long)
     items[:] = [item for item in items if item not in long]
+
+
+@pytest.fixture(scope="session")
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> ForkServer:
+    """Forks `gepa-client` and `gepa-server` for the tests of all workers; ends with them."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return ForkServer.shared(base, os.getpid())
+    return ForkServer.shared(base.parent, os.getppid())

@@ -16,6 +16,7 @@ import pytest
 
 from sandbox_runtime import running_server
 from tests.docs import pages
+from tests.support.forked_client import ForkServer
 
 QUICKSTART = pages.ROOT / "examples" / "quickstart"
 BIN = Path(sys.executable).parent
@@ -58,6 +59,7 @@ class Reader:
     folder: Path
     urls: tuple[str, ...]
     environment: dict[str, str]
+    fork_server: ForkServer
 
     def runs(self, line: str) -> None:
         """Run a page's command with the test's addresses and rows and a small budget; it must succeed."""
@@ -65,13 +67,11 @@ class Reader:
             line = line.replace(address, url)
         for written, here in REPLACED.items():
             line = line.replace(written, here)
-        words = shlex.split(line)
+        tool, *arguments = shlex.split(line)
+        assert tool == "gepa-client"
         environment = {**os.environ, **self.environment}
-        done = subprocess.run(
-            [str(BIN / words[0]), *words[1:]],
-            cwd=self.folder, env=environment, capture_output=True, text=True, timeout=100, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        status, stdout, stderr = self.fork_server.run(arguments, folder=self.folder, environment=environment)
+        assert status == 0, f"{line}\n{(stdout + stderr).decode()}"
 
 
 def copy_example(folder: Path, more: str = "") -> None:
@@ -100,11 +100,11 @@ def servers(folder: Path, variables: dict[str, str], *programs: str) -> Iterator
     ("package", "reflection"), [("openai", "openai/gpt-5"), ("anthropic", "anthropic/claude-sonnet-4-5")]
 )
 def test_the_quick_start_checks_the_program_and_improves_its_prompt(
-    tmp_path: Path, package: str, reflection: str
+    tmp_path: Path, fork_server: ForkServer, package: str, reflection: str
 ) -> None:
     copy_example(tmp_path)
     with demo_model() as variables, servers(tmp_path, variables, f"with_{package}.py") as urls:
-        reader = Reader(tmp_path, urls, variables | {"GEPA_TOKEN": TOKEN})
+        reader = Reader(tmp_path, urls, variables | {"GEPA_TOKEN": TOKEN}, fork_server)
         for command in ("check", "optimize"):
             [line] = pages.block("docs/quickstart.md", f"gepa-client {command}").commands()
             reader.runs(line.replace("openai/gpt-5", reflection))
@@ -119,11 +119,13 @@ def test_the_quick_start_checks_the_program_and_improves_its_prompt(
     assert re.search(r"cost: `\$0\.\d+ evaluation, \$0\.\d+ reflection`", report), report
 
 
-def test_the_commands_about_fleets_and_long_runs_work_one_after_the_other(tmp_path: Path) -> None:
+def test_the_commands_about_fleets_and_long_runs_work_one_after_the_other(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
     copy_example(tmp_path, PROPOSER)
     with demo_model() as variables, servers(tmp_path, variables, "program.py", "program.py") as urls:
         (tmp_path / "endpoints.txt").write_text("\n".join(urls))
-        reader = Reader(tmp_path, urls, {"GEPA_TOKEN": TOKEN})
+        reader = Reader(tmp_path, urls, {"GEPA_TOKEN": TOKEN}, fork_server)
         for line in pages.block("docs/guides/fleet.md", "gepa-client optimize").commands():
             reader.runs(line.replace("--reflection-lm openai/gpt-5", ""))
         for first_line in ("gepa-client show last", "gepa-client runs"):

@@ -18,6 +18,7 @@ from sandbox_runtime import ServerEndpoint, running_server
 from tests.evolution.scenario import Reflection, changes, write_scripts
 from tests.gepa_client.scripted_server import Host
 from tests.support import scripted_anthropic
+from tests.support.forked_client import ForkServer
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "repeats"
 RUN_S = 300.0
@@ -38,6 +39,7 @@ class World:
     model_url: str
     agent_environment: dict[str, str]
     mark: str
+    fork_server: ForkServer
 
     def serving(self) -> Any:
         """`with world.serving() as endpoint`: gepa-server beside the program."""
@@ -48,12 +50,14 @@ class World:
         self, endpoint: ServerEndpoint | None, *arguments: object, variables: Mapping[str, str] | None = None
     ) -> str:
         """Return what a `gepa-client` command prints, run in `folder`; its exit status must be 0."""
-        ended = subprocess.run(
-            self.command(*arguments), cwd=self.folder, env={**self.environment(endpoint), **(variables or {})},
-            capture_output=True, text=True, timeout=RUN_S, check=False,
-        )  # fmt: skip
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        return ended.stdout
+        status, stdout, stderr = self.fork_server.run(
+            [str(argument) for argument in arguments],
+            folder=self.folder,
+            environment={**self.environment(endpoint), **(variables or {})},
+            timeout_s=RUN_S,
+        )
+        assert status == 0, (stdout + stderr).decode()
+        return stdout.decode()
 
     def optimize(self, endpoint: ServerEndpoint, *arguments: object) -> list[dict[str, Any]]:
         """The events of a run."""
@@ -100,7 +104,7 @@ def host() -> Iterator[Host]:
 
 
 @pytest.fixture
-def world(host: Host, tmp_path: Path) -> Iterator[Callable[..., World]]:
+def world(host: Host, tmp_path: Path, fork_server: ForkServer) -> Iterator[Callable[..., World]]:
     """Makes worlds; their models end with the test."""
     numbers = itertools.count(1)
 
@@ -112,7 +116,7 @@ def world(host: Host, tmp_path: Path) -> Iterator[Callable[..., World]]:
         url = host.serve(reflection.complete, "/v1/chat/completions").removesuffix("/chat/completions")
         repository = evolve.prepare(language, folder)
         environment = models.enter_context(scripted_anthropic.served(folder / "scripts.json"))
-        return World(folder, repository, reflection, url, environment, uuid.uuid4().hex)
+        return World(folder, repository, reflection, url, environment, uuid.uuid4().hex, fork_server)
 
     with ExitStack() as models:
         yield make

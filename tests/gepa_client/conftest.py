@@ -74,14 +74,6 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "gepa_client", *map(str, arguments)]
 
 
-@pytest.fixture(scope="session")
-def fork_server() -> Iterator[ForkServer]:
-    """Forks `gepa-client` for the tests of one worker."""
-    server = ForkServer()
-    yield server
-    server.close()
-
-
 @pytest.fixture
 def cli(tmp_path: Path, fork_server: ForkServer) -> Callable[..., Ran]:
     """Runs `gepa-client` in a folder of its own and waits for its end."""

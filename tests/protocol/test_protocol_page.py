@@ -1,6 +1,7 @@
 """`docs/protocol.md` is complete, its conversation is real, and its server in Go keeps the contract."""
 
 import asyncio
+import fcntl
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -89,8 +91,11 @@ def test_the_conversation_is_what_a_server_answers() -> None:
 
 
 @pytest.fixture
-def go_files(tmp_path: Path) -> Path:
-    """The page's Go files, in a module."""
+def build(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Builds some of the page's Go files; one build at a time, which finds the packages that those before it compiled.
+
+    The builds of all workers have one cache.
+    """
     if shutil.which("go") is None:
         pytest.skip("Go is not installed")
     for text in blocks("go"):
@@ -98,14 +103,18 @@ def go_files(tmp_path: Path) -> Path:
         assert re.fullmatch(r"\w+\.go", name)
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "go.mod").write_text("module core\n\ngo 1.19\n", encoding="utf-8")
-    return tmp_path
+    base = tmp_path_factory.getbasetemp()
+    cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "go-cache"
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GOCACHE": str(cache)}
 
+    def run(*names: str) -> Path:
+        with cache.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            command = ["go", "build", "-o", "core", *names]
+            subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=110)
+        return tmp_path / "core"
 
-def build(folder: Path, *names: str) -> Path:
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GOCACHE": str(folder / "cache")}
-    command = ["go", "build", "-o", "core", *names]
-    subprocess.run(command, cwd=folder, env=environment, check=True, timeout=110)
-    return folder / "core"
+    return run
 
 
 def wait_until_listening(port: int) -> None:
@@ -125,9 +134,9 @@ async def rows_asked_for(port: int) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_the_least_server_in_go_is_optimised(go_files: Path, unused_tcp_port: int) -> None:
+def test_the_least_server_in_go_is_optimised(build: Callable[..., Path], unused_tcp_port: int) -> None:
     environment = {**os.environ, "GEPA_TOKEN": "a-token-for-go", "PORT": str(unused_tcp_port)}
-    with subprocess.Popen([build(go_files, "core.go")], env=environment) as core:
+    with subprocess.Popen([build("core.go")], env=environment) as core:
         try:
             wait_until_listening(unused_tcp_port)
             with RemoteAdapter(f"http://127.0.0.1:{unused_tcp_port}", token="a-token-for-go") as adapter:
@@ -152,8 +161,8 @@ def test_the_least_server_in_go_is_optimised(go_files: Path, unused_tcp_port: in
 
 
 @pytest.mark.timeout(300)
-async def test_the_server_in_go_passes_every_check_that_applies_to_it(go_files: Path) -> None:
-    core = build(go_files, "server.go", "program.go", "guard.go")
+async def test_the_server_in_go_passes_every_check_that_applies_to_it(build: Callable[..., Path]) -> None:
+    core = build("server.go", "program.go", "guard.go")
     token = "a-token-for-go"
     with running_server([str(core)], env={"GEPA_TOKEN": token, "PORT": "0"}) as server:
         report = await run_conformance(server.url, token)
@@ -164,8 +173,8 @@ async def test_the_server_in_go_passes_every_check_that_applies_to_it(go_files: 
 
 
 @pytest.mark.timeout(300)
-async def test_the_two_first_files_alone_evaluate_and_refuse(go_files: Path) -> None:
-    core = build(go_files, "server.go", "program.go")
+async def test_the_two_first_files_alone_evaluate_and_refuse(build: Callable[..., Path]) -> None:
+    core = build("server.go", "program.go")
     token = "a-token-for-go"
     expected = {
         "core.discover.complete",

@@ -1,7 +1,7 @@
 """Run `gepa-client` and `gepa-server` by forking a process that has imported them already.
 
 Importing the commands, the optimizer and litellm takes seconds of CPU, and the suites run hundreds of commands. One
-process per test worker imports them once and forks itself for each command; that command's optimizer process is a
+process imports them once and forks itself for each command of all test workers; that command's optimizer process is a
 fork of the same one. Apart from the imports, they are what `python -m gepa_client`, `python -m rpc_server` and `python
 -m gepa_client.run.driver_main` start: processes with their own folder, environment, session and standard streams.
 
@@ -10,6 +10,7 @@ way: the fixture `start`, `tests/rpc_server/cli` and the suites that test no pac
 """
 
 import atexit
+import fcntl
 import gc
 import json
 import os
@@ -19,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 import uuid
@@ -26,7 +28,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryFile
 from types import SimpleNamespace
 from typing import IO, Any
 from unittest.mock import patch
@@ -96,33 +97,82 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """The process that has imported everything; ends with `close`, or with the process that made it."""
+    """The process that has imported everything, at this address."""
 
-    def __init__(self) -> None:
-        self.address = f"evolverpc-tests-{uuid.uuid4().hex}"
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", __file__, self.address],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONHASHSEED": HASH_SEED, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
-        )
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == b"ready\n"
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    @classmethod
+    def shared(cls, folder: Path, owner: int) -> "ForkServer":
+        """Return the one that is named in the folder; start it if there is none. It ends with the process `owner`."""
+        named = folder / "fork-server"
+        with named.open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not named.read_text():
+                named.write_text(_started(owner))
+        return cls(named.read_text())
+
+    def forking_subprocess(self) -> SimpleNamespace:
+        """Return what `gepa_client.run.supervisor` is to use as `subprocess`, so that its drivers are forks."""
+        return _forking_subprocess(self.address)
 
     def run(
-        self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str], stdin: bytes = b""
+        self,
+        arguments: Sequence[str],
+        *,
+        folder: Path,
+        environment: Mapping[str, str],
+        stdin: bytes = b"",
+        timeout_s: float = TIMEOUT_S,
     ) -> tuple[int, bytes, bytes]:
         """Run `gepa-client ARGUMENTS` to its end; return its exit status, stdout and stderr."""
-        return self._run(COMMAND, arguments, folder, environment, stdin)
+        return self._run(COMMAND, arguments, folder, environment, stdin, timeout_s)
 
     def run_script(self, script: str, *, folder: Path, environment: Mapping[str, str]) -> tuple[int, bytes, bytes]:
         """Run a script that imports the client or litellm; return its exit status, stdout and stderr."""
-        return self._run(SCRIPT, [script], folder, environment, b"")
+        return self._run(SCRIPT, [script], folder, environment)
+
+    def run_server(
+        self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str]
+    ) -> tuple[int, bytes, bytes]:
+        """Run `gepa-server ARGUMENTS`, which ends by itself; return its exit status, stdout and stderr."""
+        return self._run(SERVER, arguments, folder, environment)
+
+    def run_server_until_ready(
+        self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        """Run `gepa-server ARGUMENTS`, and send it SIGTERM when it is ready; return its exit status and stderr."""
+        reading, stdout = os.pipe()
+        with open(os.devnull) as stdin, tempfile.TemporaryFile() as stderr:  # noqa: PTH123  a descriptor is needed
+            streams = (stdin.fileno(), stdout, stderr.fileno())
+            process = ForkedProcess(
+                self.address, SERVER, arguments, folder=str(folder), environment=environment, streams=streams
+            )
+            os.close(stdout)
+            try:
+                with open(reading, "rb") as lines:  # noqa: PTH123  as above
+                    lines.readline()
+                    process.terminate()
+                    status = process.wait(TIMEOUT_S)
+            finally:
+                process.kill()
+            stderr.seek(0)
+            return status, stderr.read()
 
     def _run(
-        self, module: str, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: bytes
+        self,
+        module: str,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        stdin: bytes = b"",
+        timeout_s: float = TIMEOUT_S,
     ) -> tuple[int, bytes, bytes]:
-        with TemporaryFile() as given, TemporaryFile() as stdout, TemporaryFile() as stderr:
+        with (
+            tempfile.TemporaryFile() as given,
+            tempfile.TemporaryFile() as stdout,
+            tempfile.TemporaryFile() as stderr,
+        ):
             given.write(stdin)
             given.seek(0)
             streams = (given.fileno(), stdout.fileno(), stderr.fileno())
@@ -130,7 +180,7 @@ class ForkServer:
                 self.address, module, arguments, folder=str(folder), environment=environment, streams=streams
             )
             try:
-                status = process.wait(TIMEOUT_S)
+                status = process.wait(timeout_s)
             finally:
                 process.kill()
             stdout.seek(0)
@@ -170,24 +220,41 @@ class ForkServer:
         process.stdout = os.fdopen(from_stdout, "rb")
         return process
 
-    def close(self) -> None:
-        """End the server; processes that it forked keep running."""
-        self._process.communicate(timeout=TIMEOUT_S)
+
+def _started(owner: int) -> str:
+    """Start a server; return its address when it is ready."""
+    address = f"evolverpc-tests-{uuid.uuid4().hex}"
+    process = subprocess.Popen(
+        [sys.executable, "-P", __file__, address, str(owner)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONHASHSEED": HASH_SEED, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == b"ready\n"
+    STARTED.append(process)
+    return address
 
 
-def serve(address: str) -> None:
-    """Fork a process for each request; return when stdin ends."""
+STARTED: list["subprocess.Popen[bytes]"] = []
+"""The server, if it is this process's child: it outlives the tests of this process."""
+
+
+def serve(address: str, owner: int) -> None:
+    """Fork a process for each request; return when the process `owner` ends."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listening.bind(f"\0{address}")  # a name without a file
     listening.listen(64)
     _preload()
     print("ready", flush=True)
     events = selectors.DefaultSelector()
-    events.register(sys.stdin, selectors.EVENT_READ)
+    ended = os.pidfd_open(owner)
+    events.register(ended, selectors.EVENT_READ)
     events.register(listening, selectors.EVENT_READ)
     while True:
         for key, _ in events.select():
-            if key.fileobj is sys.stdin:
+            if key.fd == ended:
                 return
             if key.fileobj is listening:
                 connection, _ = listening.accept()
@@ -206,6 +273,7 @@ def serve(address: str) -> None:
 
 
 def _preload() -> None:
+    gc.disable()  # looking for garbage takes a quarter of the imports' time
     import litellm  # noqa: F401
     import openai  # noqa: F401
 
@@ -219,6 +287,7 @@ def _preload() -> None:
     assert threading.active_count() == 1, "a fork has the main thread only"
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _fork(connection: socket.socket, address: str) -> int | None:
@@ -246,6 +315,7 @@ def _become(request: list[Any], streams: list[int], address: str) -> None:
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
+        tempfile.tempdir = None  # it may be another one in this environment
         for number, descriptor in enumerate(streams):
             os.dup2(descriptor, number)
         os.closerange(3, 1 << 20)
@@ -285,9 +355,7 @@ def _command(folder: str, arguments: list[str], address: str) -> int:
 
     sys.path.insert(0, folder)
     sys.argv = [str(Path(gepa_client.__file__).with_name("__main__.py")), *arguments]
-    forking = SimpleNamespace(**vars(subprocess))
-    forking.Popen = lambda *given, **options: _forked_driver(address, *given, **options)
-    supervisor.subprocess = forking  # type: ignore[attr-defined]
+    supervisor.subprocess = _forking_subprocess(address)  # type: ignore[attr-defined]
     return _status_of(main)
 
 
@@ -327,6 +395,12 @@ def _status_of(run: Callable[[], None]) -> int:
     return status or 0
 
 
+def _forking_subprocess(address: str) -> SimpleNamespace:
+    forking = SimpleNamespace(**vars(subprocess))
+    forking.Popen = lambda *given, **options: _forked_driver(address, *given, **options)
+    return forking
+
+
 def _forked_driver(address: str, command: list[str], **options: Any) -> Any:
     """The optimizer's process as a fork, in place of `subprocess.Popen`."""
     if command[1:] != ["-P", "-m", DRIVER] or options["env"]["PYTHONHASHSEED"] != HASH_SEED:
@@ -349,4 +423,4 @@ def _forked_driver(address: str, command: list[str], **options: Any) -> Any:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(sys.argv[1], int(sys.argv[2]))

@@ -12,10 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 from gepa_client.cli.app import build
+from gepa_client.run import supervisor
 from tests.evolution.scenario import Reflection, changes
 from tests.gepa_client.conftest import Ran, environment
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_code import git
+from tests.support.forked_client import ForkServer
 
 Cli = Callable[..., Ran]
 Types = Callable[..., Ran]
@@ -24,8 +26,9 @@ PLACEHOLDER = re.compile(r"(?<![\w/.-])[A-Z]{3,}(?![\w/.-])")
 
 
 @pytest.fixture
-def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> Cli:
     """Runs `gepa-client` in this process: most tests here need many commands, and each would load everything anew."""
+    monkeypatch.setattr(supervisor, "subprocess", fork_server.forking_subprocess())
     for name in os.environ.keys() - environment().keys():
         monkeypatch.delenv(name)
     for name, value in environment().items():

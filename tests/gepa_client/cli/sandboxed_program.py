@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.gepa_client.conftest import TIMEOUT_S, Ran, command, environment
+from tests.gepa_client.conftest import Ran, command, environment
+from tests.support.forked_client import ForkServer
 
 PROGRAM = """
 import time
@@ -42,6 +43,7 @@ class Place:
 
     folder: Path
     state: Path
+    fork_server: ForkServer
 
     @property
     def env(self) -> dict[str, str]:
@@ -61,12 +63,9 @@ class Place:
         )
 
     def run(self, *arguments: object) -> Ran:
-        process = self.start(*arguments)
-        try:
-            out, err = process.communicate(timeout=TIMEOUT_S)
-        finally:
-            process.kill()
-        return Ran(process.returncode, out, err)
+        given = [str(argument) for argument in arguments]
+        status, stdout, stderr = self.fork_server.run(given, folder=self.folder, environment=self.env)
+        return Ran(status, stdout.decode(), stderr.decode())
 
     def optimize(self, output: str, program: str = "program") -> list[object]:
         """The arguments of a run, of a hundred calls or so."""
@@ -102,7 +101,9 @@ TEXTS = {"program": PROGRAM, "slow": "import time\ntime.sleep(60)\n", "broken": 
 
 
 @contextmanager
-def place(folder: Path, further: Mapping[str, Mapping[str, str]] | None = None) -> Iterator[Place]:
+def place(
+    folder: Path, fork_server: ForkServer, further: Mapping[str, Mapping[str, str]] | None = None
+) -> Iterator[Place]:
     """`further`: programs by their names, each with its files."""
     for name, files in {**{name: {"words.py": text} for name, text in TEXTS.items()}, **(further or {})}.items():
         program = folder / "repo" / name
@@ -115,7 +116,7 @@ def place(folder: Path, further: Mapping[str, Mapping[str, str]] | None = None) 
     for split, words in (("train", "abcdefghijkl"), ("val", "acegik")):
         (folder / f"{split}.jsonl").write_text("".join(json.dumps({"word": word}) + "\n" for word in words))
     state = Path(tempfile.mkdtemp(prefix="gepa-"))  # short, as sockets are in it
-    found = Place(folder, state)
+    found = Place(folder, state, fork_server)
     try:
         yield found
     finally:

@@ -9,6 +9,7 @@ from grpclib import Status
 
 from tests.gepa_client.cli.sandboxed_program import Place, place
 from tests.gepa_client.cli.test_optimize_in_sandboxes import read_until
+from tests.support.forked_client import ForkServer
 from tests.support.modal_cloud import Cloud, loopback_modal_beside
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
@@ -25,8 +26,8 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[Place]:
-    with place(tmp_path) as found:
+def here(tmp_path: Path, fork_server: ForkServer) -> Iterator[Place]:
+    with place(tmp_path, fork_server) as found:
         yield found
 
 

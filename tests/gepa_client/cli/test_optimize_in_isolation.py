@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.gepa_client.cli.sandboxed_program import PROGRAM, Place, place
+from tests.gepa_client.conftest import TIMEOUT_S
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, completion
 from tests.sandbox_runtime.gateway.test_secret_headers import certificate
 from tests.sandbox_runtime.hostile.setup import PROGRAM as ATTEMPTS
+from tests.support.forked_client import ForkServer
 from tests.support.rounds import rounds
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
@@ -91,7 +93,7 @@ def fetch():
 
 
 @pytest.fixture
-def here(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+def here(tmp_path: Path, fork_server: ForkServer, request: pytest.FixtureRequest) -> Iterator[Place]:
     """`param`: the seed of the hostile program's attempts; 1 draws a memory bomb, fork bombs and a full disk."""
     seed = getattr(request, "param", 1)
     call = f"    attempt({seed}, example['word'] + ' for ' + candidate['text'])\n"
@@ -106,7 +108,7 @@ def here(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
         "calling": {"words.py": CALLS + calling},
         "fetching": {"words.py": FETCHES + fetching},
     }
-    with place(tmp_path, programs) as found:
+    with place(tmp_path, fork_server, programs) as found:
         yield found
 
 
@@ -222,14 +224,16 @@ def test_a_host_gets_a_secret_header_that_nothing_in_the_sandbox_holds(
         monkeypatch.setenv("SSL_CERT_FILE", str(keys / "certificate.pem"))
         monkeypatch.setenv("EXAMPLE_TOKEN", SECRET)
         header = f"{host} Authorization=Bearer EXAMPLE_TOKEN"
-        ran = here.run(*isolated(here, "out", "fetching", "--secret-headers", header))
-    assert ran.status == 0, ran.stderr
+        # Not a fork, which would trust the certificates that its parent read.
+        with here.start(*isolated(here, "out", "fetching", "--secret-headers", header)) as process:
+            stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, stderr
     assert len(seen) >= 90
     assert set(seen) == {f"Bearer {SECRET}"}
     report = (here.folder / "out" / "report.md").read_text()
     assert f"| `{host}` | {len(seen)} | 0 | 0 |" in report
     assert "program_error" not in report
-    assert SECRET not in ran.stdout + ran.stderr
+    assert SECRET not in stdout + stderr
     written = [path for folder in (here.folder, here.state) for path in folder.rglob("*") if path.is_file()]
     assert [path for path in written if SECRET.encode() in path.read_bytes()] == []
     assert here.sandboxes() == []

@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.gepa_client.cli.sandboxed_program import PROGRAM, Place, place
+from tests.support.forked_client import ForkServer
 
 WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def place_with_a_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, str]]:
+def place_with_a_run(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Iterator[tuple[Place, str]]:
     """A run that stays busy, and the id of one of its sandboxes."""
     folder: Path = tmp_path_factory.mktemp("place")
-    with place(folder, {"waits": {"words.py": PROGRAM.replace("time.sleep(0.005)", "time.sleep(600)")}}) as here:
+    with place(
+        folder, fork_server, {"waits": {"words.py": PROGRAM.replace("time.sleep(0.005)", "time.sleep(600)")}}
+    ) as here:
         process = here.start(*here.optimize("out", "waits"))
         try:
             assert process.stdout is not None

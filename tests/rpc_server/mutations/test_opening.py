@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 
 from rpc_server.mutations.agents import CLAUDE_CREDENTIALS
 from tests.rpc_server.mutations.project import Project
+from tests.support.forked_client import ForkServer
 
 WAIT_S = 30
 ROOT = Path(__file__).parents[3]
@@ -24,14 +25,22 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-@asynccontextmanager
-async def started(project: Project, *arguments: str, **variables: str) -> AsyncIterator[asyncio.subprocess.Process]:
+def command_line(project: Project, *arguments: str) -> list[str]:
     usual = ("--program", "app.py", "--python", sys.executable, "--workers", "1", "--allow-mutations")
+    return [*usual, "--tree-dir", str(project.folder.parent / "state"), *arguments]
+
+
+def environment(**variables: str) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name not in CLAUDE_CREDENTIALS}
+    return {**inherited, "PYTHONPATH": str(ROOT), **variables}
+
+
+@asynccontextmanager
+async def started(project: Project, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "rpc_server", *usual, "--tree-dir", str(project.folder.parent / "state"), *arguments),
+        *(sys.executable, "-m", "rpc_server", *command_line(project, *arguments)),
         cwd=project.folder,
-        env={**inherited, "PYTHONPATH": str(ROOT), **variables},
+        env=environment(),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -43,23 +52,32 @@ async def started(project: Project, *arguments: str, **variables: str) -> AsyncI
         await asyncio.wait_for(process.communicate(), WAIT_S)
 
 
-async def refusal(project: Project, *arguments: str, **variables: str) -> str:
-    """Return the error of a server that does not start because of its settings."""
-    async with started(project, *arguments, **variables) as process:
-        _, reported = await asyncio.wait_for(process.communicate(), WAIT_S)
-        assert process.returncode == 2, reported.decode()
+@pytest.fixture
+def refusal(project: Project, fork_server: ForkServer) -> Callable[..., str]:
+    """Returns the error of a server that does not start because of its settings."""
+
+    def run(*arguments: str, **variables: str) -> str:
+        status, _, reported = fork_server.run_server(
+            command_line(project, *arguments), folder=project.folder, environment=environment(**variables)
+        )
+        assert status == 2, reported.decode()
         return reported.decode()
 
+    return run
 
-async def stderr_until_ready(project: Project, *arguments: str, **variables: str) -> str:
-    """Return what a server has written to stderr when it is ready."""
-    async with started(project, *arguments, **variables) as process:
-        assert process.stdout is not None
-        assert await asyncio.wait_for(process.stdout.readline(), WAIT_S)
-        process.send_signal(signal.SIGTERM)
-        _, reported = await asyncio.wait_for(process.communicate(), WAIT_S)
-        assert process.returncode == 0
+
+@pytest.fixture
+def stderr_until_ready(project: Project, fork_server: ForkServer) -> Callable[..., str]:
+    """Returns what a server has written to stderr when it is ready."""
+
+    def run(*arguments: str, **variables: str) -> str:
+        status, reported = fork_server.run_server_until_ready(
+            command_line(project, *arguments), folder=project.folder, environment=environment(**variables)
+        )
+        assert status == 0, reported.decode()
         return reported.decode()
+
+    return run
 
 
 CHECKS = {
@@ -70,14 +88,18 @@ CHECKS = {
 
 
 @pytest.mark.parametrize("check", CHECKS)
-async def test_a_check_that_the_code_as_it_is_does_not_pass_is_refused(project: Project, check: str) -> None:
-    reported = await refusal(project, *AGENT, "--check-command", check)
+def test_a_check_that_the_code_as_it_is_does_not_pass_is_refused(
+    project: Project, check: str, refusal: Callable[..., str]
+) -> None:
+    reported = refusal(*AGENT, "--check-command", check)
     assert [part for part in CHECKS[check] if part not in reported] == [], reported
     assert list((project.folder.parent / "state/servers").iterdir()) == []
 
 
-async def test_a_check_that_passes_is_run_on_what_is_committed(project: Project) -> None:
-    reported = await stderr_until_ready(project, *AGENT, "--check-command", "test -e app.py -a ! -e uncommitted.txt")
+def test_a_check_that_passes_is_run_on_what_is_committed(
+    project: Project, stderr_until_ready: Callable[..., str]
+) -> None:
+    reported = stderr_until_ready(*AGENT, "--check-command", "test -e app.py -a ! -e uncommitted.txt")
     assert (
         f"candidates start from main@{project.first[:12]} of {project.folder}; left out, as untracked: 1 files"
         in reported
@@ -108,35 +130,39 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("command", REFUSED)
-async def test_an_agent_that_is_not_there_is_refused(project: Project, command: str) -> None:
-    assert REFUSED[command].format(root=project.folder) in await refusal(project, "--agent-command", command)
+def test_an_agent_that_is_not_there_is_refused(project: Project, command: str, refusal: Callable[..., str]) -> None:
+    assert REFUSED[command].format(root=project.folder) in refusal("--agent-command", command)
 
 
 @pytest.mark.parametrize("command", ["../beside/agent.py", "python3 ../beside/agent.py"])
-async def test_an_agent_is_found_from_the_root_and_called_by_its_own_name(project: Project, command: str) -> None:
+def test_an_agent_is_found_from_the_root_and_called_by_its_own_name(
+    project: Project, command: str, stderr_until_ready: Callable[..., str]
+) -> None:
     agent = project.beside / "agent.py"
     agent.write_text("#!/usr/bin/env python3\n")
     agent.chmod(0o755)
-    assert "clients may have agent.py change" in await stderr_until_ready(project, "--agent-command", command)
+    assert "clients may have agent.py change" in stderr_until_ready("--agent-command", command)
 
 
-async def test_claude_without_a_key_is_warned_of(project: Project) -> None:
-    assert "warning: Claude has no ANTHROPIC_API_KEY" in await stderr_until_ready(project)
-    assert "warning" not in await stderr_until_ready(project, ANTHROPIC_API_KEY="of no use")
+def test_claude_without_a_key_is_warned_of(stderr_until_ready: Callable[..., str]) -> None:
+    assert "warning: Claude has no ANTHROPIC_API_KEY" in stderr_until_ready()
+    assert "warning" not in stderr_until_ready(ANTHROPIC_API_KEY="of no use")
 
 
-async def test_without_bubblewrap_the_server_names_what_agents_can_reach(project: Project) -> None:
+def test_without_bubblewrap_the_server_names_what_agents_can_reach(
+    project: Project, refusal: Callable[..., str], stderr_until_ready: Callable[..., str]
+) -> None:
     (commands := project.beside / "bin").mkdir()
     for name in ("git", "true", "env", "sh"):
         (commands / name).symlink_to(str(shutil.which(name)))
-    reported = await stderr_until_ready(project, *AGENT, PATH=str(commands))
+    reported = stderr_until_ready(*AGENT, PATH=str(commands))
     assert "can change .git/hooks, .git/config, your working tree and your home folder" in reported
     assert "There is no jail: `jail` needs bubblewrap, and no bwrap is on PATH" in reported
-    assert "`jail` needs bubblewrap" in await refusal(project, *AGENT, "--jail", PATH=str(commands))
+    assert "`jail` needs bubblewrap" in refusal(*AGENT, "--jail", PATH=str(commands))
 
 
-async def test_a_program_that_is_not_committed_is_reported_as_such(project: Project) -> None:
+def test_a_program_that_is_not_committed_is_reported_as_such(project: Project, refusal: Callable[..., str]) -> None:
     (project.folder / "app2.py").write_text((project.folder / "app.py").read_text())
-    reported = await refusal(project, *AGENT, "--program", "app2.py")
+    reported = refusal(*AGENT, "--program", "app2.py")
     assert "there is no file app2.py (did you mean app.py?); app2.py is not committed, and candidates run" in reported
     assert "from commits: git add app2.py" in reported
