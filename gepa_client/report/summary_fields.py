@@ -324,12 +324,14 @@ def _row(name: str, tally: ModelTally) -> tuple[str, ...]:
 
 
 def no_improvement(record: RunRecord) -> list[tuple[str, str]]:
-    """Return label and plain text of each line about a completed run without improvement; none for other runs.
+    """Return label and plain text of each line about a run without improvement; none for other runs.
 
-    A seed that is perfect needs no improvement.
+    It was completed, or paused after the program failed on most proposals. A seed that is perfect needs no improvement.
     """
     seed, best, finished = record.seed, record.best, record.finished
-    if seed is None or best is None or best.index != 0 or finished is None or finished.status != "completed":
+    if seed is None or best is None or best.index != 0 or finished is None:
+        return []
+    if finished.status != "completed" and not (finished.status == "paused" and _most_failed(record)):
         return []
     if seed.score == _setting(record, "perfect_score", 1.0):
         return []
@@ -362,8 +364,7 @@ def _iterations(record: RunRecord) -> int:
 
 
 def _tried(record: RunRecord) -> str:
-    proposals = len(record.rejected) + len(record.candidates) - 1
-    return f"{counted(proposals, 'proposal')} in {counted(_iterations(record), 'iteration')}"
+    return f"{counted(_proposals(record), 'proposal')} in {counted(_iterations(record), 'iteration')}"
 
 
 def _outcomes(record: RunRecord) -> Counter[str]:
@@ -387,6 +388,17 @@ def _failing(record: RunRecord) -> dict[str | None, FailureGroup]:
             if 2 * count > proposed[candidate] * _minibatch(record) > 0:
                 found[candidate] = group
     return found
+
+
+def _most_failed(record: RunRecord) -> list[FailureGroup]:
+    """Return the failure of each proposal on which the program failed; none unless these are most proposals."""
+    failing = _failing(record)
+    failed = [failing[event.candidate] for event in record.rejected if event.candidate in failing]
+    return failed if 2 * len(failed) > _proposals(record) else []
+
+
+def _proposals(record: RunRecord) -> int:
+    return len(record.rejected) + len(record.candidates) - 1
 
 
 def _rejection(event: Rejected, failing: Mapping[str | None, FailureGroup]) -> str:
@@ -428,7 +440,7 @@ def _examples(record: RunRecord) -> str:
 
 def _hints(record: RunRecord) -> Iterator[str]:
     """Yield what to try next, the most promising first; more proposals only if nothing else was found."""
-    proposals = len(record.rejected) + len(record.candidates) - 1
+    proposals = _proposals(record)
     faults = list(_faults(record, proposals))
     yield from faults
     scored = _judged(record)
@@ -459,14 +471,12 @@ def _hints(record: RunRecord) -> Iterator[str]:
 def _faults(record: RunRecord, proposals: int) -> Iterator[str]:
     """Yield what kept most proposals from being judged by their scores; more of them would end in the same way."""
     proposer = _proposer(record)
-    failing = _failing(record)
-    failed = [failing[event.candidate] for event in record.rejected if event.candidate in failing]
     perfect = sum("perfect" in event.reason for event in record.skipped)
     empty = sum("no new text" in event.reason for event in record.skipped)
     unchanged = sum(event.unchanged for event in record.rejected)
     if record.failures:
         yield f"the log: {record.failures[0].step} failed first with {line(record.failures[0].message, 200)}"
-    if len(failed) > proposals / 2:
+    if failed := _most_failed(record):
         group = failed[0]
         yield (
             f"a fix of the program, or of {proposer}: on {len(failed):,} of {counted(proposals, 'proposal')} the "

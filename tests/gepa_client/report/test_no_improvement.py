@@ -86,6 +86,7 @@ def test_proposals_that_the_program_fails_on_are_the_first_cause() -> None:
     )
     assert facts["for example"].startswith("1 -> 1 (iteration 10); ")
     assert not any("minibatch-size" in text for text in facts.values())
+    assert ended(*crashed, one_row, failures(aaaa=27), status="paused")["try"] == facts["try"]
 
 
 def test_proposals_with_the_texts_of_their_parent_are_named_as_such() -> None:
