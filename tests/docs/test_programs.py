@@ -213,7 +213,7 @@ def test_the_typescript_program_compiles_strictly_and_is_optimized(tmp_path: Pat
 @needs_typescript
 def test_the_typescript_program_of_several_components_has_records_of_its_steps(tmp_path: Path) -> None:
     compile_with_openai(tmp_path, "docs/guides/typescript.md", "team.ts")
-    routes = {"not JSON": 'I would say {"team"}', "right": '{"team": "billing"}'}
+    routes = {"not JSON": 'I would answer {"team"}', "right": '{"team": "billing"}'}
     with (
         running_server(["node", "team.js"], cwd=tmp_path) as endpoint,
         RemoteAdapter(endpoint.url, token=endpoint.token) as adapter,

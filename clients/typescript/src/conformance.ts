@@ -10,7 +10,7 @@ export interface ConformanceStep {
   outputs: unknown;
   /** Fail in this step with this message. */
   raise?: string;
-  /** Fail in this step, and go on after it. */
+  /** Fail in this step, and continue after it. */
   parse_failure?: { raw: string; expected: string; message: string };
   /** Steps to run within this one. */
   steps?: ConformanceStep[];

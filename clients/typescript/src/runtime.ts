@@ -17,7 +17,7 @@ export function asyncStorage<Store>(): AsyncStorage<Store> | undefined {
   return Kind && (new Kind() as AsyncStorage<Store>);
 }
 
-/** Return a value as Node shows it, or as a text where there is no Node. */
+/** Return a value as Node shows it, or as a text in a runtime without Node. */
 export function inspected(value: unknown): string {
   const util = builtin<{ inspect?: (value: unknown) => string }>("node:util");
   return util?.inspect ? util.inspect(value) : String(value);

@@ -258,7 +258,7 @@ export class StepRecorder {
   }
 }
 
-/** Say that a candidate lacks a component, which ones it has, and which of them may be meant. */
+/** State that a candidate lacks a component, which ones it has, and which of them may be meant. */
 export function unknownComponent(component: string, components: readonly string[]): string {
   const near = nearest(component, components);
   const meant = near === undefined ? "" : `; did you mean ${JSON.stringify(near)}?`;

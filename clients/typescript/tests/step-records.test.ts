@@ -25,7 +25,7 @@ describe("random numbers", () => {
     expect(range(8).flatMap(() => golden.limits.map(choose))).toEqual(drawn);
   });
 
-  it("go on beyond the first block of the generator", () => {
+  it("continue beyond the first block of the generator", () => {
     const random = new PythonRandom(7);
     const items = range(1000);
     expect(
