@@ -174,7 +174,9 @@ class ProcessSettings(SettingsGroup, title="Processes"):
     max_concurrency: Count | None = setting(
         None, "Examples at the same time, over all processes and commits.", shown="64 if async, else what they can take"
     )
-    threads: Count | None = setting(None, "Examples at the same time in one process.", shown="1; dspy 8")
+    threads: Count | None = setting(
+        None, "Examples at the same time in each process (--workers of them).", shown="1; dspy 8"
+    )
     thread_safe: bool = setting(False, "The adapter supports overlapping calls.")
     transient: tuple[str, ...] | None = setting(
         None,

@@ -217,7 +217,7 @@ def _table(examples: "list[CheckedExample]") -> Table:
 
 def _timing(timing: "RunEstimate", evolve: "Evolve") -> str:
     text = f"{_span(timing.example_s)} per call of an example (slowest {_span(timing.slowest_s)}), "
-    text += f"up to {timing.at_once} at once"
+    text += f"up to {timing.at_once} at once over all servers and processes"
     if timing.budget is None or timing.run_s is None:
         return text + (f", ${timing.example_usd:.4f} each" if timing.example_usd is not None else "")
     quick, slow = (_span(seconds) for seconds in timing.run_s)

@@ -489,7 +489,7 @@ def test_the_estimate_counts_every_server_that_answers_and_invents_no_plan(
     assert report["timing"]["budget"] == 1000
     (tmp_path / "run.toml").write_text("max_seconds = 60\n")
     ended = cli("check", serve(learned()), "--config", "run.toml")
-    assert "8 at once\n" in ended.stdout
+    assert "up to 8 at once over all servers and processes\n" in ended.stdout
     assert "metric calls" not in ended.stdout
     assert "--max-metric-calls" not in ended.stdout
 
