@@ -116,7 +116,7 @@ def _needed(table: Table, console: Console) -> int:
 def _filled(found: Sequence[StoredRun], seeds: dict[str, Any], dropped: Sequence[str], *, name: int) -> Table:
     """Build the table without the `dropped` columns; `name`: the width of names, 0 for none."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    left = {"run", "name", "status", "score"}
+    left = {"run", "name", "status", "validation"}
     rows = [_cells(run, seeds[run.id], name) for run in found]
     shown = [column for column in rows[0] if column not in dropped and (name or column != "name")]
     for column in shown:
@@ -132,7 +132,7 @@ def _cells(run: StoredRun, seed: Any, name: int) -> dict[str, str]:
         "run": safe_line(_short_id(run)),
         "name": escape(_name(run, name)),
         "status": f"[{COLOURS.get(run.status, 'default')}]{safe_line(run.status)}[/]",
-        "score": _score(run, seed),
+        "validation": _score(run, seed),
         "iter": _number(run.counters.get("iteration")),
         "calls": _calls(run),
         "cost": _cost(run.counters),

@@ -46,7 +46,7 @@ def test_runs_are_listed_newest_first_with_score_calls_and_cost(cli: Cli, store:
     ended = cli("runs")
     assert ended.status == 0, ended.stderr
     header, newest, oldest, following = ended.stdout.splitlines()
-    assert header.split() == ["run", "name", "status", "score", "iter", "calls", "cost", "started", "ended"]
+    assert header.split() == ["run", "name", "status", "validation", "iter", "calls", "cost", "started", "ended"]
     assert newest.split()[:9] == [
         "20260103-000000-aaaa",
         "tickets",
