@@ -51,7 +51,8 @@ class CheckStep(_ReportModel):
 class CheckedExample(_ReportModel):
     """The result of one row; `step` names where it failed. `row` is its index in the training rows.
 
-    `inputs`: of that step, as JSON, if it is one of the trajectory's own. `trace`: the type and the size of its
+    `log`: the end of what the program wrote meanwhile, if the row did not fail; else it is in `details`. `inputs`: of
+    that step, as JSON, if it is one of the trajectory's own. `trace`: the type and the size of its
     trajectory, None if the answer held none.
     """
 
@@ -66,6 +67,7 @@ class CheckedExample(_ReportModel):
     error: str | None = None
     details: str | None = None
     cost_usd: float | None = None
+    log: str | None = None
     inputs: str | None = None
     trace: str | None = None
 
@@ -90,6 +92,7 @@ class CheckedExample(_ReportModel):
             error=message,
             details="\n".join(text for key in ("traceback", "log") if (text := error.get(key))) or None,
             cost_usd=(result.get("usage") or {}).get("cost_usd"),
+            log=result.get("log"),
             trace=trace_size(result),
         )
 

@@ -37,6 +37,9 @@ EXAMPLES, MOST_EXAMPLES = 15, 100
 _CONFIG = Annotated[Path | None, typer.Option("--config", "-c", metavar="PATH", help="Settings, as a TOML file.")]
 _EVENTS = Annotated[bool, typer.Option("--json", help="Print events as JSON lines, a summary last.")]
 _ONE_OBJECT = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+_VERBOSE = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Print what the program wrote while each row ran, too.")
+]
 _ROWS = Annotated[int, typer.Option(min=1, max=MOST_EXAMPLES, metavar="N", help="Training rows to try.")]
 _AT = Annotated[int, typer.Option("--at", min=0, metavar="N", help="Entries of its journal to begin with: see `show`.")]
 _REQUIRED: Any = ...
@@ -112,6 +115,7 @@ DECLARED = {
             "config": (_CONFIG, None),
             "json_output": (_ONE_OBJECT, False),
             "examples": (_ROWS, EXAMPLES),
+            "verbose": (_VERBOSE, False),
         },
         frozenset(SETTINGS) - {*CHECK_SETTINGS},
     ),

@@ -49,7 +49,7 @@ MARKS = {
 }
 
 
-def check(url: str | None, config: Path | None, json_output: bool, examples: int, **given: Any) -> None:
+def check(url: str | None, config: Path | None, json_output: bool, examples: int, verbose: bool, **given: Any) -> None:
     """Check one server, in a sandbox if the settings name a repository; the help is in `cli.flags`."""
     try:
         settings = load(config, {"url": url, **given}, must_end=False)
@@ -58,16 +58,25 @@ def check(url: str | None, config: Path | None, json_output: bool, examples: int
         refuse(str(error))
     typed = flags.Typed((url,) if url else (), config, given)
     with sandboxed(settings, CHECK, typed.command("check"), quiet=json_output, count=1) as sandboxes:
-        status = run_check(sandboxes.settings, typed, json_output=json_output, examples=examples)
+        status = run_check(sandboxes.settings, typed, json_output=json_output, examples=examples, verbose=verbose)
         for log in sandboxes.check_findings():
             echo(make_console(stderr=True), log_markup(log))
     raise typer.Exit(status)
 
 
 def run_check(
-    settings: RunConfig, typed: flags.Typed, *, json_output: bool, brief: bool = False, examples: int = EXAMPLES
+    settings: RunConfig,
+    typed: flags.Typed,
+    *,
+    json_output: bool,
+    brief: bool = False,
+    examples: int = EXAMPLES,
+    verbose: bool = False,
 ) -> int:
-    """Check and print the report; return the exit status. `brief`: a check without findings takes one line."""
+    """Check and print the report; return the exit status.
+
+    `brief`: a check without findings takes one line. `verbose`: with what the program wrote for each row.
+    """
     from gepa_client.check.server_check import check_server  # aiohttp comes with it, which `--help` does not need
 
     console = make_console()
@@ -90,6 +99,8 @@ def run_check(
         _show_brief(console, report)
     else:
         _show(console, report, settings.repo or report.url, brief=brief)
+        if verbose:
+            _show_logs(console, report.examples)
         if report.passed:
             echo(console, f"next: {safe(_next(report, typed))}")
         if brief:
@@ -173,6 +184,13 @@ def _show_errors(console: Console, examples: "list[CheckedExample]") -> None:
     left = sum(map(len, list(alike.values())[ERRORS_IN_FULL:]))
     if left:
         echo(console, f"\n... and {counted(left, 'more error')}")
+
+
+def _show_logs(console: Console, examples: "list[CheckedExample]") -> None:
+    """Print what the program wrote while rows ran that did not fail; an error is printed with its own."""
+    for example in examples:
+        if example.log:
+            echo(console, f"\n[bold]row {example.row} wrote:[/]\n{safe(example.log.rstrip())}")
 
 
 def _ranges(numbers: list[int]) -> str:

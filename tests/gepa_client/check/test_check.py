@@ -579,6 +579,13 @@ def test_a_failed_step_is_named_by_its_component_with_its_inputs_and_the_number_
     assert all("group" not in params.get("_meta", {}) for params in script.calls("evaluate"))
 
 
+def test_what_the_program_wrote_for_a_row_is_printed_if_asked_for(serve: Serve, cli: Cli) -> None:
+    url = serve(learned(evaluate=lambda *_: {**scored({"need": "x"}, {"rules": "x"}), "log": "looked at [x]\n"}))
+    assert "looked at" not in cli("check", url).stdout
+    for flag in ("-v", "--verbose"):
+        assert "row 0 wrote:\nlooked at [x]\n" in cli("check", url, flag).stdout
+
+
 @pytest.mark.parametrize(
     ("result", "shown"),
     [
