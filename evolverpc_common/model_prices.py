@@ -4,7 +4,7 @@ import importlib.metadata
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import orjson
@@ -152,6 +152,7 @@ def _model_cost(name: str, taken: Mapping[str, Any], prices: "PriceTable") -> fl
     return price.cost(tokens, taken.get("calls") or 1)
 
 
+@cache
 def bundled() -> Mapping[str, Any]:
     """Return the table that came with litellm; empty if that is not installed."""
     try:

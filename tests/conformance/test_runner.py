@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -12,25 +12,26 @@ from gepa_client.conformance import ConformanceReport, Verdict, load_checks, run
 from gepa_client.errors import ConnectionLost
 from protocol.errors import Unauthorized
 from tests.conformance.reference_server import TOKEN, Reference
+from tests.support.forked_client import ForkServer
 
+Command = Callable[..., Awaitable[tuple[int, str, str]]]
 FEW = ("--only", "core.discover", "--only", "jsonrpc.id", "--only", "refs.group", "--only", "jsonrpc.error")
 
 
-async def command(*arguments: str, token: str | None = TOKEN) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr of `gepa-client conformance ARGUMENTS`."""
-    environment = {name: value for name, value in os.environ.items() if name != "GEPA_TOKEN"}
-    if token is not None:
-        environment["GEPA_TOKEN"] = token
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-c", "from gepa_client.cli import main; main()", "conformance", *arguments),
-        env=environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(60):
-        stdout, stderr = await process.communicate()
-    return process.returncode or 0, stdout.decode(), stderr.decode()
+@pytest.fixture
+def command(fork_server: ForkServer, tmp_path: Path) -> Command:
+    """Returns exit status, stdout and stderr of `gepa-client conformance ARGUMENTS`."""
+
+    async def run(*arguments: str, token: str | None = TOKEN) -> tuple[int, str, str]:
+        environment = {name: value for name, value in os.environ.items() if name != "GEPA_TOKEN"}
+        if token is not None:
+            environment["GEPA_TOKEN"] = token
+        status, stdout, stderr = await asyncio.to_thread(
+            fork_server.run, ["conformance", *arguments], folder=tmp_path, environment=environment
+        )
+        return status, stdout.decode(), stderr.decode()
+
+    return run
 
 
 async def report_on(server: Reference, *prefixes: str, token: str = TOKEN) -> ConformanceReport:
@@ -73,14 +74,14 @@ async def test_a_closed_port_is_inconclusive() -> None:
         await run_conformance(url, TOKEN, checks=load_checks()[:3])
 
 
-async def test_the_command_ends_with_the_counts() -> None:
+async def test_the_command_ends_with_the_counts(command: Command) -> None:
     async with Reference() as server:
         status, stdout, _ = await command(server.url, *FEW)
     assert status == 0
     assert stdout.splitlines()[-1] == "16 passed, 0 failed"
 
 
-async def test_a_broken_must_ends_the_command_with_1() -> None:
+async def test_a_broken_must_ends_the_command_with_1(command: Command) -> None:
     async with Reference(broken="ids_as_text") as server:
         status, stdout, _ = await command(server.url, *FEW)
     assert status == 1
@@ -89,14 +90,14 @@ async def test_a_broken_must_ends_the_command_with_1() -> None:
     assert not stdout.splitlines()[-1].endswith(" 0 failed")
 
 
-async def test_a_broken_should_is_a_warning() -> None:
+async def test_a_broken_should_is_a_warning(command: Command) -> None:
     async with Reference(broken="no_retryable") as server:
         status, stdout, _ = await command(server.url, *FEW)
     assert status == 0
     assert stdout.splitlines()[-2:] == ["1 warned", "15 passed, 0 failed"]
 
 
-async def test_with_json_the_output_is_json_only() -> None:
+async def test_with_json_the_output_is_json_only(command: Command) -> None:
     async with Reference() as server:
         status, stdout, _ = await command(server.url, *FEW, "--json")
     report = json.loads(stdout)
@@ -105,7 +106,7 @@ async def test_with_json_the_output_is_json_only() -> None:
     assert {"id", "title", "level", "section", "verdict", "reason", "seconds"} == set(report["checks"][0])
 
 
-async def test_the_token_may_come_from_a_file(tmp_path: Path) -> None:
+async def test_the_token_may_come_from_a_file(tmp_path: Path, command: Command) -> None:
     file = tmp_path / "token"
     file.write_text(TOKEN + "\n", encoding="utf-8")
     async with Reference() as server:
@@ -113,19 +114,19 @@ async def test_the_token_may_come_from_a_file(tmp_path: Path) -> None:
     assert status == 0
 
 
-async def test_an_address_that_cannot_be_used_ends_the_command_with_2() -> None:
+async def test_an_address_that_cannot_be_used_ends_the_command_with_2(command: Command) -> None:
     status, stdout, stderr = await command("http://server.example:80/rpc", *FEW)
     assert (status, stdout) == (2, "")
     assert "plain http" in stderr
 
 
-async def test_an_unknown_check_id_ends_the_command_with_2() -> None:
+async def test_an_unknown_check_id_ends_the_command_with_2(command: Command) -> None:
     status, _, stderr = await command("http://127.0.0.1:1/rpc", "--only", "no.such")
     assert status == 2
     assert "no check has an id" in stderr
 
 
-async def test_text_of_a_server_is_printed_without_control_characters() -> None:
+async def test_text_of_a_server_is_printed_without_control_characters(command: Command) -> None:
     async with Reference(program_name="\x1b[31mred[/]") as server:
         _, stdout, _ = await command(server.url, *FEW)
     assert "\x1b" not in stdout

@@ -233,12 +233,8 @@ def _started(owner: int) -> str:
     assert process.stdout is not None
     with process.stdout:
         assert process.stdout.readline() == b"ready\n"
-    STARTED.append(process)
+    process.wait(TIMEOUT_S)
     return address
-
-
-STARTED: list["subprocess.Popen[bytes]"] = []
-"""The server, if it is this process's child: it outlives the tests of this process."""
 
 
 def serve(address: str, owner: int) -> None:
@@ -422,5 +418,5 @@ def _forked_driver(address: str, command: list[str], **options: Any) -> Any:
     return forked
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and os.fork() == 0:  # no child of the test worker that starts it and may end before it
     serve(sys.argv[1], int(sys.argv[2]))

@@ -7,7 +7,7 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 
 from evolverpc_common.git import run_git_async
+from tests.support.forked_client import ForkServer
 
 WAIT_S = 30
 PLAIN = "seed_candidate = {'system': 'x'}\ndef run(example, candidate):\n    return 1\n"
@@ -81,11 +82,15 @@ async def ready(process: asyncio.subprocess.Process) -> dict[str, Any]:
     return event
 
 
-async def failure(folder: Path, *arguments: str, **variables: str) -> tuple[int | None, str]:
-    """Exit status and stderr of a command that cannot start."""
-    async with started(folder, *arguments, **variables) as process:
-        _, reported = await asyncio.wait_for(process.communicate(), WAIT_S)
-        return process.returncode, reported.decode()
+@pytest.fixture
+def failure(fork_server: ForkServer) -> Callable[..., tuple[int, str]]:
+    """Returns exit status and stderr of a command that cannot start, run in a folder."""
+
+    def run(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
+        status, _, reported = fork_server.run_server(arguments, folder=folder, environment={**os.environ, **variables})
+        return status, reported.decode()
+
+    return run
 
 
 async def call(event: dict[str, Any], method: str, params: dict[str, Any], token: str | None = None) -> Any:
@@ -171,12 +176,14 @@ async def test_everything_after_command_is_the_command(tmp_path: Path) -> None:
         assert (await call(await ready(process), "discover", {}))["program"]["name"] == "--name"
 
 
-async def test_the_build_runs_before_the_program_starts_and_its_failure_ends_the_server(tmp_path: Path) -> None:
+async def test_the_build_runs_before_the_program_starts_and_its_failure_ends_the_server(
+    tmp_path: Path, failure: Callable[..., tuple[int, str]]
+) -> None:
     (tmp_path / "source.py").write_text(STDIO)
     build, command = ("--build-command", "cp source.py program.py"), ("--command", sys.executable, "program.py", "x")
     async with started(tmp_path, "--json", *build, *command) as process:
         assert (await call(await ready(process), "discover", {}))["program"]["name"] == "x"
-    status, reported = await failure(tmp_path, "--build-command", "sh -c 'echo no compiler; exit 3'", *command)
+    status, reported = failure(tmp_path, "--build-command", "sh -c 'echo no compiler; exit 3'", *command)
     assert status == 2
     assert "no compiler" in reported
 
@@ -222,9 +229,11 @@ async def test_an_infinite_deadline_is_none_from_end_to_end(tmp_path: Path, wher
         assert [result["output"] for result in answer["results"]] == [1]
 
 
-async def test_a_program_that_cannot_start_is_explained_in_one_block(tmp_path: Path) -> None:
+def test_a_program_that_cannot_start_is_explained_in_one_block(
+    tmp_path: Path, failure: Callable[..., tuple[int, str]]
+) -> None:
     (tmp_path / "app.py").write_text("import no_such_module_here\n")
-    status, reported = await failure(tmp_path, "--program", "app.py")
+    status, reported = failure(tmp_path, "--program", "app.py")
     assert status == 2
     assert reported.startswith("gepa-server: the program cannot start")
     assert "No module named 'no_such_module_here'" in reported
@@ -245,28 +254,28 @@ async def test_a_program_that_cannot_start_is_explained_in_one_block(tmp_path: P
         (("--command", "no-such-program-here"), "no-such-program-here"),
     ],
 )
-async def test_a_program_that_cannot_be_served_is_reported_in_one_line(
-    tmp_path: Path, arguments: tuple[str, ...], part: str
+def test_a_program_that_cannot_be_served_is_reported_in_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], part: str, failure: Callable[..., tuple[int, str]]
 ) -> None:
     (tmp_path / "app.py").write_text(PLAIN)
-    status, reported = await failure(tmp_path, *arguments)
+    status, reported = failure(tmp_path, *arguments)
     assert status == 2
     assert reported.startswith("gepa-server: ")
     assert part in reported
     assert "Traceback" not in reported
 
 
-async def test_an_unknown_key_names_the_nearest_one(tmp_path: Path) -> None:
+def test_an_unknown_key_names_the_nearest_one(tmp_path: Path, failure: Callable[..., tuple[int, str]]) -> None:
     (tmp_path / "gepa.toml").write_text('progam = "app.py"')
-    status, reported = await failure(tmp_path, "--json")
+    status, reported = failure(tmp_path, "--json")
     assert status == 2
     assert "unknown key `progam`; did you mean `program`?" in reported
 
 
-async def test_a_taken_port_is_reported_at_once(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported_at_once(tmp_path: Path, failure: Callable[..., tuple[int, str]]) -> None:
     (tmp_path / "app.py").write_text("import time\ntime.sleep(60)\n" + PLAIN)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        status, reported = await failure(tmp_path, "--program", "app.py", "--port", str(taken.getsockname()[1]))
+        status, reported = failure(tmp_path, "--program", "app.py", "--port", str(taken.getsockname()[1]))
     assert status == 2
     assert "the port is in use, perhaps by a server that you started before: end it, or give another --port" in reported
 
