@@ -17,10 +17,11 @@ seed_candidate = {"system": "seed system", "style": "seed style"}
 _NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf")}
 
 
-def run(example: dict[str, Any], candidate: dict[str, str], trace: list[Any]) -> Any:
-    """Wait `sleep_ms`, raise `raise`, or return the candidate (`echo_candidate`) or `output`."""
+def run(example: dict[str, Any], candidate: dict[str, str], trace: Any) -> Any:
+    """Wait `sleep_ms`, run `steps`, raise `raise`, or return the candidate (`echo_candidate`) or `output`."""
     time.sleep(example.get("sleep_ms", 0) / 1000)
     trace.append({**candidate, "data": example, "pad": "x" * example.get("trace_bytes", 0)})
+    _run_steps(example.get("steps", ()), trace)
     if "raise" in example:
         raise ValueError(example["raise"])
     return candidate if example.get("echo_candidate") else example.get("output")
@@ -30,10 +31,28 @@ def score(example: dict[str, Any], output: Any) -> dict[str, Any]:
     """Return the `score` requested, 1.0 by default, with `feedback` and `objective_scores` as requested."""
     wanted = example.get("score", 1.0)
     result = {"score": _NOT_FINITE.get(wanted, wanted) if isinstance(wanted, str) else wanted}
-    for name in ("feedback", "objective_scores"):
+    for name in ("feedback", "objective_scores", "component_feedback"):
         if name in example:
             result[name] = example[name]
     return result
+
+
+def _run_steps(wanted: Any, trace: Any) -> None:
+    """Run steps as an example's `steps` describe them; one with a `parse_failure` ends there; the run continues."""
+    for one in wanted:
+        begin = trace.step if "component" in one else trace.tool
+        failure = one.get("parse_failure")
+        try:
+            with begin(one.get("component") or one["name"], **one.get("inputs", {})) as step:
+                _run_steps(one.get("steps", ()), trace)
+                if "raise" in one:
+                    raise ValueError(one["raise"])
+                if failure is not None:
+                    raise trace.parse_failure(failure["raw"], failure["expected"], failure["message"])
+                step.outputs = one.get("outputs")
+        except Exception:
+            if failure is None:
+                raise
 
 
 def propose_new_texts(

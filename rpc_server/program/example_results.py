@@ -29,17 +29,20 @@ _MAX_SHOWN = 100
 def checked(given: Any, seconds: float, log: Callable[[], str], *, lenient: bool) -> ResultDict:
     """Return a program's result without absent fields; `invalid_result` if it breaks the contract.
 
-    `lenient`: the message was not strict JSON, so that numbers in it may be NaN. `log` is read for a failure only.
+    `lenient`: the message was not strict JSON, so that numbers in it may be NaN. `log`: what the process wrote
+    meanwhile; it becomes the result's `log`, or that of its error.
     """
     problem = _problem(given, lenient=lenient)
     if problem is not None:
         return failure("program_error", "invalid_result", problem, seconds, log())
     result = {name: value for name, value in given.items() if value is not None or name in _ALWAYS}
     result.setdefault("output", None)
+    text = log()
     if result["status"] in _FAILED:
         error = result.get("error") or {"type": result["status"], "message": "the program gave no reason"}
-        text = log()
         result["error"] = {**error, "log": text} if text else error
+    elif text:
+        result["log"] = text
     return result
 
 

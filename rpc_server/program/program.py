@@ -16,7 +16,18 @@ WRITE_TEXTS = "write_texts"
 own folder and return `{"files": [path, ...]}`."""
 
 PROGRAM_CAPABILITIES = frozenset(
-    {"batch_evaluate", "proposals", "scoring", "finalize", "adapter_state", "images", "refs", WRITE_TEXTS}
+    {
+        "batch_evaluate",
+        "proposals",
+        "scoring",
+        "score_trajectories",
+        "steps",
+        "finalize",
+        "adapter_state",
+        "images",
+        "refs",
+        WRITE_TEXTS,
+    }
 )
 """The contract's capabilities that a program offers itself, and `write_texts`."""
 

@@ -139,7 +139,10 @@ class AdapterProgram:
             params["candidate"], self._store.batch(refs), params["components_to_update"]
         )
         dataset = {name: [dict(record) for record in made] for name, made in dataset.items()}
-        return "{%s%s}" % (reflective_records.members(dataset), self._state_text(required=True))
+        return "{%s%s}" % (
+            reflective_records.members(*reflective_records.take_out(dataset, "dataset")),
+            self._state_text(required=True),
+        )
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
         """Return the adapter's own new texts."""

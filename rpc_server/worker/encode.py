@@ -7,7 +7,7 @@ import json
 import math
 from typing import Any
 
-_MAX_DEPTH = 200
+MAX_DEPTH = 200
 _MAX_SAFE_INTEGER = 2**53 - 1
 _MAX_SHOWN = 8_192  # characters of an output that is not JSON
 _ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
@@ -92,7 +92,7 @@ def _offender(value: Any, path: str, depth: int) -> str | None:
     if isinstance(value, float):
         name = "NaN" if math.isnan(value) else "infinite"
         return None if math.isfinite(value) else "%s is %s, which JSON cannot hold" % (path, name)
-    if depth > _MAX_DEPTH:
+    if depth > MAX_DEPTH:
         return "%s is nested too deep or contains itself" % first_path_part(path)
     if isinstance(value, dict):
         for key, member in value.items():

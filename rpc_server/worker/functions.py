@@ -9,10 +9,11 @@ from types import ModuleType
 from typing import Any, Callable
 
 from . import encode, reflective_records, results
-from .errors import Cancelled, ProgramProblem
+from .errors import Cancelled, InvalidResult, ProgramProblem
 from .model_usage import ModelCallUsage, watch
 from .program_loading import Config, seed_from
 from .stdio_server import Executor
+from .steps import Trace, warn_of_feedback
 
 # Kept from the result; all other fields come from the scoring.
 _KEPT = ("output", "trajectory", "trajectory_ref", "metric_calls")
@@ -42,7 +43,9 @@ class FunctionProgram:
         parameters = _parameters(self._run)
         self._traces = "trace" in parameters
         self._counts = "usage" in parameters
-        self._scoring_counts = "usage" in _parameters(self._score)
+        scoring = _parameters(self._score)
+        self._scoring_counts = "usage" in scoring
+        self._reads_trajectory = len([name for name in scoring if name != "usage"]) > 2  # example, output, trajectory
         self.info = {
             "name": config.name or module.__name__,
             "version": config.version or _text_or_none(module, "version") or _text_or_none(module, "__version__"),
@@ -67,8 +70,10 @@ class FunctionProgram:
         offered = {
             "proposals": self._propose,
             "scoring": self._score,
+            "score_trajectories": self._score if self._reads_trajectory else None,
             "finalize": self._finalize,
             "write_texts": self._write_texts,
+            "steps": self._run,
             "images": self._reflect,
         }
         self.capabilities = [name for name, function in offered.items() if function is not None]
@@ -91,17 +96,12 @@ class FunctionProgram:
             raise ProgramProblem("evaluate", self._no_run + ": it only scores what other programs answer")
         texts: list[str] = []
         for example in params["batch"]:
-            example_run = _ExampleRun(example["data"], dict(params["candidate"]))
+            capture = params.get("capture_traces", False)
+            wanted = capture or self._reads_trajectory
+            example_run = _ExampleRun(example["data"], dict(params["candidate"]), is_trace_wanted=wanted)
             try:
-                texts.append(
-                    await self._example_result(
-                        example_run,
-                        executor,
-                        self._run_example,
-                        params.get("capture_traces", False),
-                        self._config.limit_s(params),
-                    )
-                )
+                limit_s = self._config.limit_s(params)
+                texts.append(await self._example_result(example_run, executor, self._run_example, capture, limit_s))
             except Cancelled:
                 texts += [results.text("cancelled", seconds=0.0)] * (len(params["batch"]) - len(texts))
                 break
@@ -114,7 +114,8 @@ class FunctionProgram:
             if result["status"] not in ("ok", "rollout"):
                 texts.append(encode.to_text(result, "results"))
                 continue
-            example_run = _ExampleRun(example["data"], {}, output=result.get("output"))
+            example_run = _ExampleRun(example["data"], {}, is_trace_wanted=False, output=result.get("output"))
+            example_run.trajectory = result.get("trajectory")
             example_run.kept = {name: result[name] for name in _KEPT if result.get(name) is not None}
             limit_s = self._config.limit_s(params)
             texts.append(await self._example_result(example_run, executor, self._scored, False, limit_s))
@@ -124,12 +125,12 @@ class FunctionProgram:
         """Return the program's own records, else the default ones."""
         batch, components = params["eval_batch"], params["components_to_update"]
         if self._reflect is None:
-            dataset = reflective_records.default_dataset(
-                batch["batch"], batch["results"], components, traced=self._traces
+            dataset, images = reflective_records.default_dataset(
+                batch["batch"], batch["results"], components, traced=self._traces, seed=params.get("seed") or 0
             )
-        else:
-            dataset = await executor.resolve(self._reflect(params["candidate"], batch, components))
-        return "{%s}" % reflective_records.members(dataset)
+            return "{%s}" % reflective_records.members(dataset, images)
+        dataset = await executor.resolve(self._reflect(params["candidate"], batch, components))
+        return "{%s}" % reflective_records.members(*reflective_records.take_out(dataset, "dataset"))
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:
         """Return the program's own new texts."""
@@ -172,6 +173,7 @@ class FunctionProgram:
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
             outcome = results.failed(problem, self._config.transient, limit_s)
         seconds = time.monotonic() - started
+        example_run.trace.end()
         outcome["usage"] = _sum_usage(example_run.usage, example_run.scoring_usage) or calls.usage
         outcome.update(example_run.kept)
         if outcome["status"] in ("ok", "rollout"):
@@ -179,7 +181,8 @@ class FunctionProgram:
             if example_run.score is not None:
                 outcome.update(example_run.score._asdict())
         if capture_traces:
-            outcome["trajectory"] = example_run.trace if self._traces else _default_trajectory(example_run, outcome)
+            recorded = self._traces or example_run.trace.steps
+            outcome["trajectory"] = example_run.trace if recorded else _default_trajectory(example_run, outcome)
         try:
             return results.text(seconds=seconds, **outcome)
         except encode.NotJsonError as problem:
@@ -193,24 +196,32 @@ class FunctionProgram:
             extra["usage"] = example_run.usage
         example_run.output = await executor.resolve(self._run(example_run.data, example_run.candidate, **extra))
         if self._score is not None:
+            if self._reads_trajectory:
+                example_run.trajectory = example_run.trace.trajectory()
             await self._scored(example_run, executor)
 
     async def _scored(self, example_run: _ExampleRun, executor: Executor) -> None:
         extra: dict[str, Any] = {"usage": example_run.scoring_usage} if self._scoring_counts else {}
-        example_run.score = results.read_score(
-            await executor.resolve(self._score(example_run.data, example_run.output, **extra))
-        )
+        given = [example_run.data, example_run.output]
+        if self._reads_trajectory:
+            if example_run.trajectory is None and "trajectory_ref" in example_run.kept:
+                raise InvalidResult("the scorer reads trajectories, but another server holds this one: send it inline")
+            given.append(example_run.trajectory)
+        example_run.score = results.read_score(await executor.resolve(self._score(*given, **extra)))
+        if example_run.score.component_feedback and example_run.candidate:
+            warn_of_feedback(example_run.score.component_feedback, example_run.candidate, example_run.trace.steps)
 
 
 class _ExampleRun:
     """The state of an example; a failure keeps its steps and usage."""
 
-    def __init__(self, data: Any, candidate: dict[str, str], *, output: Any = None) -> None:
+    def __init__(self, data: Any, candidate: dict[str, str], *, is_trace_wanted: bool, output: Any = None) -> None:
         self.data = data
         self.candidate = candidate
         self.output = output
         self.score: results.Score | None = None
-        self.trace: list[Any] = []
+        self.trace = Trace(candidate, is_wanted=is_trace_wanted)
+        self.trajectory: Any = None
         self.usage: dict[str, Any] = {}
         self.scoring_usage: dict[str, Any] = {}
         self.kept: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Reflective records: the default ones, and images in records as references."""
+"""Reflective records: the default ones, of examples or of steps, and images in records as references."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import base64
 import binascii
 import hashlib
 import importlib
+import random
 import re
 import sys
 from typing import Any
 
 from .encode import NotJsonError, exact_text, to_text
+from .steps import PARSE_FAILURE, flattened
 
 REFERENCE = "$image"
 MAX_BYTES = 5 * 2**20
 _DEEPEST = 200
+_UNPARSED = (
+    "Couldn't parse the output as per the expected output format. The model's raw response was:\n```\n%s\n```\n\n"
+)
+_STRUCTURE = "Your output failed to parse. Follow this structure:\n%s"
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,(.*)", re.DOTALL)
 _MEDIA_TYPES = {
     "png": "image/png",
@@ -42,9 +48,7 @@ def take_out(dataset: Any, name: str) -> tuple[Any, dict[str, dict[str, str]]]:
     def replaced(value: Any, path: str, depth: int) -> Any:
         if isinstance(value, kind):
             content = _image_content(value, path)
-            digest = hashlib.sha256((content["media_type"] + content["base64"]).encode()).hexdigest()[:32]
-            images[digest] = content
-            return {REFERENCE: digest}
+            return _reference(content["media_type"], content["base64"], images)
         if depth > _DEEPEST:
             return value  # the encoder reports it
         if isinstance(value, dict):
@@ -57,10 +61,15 @@ def take_out(dataset: Any, name: str) -> tuple[Any, dict[str, dict[str, str]]]:
     return (made, images) if images else (dataset, images)
 
 
-def members(dataset: Any) -> str:
+def _reference(media_type: str, text: str, images: dict[str, dict[str, str]]) -> dict[str, str]:
+    digest = hashlib.sha256((media_type + text).encode()).hexdigest()[:32]
+    images[digest] = {"media_type": media_type, "base64": text}
+    return {REFERENCE: digest}
+
+
+def members(dataset: Any, images: dict[str, dict[str, str]]) -> str:
     """Return `dataset`, and `images` if there are any, as members of a result."""
-    made, images = take_out(dataset, "dataset")
-    text = '"dataset":%s' % exact_text(made, "dataset")
+    text = '"dataset":%s' % exact_text(dataset, "dataset")
     return '%s,"images":%s' % (text, to_text(images, "images")) if images else text
 
 
@@ -110,11 +119,88 @@ def _image_content(image: Any, path: str) -> dict[str, str]:
 
 
 def default_dataset(
-    batch: list[dict[str, Any]], results: list[dict[str, Any]], components: list[str], *, traced: bool
-) -> dict[str, list[dict[str, Any]]]:
-    """Return the same records for every component. `traced`: the program records its trajectories itself."""
-    records = [_record(example.get("data"), result, traced=traced) for example, result in zip(batch, results)]  # noqa: B905  # Python 3.8 has no `strict`
-    return dict.fromkeys(components, records)
+    batch: list[dict[str, Any]], results: list[dict[str, Any]], components: list[str], *, traced: bool, seed: int
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, dict[str, str]]]:
+    """Return the records, and the images in them by id.
+
+    With steps in any trajectory each component has the records of its own steps, else all have those of the examples.
+    `traced`: the program records its trajectories itself. `seed`: of the choice between several steps.
+    """
+    whole = [_record(example.get("data"), result, traced=traced) for example, result in zip(batch, results)]  # noqa: B905  # Python 3.8 has no `strict`
+    steps = [_steps(result) for result in results]
+    if not any(steps):
+        return dict.fromkeys(components, whole), {}
+    rng = random.Random(seed)  # noqa: S311  # drawn as dspy.GEPA draws
+    images: dict[str, dict[str, str]] = {}
+    dataset: dict[str, list[dict[str, Any]]] = {}
+    for component in components:
+        records = dataset[component] = []
+        for result, own, record in zip(results, steps, whole):  # noqa: B905  # as above
+            found = [step for step in own if step.get("component") == component]
+            if found:
+                failed = [step for step in found if step.get("error")]
+                records.append(_step_record(failed[0] if failed else rng.choice(found), component, result, images))
+            elif not own:
+                records.append(record)
+    return dataset, images
+
+
+def _steps(result: dict[str, Any]) -> list[dict[str, Any]]:
+    trajectory = result.get("trajectory")
+    steps = trajectory.get("steps") if isinstance(trajectory, dict) else None
+    return flattened(steps) if isinstance(steps, list) else []
+
+
+def _step_record(
+    step: dict[str, Any], component: str, result: dict[str, Any], images: dict[str, dict[str, str]]
+) -> dict[str, Any]:
+    error = step.get("error") or {}
+    feedback = (result.get("component_feedback") or {}).get(component) or _feedback(result)
+    outputs = step.get("outputs")
+    outputs = "" if outputs is None else _with_references(outputs, images)
+    if error.get("type") == PARSE_FAILURE:
+        outputs = _UNPARSED % (step.get("raw") or "")
+        expected = step.get("expected")
+        feedback = _STRUCTURE % expected if expected else "Your output failed to parse: %s" % error.get("message")
+    elif error:
+        feedback = "This step failed: %s: %s\n%s" % (error.get("type"), error.get("message"), feedback)
+    inputs = _with_references({} if step.get("inputs") is None else step["inputs"], images)
+    return {"Inputs": _with_context(inputs), "Generated Outputs": outputs, "Feedback": feedback}
+
+
+def _with_context(inputs: Any) -> Any:
+    """Return the inputs with their first chat history rendered, at the beginning."""
+    history = (
+        next((name for name, value in inputs.items() if _is_history(value)), None) if isinstance(inputs, dict) else None
+    )
+    if history is None:
+        return inputs
+    lines = ["  %d: %s\n" % (number, exact_text(message, "message")) for number, message in enumerate(inputs[history])]
+    others = {name: value for name, value in inputs.items() if name != history}
+    return {"Context": "```json\n%s```" % "".join(lines), **others}
+
+
+def _is_history(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(
+            isinstance(message, dict) and isinstance(message.get("role"), str) and "content" in message
+            for message in value
+        )
+    )
+
+
+def _with_references(value: Any, images: dict[str, dict[str, str]]) -> Any:
+    """Return the value with each data URL of an image replaced by a reference to it."""
+    if isinstance(value, str):
+        inline = _DATA_URL.fullmatch(value) if value.startswith("data:image/") else None
+        return value if inline is None else _reference(inline.group(1), inline.group(2), images)
+    if isinstance(value, dict):
+        return {name: _with_references(part, images) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_with_references(part, images) for part in value]
+    return value
 
 
 def _record(data: Any, result: dict[str, Any], *, traced: bool) -> dict[str, Any]:

@@ -7,17 +7,20 @@ from typing import Any, NamedTuple
 
 from . import encode
 from .errors import InvalidResult, TimeLimit, describe, user_traceback
+from .steps import PARSE_FAILURE, ParseFailure, Trace, warn_of_score
 from .transient import classify
 
-_KEYS = ("score", "feedback", "objective_scores")
+_KEYS = ("score", "feedback", "objective_scores", "component_feedback")
+_COMPONENT_KEYS = {"score", "feedback"}
 
 
 class Score(NamedTuple):
-    """A finite score with its feedback and objective scores."""
+    """A finite score with its feedback, in all and by component, and objective scores."""
 
     score: float
     feedback: str | None
     objective_scores: dict[str, float] | None
+    component_feedback: dict[str, str] | None = None
 
 
 def read_score(value: Any) -> Score:
@@ -32,7 +35,7 @@ def read_score(value: Any) -> Score:
             raise InvalidResult("score() returned unknown keys %s; it may have %s" % (unknown, ", ".join(_KEYS)))
         if "score" not in value:
             raise InvalidResult("score is missing from the mapping that score() returned")
-        return _score_of(value["score"], value.get("feedback"), value.get("objective_scores"))
+        return _score_of(*(value.get(key) for key in _KEYS))
     if isinstance(value, tuple):
         if not 1 <= len(value) <= len(_KEYS):
             raise InvalidResult("score() returned a tuple of %d; (number, feedback) is meant" % len(value))
@@ -40,18 +43,42 @@ def read_score(value: Any) -> Score:
     return _score_of(value)
 
 
-def _score_of(score: Any, feedback: Any = None, objectives: Any = None) -> Score:
+def _score_of(score: Any, feedback: Any = None, objectives: Any = None, by_component: Any = None) -> Score:
     if feedback is not None and not isinstance(feedback, str):
         raise InvalidResult("feedback is a %s; it must be text" % encode.dotted(type(feedback)))
     if objectives is not None and not isinstance(objectives, dict):
         raise InvalidResult("objective_scores is a %s; it must be a mapping" % encode.dotted(type(objectives)))
+    number = finite_number(score, "score")
     return Score(
-        finite_number(score, "score"),
+        number,
         feedback,
         {str(name): finite_number(part, "objective_scores.%s" % name) for name, part in objectives.items()}
         if objectives
         else None,
+        _component_feedback(by_component, number),
     )
+
+
+def _component_feedback(given: Any, score: float) -> dict[str, str] | None:
+    """Return the texts of feedback by component, each given as text or as `{"feedback", "score"}`."""
+    if not given:
+        return None
+    if not isinstance(given, dict):
+        raise InvalidResult("component_feedback is a %s; it must be a mapping" % encode.dotted(type(given)))
+    texts = {}
+    for name, feedback in given.items():
+        if isinstance(feedback, dict) and "feedback" in feedback and _COMPONENT_KEYS.issuperset(feedback):
+            own = feedback.get("score")
+            if own is not None and finite_number(own, "component_feedback.%s.score" % name) != score:
+                warn_of_score(name)
+            feedback = feedback["feedback"]
+        if not isinstance(feedback, str):
+            raise InvalidResult(
+                'component_feedback.%s is a %s; it must be text, or {"feedback": text, "score": number}'
+                % (name, encode.dotted(type(feedback)))
+            )
+        texts[str(name)] = feedback
+    return texts
 
 
 def finite_number(value: Any, name: str) -> float:
@@ -83,6 +110,7 @@ def text(
     output: Any = None,
     feedback: str | None = None,
     objective_scores: dict[str, float] | None = None,
+    component_feedback: dict[str, str] | None = None,
     trajectory: Any = None,
     trajectory_ref: str | None = None,
     usage: dict[str, Any] | None = None,
@@ -100,6 +128,7 @@ def text(
     ]
     optional = (
         ("feedback", feedback),
+        ("component_feedback", component_feedback),
         ("objective_scores", objective_scores),
         ("trajectory_ref", trajectory_ref),
         ("usage", usage or None),
@@ -108,7 +137,8 @@ def text(
     )
     parts += ['"%s":%s' % (name, encode.to_text(value, name)) for name, value in optional if value is not None]
     if trajectory is not None:
-        parts.append('"trajectory":' + encode.exact_text(trajectory, "trajectory"))
+        text = trajectory.text() if isinstance(trajectory, Trace) else encode.exact_text(trajectory, "trajectory")
+        parts.append('"trajectory":' + text)
     parts.append('"seconds":%.6f}' % max(0.0, seconds))  # user code may stop the clock or set it back
     return ",".join(parts)
 
@@ -130,7 +160,10 @@ def failed(problem: BaseException, transient: tuple[str, ...], limit_s: float | 
     if kind is RuntimeError and problem.__cause__ is not None and issubclass(type(problem.__cause__), StopIteration):
         problem = problem.__cause__  # it cannot pass through a coroutine: the interpreter wraps it
     classification = classify(problem, transient)
+    error = describe(problem, classification.evidence)
+    if issubclass(kind, ParseFailure):
+        error["type"] = PARSE_FAILURE
     return {
         "status": "infra_error" if classification.transient else "program_error",
-        "error": describe(problem, classification.evidence),
+        "error": error,
     }

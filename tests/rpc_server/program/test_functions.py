@@ -11,7 +11,7 @@ async def test_a_module_with_seed_and_run_is_a_program_whose_results_await_a_sco
         assert info.name == "plain"
         assert info.version is None
         assert [part.name for part in info.components] == ["prompt", "style"]
-        assert running.program.capabilities == frozenset()
+        assert running.program.capabilities == {"steps"}
         result = await running.one({"question": "why? "}, candidate={"prompt": "because", "style": ""})
         assert result["status"] == "rollout"
         assert result["score"] is None
@@ -29,7 +29,7 @@ async def test_a_program_describes_all_its_capabilities(opened):
         info = running.program.info
         assert info.version == "2.5"
         assert info.components[0].description == "what to write"
-        assert running.program.capabilities == {"proposals", "scoring", "finalize", "images"}
+        assert running.program.capabilities == {"proposals", "scoring", "finalize", "images", "steps"}
         assert running.program.limits.max_concurrency == 2
         assert running.program.limits.whole_batches is False
 

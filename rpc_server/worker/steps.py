@@ -1,0 +1,242 @@
+"""Steps of an example's run: which component did what, what went into it and what came out."""
+
+from __future__ import annotations
+
+import contextvars
+import difflib
+import inspect
+import sys
+from time import monotonic  # user code may replace it in its module
+from types import TracebackType
+from typing import Any, Awaitable, Callable, Iterable
+
+from . import encode
+from .errors import describe
+
+PARSE_FAILURE = "parse_failure"
+_UNFINISHED = {"type": "unfinished", "message": "the step did not end before its example"}
+_VALUES = ("inputs", "outputs", "usage")
+_DEEPEST = 50
+"""Steps within one another; a step within the deepest is recorded beside it."""
+
+_current: contextvars.ContextVar[Step | None] = contextvars.ContextVar("step", default=None)
+_warned: set[str] = set()
+
+
+class ParseFailure(Exception):
+    """A model's answer does not have the structure that was expected."""
+
+    def __init__(self, raw: str, expected: str, message: str) -> None:
+        super().__init__(message)
+        self.raw = raw
+        self.expected = expected
+        self.is_recorded = False
+
+
+class Step(dict):  # type: ignore[type-arg]  # Python 3.8 has no `dict[str, Any]` as a base
+    """One step as the contract has it, and a context manager that times it; set `outputs` and `usage` in its block."""
+
+    _trace: Trace | None = None
+    _around: Step | None = None
+    _before: Step | None = None
+    _depth = 0
+    _started = 0.0
+    _ended = False
+
+    @property
+    def outputs(self) -> Any:
+        """What came out of the step: any JSON value."""
+        return self["outputs"]
+
+    @outputs.setter
+    def outputs(self, value: Any) -> None:
+        self["outputs"] = _copied(value) if self._trace is not None and self._trace.is_wanted else value
+
+    @property
+    def usage(self) -> Any:
+        """What the step cost: the contract's `Usage`."""
+        return self.get("usage")
+
+    @usage.setter
+    def usage(self, value: Any) -> None:
+        self["usage"] = value
+
+    def __enter__(self) -> Step:
+        self._before = _current.get()
+        _current.set(self)
+        self._started = monotonic()
+        self._ended = False  # an awaitable result goes on after the call that returned it
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self["seconds"] = round(max(0.0, monotonic() - self._started), 6)
+        self._ended = True
+        _current.set(self._before)
+        if problem is not None:
+            self._fail(problem)
+
+    def _fail(self, problem: BaseException) -> None:
+        error = describe(problem)
+        if isinstance(problem, ParseFailure) and not problem.is_recorded:
+            problem.is_recorded = True  # by this step, and not by the steps around it
+            error["type"] = PARSE_FAILURE
+            self.update(raw=problem.raw, expected=problem.expected)
+        self["error"] = {"type": error["type"], "message": error["message"]}
+
+    async def _awaited(self, awaitable: Awaitable[Any]) -> Any:
+        with self:
+            result = await awaitable
+            self.outputs = result
+        return result
+
+
+class Trace(list):  # type: ignore[type-arg]  # as above
+    """What a program gets as `trace`: a recorder of steps, and a list for entries of its own.
+
+    Safe to use from threads and async code. A step belongs to the step around it in the same thread or task.
+    `is_wanted`: the values of steps are copied, as the program may change them later.
+    """
+
+    def __init__(self, components: Iterable[str], *, is_wanted: bool) -> None:
+        super().__init__()
+        self.is_wanted = is_wanted
+        self.steps: list[Step] = []
+        self._components = frozenset(components)
+        self._ended = False
+
+    def step(self, component: str, /, **inputs: Any) -> Step:
+        """Return a step of a component, for a `with` block; `inputs`: what goes into it, by name."""
+        if component not in self._components:
+            _warn("a step is of component %r: %s" % (component, _unknown(component, self._components)))
+        return self._begin(Step(component=component, inputs=inputs, outputs=None))
+
+    def tool(self, name: str, /, **inputs: Any) -> Step:
+        """Return a step without a component, such as the call of a tool, for a `with` block."""
+        return self._begin(Step(name=name, inputs=inputs, outputs=None))
+
+    def call(self, component: str, function: Callable[..., Any], /, **inputs: Any) -> Any:
+        """Return `function(**inputs)`, run as a step of the component; awaitable if the function is async."""
+        step = self.step(component, **inputs)
+        with step:
+            result = function(**inputs)
+            if not inspect.isawaitable(result):
+                step.outputs = result
+                return result
+        return step._awaited(result)
+
+    def parse_failure(self, raw: str, expected: str, message: str = "the answer could not be parsed") -> ParseFailure:
+        """Return the exception to raise if a model's answer cannot be parsed.
+
+        `raw`: the answer. `expected`: the structure that it should have, as text for the reflection model.
+        """
+        return ParseFailure(str(raw), str(expected), message)
+
+    def end(self) -> None:
+        """Record nothing from now on: the example has ended."""
+        self._ended = True
+        for step in flattened(self.steps):
+            if not step._ended:
+                step.setdefault("error", _UNFINISHED)
+
+    def trajectory(self) -> Any:
+        """Return the steps, with the program's own entries as `trace` if there are any; without steps, the entries."""
+        if not self.steps:
+            return list(self)
+        return {"steps": self.steps, "trace": list(self)} if self else {"steps": self.steps}
+
+    def text(self) -> str:
+        """Return the trajectory as JSON; a step's value that is not JSON is replaced by `{"type", "repr"}`.
+
+        Raises:
+            encode.NotJsonError: an entry of the program's own is not JSON.
+        """
+        trajectory = self.trajectory()
+        try:
+            return encode.exact_text(trajectory, "trace")
+        except encode.NotJsonError:
+            if not self.steps:
+                raise
+        for step in flattened(self.steps):
+            for name in _VALUES:
+                if name in step:
+                    step[name] = _as_json(step[name])
+        return encode.exact_text(trajectory, "trace")
+
+    def _begin(self, step: Step) -> Step:
+        if self._ended:
+            _warn("a step was started after its example had ended; it is not recorded")
+            return step
+        step._trace = self
+        if self.is_wanted:
+            step["inputs"] = _copied(step["inputs"])
+        around = _current.get()
+        if around is not None and around._depth == _DEEPEST:
+            around = around._around
+        if around is None or around._ended or around._trace is not self:
+            self.steps.append(step)
+        else:
+            step._around, step._depth = around, around._depth + 1
+            around.setdefault("steps", []).append(step)
+        return step
+
+
+def flattened(steps: Iterable[Any]) -> list[Any]:
+    """Return all steps, nested ones after the step that they ran in."""
+    found = []
+    for step in steps:
+        if isinstance(step, dict):  # a trajectory of a program's own may hold anything
+            found.append(step)
+            if isinstance(step.get("steps"), list):
+                found += flattened(step["steps"])
+    return found
+
+
+def warn_of_feedback(feedback: dict[str, str], components: Iterable[str], steps: Iterable[Any]) -> None:
+    """Report feedback for a component that does not exist, or that ran no step although others did."""
+    run = {step.get("component") for step in flattened(steps)}
+    for name in feedback:
+        if name not in components:
+            _warn("score() returned feedback for %r: %s" % (name, _unknown(name, components)))
+        elif run and name not in run:
+            _warn("score() returned feedback for %r, which ran no step in this example" % name)
+
+
+def warn_of_score(component: str) -> None:
+    """Report that a component's own score differs from the example's, which is the one that counts."""
+    _warn(
+        "score() returned another score for %r than for the whole example: the score of the example counts, and "
+        "feedback is all that is used of a component's own" % component
+    )
+
+
+def _unknown(component: str, components: Iterable[str]) -> str:
+    near = difflib.get_close_matches(component, list(components), 1)
+    meant = "; did you mean %r?" % near[0] if near else ""
+    return "the candidate has no such component, it has %s%s" % (", ".join(sorted(components)), meant)
+
+
+def _copied(value: Any, within: tuple[Any, ...] = ()) -> Any:
+    """Return a copy of a value's lists and dicts, but for what contains itself or is nested too deep for JSON."""
+    if not isinstance(value, (dict, list, tuple)) or any(value is each for each in within):
+        return value
+    if len(within) > encode.MAX_DEPTH:
+        return value
+    inside = (*within, value)
+    if isinstance(value, dict):
+        return {name: _copied(part, inside) for name, part in value.items()}
+    return [_copied(part, inside) for part in value]
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {name: encode.json_or_repr(part) for name, part in value.items()}
+    return encode.json_or_repr(value)
+
+
+def _warn(message: str) -> None:
+    """Write a message to the log, once per process."""
+    if message not in _warned:
+        _warned.add(message)
+        sys.stderr.write("warning: %s\n" % message)

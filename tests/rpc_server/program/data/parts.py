@@ -1,0 +1,94 @@
+"""Three components in a row; each row names what shall happen in their steps."""
+
+import threading
+
+KEPT = []
+seed_candidate = {"planner": "Plan.", "solver": "Solve.", "checker": "Check."}
+
+
+def run(example, candidate, trace):
+    wanted = example.get("do")
+    if wanted == "nothing":
+        return "nothing"
+    if wanted == "misspelt":
+        with trace.step("planer", question="q") as step:
+            step.outputs = "plan"
+        return "plan"
+    if wanted == "unfinished":
+        trace.step("planner", question="q").__enter__()
+        return "left"
+    if wanted == "many":
+        for number in range(10_000):
+            with trace.step("solver", number=number) as step:
+                step.outputs = number
+        return "many"
+    if wanted == "deep":
+        return _deep(trace, 150)
+    if wanted == "not json":
+        cycle = []
+        cycle.append(cycle)
+        with trace.step("planner", cycle=cycle, numbers={1, 2}) as step:
+            step.outputs = object
+        return "odd"
+    if wanted == "unparsed":
+        raise trace.parse_failure("raw", "expected")
+    if wanted == "changed":
+        messages = [{"role": "user", "content": "hello"}]
+        with trace.step("planner", messages=messages) as step:
+            step.outputs = messages
+            messages.append({"role": "assistant", "content": "hi"})
+        messages.clear()
+        return "changed"
+    if wanted == "late":
+        KEPT.append(trace)
+        return "late"
+    if wanted == "use of a kept trace":
+        with KEPT.pop().step("planner", question="q") as step:
+            step.outputs = "late"
+        return "late"
+    if wanted == "thread":
+        with trace.step("planner", question="q"):
+            worker = threading.Thread(target=_in_thread, args=(trace,))
+            worker.start()
+            worker.join()
+        return "thread"
+    plan = trace.call("planner", _plan, question=example["question"])
+    with trace.step("solver", plan=plan) as step:
+        with trace.tool("search", query=plan) as search:
+            search.outputs = ["found"]
+        step.usage = {"calls": 1}
+        step.outputs = {"answer": plan.upper()}
+    for attempt in range(3):
+        try:
+            with trace.step("checker", answer=plan.upper(), attempt=attempt) as step:
+                if wanted == "parse failure" and attempt == 1:
+                    raise trace.parse_failure("no JSON", '{"ok": true}', "not a JSON object")
+                step.outputs = {"ok": True}
+        except Exception as problem:
+            assert type(problem).__name__ == "ParseFailure"
+    if wanted == "error":
+        with trace.step("solver", plan="again"):
+            raise ValueError("no luck")
+    trace.append("done")
+    return plan
+
+
+def score(example, output):
+    feedback = example.get("component_feedback")
+    return {"score": 0.5, "feedback": "so so", "component_feedback": feedback}
+
+
+def _plan(question):
+    return f"plan for {question}"
+
+
+def _in_thread(trace):
+    with trace.step("solver", plan="of a thread") as step:
+        step.outputs = "solved"
+
+
+def _deep(trace, levels):
+    if levels == 0:
+        return "bottom"
+    with trace.step("planner", levels=levels):
+        return _deep(trace, levels - 1)

@@ -1,0 +1,21 @@
+"""Two components of which one runs twice at the same time."""
+
+import asyncio
+
+seed_candidate = {"outer": "Ask.", "inner": "Answer."}
+
+
+async def run(example, candidate, trace):
+    async def answer(number):
+        await asyncio.sleep(0.01 * (3 - number))
+        return number
+
+    async def ask(numbers):
+        return await asyncio.gather(*(trace.call("inner", answer, number=number) for number in numbers))
+
+    return await trace.call("outer", ask, numbers=[1, 2])
+
+
+def score(example, output, trajectory):
+    """Score by the trajectory: the number of steps within the first."""
+    return len(trajectory["steps"][0]["steps"])
