@@ -18,8 +18,10 @@ _NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf")}
 
 
 def run(example: dict[str, Any], candidate: dict[str, str], trace: Any) -> Any:
-    """Wait `sleep_ms`, run `steps`, raise `raise`, or return the candidate (`echo_candidate`) or `output`."""
+    """Wait `sleep_ms`, `print`, run `steps`, `raise`, or return the candidate (`echo_candidate`) or `output`."""
     time.sleep(example.get("sleep_ms", 0) / 1000)
+    if "print" in example:
+        print(example["print"])
     trace.append({**candidate, "data": example, "pad": "x" * example.get("trace_bytes", 0)})
     _run_steps(example.get("steps", ()), trace)
     if "raise" in example:
@@ -27,9 +29,11 @@ def run(example: dict[str, Any], candidate: dict[str, str], trace: Any) -> Any:
     return candidate if example.get("echo_candidate") else example.get("output")
 
 
-def score(example: dict[str, Any], output: Any) -> dict[str, Any]:
-    """Return the `score` requested, 1.0 by default, with `feedback` and `objective_scores` as requested."""
+def score(example: dict[str, Any], output: Any, trajectory: Any) -> dict[str, Any]:
+    """Return the `score` requested, 1.0 by default, or the number of steps (`score_steps`), with the feedback."""
     wanted = example.get("score", 1.0)
+    if example.get("score_steps"):
+        wanted = 0 if trajectory is None else len(trajectory["steps"])
     result = {"score": _NOT_FINITE.get(wanted, wanted) if isinstance(wanted, str) else wanted}
     for name in ("feedback", "objective_scores", "component_feedback"):
         if name in example:

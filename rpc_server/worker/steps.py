@@ -65,7 +65,7 @@ class Step(dict):  # type: ignore[type-arg]  # Python 3.8 has no `dict[str, Any]
         self._before = _current.get()
         _current.set(self)
         self._started = monotonic()
-        self._ended = False  # an awaitable result goes on after the call that returned it
+        self._ended = False  # an awaitable result runs on after the call that returned it
         return self
 
     def __exit__(

@@ -10,7 +10,8 @@ from protocol.generate import openrpc
 from tests.conformance.reference_commits import Commits
 from tests.conformance.reference_images import with_images
 from tests.conformance.reference_params import LIMITS
-from tests.conformance.reference_program import ROWS, SEED, Bad, ReferenceProgram
+from tests.conformance.reference_program import ROWS, SEED, Bad, ReferenceProgram, failed
+from tests.conformance.reference_steps import StepRecords
 
 KINDS = {"git_branch": "code", "added_components": "added"}
 
@@ -204,10 +205,11 @@ class Methods:
             for result, ref in zip(given["results"], refs, strict=False)
         ]
         batch = [self.data(example) for example in given["batch"]][: len(results)]
-        dataset = self.program.records(batch, results[: len(batch)], params["components_to_update"])
-        images: dict[str, Any] = {}
+        of_steps = StepRecords(self.bad, params.get("seed"))
+        dataset = self.program.records(batch, results[: len(batch)], params["components_to_update"], of_steps)
+        images = of_steps.images
         if "images" in self.capabilities or self.bad("answers_unoffered"):
-            dataset, images = with_images(self.bad, dataset)
+            dataset, images = with_images(self.bad, dataset, images)
         self.state += 1
         state = {} if self.bad("stateless") else {"adapter_state": {"calls": self.state}}
         pictures = {"images": images} if images else {}
@@ -241,11 +243,16 @@ class Methods:
     async def score(self, params: dict[str, Any]) -> JsonValue:
         results = []
         for example, result in zip(params["batch"], params["results"], strict=False):
-            waits = result["status"] == "rollout" or self.bad("scores_failures")
-            scored = self.program.score(self.data(example)) if waits else {}
+            rated = {"rollout"} if self.bad("keeps_scores") else {"rollout", "ok"}
+            waits = result["status"] in rated or self.bad("scores_failures")
+            scored = self.program.score(self.data(example), result.get("trajectory")) if waits else {}
+            if waits and result.get("trajectory_ref") is not None and not self.bad("scores_without_trajectories"):
+                scored = failed("invalid_result", "the trajectory is at another server")
             if scored.get("status") == "program_error" and self.bad("bad_scores_are_zero"):
                 scored = {"status": "ok", "score": 0.0}
             results.append({**result, **scored})
+            if self.bad("score_drops_trajectories"):
+                results[-1].pop("trajectory", None)
         return {"results": results[::-1] if self.bad("scores_reversed") else results}
 
     async def finalize(self, _params: dict[str, Any]) -> JsonValue:

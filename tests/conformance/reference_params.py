@@ -1,5 +1,6 @@
 """What the reference server refuses before anything runs: fields, candidates, examples, versions, sizes."""
 
+import json
 import re
 from typing import Any
 
@@ -28,6 +29,7 @@ OVERLOOKED = {
     "sourceless_examples": r"^batch\[\d+\] value_error",
     "any_example_id": r"^batch\[\d+\]\.id ",
     "any_result": r"^eval_batch\.results",
+    "any_seed": r"^seed ",
     "any_size": r"^items\[\d+\]\.size ",
     "any_image": r"^images\.",
     "any_page": r"^(offset|limit) ",
@@ -86,6 +88,11 @@ class ParamChecks:
         results = (params.get("eval_batch") or {}).get("results", []) if method == "make_reflective_dataset" else []
         if self.bad("closed_results") and any("from_a_later_version" in result for result in results):
             raise invalid("eval_batch.results[0].from_a_later_version", "unknown field")
+        trajectories = [result["trajectory"] for result in results if result.get("trajectory") is not None]
+        if self.bad("closed_steps") and "from_a_later_version" in json.dumps(trajectories):
+            raise invalid("eval_batch.results[0].trajectory", "unknown field")
+        if self.bad("null_members_refused") and '"expected": null' in json.dumps(trajectories):
+            raise invalid("eval_batch.results[0].trajectory", "not a string")
         if self.bad("nulls_refused") and any(result.get("feedback", "") is None for result in results):
             raise invalid("eval_batch.results[0].feedback", "not a string")
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tests.conformance.reference_steps import StepRecords, run_steps, whole_feedback
+
 Bad = Callable[[str], bool]
 SEED = {"system": "seed system", "style": "seed style"}
 ROWS = {"train": [{"score": row / 10} for row in range(5)], "val": [{"score": row / 10} for row in range(3)]}
@@ -28,7 +30,9 @@ class ReferenceProgram:
         self.shared["latest"] = candidate, data
         result: dict[str, Any] = {"status": "ok", "score": None, "output": None}
         trajectory: Any = None
+        printed = self.shared.get("printed", "") if self.bad("logs_grow") else ""
         try:
+            printed += data.get("print", "")
             await asyncio.sleep(data.get("sleep_ms", 0) / 1000)
             if self.bad("shared_candidate"):
                 candidate = self.shared["latest"][0]
@@ -39,18 +43,31 @@ class ReferenceProgram:
             trajectory = {**candidate, "data": data, "pad": "x" * data.get("trace_bytes", 0)}
             if self.bad("cuts_traces"):
                 trajectory["pad"] = trajectory["pad"][:1000]
+            steps: list[dict[str, Any]] = self.shared.setdefault("steps", []) if self.bad("shared_steps") else []
+            if "steps" in data and not self.bad("records_no_steps"):
+                trajectory = {"steps": steps, "trace": trajectory}
+            await run_steps(self.bad, data.get("steps", []), steps)
             if "raise" in data:
                 raise ValueError(data["raise"])
             result["output"] = candidate if data.get("echo_candidate") else data.get("output")
-            result |= self.score(data)
+            result |= self.score(data, trajectory)
         except Exception as error:  # noqa: BLE001 - any exception of a program is its example's result
             result |= failed(type(error).__name__, "failed" if self.bad("hides_reasons") else str(error))
+            if self.bad("failures_have_no_steps"):
+                trajectory = None
+        self.shared["printed"] = printed
+        if printed:
+            holder = result.get("error", result)
+            if not self.bad("logs_failures_only" if holder is result else "logs_successes_only"):
+                holder["log"] = printed
         result["seconds"] = 0.0 if self.bad("no_seconds") else time.monotonic() - started
         return result | {"trajectory": trajectory}
 
-    def score(self, data: Any) -> dict[str, Any]:
+    def score(self, data: Any, trajectory: Any) -> dict[str, Any]:
         """Status, score and what goes with it, for one output."""
         wanted = data.get("score", 1.0)
+        if data.get("score_steps") and not self.bad("trajectories_unread"):
+            wanted = len(trajectory["steps"]) if trajectory is not None or self.bad("needs_trajectories") else 0
         score = NOT_FINITE.get(wanted, wanted) if isinstance(wanted, str) else wanted
         if self.bad("converts_scores") and isinstance(score, str):
             score = float(score)
@@ -62,21 +79,20 @@ class ReferenceProgram:
         if not good and not (self.bad("passes_nan") and isinstance(score, float)):
             kind = "ValueError" if self.bad("untyped_score_errors") else "invalid_result"
             return failed(kind, "the score is not a finite number")
-        extra = (
-            {} if self.bad("drops_feedback") else {k: data[k] for k in ("feedback", "objective_scores") if k in data}
-        )
-        return {"status": "ok", "score": score, **extra}
+        names = {"feedback", "objective_scores", "component_feedback"}
+        names -= {"feedback", "objective_scores"} if self.bad("drops_feedback") else set()
+        names -= {"component_feedback"} if self.bad("drops_component_feedback") else set()
+        return {"status": "ok", "score": score, **{name: data[name] for name in names & data.keys()}}
 
-    def records(self, batch: list[Any], results: list[dict[str, Any]], names: list[str]) -> dict[str, list[Any]]:
+    def records(
+        self, batch: list[Any], results: list[dict[str, Any]], names: list[str], of_steps: StepRecords
+    ) -> dict[str, list[Any]]:
         """The default reflective dataset."""
         made = []
         for data, result in zip(batch, results, strict=True):
-            feedback = result.get("feedback") or f"Score: {result['score']}"
-            if result["status"] != "ok":
-                if self.bad("skips_failures"):
-                    continue
-                error = result.get("error") or {"type": "Error", "message": ""}
-                feedback = f"The program failed: {error['type']}: {error['message']}"
+            if result["status"] != "ok" and self.bad("skips_failures"):
+                continue
+            feedback = whole_feedback(result)
             record = {"Inputs": data, "Generated Outputs": result.get("output") or "", "Feedback": feedback}
             trace = {"Trace": result["trajectory"]} if result.get("trajectory") else {}
             made.append({"Record": json.dumps(record)} if self.bad("bare_records") else record | trace)
@@ -84,7 +100,8 @@ class ReferenceProgram:
             made.reverse()
         if self.bad("one_record"):
             made = made[:1]
-        return dict.fromkeys(SEED if self.bad("all_components") else names, made)
+        own = of_steps.of(results, made, names)
+        return dict.fromkeys(SEED if self.bad("all_components") else names, made) if own is None else own
 
 
 def failed(kind: str, message: str) -> dict[str, Any]:

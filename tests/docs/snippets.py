@@ -25,6 +25,7 @@ RUN = {
         'docs/guides/typescript.md: import { loadCandidate } from "evolverpc";',
         "docs/guides/python.md: import evolverpc",
         "docs/guides/python.md: # rules.py",
+        "docs/guides/python.md: # team.py",
         "docs/guides/python.md: import gepa",
         "docs/guides/python.md: def evaluator(candidate, example):",
         "docs/guides/sandboxes.md: import asyncio",

@@ -102,6 +102,29 @@ def test_the_python_program_uses_a_sandbox(
     assert installed.strip() == "installed 1.2"
 
 
+def test_the_python_program_of_several_components_has_the_records_on_its_page(tmp_path: Path) -> None:
+    (tmp_path / "team.py").write_text(pages.block("docs/guides/python.md", "# team.py").text)
+    (tmp_path / "openai.py").write_text(PYTHON_CLIENT)
+    [shown] = [body for _, kind, body in pages.FENCE.findall(pages.text("docs/guides/python.md")) if kind == "json"]
+    summarize = {"summarize": "A customer was charged twice."}
+    wrong, unparsed = summarize | {"route": '{"team": "shipping"}'}, summarize | {"route": "shipping, I think"}
+    records = []
+    with (
+        running_server([SERVER, "--program", "team.py"], cwd=tmp_path) as endpoint,
+        RemoteAdapter(endpoint.url, token=endpoint.token) as adapter,
+    ):
+        for candidate in (wrong, unparsed):
+            traced = adapter.evaluate(ROWS[:1], candidate, capture_traces=True)
+            assert traced.scores == [0.0]
+            records.append(adapter.make_reflective_dataset(candidate, traced, ["summarize", "route"]))
+    assert records[0] == json.loads(shown)
+    [record] = records[1]["route"]
+    assert "shipping, I think" in record["Generated Outputs"]
+    assert record["Feedback"] == (
+        'Your output failed to parse. Follow this structure:\n{"team": "billing", "shipping" or "other"}'
+    )
+
+
 RULES_ROWS = [
     {"text": "Refund me", "label": "billing"},
     {"text": "You charged me twice", "label": "billing"},
