@@ -17,10 +17,10 @@ OFFERED = {
     "scoring",
     "finalize",
     "openrpc",
+    "score_trajectories",
     "steps",
 }
 NOT_OFFERED = {"adapter_state", "batch_evaluate", "images", "mutations"}
-OF_SOME = {"python": {"score_trajectories"}, IN_A_REPOSITORY: {"score_trajectories", "commits"}}
 
 
 @pytest.mark.timeout(300)
@@ -35,7 +35,8 @@ async def test_a_server_we_ship_passes_every_check_that_applies(name: str) -> No
     assert wrong == []
     assert report.count(Verdict.PASSED) >= 60
     skipped = {o.check.id for o in report.outcomes if o.verdict is Verdict.SKIPPED}
-    offered = OFFERED | OF_SOME.get(name, set())
-    not_offered = NOT_OFFERED | ({"score_trajectories", "commits"} - offered)
+    has_commits = name == IN_A_REPOSITORY
+    offered = OFFERED | {"commits"} if has_commits else OFFERED
+    not_offered = NOT_OFFERED if has_commits else NOT_OFFERED | {"commits"}
     inapplicable = {c.id for c in load_checks() if not_offered & set(c.requires) or offered & set(c.lacks)}
     assert skipped == inapplicable

@@ -1,6 +1,7 @@
 /** The conformance program: each example specifies what the program does. */
 
 import type { ComponentFeedback, FunctionProgram, RunContext, Score } from "./program.js";
+import { isObject } from "./values.js";
 
 /** A step to run. */
 export interface ConformanceStep {
@@ -20,6 +21,8 @@ export interface ConformanceStep {
 export interface ConformanceExample {
   /** Wait this many milliseconds first. */
   sleep_ms?: number;
+  /** Print this text. */
+  print?: string;
   /** Fail with this message. */
   raise?: string;
   /** Answer the candidate in place of `output`. */
@@ -27,6 +30,8 @@ export interface ConformanceExample {
   output?: unknown;
   /** The score to give, 1 when absent; the strings "NaN" and "Infinity" mean those numbers. */
   score?: unknown;
+  /** True: the score is the number of steps in the trajectory. */
+  score_steps?: boolean;
   feedback?: string;
   objective_scores?: Record<string, number>;
   component_feedback?: ComponentFeedback;
@@ -43,16 +48,19 @@ export const conformanceProgram = {
   version: "1",
   seedCandidate: { system: "seed system", style: "seed style" },
   datasets: { train: rows(5), val: rows(3) },
+  readsTrajectory: true,
 
   async run(data, candidate, context): Promise<unknown> {
     await asleep(data.sleep_ms ?? 0, context.signal);
+    if (data.print !== undefined) console.log(data.print);
     context.trace.push({ ...candidate, data, pad: "x".repeat(data.trace_bytes ?? 0) });
     await runSteps(data.steps ?? [], context);
     if (data.raise !== undefined) throw new Error(data.raise);
     return data.echo_candidate ? candidate : data.output;
   },
 
-  score({ score = 1, feedback, objective_scores, component_feedback }): Score {
+  score({ score_steps, score: given = 1, feedback, objective_scores, component_feedback }, _output, context): Score {
+    const score = score_steps ? numberOfSteps(context.trajectory) : given;
     return {
       // Also values that are no numbers: the server must reject them.
       score: (typeof score === "string" ? (NOT_FINITE[score] ?? score) : score) as number,
@@ -70,6 +78,10 @@ export const conformanceProgram = {
     return "done";
   },
 } satisfies FunctionProgram<ConformanceExample>;
+
+function numberOfSteps(trajectory: unknown): number {
+  return isObject(trajectory) ? (trajectory.steps as unknown[]).length : 0;
+}
 
 async function runSteps(steps: readonly ConformanceStep[], context: RunContext): Promise<void> {
   for (const {
