@@ -8,9 +8,8 @@ import time
 from types import ModuleType
 from typing import Any, Callable
 
-from . import encode, reflective_records, results
+from . import encode, model_usage, reflective_records, results, spans
 from .errors import Cancelled, InvalidResult, ProgramProblem
-from .model_usage import ModelCallUsage, watch
 from .program_loading import Config, seed_from
 from .stdio_server import Executor
 from .steps import Trace, warn_of_feedback
@@ -29,7 +28,8 @@ class FunctionProgram:
     """The functions of one module, as the methods of the contract."""
 
     def __init__(self, module: ModuleType, config: Config) -> None:
-        watch()
+        model_usage.watch()
+        spans.watch()
         self._config = config
         self._run: Any = _function(module, "run")
         self._score: Any = _function(module, "score")
@@ -162,7 +162,7 @@ class FunctionProgram:
         limit_s: float | None,
     ) -> str:
         """Return the example's result as JSON; raises `Cancelled`."""
-        calls = ModelCallUsage()
+        calls = model_usage.ModelCallUsage()
         started = time.monotonic()
         try:
             with calls:
@@ -194,7 +194,8 @@ class FunctionProgram:
             extra["trace"] = example_run.trace
         if self._counts:
             extra["usage"] = example_run.usage
-        example_run.output = await executor.resolve(self._run(example_run.data, example_run.candidate, **extra))
+        with spans.ExampleSpans(example_run.trace):
+            example_run.output = await executor.resolve(self._run(example_run.data, example_run.candidate, **extra))
         if self._score is not None:
             if self._reads_trajectory:
                 example_run.trajectory = example_run.trace.trajectory()

@@ -8,7 +8,7 @@ import inspect
 import sys
 from time import monotonic  # user code may replace it in its module
 from types import TracebackType
-from typing import Any, Awaitable, Callable, Iterable
+from typing import Any, Awaitable, Callable, Iterable, Mapping
 
 from . import encode
 from .errors import describe
@@ -42,6 +42,20 @@ class Step(dict):  # type: ignore[type-arg]  # Python 3.8 has no `dict[str, Any]
     _depth = 0
     _started = 0.0
     _ended = False
+    is_settled = True
+    _has_taken = False
+
+    def settle(self, candidate: Mapping[str, str], around: tuple[Step, ...]) -> bool:  # noqa: ARG002  # of spans
+        """Read the values of a step that is not written by the program; return whether it is a step of its own."""
+        return True
+
+    def take(self, inner: Step) -> None:
+        """Take the inputs and outputs that are missing here from a step within this one that stands for the same."""
+        if not self.get("inputs"):
+            self["inputs"] = inner.get("inputs")
+        if (self._has_taken or self.get("outputs") is None) and inner.get("outputs") is not None:
+            self["outputs"] = inner["outputs"]
+            self._has_taken = True  # until the last of several
 
     @property
     def outputs(self) -> Any:
@@ -99,17 +113,18 @@ class Trace(list):  # type: ignore[type-arg]  # as above
     `is_wanted`: the values of steps are copied, as the program may change them later.
     """
 
-    def __init__(self, components: Iterable[str], *, is_wanted: bool) -> None:
+    def __init__(self, candidate: Mapping[str, str], *, is_wanted: bool) -> None:
         super().__init__()
         self.is_wanted = is_wanted
         self.steps: list[Step] = []
-        self._components = frozenset(components)
+        self.surrounding: Callable[[], Step | None] = lambda: None  # the step that is not of the program's own
+        self._candidate = dict(candidate)
+        self._is_settled = True
         self._ended = False
 
     def step(self, component: str, /, **inputs: Any) -> Step:
         """Return a step of a component, for a `with` block; `inputs`: what goes into it, by name."""
-        if component not in self._components:
-            _warn("a step is of component %r: %s" % (component, _unknown(component, self._components)))
+        warn_of_component(component, self._candidate)
         return self._begin(Step(component=component, inputs=inputs, outputs=None))
 
     def tool(self, name: str, /, **inputs: Any) -> Step:
@@ -136,6 +151,7 @@ class Trace(list):  # type: ignore[type-arg]  # as above
     def end(self) -> None:
         """Record nothing from now on: the example has ended."""
         self._ended = True
+        self.settle()
         for step in flattened(self.steps):
             if not step._ended:
                 step.setdefault("error", _UNFINISHED)
@@ -164,21 +180,53 @@ class Trace(list):  # type: ignore[type-arg]  # as above
                     step[name] = _as_json(step[name])
         return encode.exact_text(trajectory, "trace")
 
-    def _begin(self, step: Step) -> Step:
+    def add(self, step: Step, around: Step | None) -> None:
+        """Add a step within the innermost of two: the given step and the program's own that is running here."""
         if self._ended:
-            _warn("a step was started after its example had ended; it is not recorded")
-            return step
-        step._trace = self
-        if self.is_wanted:
-            step["inputs"] = _copied(step["inputs"])
-        around = _current.get()
+            return
+        own = _current.get()
+        if own is None or own._ended or own._trace is not self:
+            own = None
+        if around is None or (own is not None and own._depth > around._depth):
+            around = own
         if around is not None and around._depth == _DEEPEST:
             around = around._around
-        if around is None or around._ended or around._trace is not self:
+        step._trace = self
+        self._is_settled = self._is_settled and step.is_settled
+        if around is None:
             self.steps.append(step)
         else:
             step._around, step._depth = around, around._depth + 1
             around.setdefault("steps", []).append(step)
+
+    def settle(self) -> None:
+        """Read the steps that are not written by the program; what runs within one that is none takes its place."""
+        if not self._is_settled:
+            self.steps = self._settled(self.steps, ())
+            self._is_settled = True
+
+    def _settled(self, steps: list[Step], around: tuple[Step, ...]) -> list[Step]:
+        settled = []
+        for step in steps:
+            is_own = step.settle(self._candidate, around)
+            inner = self._settled(step.get("steps", []), (*around, step) if is_own else around)
+            if not is_own:
+                settled += inner
+                continue
+            if "steps" in step:
+                del step["steps"]
+            if inner:
+                step["steps"] = inner
+            settled.append(step)
+        return settled
+
+    def _begin(self, step: Step) -> Step:
+        if self._ended:
+            warn("a step was started after its example had ended; it is not recorded")
+            return step
+        if self.is_wanted:
+            step["inputs"] = _copied(step["inputs"])
+        self.add(step, self.surrounding())
         return step
 
 
@@ -193,19 +241,25 @@ def flattened(steps: Iterable[Any]) -> list[Any]:
     return found
 
 
+def warn_of_component(component: str, candidate: Iterable[str]) -> None:
+    """Report a step of a component that does not exist."""
+    if component not in candidate:
+        warn("a step is of component %r: %s" % (component, _unknown(component, candidate)))
+
+
 def warn_of_feedback(feedback: dict[str, str], components: Iterable[str], steps: Iterable[Any]) -> None:
     """Report feedback for a component that does not exist, or that ran no step although others did."""
     run = {step.get("component") for step in flattened(steps)}
     for name in feedback:
         if name not in components:
-            _warn("score() returned feedback for %r: %s" % (name, _unknown(name, components)))
+            warn("score() returned feedback for %r: %s" % (name, _unknown(name, components)))
         elif run and name not in run:
-            _warn("score() returned feedback for %r, which ran no step in this example" % name)
+            warn("score() returned feedback for %r, which ran no step in this example" % name)
 
 
 def warn_of_score(component: str) -> None:
     """Report that a component's own score differs from the example's, which is the one that counts."""
-    _warn(
+    warn(
         "score() returned another score for %r than for the whole example: the score of the example counts, and "
         "feedback is all that is used of a component's own" % component
     )
@@ -235,7 +289,7 @@ def _as_json(value: Any) -> Any:
     return encode.json_or_repr(value)
 
 
-def _warn(message: str) -> None:
+def warn(message: str) -> None:
     """Write a message to the log, once per process."""
     if message not in _warned:
         _warned.add(message)

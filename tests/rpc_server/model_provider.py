@@ -22,7 +22,7 @@ COUNTED = {"calls": 1, "input_tokens": 100, "output_tokens": 20, "cached_input_t
 
 
 class Provider(BaseHTTPRequestHandler):
-    """Answers as OpenAI or Anthropic does, with the same tokens each time."""
+    """Answers as OpenAI or Anthropic does, with the same tokens each time; asks for a tool if it is offered one."""
 
     def do_POST(self) -> None:  # the base class names it
         asked = orjson.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -31,7 +31,11 @@ class Provider(BaseHTTPRequestHandler):
         elif self.path.endswith("/messages"):
             self._answer(200, {"type": "message", "model": asked["model"], "usage": ANTHROPIC})
         else:
-            choice = {"index": 0, "message": {"role": "assistant", "content": ANSWER}, "finish_reason": "stop"}
+            message = {"role": "assistant", "content": ANSWER}
+            if asked.get("tools") and asked["messages"][-1]["role"] != "tool":
+                function = {"name": asked["tools"][0]["function"]["name"], "arguments": '{"city": "Rome"}'}
+                message = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
             head = {"id": "1", "object": "chat.completion", "created": 1, "model": f"{asked['model']}-2024-07-18"}
             total = {"total_tokens": 120}
             self._answer(200, {**head, "choices": [choice], "usage": OPENAI | total})

@@ -15,6 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.rpc_server.model_provider import ANSWER, provider
+
+__all__ = ["provider"]
+
 ROOT = Path(__file__).parents[3]
 CALLS = Path(__file__).parent / "data" / "frameworks"
 PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
@@ -129,6 +133,34 @@ async def test_no_failure_of_a_provider_or_the_network_is_a_score_in_python(open
     limits = {"start_timeout_s": 300.0, "example_timeout_s": REQUEST_TIMEOUT_S}
     async with opened("calls.py", env=bytecode, **settings, **limits) as running:
         await check(running)
+
+
+async def test_spans_of_instrumented_libraries_are_steps_in_python(opened, provider):
+    python = installed("python", CALLS / "requirements.txt", install_python) / "bin" / "python"
+    env = {"PYTHONDONTWRITEBYTECODE": "", "PROVIDER_URL": provider, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    env["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = "SPAN_ONLY"
+    limits = {"start_timeout_s": 300.0, "example_timeout_s": REQUEST_TIMEOUT_S}
+    async with opened("traced_calls.py", root=CALLS, python=python, workers=1, env=env, **limits) as running:
+        libraries = running.program.info.seed_candidate
+        results = await running.evaluate(
+            *({"library": library} for library in libraries), capture_traces=True, seconds=REQUEST_TIMEOUT_S
+        )
+    for library, result in zip(libraries, results, strict=True):
+        assert result["status"] == "rollout", (library, result)
+        [step] = result["trajectory"]["steps"]
+        if library == "langchain":
+            assert step["name"] == "RunnableSequence"
+            [step] = step["steps"]
+        assert step["component"] == library, (library, step)
+        system, user = step["inputs"]["messages"]
+        assert (system["role"], user) == ("system", {"role": "user", "content": "Rome?"})
+        assert libraries[library] in system["content"]
+        assert step["outputs"] == ANSWER
+        if library == "pydantic_ai":
+            [tool] = step["steps"]
+            assert (tool["name"], tool["inputs"], tool["outputs"]) == ("weather", {"city": "Rome"}, "sunny")
+        else:
+            assert (step["usage"]["input_tokens"], step["usage"]["output_tokens"]) == (100, 20)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")

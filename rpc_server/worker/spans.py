@@ -1,0 +1,359 @@
+"""Steps from spans: what GenAI and OpenInference instrumentations record while an example runs."""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import importlib
+import importlib.util
+import json
+import sys
+import threading
+from typing import Any, Callable, Mapping
+
+from .model_usage import add_call, usage_of
+from .steps import Step, Trace, warn, warn_of_component
+
+_MODEL, _TOOL, _AGENT = "model", "tool", "agent"
+_OPERATIONS = {
+    **dict.fromkeys(("chat", "text_completion", "generate_content", "embeddings"), _MODEL),
+    "execute_tool": _TOOL,
+    "invoke_agent": _AGENT,
+}
+_OPENINFERENCE_KINDS = {"LLM": _MODEL, "TOOL": _TOOL, "AGENT": _AGENT, "CHAIN": _AGENT}
+_SYSTEM_ROLES = ("system", "developer")
+_SHORTEST = 8
+"""Characters of a component's text by which a system message is recognised; a shorter one may stand there by chance."""
+
+_current: contextvars.ContextVar[ExampleSpans | None] = contextvars.ContextVar("spans", default=None)
+_open: set[ExampleSpans] = set()
+_lock = threading.Lock()
+
+
+class ExampleSpans:
+    """The spans of one example while its program runs: a context manager that makes them steps of a trace.
+
+    A span belongs to the example of its context. In a thread of the program's own, which has no such context, it
+    belongs to the only open example; if there are several, it is not recorded.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._steps: dict[int, _SpanStep] = {}
+
+    def __enter__(self) -> None:
+        watch()
+        self._trace.surrounding = self._surrounding
+        _current.set(self)
+        with _lock:
+            _open.add(self)
+
+    def __exit__(self, *_: object) -> None:
+        with _lock:
+            _open.discard(self)
+        _current.set(None)
+        self._trace.settle()
+
+    def add(self, span: Any) -> None:
+        """Record a span that starts; what it holds is read when the example's program has returned."""
+        if self._trace.is_wanted:
+            step = self._steps[span.context.span_id] = _SpanStep(span)
+            self._trace.add(step, self._steps.get(span.parent.span_id) if span.parent is not None else None)
+
+    def _surrounding(self) -> Step | None:
+        """Return the step of the span in which the caller runs."""
+        if not self._steps:
+            return None
+        return self._steps.get(sys.modules["opentelemetry.trace"].get_current_span().get_span_context().span_id)
+
+
+class _SpanStep(Step):
+    """A step whose values are those of a span."""
+
+    is_settled = False
+
+    def __init__(self, span: Any) -> None:
+        super().__init__()
+        self._span = span
+
+    def settle(self, candidate: Mapping[str, str], around: tuple[Step, ...]) -> bool:
+        span = self._span
+        attributes = dict(span.attributes or {})
+        kind = _kind(attributes)
+        if kind is None:
+            return False
+        messages = _input_messages(attributes, span.events)
+        component = _component(span.name, attributes, kind, messages, candidate)
+        model = _first(attributes, "gen_ai.request.model", "gen_ai.response.model", "llm.model_name")
+        if component is None:
+            self["name"] = str(_first(attributes, "gen_ai.tool.name", "tool.name") or span.name)
+        else:
+            self["component"] = component
+        self["inputs"] = _inputs(attributes, kind, messages)
+        if kind == _MODEL and model:
+            self["inputs"]["model"] = model
+        self["outputs"] = _outputs(attributes, span.events, kind)
+        if kind == _MODEL:
+            self["usage"] = _usage(attributes, model)
+        error = _error(span, attributes)
+        if error is not None:
+            self["error"] = error
+        if span.end_time is not None:
+            self["seconds"] = round(max(0, span.end_time - span.start_time) / 1e9, 6)
+            self._ended = True
+        same = [step for step in around if component is not None and step.get("component") == component]
+        if same:
+            same[-1].take(self)
+        return not same
+
+
+def watch() -> None:
+    """See the spans of the program's tracer provider, or of one that is set here if an instrumentation has none.
+
+    Does nothing if the program has not imported OpenTelemetry.
+    """
+    api: Any = sys.modules.get("opentelemetry.trace")
+    if not hasattr(api, "get_tracer_provider"):
+        return  # not imported, or not yet as a whole
+    provider = api.get_tracer_provider()
+    if isinstance(provider, api.ProxyTracerProvider):
+        provider = _new_provider()
+        if provider is None:
+            return
+        # Not by `set_tracer_provider`, which works once: the program may set its own later.
+        api._TRACER_PROVIDER = provider
+    provider = getattr(provider, "provider", provider)  # logfire's holds one of the SDK
+    processor = getattr(provider, "_active_span_processor", None)
+    if processor is None:
+        name = type(provider).__name__
+        if not isinstance(provider, api.NoOpTracerProvider):
+            warn("spans do not become steps: the tracer provider, a %s, is not one of opentelemetry-sdk" % name)
+        return
+    with _lock:
+        if not hasattr(processor, "_evolverpc_watched"):
+            processor.on_start = _recorded(processor.on_start)
+            for name in ("on_end", "_on_ending"):  # older versions have not the second
+                if hasattr(processor, name):
+                    setattr(processor, name, _guarded(getattr(processor, name)))
+            processor._evolverpc_watched = True
+
+
+@functools.lru_cache(maxsize=None)
+def _new_provider() -> Any:
+    """Return a provider without exporters; None if the SDK is not installed."""
+    if importlib.util.find_spec("opentelemetry.sdk") is None:
+        return None
+    sdk: Any = importlib.import_module("opentelemetry.sdk.trace")
+    resource = importlib.import_module("opentelemetry.sdk.resources").Resource({})
+    unlimited = sdk.SpanLimits(max_attributes=sdk.SpanLimits.UNSET, max_events=sdk.SpanLimits.UNSET)
+    return sdk.TracerProvider(resource=resource, span_limits=unlimited, shutdown_on_exit=False)
+
+
+def _recorded(on_start: Callable[..., Any]) -> Callable[..., Any]:
+    others = _guarded(on_start)
+
+    def recorded(span: Any, parent_context: Any = None) -> None:
+        spans = _current.get()
+        with _lock:
+            if spans is None and len(_open) == 1:
+                spans = next(iter(_open))
+            is_open = spans in _open
+        if spans is not None and is_open:
+            spans.add(span)
+        others(span, parent_context=parent_context)
+
+    return recorded
+
+
+def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the call of the program's span processors with their exceptions reported instead of raised."""
+
+    def guarded(*arguments: Any, **options: Any) -> None:
+        try:
+            call(*arguments, **options)
+        except Exception as problem:  # noqa: BLE001  # a processor may raise anything
+            warn("a span processor of the program raised %s: %s" % (type(problem).__name__, problem))
+
+    return guarded
+
+
+def _kind(attributes: dict[str, Any]) -> str | None:
+    operation = attributes.get("gen_ai.operation.name")
+    kind = _OPERATIONS.get(str(operation))
+    kind = kind or _OPENINFERENCE_KINDS.get(str(attributes.get("openinference.span.kind")).upper())
+    return _MODEL if kind is None and operation is None and "gen_ai.system" in attributes else kind
+
+
+def _component(
+    name: str, attributes: dict[str, Any], kind: str, messages: list[dict[str, Any]], candidate: Mapping[str, str]
+) -> str | None:
+    given = attributes.get("evolverpc.component")
+    if isinstance(given, str):
+        warn_of_component(given, candidate)
+        return given
+    if name in candidate:
+        return name
+    if kind == _TOOL:
+        return None  # it may state the agent that called it
+    agent = attributes.get("gen_ai.agent.name")
+    if agent in candidate:
+        return str(agent)
+    system = "\n".join(str(each.get("content")) for each in messages if each.get("role") in _SYSTEM_ROLES)
+    texts = {each: text.strip() for each, text in candidate.items()}
+    found = [each for each, text in texts.items() if len(text) >= _SHORTEST and text in system]
+    return max(found, key=lambda each: len(texts[each]), default=None)
+
+
+def _inputs(attributes: dict[str, Any], kind: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
+    asked = [each for each in messages if each["role"] not in _SYSTEM_ROLES]
+    if asked or (messages and kind == _MODEL):  # an agent may state its instructions alone
+        return {"messages": messages}
+    given = _json(_first(attributes, "gen_ai.tool.call.arguments", "input.value"))
+    if given is None:
+        return {}
+    return given if isinstance(given, dict) else {"input": given}
+
+
+def _outputs(attributes: dict[str, Any], events: Any, kind: str) -> Any:
+    messages = [] if kind == _TOOL else _output_messages(attributes, events)
+    if not messages:
+        return _json(_first(attributes, "gen_ai.tool.call.result", "output.value"))
+    only = messages[0]
+    return only["content"] if len(messages) == 1 and "tool_calls" not in only else messages
+
+
+def _usage(attributes: dict[str, Any], model: Any) -> dict[str, Any]:
+    names = (
+        ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
+        ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
+    )
+    counts = [_first(attributes, *each) for each in names]
+    taken = {
+        name: count
+        for name, count in (("input_tokens", counts[0]), ("output_tokens", counts[1]))
+        if isinstance(count, int) and count >= 0
+    }
+    if not isinstance(model, str) or not model:
+        return {"calls": 1, **taken}
+    models: dict[str, dict[str, Any]] = {}
+    add_call(models, model, taken or None)
+    return usage_of(models)
+
+
+def _error(span: Any, attributes: dict[str, Any]) -> dict[str, str] | None:
+    raised = [dict(event.attributes or {}) for event in span.events if event.name == "exception"]
+    status = span.status.status_code.name
+    if status == "OK" or (status == "UNSET" and not raised):
+        return None
+    exception = raised[-1] if raised else {}
+    kind = str(exception.get("exception.type") or attributes.get("error.type") or "error").rpartition(".")[2]
+    return {"type": kind, "message": str(exception.get("exception.message") or span.status.description or kind)}
+
+
+def _input_messages(attributes: dict[str, Any], events: Any) -> list[dict[str, Any]]:
+    given = _json(attributes.get("gen_ai.system_instructions"))
+    instructions = [] if not given else [{"role": "system", "parts": given} if isinstance(given, list) else given]
+    found = _json(attributes.get("gen_ai.input.messages"))
+    if not isinstance(found, list):
+        found = _listed(attributes, "gen_ai.prompt.") or _listed(attributes, "llm.input_messages.")
+    if not found:
+        names = {"gen_ai.%s.message" % role: role for role in (*_SYSTEM_ROLES, "user", "assistant", "tool")}
+        found = [{"role": names[each.name], **(each.attributes or {})} for each in events if each.name in names]
+    return [_message(each, "system") for each in instructions] + [_message(each, "user") for each in found]
+
+
+def _output_messages(attributes: dict[str, Any], events: Any) -> list[dict[str, Any]]:
+    found = _json(attributes.get("gen_ai.output.messages"))
+    if not isinstance(found, list):
+        found = _listed(attributes, "gen_ai.completion.") or _listed(attributes, "llm.output_messages.")
+    if not found:
+        found = [dict(each.attributes or {}) for each in events if each.name == "gen_ai.choice"]
+    return [_message(each, "assistant") for each in found]
+
+
+def _message(given: Any, role: str) -> dict[str, Any]:
+    """Return `{"role", "content"}`, with `tool_calls` if there are any, of a message of any convention."""
+    if isinstance(given, dict):
+        given = _json(given.get("message", given))  # OpenInference's, and that of a `gen_ai.choice`
+    if not isinstance(given, dict):
+        return {"role": role, "content": given}
+    parts = _json(given.get("parts", given.get("contents", given.get("content"))))
+    calls = [_tool_call(each) for each in _list(_json(given.get("tool_calls")))]
+    if isinstance(parts, list):
+        calls += [_tool_call(each) for each in parts if _type(each) == "tool_call"]
+        parts = _content([each for each in parts if _type(each) != "tool_call"])
+    message = {"role": str(given.get("role") or role), "content": parts}
+    return {**message, "tool_calls": calls} if calls else message
+
+
+def _content(parts: list[Any]) -> Any:
+    """Return the text of parts; if they hold other than text, such as images, the list of them."""
+    contents = []
+    for part in parts:
+        inner = part.get("message_content", part) if isinstance(part, dict) else part
+        kind = _type(inner)
+        if kind == "text":
+            contents.append(inner.get("content", inner.get("text")))
+        elif kind == "tool_call_response":
+            contents.append(inner.get("response", inner.get("result")))
+        else:
+            contents.append(inner)
+    if not contents:
+        return None
+    return "\n".join(contents) if all(isinstance(each, str) for each in contents) else contents
+
+
+def _tool_call(given: Any) -> Any:
+    """Return `{"name", "arguments"}` of a tool call of any convention."""
+    call = given.get("tool_call", given) if isinstance(given, dict) else given
+    if not isinstance(call, dict):
+        return call
+    function = call.get("function")
+    called = function if isinstance(function, dict) else call
+    return {"name": called.get("name"), "arguments": _json(called.get("arguments"))}
+
+
+def _listed(attributes: dict[str, Any], prefix: str) -> list[Any]:
+    """Return the list whose parts stand in attributes such as `PREFIX0.role`; numbers in names are places in lists."""
+    tree: dict[str, Any] = {}
+    for name, value in attributes.items():
+        if name.startswith(prefix):
+            *path, last = name[len(prefix) :].split(".")
+            node = tree
+            for part in path:
+                inner = node.setdefault(part, {})
+                node = inner if isinstance(inner, dict) else node
+            node[last] = value
+    return _list(_with_lists(tree))
+
+
+def _with_lists(tree: Any) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    if tree and all(name.isdigit() for name in tree):
+        return [_with_lists(tree[name]) for name in sorted(tree, key=int)]
+    return {name: _with_lists(part) for name, part in tree.items()}
+
+
+def _type(part: Any) -> Any:
+    return part.get("type") if isinstance(part, dict) else None
+
+
+def _first(attributes: dict[str, Any], *names: str) -> Any:
+    return next((attributes[name] for name in names if attributes.get(name) is not None), None)
+
+
+def _list(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else []
+
+
+def _json(value: Any) -> Any:
+    """Return the object or list that a text holds as JSON; any other text, also of a number, is a text."""
+    if isinstance(value, tuple):
+        return list(value)
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
