@@ -123,7 +123,8 @@ def default_dataset(
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, dict[str, str]]]:
     """Return the records, and the images in them by id.
 
-    With steps in any trajectory each component has the records of its own steps, else all have those of the examples.
+    With steps of components in any trajectory each component has the records of its own, else all have those of the
+    examples.
     `traced`: the program records its trajectories itself. `seed`: of the choice between several steps.
     """
     whole = [_record(example.get("data"), result, traced=traced) for example, result in zip(batch, results)]  # noqa: B905  # Python 3.8 has no `strict`
@@ -148,7 +149,7 @@ def default_dataset(
 def _steps(result: dict[str, Any]) -> list[dict[str, Any]]:
     trajectory = result.get("trajectory")
     steps = trajectory.get("steps") if isinstance(trajectory, dict) else None
-    return flattened(steps) if isinstance(steps, list) else []
+    return [step for step in flattened(steps) if step.get("component")] if isinstance(steps, list) else []
 
 
 def _step_record(

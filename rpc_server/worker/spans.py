@@ -7,6 +7,7 @@ import functools
 import importlib
 import importlib.util
 import json
+import random
 import sys
 import threading
 from typing import Any, Callable, Mapping
@@ -25,6 +26,15 @@ _SYSTEM_ROLES = ("system", "developer")
 _SHORTEST = 8
 """Characters of a component's text by which a system message is recognised; a shorter one may stand there by chance."""
 
+_OF_NO_COMPONENT = (
+    "the span %r of a model call is of no component; if it uses one, have its text in the system message as it is, or "
+    "set the attribute `evolverpc.component`"
+)
+_random = random.SystemRandom()
+_ID_METHODS = {  # the SDK's own draw from `random`, which the program may have seeded
+    "generate_span_id": lambda _: _random.randrange(1, 2**64),
+    "generate_trace_id": lambda _: _random.randrange(1, 2**128),
+}
 _current: contextvars.ContextVar[ExampleSpans | None] = contextvars.ContextVar("spans", default=None)
 _open: set[ExampleSpans] = set()
 _lock = threading.Lock()
@@ -86,6 +96,8 @@ class _SpanStep(Step):
         component = _component(span.name, attributes, kind, messages, candidate)
         model = _first(attributes, "gen_ai.request.model", "gen_ai.response.model", "llm.model_name")
         if component is None:
+            if kind == _MODEL and not any(step.get("component") for step in around):
+                warn(_OF_NO_COMPONENT % span.name)
             self["name"] = str(_first(attributes, "gen_ai.tool.name", "tool.name") or span.name)
         else:
             self["component"] = component
@@ -144,9 +156,10 @@ def _new_provider() -> Any:
     if importlib.util.find_spec("opentelemetry.sdk") is None:
         return None
     sdk: Any = importlib.import_module("opentelemetry.sdk.trace")
+    ids = type("Ids", (importlib.import_module("opentelemetry.sdk.trace.id_generator").IdGenerator,), _ID_METHODS)
     resource = importlib.import_module("opentelemetry.sdk.resources").Resource({})
     unlimited = sdk.SpanLimits(max_attributes=sdk.SpanLimits.UNSET, max_events=sdk.SpanLimits.UNSET)
-    return sdk.TracerProvider(resource=resource, span_limits=unlimited, shutdown_on_exit=False)
+    return sdk.TracerProvider(resource=resource, id_generator=ids(), span_limits=unlimited, shutdown_on_exit=False)
 
 
 def _recorded(on_start: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,5 +1,6 @@
-"""Spans that end while an example runs are steps of its trajectory, whatever convention and set-up they are of."""
+"""Spans of an example become steps of its trajectory, for each convention and each set-up of OpenTelemetry."""
 
+import random
 from typing import Any
 
 import pytest
@@ -111,9 +112,9 @@ async def test_spans_of_tasks_nest_in_their_own(opened):
 async def test_spans_of_examples_at_the_same_time_are_not_mixed(opened):
     names = [f"example {number}" for number in range(5)]
     async with opened("traced_async.py", workers=1, max_concurrency=8) as running:
-        results = await running.evaluate(*({"name": name, "of": 5} for name in names), capture_traces=True)
-    assert [shape(result["trajectory"]["steps"])[0] for result in results] == [
-        (name, ["within " + name]) for name in names
+        results = await running.evaluate(*({"name": name} for name in names), capture_traces=True)
+    assert [shape(result["trajectory"]["steps"]) for result in results] == [
+        [(name, ["within " + name])] for name in names
     ]
 
 
@@ -128,9 +129,32 @@ async def test_spans_whose_attributes_make_no_sense_are_steps(opened):
         assert shape(await steps_of(running, "odd")) == ["chat m", "deep"]
 
 
+async def test_random_numbers_of_the_program_are_the_same_with_spans(opened):
+    async with opened("traced.py") as running:
+        assert (await running.one({"do": "drawn"}))["output"] == random.Random(1).random()  # noqa: S311  # of a seed
+
+
+async def test_components_have_the_records_of_their_spans_or_of_the_example_if_no_span_is_of_one(opened):
+    async with opened("traced.py", workers=1) as running:
+        batch = [{"id": each, "data": {"do": each}} for each in ("genai", "exported")]
+        results = await running.evaluate(*(row["data"] for row in batch), capture_traces=True)
+        candidate, components = running.program.info.seed_candidate, ["planner", "solver"]
+        params = {"candidate": candidate, "components_to_update": components}
+        given = {"batch": batch, "results": results}
+        made = await running.program.call("make_reflective_dataset", {**params, "eval_batch": given})
+    whole = {"Inputs": {"do": "exported"}, "Generated Outputs": "exported", "Feedback": "Score: 1.0"}
+    [record, of_example] = made["dataset"]["planner"]
+    assert (record["Generated Outputs"], record["Feedback"]) == ("Two days.", "well done")
+    assert list(record["Inputs"]) == ["Context", "model"]
+    assert {name: of_example[name] for name in whole} == whole
+    assert made["dataset"]["solver"] == [of_example]
+    assert "the span 'chat m' of a model call is of no component" in results[0]["log"]
+
+
 async def test_without_traces_asked_for_no_step_is_recorded(opened):
     async with opened("traced.py") as running:
-        assert "trajectory" not in await running.one({"do": "genai"})
+        result = await running.one({"do": "genai"})
+    assert not {"trajectory", "log"} & result.keys()  # reading the spans would report one of no component
 
 
 @pytest.mark.parametrize("setup", ["own", "throws"])

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import random
 import threading
 
 from opentelemetry import context, trace
@@ -195,6 +196,12 @@ def odd(_):
     deep = {"gen_ai.input.messages": "[" * 100_000, "gen_ai.prompt.0": "x", "gen_ai.prompt.0.role": "user"}
     with tracer.start_as_current_span("deep", attributes={"gen_ai.system": "x", **deep}):
         pass
+
+
+def drawn(_):
+    random.seed(1)
+    with chat():
+        return random.random()
 
 
 def exported(_):

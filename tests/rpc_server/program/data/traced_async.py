@@ -7,8 +7,7 @@ from opentelemetry import trace
 
 seed_candidate = {"planner": "Plan the trip in days."}
 tracer = trace.get_tracer("traced")
-STARTED = []
-ALL = asyncio.Event()
+STARTED, OVER = asyncio.Barrier(5), asyncio.Barrier(5)
 
 
 def lone():
@@ -18,13 +17,11 @@ def lone():
 
 async def run(example, candidate):
     with tracer.start_as_current_span(example["name"], attributes={"gen_ai.operation.name": "chat"}):
-        STARTED.append(example["name"])
-        if len(STARTED) == example["of"]:
-            ALL.set()
-        await ALL.wait()
+        await STARTED.wait()
         thread = threading.Thread(target=lone)
         thread.start()
         thread.join()
+        await OVER.wait()
         with tracer.start_as_current_span("within " + example["name"], attributes={"gen_ai.operation.name": "chat"}):
             pass
     return example["name"]
