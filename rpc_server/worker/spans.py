@@ -244,7 +244,7 @@ def _usage(attributes: dict[str, Any], model: Any) -> dict[str, Any]:
     taken = {
         name: count
         for name, count in (("input_tokens", counts[0]), ("output_tokens", counts[1]))
-        if isinstance(count, int) and count >= 0
+        if type(count) is int and count >= 0
     }
     if not isinstance(model, str) or not model:
         return {"calls": 1, **taken}
@@ -343,7 +343,7 @@ def _listed(attributes: dict[str, Any], prefix: str) -> list[Any]:
 def _with_lists(tree: Any) -> Any:
     if not isinstance(tree, dict):
         return tree
-    if tree and all(name.isdigit() for name in tree):
+    if tree and all(name.isdecimal() for name in tree):
         return [_with_lists(tree[name]) for name in sorted(tree, key=int)]
     return {name: _with_lists(part) for name, part in tree.items()}
 

@@ -194,6 +194,7 @@ def odd(_):
     with tracer.start_as_current_span("chat m", attributes={"gen_ai.operation.name": "chat", **broken}):
         pass
     deep = {"gen_ai.input.messages": "[" * 100_000, "gen_ai.prompt.0": "x", "gen_ai.prompt.0.role": "user"}
+    deep |= {"gen_ai.completion.²": "x", "gen_ai.usage.input_tokens": True}
     with tracer.start_as_current_span("deep", attributes={"gen_ai.system": "x", **deep}):
         pass
 
