@@ -1,6 +1,6 @@
-"""Node packages of one repository that depend on each other: `file:` dependencies and npm workspaces.
+"""Node packages of one repository that depend on each other: `file:` dependencies, npm and pnpm workspaces.
 
-npm links them into `node_modules`, so their files must be those of the commit that runs. `python -m
+npm and pnpm link them into `node_modules`, so their files must be those of the commit that runs. `python -m
 evolverpc_common.node_packages INSTALLED FILES` links what was installed for their manifests, and prepares them.
 """
 
@@ -19,23 +19,32 @@ from typing import Any
 PACKAGE_JSON = "package.json"
 NODE_MANIFESTS = (PACKAGE_JSON, "package-lock.json", "npm-shrinkwrap.json", ".npmrc")
 NODE_LOCKS = ("package-lock.json", "npm-shrinkwrap.json")
+PNPM_LOCK = "pnpm-lock.yaml"
+PNPM_WORKSPACE = "pnpm-workspace.yaml"
 MODULES = "node_modules"
 
 PREPARE = ("npm", "run", "--silent", "prepare")
 """The command that makes what a local package does not commit (`dist`); npm runs it whenever it links one."""
 
 _DEPENDENCIES = ("dependencies", "devDependencies", "optionalDependencies")
-_FOLDER = re.compile(r"(?:file:)?(?P<path>(?:\.{0,2}|~)/.*|\.{1,2})|file:(?P<bare>.*)")
+_PNPM_FILES = (PNPM_LOCK, PNPM_WORKSPACE, ".pnpmfile.cjs")
+_PATCH = ".patch"
+_COPIED = re.compile(rb"\btype: directory\b")
+"""What pnpm's lock has for a folder of the repository that pnpm copies instead of linking it."""
+
+_GLOB = re.compile(r"""\s*-\s+(?:"([^"\\]+)"|'([^']+)'|([^\s"'#&*!|>%@`{}\[\],][^#"'{}\[\]]*?))\s*(?:\s#.*)?""")
+_FOLDER = re.compile(r"(?:file:|link:)?(?P<path>(?:\.{0,2}|~)/.*|\.{1,2})|(?:file|link):(?P<bare>.*)")
 _FOREIGN = re.compile(r"(workspace|link|portal|catalog):")
 
 
 @dataclass(frozen=True)
 class NodeProject:
-    """The packages that npm installs together for one program; paths are relative to the repository's top.
+    """The packages that npm or pnpm installs together for one program; paths are relative to the repository's top.
 
-    `root`: the folder that npm runs in: the program's, or that of its npm workspaces. `folders`: of all packages, the
-    first is `root`. `alone`: those that npm runs in afterwards, for what their `prepare` script needs. `archives`:
-    packed packages that they name. `outside`, `problems`: sentences about dependencies outside of the repository, and
+    `root`: the folder that npm runs in: the program's, or that of its npm workspaces; pnpm runs in the program's, and
+    installs its workspace. `folders`: of all packages. `alone`: those that npm runs in afterwards, for what their
+    `prepare` script needs. `archives`: packed packages that they name. `pnpm`: what else pnpm reads, its lock first;
+    empty if npm installs. `outside`, `problems`: sentences about dependencies outside of the repository, and
     about those that cannot be installed. `unread`: manifests that must be read before the rest is complete.
     """
 
@@ -46,21 +55,22 @@ class NodeProject:
     outside: tuple[str, ...]
     problems: tuple[str, ...]
     unread: frozenset[str]
+    pnpm: tuple[str, ...] = ()
 
     def manifests(self, paths: Collection[str]) -> list[str]:
-        """Return the manifests and archives among `paths` that npm reads."""
+        """Return the manifests and archives among `paths` that npm or pnpm reads."""
         named = (posixpath.join(folder, name) for folder in self.folders for name in NODE_MANIFESTS)
-        return [path for path in (*named, *self.archives) if path in paths]
+        return [path for path in (*named, *self.archives, *self.pnpm) if path in paths]
 
 
 def node_project(folder: str, paths: Collection[str], documents: Mapping[str, bytes]) -> NodeProject | None:
     """Return the packages of the program in `folder`, else of that at the repository's top; None if there is none.
 
-    `paths`: all files of the repository. `documents`: those `package.json` that were read; repeat with more of them
-    until none is `unread`.
+    `paths`: all files of the repository. `documents`: those manifests that were read; repeat with more of them until
+    none is `unread`. pnpm installs if there is a `pnpm-lock.yaml`, and no lock of npm beside it.
 
     Raises:
-        ValueError: a `package.json` cannot be read; the text names it.
+        ValueError: a manifest cannot be read; the text names it.
     """
     candidates = (where for where in dict.fromkeys((folder, "")) if posixpath.join(where, PACKAGE_JSON) in paths)
     start = next(candidates, None)
@@ -70,6 +80,7 @@ def node_project(folder: str, paths: Collection[str], documents: Mapping[str, by
     above = (where for where in _ancestors(start) if read.has(where))
     root = next((where for where in above if start in read.workspaces(where)), start)
     workspaces = read.workspaces(root)
+    pnpm = read.pnpm_files(root)
     outside: list[str] = []
     problems: list[str] = []
     archives: list[str] = []
@@ -78,8 +89,12 @@ def node_project(folder: str, paths: Collection[str], documents: Mapping[str, by
         for name, spec in read.dependencies(where):
             about = f"{posixpath.join(where, PACKAGE_JSON)}: the dependency `{name}` is `{spec}`"
             match = _FOLDER.fullmatch(spec)
-            if _FOREIGN.match(spec):
-                problems.append(f"{about}, which npm cannot install: use npm workspaces with `*`, or `file:FOLDER`")
+            if not pnpm and _FOREIGN.match(spec):
+                problems.append(
+                    f"{about}, which npm cannot install: use npm workspaces with `*`, or `file:FOLDER`; or commit"
+                    f" {PNPM_LOCK}, which `pnpm install` writes, and no lock of npm"
+                )
+                continue
             if match is None:
                 continue
             given = match["path"] or match["bare"] or "."
@@ -93,12 +108,19 @@ def node_project(folder: str, paths: Collection[str], documents: Mapping[str, by
             else:
                 problems.append(f"{about}, and the commit has no {posixpath.join(target, PACKAGE_JSON)}")
     alone = [where for where in found if where != root and where not in workspaces and read.prepares(where)]
+    if pnpm and _COPIED.search(read.content(pnpm[0])):
+        problems.append(
+            f"{pnpm[0]}: pnpm copies a package of the repository, which needs its files: use `workspace:*` without"
+            " `injected`, or `link:FOLDER`, instead of `file:FOLDER`, and run `pnpm install`"
+        )
     texts = (tuple(outside), tuple(problems), frozenset(read.unread))
+    if pnpm:
+        return NodeProject(start, tuple(found), (), tuple(archives), *texts, pnpm)
     return NodeProject(root, tuple(found), tuple(alone), tuple(archives), *texts)
 
 
 class _Reader:
-    """Reads the `package.json` of folders; `unread`: those that are not there yet."""
+    """Reads the manifests of folders; `unread`: those that are not there yet."""
 
     def __init__(self, paths: Collection[str], documents: Mapping[str, bytes]) -> None:
         self._paths = paths
@@ -109,13 +131,8 @@ class _Reader:
         return posixpath.join(folder, PACKAGE_JSON) in self._paths
 
     def workspaces(self, folder: str) -> list[str]:
-        """Return the folders of npm workspaces of the package in a folder."""
-        declared = self._read(folder).get("workspaces")
-        if isinstance(declared, dict):
-            declared = declared.get("packages")
-        if not isinstance(declared, list) or not declared:
-            return []
-        globs = [glob for glob in declared if isinstance(glob, str)]
+        """Return the folders of npm or pnpm workspaces of the package in a folder."""
+        globs = self._pnpm_globs(folder) if self.pnpm_files(folder) else self._npm_globs(folder)
         wanted = [_expression(folder, glob) for glob in globs if not glob.startswith("!")]
         unwanted = [_expression(folder, glob[1:]) for glob in globs if glob.startswith("!")]
         return [
@@ -124,6 +141,25 @@ class _Reader:
             if any(each.fullmatch(f"{where}/") for each in wanted)
             and not any(each.fullmatch(f"{where}/") for each in unwanted)
         ]
+
+    def _npm_globs(self, folder: str) -> list[str]:
+        declared = self._read(folder).get("workspaces")
+        if isinstance(declared, dict):
+            declared = declared.get("packages")
+        return [glob for glob in declared if isinstance(glob, str)] if isinstance(declared, list) else []
+
+    def _pnpm_globs(self, folder: str) -> list[str]:
+        path = posixpath.join(folder, PNPM_WORKSPACE)
+        return _listed_packages(path, self.content(path)) if path in self._paths else []
+
+    def pnpm_files(self, folder: str) -> tuple[str, ...]:
+        """Return the files that pnpm alone reads in a folder, its lock first; none if npm installs there."""
+        lock, *others = (posixpath.join(folder, name) for name in _PNPM_FILES)
+        if lock not in self._paths or any(posixpath.join(folder, name) in self._paths for name in NODE_LOCKS):
+            return ()
+        inside = posixpath.join(folder, "")
+        patches = sorted(path for path in self._paths if path.endswith(_PATCH) and path.startswith(inside))
+        return (lock, *(path for path in others if path in self._paths), *patches)
 
     def dependencies(self, folder: str) -> Iterator[tuple[str, str]]:
         for table in _DEPENDENCIES:
@@ -137,10 +173,35 @@ class _Reader:
 
     def _read(self, folder: str) -> dict[str, Any]:
         path = posixpath.join(folder, PACKAGE_JSON)
-        if path in self._documents:
-            return _parsed(path, self._documents[path])
-        self.unread.add(path)
-        return {}
+        content = self.content(path)
+        return {} if path in self.unread else _parsed(path, content)
+
+    def content(self, path: str) -> bytes:
+        """Return a file; empty if it is not there yet."""
+        if path not in self._documents:
+            self.unread.add(path)
+        return self._documents.get(path, b"")
+
+
+def _listed_packages(path: str, content: bytes) -> list[str]:
+    """Return the globs that a `pnpm-workspace.yaml` lists under `packages`."""
+    lines = content.decode("utf-8", "replace").splitlines()
+    starts = [place for place, line in enumerate(lines) if re.match(r"""["']?packages["']?\s*:""", line)]
+    if not starts:
+        return []
+    strict = re.fullmatch(r"packages:\s*(#.*)?", lines[starts[0]]) is not None
+    globs: list[str] = []
+    for line in lines[starts[0] + 1 :] if strict else ():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if re.match(r"[^\s-]", line):
+            break
+        match = _GLOB.fullmatch(line)
+        strict = strict and match is not None
+        globs += [glob for glob in match.groups() if glob] if match else []
+    if not strict or not globs:
+        raise ValueError(f"{path} cannot be read: write one line `  - 'GLOB'` below `packages:` for each glob")
+    return globs
 
 
 def package_folders(paths: Iterable[str]) -> Iterator[str]:

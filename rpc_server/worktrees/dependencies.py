@@ -1,4 +1,4 @@
-"""Dependencies of a commit: its manifests, a digest of them, and their installation by uv or npm."""
+"""Dependencies of a commit: its manifests, a digest of them, and their installation by uv, npm or pnpm."""
 
 import hashlib
 import json
@@ -16,8 +16,12 @@ from evolverpc_common.node_packages import MODULES, NODE_LOCKS, PACKAGE_JSON, no
 from evolverpc_common.package_managers import (
     INCLUDED_REQUIREMENTS,
     NPM_OPTIONS,
+    PNPM_VARIABLES,
+    fetch_pnpm,
     find_uv,
+    install_with_pnpm,
     lists_dependencies,
+    pnpm_package,
     uv_variables,
     without_npm_scripts,
 )
@@ -40,7 +44,8 @@ _PYTHON_MANIFESTS = (REQUIREMENTS, "pyproject.toml", "uv.lock", "poetry.lock", "
 class Manifest:
     """The manifest files of one language, by path in the repository, and a digest of what they require.
 
-    `folder`: where they are: the program's folder, that of its npm workspaces, or the repository's top (`""`).
+    `folder`: where they are installed from: the program's folder, that of its npm workspaces, or the repository's top
+    (`""`).
     `alone`: folders of further Node packages that npm runs in. `problems`: why some dependencies cannot be installed.
     """
 
@@ -145,7 +150,7 @@ _TABLES: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
     "package.json": (
         json.loads,
         (
-            *("dependencies", "devDependencies", "optionalDependencies", "peerDependencies", "overrides"),
+            *("dependencies", "devDependencies", "optionalDependencies", "peerDependencies", "overrides", "pnpm"),
             *("engines", "workspaces", "packageManager"),
         ),
     ),
@@ -257,6 +262,15 @@ async def _install_node(manifest: Manifest, folder: Path, env: dict[str, str], j
     for path in manifest.files:
         if posixpath.basename(path) == PACKAGE_JSON:
             _drop_scripts(folder / _FILES / path)
+    try:
+        pnpm = pnpm_package(manifest.files)
+    except ValueError as error:
+        raise _failed(str(error)) from None
+    if pnpm is not None:
+        tool, store, where = folder / _CACHE / "pnpm", folder / _CACHE / "pnpm-store", installed_to(manifest, folder)
+        await _run([npm, *fetch_pnpm(pnpm, str(tool))], folder, env, jail)
+        await _run([*install_with_pnpm(str(tool), str(where), str(store))], where, env | PNPM_VARIABLES, jail)
+        return
     for where in (folder / _FILES / name for name in (manifest.folder, *manifest.alone)):
         locked = any((where / name).is_file() for name in NODE_LOCKS)
         (where / MODULES).mkdir(exist_ok=True)  # npm makes none where nothing is required any more

@@ -129,19 +129,17 @@ class CommitEnvironments:
             found.append(venv / "bin")
         elif self._settings.command is None and (self._interpreter.parents[1] / "pyvenv.cfg").is_file():
             found.append(self._interpreter.parent)
-        own: tuple[str, ...]
-        if self._differs_from_seed(node):
-            packages = installed_packages(await self._build(node))
-            own = (node.folder,)
-        else:
-            packages, own = self._repository.top, (self._repository.prefix, "")
+        differs = self._differs_from_seed(node)
+        packages = installed_packages(await self._build(node)) if differs else self._repository.top
+        prefix = PurePath(self._repository.prefix)
+        own = tuple("" if folder == PurePath() else str(folder) for folder in (prefix, *prefix.parents))
         paths = await run_shielded(self._repository.files, commit, objects)
         folders = tuple(
             folder
             for folder in dict.fromkeys((*own, *package_folders(paths)))
             if (packages / folder / MODULES).is_dir()
         )
-        found += [packages / folder / MODULES / ".bin" for folder in own if folder in folders][:1]
+        found += [packages / folder / MODULES / ".bin" for folder in own if folder in folders]
         inherited = program_environment(self._settings).get("PATH", os.defpath)
         variables["PATH"] = os.pathsep.join([*map(str, found), inherited])
         return Environment(venv, packages if folders else None, folders, variables, self._import_paths)

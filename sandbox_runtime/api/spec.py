@@ -14,9 +14,9 @@ class Recipe:
 
     `python`: the required version (`3.12`, `>=3.10`), None if the program needs no Python. `node`: the same for Node.
     `files`: manifests and lock files by their names in one folder: `requirements.txt`, `pyproject.toml`, `uv.lock`,
-    `package.json`, `package-lock.json`, `.npmrc`; Node's may be in several folders. `packages`: further Python
-    packages, as pip accepts them. `node_folders`: the folders of `files` that npm runs in, one after the other; the
-    first is that of the program or of its workspaces.
+    `package.json`, `package-lock.json`, `pnpm-lock.yaml`, `.npmrc`; Node's may be in several folders. `packages`:
+    further Python packages, as pip accepts them. `node_folders`: the folders of `files` that npm or pnpm runs in, one
+    after the other; the first is that of the program or of its npm workspaces.
     """
 
     python: str | None = None

@@ -1,4 +1,4 @@
-"""Install Node packages with npm, and find a Node that a recipe accepts: on this machine, else in a Python wheel."""
+"""Install packages with npm or pnpm, and find a Node that a recipe accepts: on this machine, else in a Python wheel."""
 
 import asyncio
 import itertools
@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolverpc_common.node_packages import MODULES, NODE_LOCKS, PACKAGE_JSON
-from evolverpc_common.package_managers import NPM_OPTIONS, without_npm_scripts
+from evolverpc_common.package_managers import (
+    NPM_OPTIONS,
+    PNPM_VARIABLES,
+    fetch_pnpm,
+    install_with_pnpm,
+    pnpm_lock,
+    pnpm_package,
+    without_npm_scripts,
+)
 from sandbox_runtime.api.sandbox import EnvironmentMissing, SandboxError
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.build_folder import (
@@ -126,13 +134,18 @@ def wants_node(recipe: Recipe) -> bool:
 
 
 def has_node_packages(recipe: Recipe) -> bool:
-    """Return whether npm runs for the recipe."""
+    """Return whether npm or pnpm runs for the recipe."""
     return posixpath.join(recipe.node_folders[0], PACKAGE_JSON) in recipe.files
 
 
 def modules_folders(recipe: Recipe) -> tuple[str, ...]:
-    """Return the folders that npm installs to, from `FILES`; npm makes none if nothing is required."""
-    return tuple(posixpath.join(folder, MODULES) for folder in recipe.node_folders)
+    """Return the folders that npm or pnpm installs to, from `FILES`; neither makes one if nothing is required.
+
+    The first is the program's; with pnpm the second is that of its workspace.
+    """
+    lock = pnpm_lock(recipe.files)
+    folders = recipe.node_folders if lock is None else (*recipe.node_folders, posixpath.dirname(lock))
+    return tuple(dict.fromkeys(posixpath.join(folder, MODULES) for folder in folders))
 
 
 @dataclass(frozen=True)
@@ -157,21 +170,38 @@ async def install_node(
     if not has_node_packages(recipe):
         return EnvironmentRecord(BuiltEnvironment(path=path, mounts=node.mounts), needs=(str(node.program),))
     npm = _npm(node)
-    quiet = NPM_OPTIONS if site.may_build else (*NPM_OPTIONS, "--ignore-scripts")
-    for where in recipe.node_folders:
+    env = {"PATH": os.pathsep.join([str(folder), os.defpath])}
+    readable = [*node.mounts, *([] if is_system(npm) else [str(npm.parents[1])])]
+    no_scripts = () if site.may_build else ("--ignore-scripts",)
+    try:
+        pnpm = pnpm_package(recipe.files)
+    except ValueError as error:
+        raise EnvironmentMissing(str(error)) from None
+    if pnpm is not None:
+        tool, store = str(site.folder / "pnpm"), str(site.folder / "pnpm-store")
+        where = recipe.node_folders[0]
+        site.on_progress(f"installing what {pnpm_lock(recipe.files)} lists")
+        await site.run([str(node.program), str(npm), *fetch_pnpm(pnpm, tool)], env=env, readable=readable)
+        install = install_with_pnpm(tool, posixpath.join(FILES, where), store)
+        await site.run([*install, *no_scripts], env=env | PNPM_VARIABLES, readable=readable)
+    for where in recipe.node_folders if pnpm is None else ():
         locked = any(posixpath.join(where, name) in recipe.files for name in NODE_LOCKS)
         site.on_progress(f"installing what {posixpath.join(where, PACKAGE_JSON)} lists")
         prefix = posixpath.join(FILES, where)
         await site.run(
-            [str(node.program), str(npm), "ci" if locked else "install", "--prefix", prefix, *quiet],
-            env={"PATH": os.pathsep.join([str(folder), os.defpath])},
-            readable=[*node.mounts, *([] if is_system(npm) else [str(npm.parents[1])])],
+            [str(node.program), str(npm), "ci" if locked else "install", "--prefix", prefix, *NPM_OPTIONS, *no_scripts],
+            env=env,
+            readable=readable,
         )
-    modules = modules_folders(recipe)[0]
-    has_commands = await asyncio.to_thread(site.has, FILES, *modules.split("/"), ".bin")
+    modules, *further = modules_folders(recipe)
+    commands = [
+        str(site.files / each / ".bin")
+        for each in (modules, *(further if pnpm is not None else ()))
+        if await asyncio.to_thread(site.has, FILES, *each.split("/"), ".bin")
+    ]
     return EnvironmentRecord(
         BuiltEnvironment(
-            path=(*([str(site.files / modules / ".bin")] if has_commands else []), *path),
+            path=(*commands, *path),
             mounts=(str(site.folder), *node.mounts),
             env={"NODE_PATH": str(site.files / modules), **NPM_VARIABLES},
         ),

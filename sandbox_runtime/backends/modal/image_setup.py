@@ -35,7 +35,7 @@ PROGRAM = "/opt/program"
 """Links to what a recipe installed, so that their paths are known without asking the image."""
 
 PATHS = 4
-"""How many folders of `PATH` a recipe can have: one of Python, two of Node, one spare."""
+"""How many folders of `PATH` a recipe can have: one of Python, one of Node, and two of its packages."""
 
 RECIPE = "/opt/recipe"
 """The folder of the recipe itself, for the installation."""

@@ -17,6 +17,7 @@ from rpc_server.worktrees.server_folder import ServerFolder, servers_folder
 from rpc_server.worktrees.worktree import Worktree, copy_artifacts, worktree_environment, worktree_settings
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.worktree_project import FILES, Open, second
+from tests.support.pnpm_workspace import PNPM_WORKSPACE, needs_npm_registry
 
 
 def in_tree(root: Path, environment: Environment | None = None, **given: Any) -> tuple[Settings, Worktree]:
@@ -137,6 +138,16 @@ async def test_a_local_node_package_is_the_trees_and_is_prepared_in_it(
         tree = Path((await here.output(commit))["cwd"])
         assert (tree / "built.txt").read_text() == f"{word}\n"
     assert not (project.folder / "shared/made.js").exists()
+
+
+@needs_npm_registry
+async def test_a_pnpm_workspace_is_the_trees_and_has_the_packages_of_its_lock(tmp_path: Path, opened: Open) -> None:
+    project = Project(tmp_path, {f"app/{name}": content for name, content in FILES.items()})
+    other = second(project, PNPM_WORKSPACE)
+    build = ("sh", "-c", "test ! -e ask.js || { node ask.js && semver 1.2.3; } > built.txt")
+    here = await opened(project, root=project.folder / "app", build_command=build)
+    tree = Path((await here.output(here.at(other)))["cwd"])
+    assert (tree / "built.txt").read_text() == "local 7\n1.2.3\n"
 
 
 async def test_a_build_that_fails_is_the_commits_own_fault(project: Project, opened: Open) -> None:

@@ -15,6 +15,7 @@ from sandbox_runtime.backends.process.runtime import ProcessRuntime
 from sandbox_runtime.source import ClientSandbox, ClientSettings, Source
 from tests.sandbox_runtime.environments.wheels import make_wheel
 from tests.sandbox_runtime.source.repositories import commit, git
+from tests.support.pnpm_workspace import PNPM_WORKSPACE, needs_npm_registry
 
 SERVER = """
 import os, shutil, socket
@@ -284,6 +285,17 @@ WORKSPACE = {
     "app/package.json": """{"name": "app", "type": "module", "dependencies": {"shared": "*"}}""",
     "libs/shared/package.json": LOCAL_PACKAGES["libs/shared/package.json"].replace("file:../base", "*"),
 }
+
+
+@needs_npm_registry
+async def test_a_pnpm_workspace_is_installed_from_its_lock(make: Make, repository: Path) -> None:
+    commit(repository, {**PNPM_WORKSPACE, "app/requirements.txt": ""})
+    sandbox = make(replace(SETTINGS, ready_s=60.0))
+    await sandbox.start()
+    assert await shell_output(sandbox, "node ask.js && semver 1.2.3") == "local 7\n1.2.3"
+    assert await shell_output(sandbox, "git status --porcelain") == ""
+    changed = "echo \"export const word = 'mine';\" > ../shared/made.js; node ask.js"
+    assert await shell_output(sandbox, changed) == "mine 7"
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")

@@ -78,6 +78,49 @@ async def test_a_program_in_a_workspace_is_installed_with_all_of_it() -> None:
     assert sorted(found.recipe.files) == sorted(names)
 
 
+PNPM = {
+    "web/package.json": '{"packageManager": "pnpm@9.15.9"}',
+    "web/pnpm-lock.yaml": "lockfileVersion: '9.0'\n",
+    "web/pnpm-workspace.yaml": """packages:
+  - 'packages/*'  # all
+
+  - "!packages/old"
+# more
+  - tools/**
+catalog:
+  left: 1.0.0
+""",
+    "web/.pnpmfile.cjs": "",
+    "web/patches/left.patch": "",
+    "web/packages/bot/package.json": '{"dependencies": {"shared": "workspace:*", "left": "catalog:"}}',
+    "web/packages/shared/package.json": '{"dependencies": {"own": "link:../../own"}}',
+    "web/tools/deep/er/package.json": "{}",
+    "web/own/package.json": "{}",
+}
+NO_PNPM = {"web/packages/old/package.json": "{}", "web/other/package.json": "{", "pnpm-lock.yaml": "", "a.patch": ""}
+
+
+async def test_a_program_in_a_pnpm_workspace_is_installed_with_all_of_it() -> None:
+    found = await needs(PNPM | NO_PNPM, "web/packages/bot")
+    assert (found.node_folder, found.recipe.node_folders) == ("web", ("packages/bot",))
+    assert sorted(found.recipe.files) == sorted(name.removeprefix("web/") for name in PNPM)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"pnpm-workspace.yaml": "packages: [a, b]\n"}, r"web/pnpm-workspace.yaml cannot be read: write one line"),
+        ({"pnpm-workspace.yaml": "packages:\n  - *all\n"}, r"web/pnpm-workspace.yaml cannot be read: write one line"),
+        ({"pnpm-lock.yaml": "resolution: {directory: own, type: directory}\n"}, "web/pnpm-lock.yaml: .*`link:FOLDER`"),
+        ({"packages/bot/package.json": '{"dependencies": {"x": "link:../x"}}'}, "no web/packages/x/package.json"),
+        ({"package-lock.json": "{}"}, "`workspace:.`, which npm cannot install.* and no lock of npm"),
+    ],
+)
+async def test_a_pnpm_workspace_that_no_sandbox_can_have_is_named(changed: dict[str, str], words: str) -> None:
+    with pytest.raises(SandboxError, match=words):
+        await needs(PNPM | {f"web/{name}": content for name, content in changed.items()}, "web/packages/bot")
+
+
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
