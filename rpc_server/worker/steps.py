@@ -64,7 +64,7 @@ class Step(dict):  # type: ignore[type-arg]  # Python 3.8 has no `dict[str, Any]
 
     @outputs.setter
     def outputs(self, value: Any) -> None:
-        self["outputs"] = _copied(value) if self._trace is not None and self._trace.is_wanted else value
+        self["outputs"] = _copied(value)  # the program may change it later
 
     @property
     def usage(self) -> Any:
@@ -79,7 +79,7 @@ class Step(dict):  # type: ignore[type-arg]  # Python 3.8 has no `dict[str, Any]
         self._before = _current.get()
         _current.set(self)
         self._started = monotonic()
-        self._ended = False  # an awaitable result runs on after the call that returned it
+        self._ended = False  # an awaitable result is not complete when the call returns it
         return self
 
     def __exit__(
@@ -106,11 +106,23 @@ class Step(dict):  # type: ignore[type-arg]  # Python 3.8 has no `dict[str, Any]
         return result
 
 
+class _UnrecordedStep:
+    """Stands for a step of an example whose trajectory is not wanted."""
+
+    __slots__ = ("outputs", "usage")
+
+    def __enter__(self) -> _UnrecordedStep:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Record nothing."""
+
+
 class Trace(list):  # type: ignore[type-arg]  # as above
     """What a program gets as `trace`: a recorder of steps, and a list for entries of its own.
 
     Safe to use from threads and async code. A step belongs to the step around it in the same thread or task.
-    `is_wanted`: the values of steps are copied, as the program may change them later.
+    `is_wanted`: False if nothing will read the steps; none is recorded then.
     """
 
     def __init__(self, candidate: Mapping[str, str], *, is_wanted: bool) -> None:
@@ -122,18 +134,24 @@ class Trace(list):  # type: ignore[type-arg]  # as above
         self._is_settled = True
         self._ended = False
 
-    def step(self, component: str, /, **inputs: Any) -> Step:
+    def step(self, component: str, /, **inputs: Any) -> Step | _UnrecordedStep:
         """Return a step of a component, for a `with` block; `inputs`: what goes into it, by name."""
+        if not self.is_wanted:
+            return _UnrecordedStep()
         warn_of_component(component, self._candidate)
         return self._begin(Step(component=component, inputs=inputs, outputs=None))
 
-    def tool(self, name: str, /, **inputs: Any) -> Step:
+    def tool(self, name: str, /, **inputs: Any) -> Step | _UnrecordedStep:
         """Return a step without a component, such as the call of a tool, for a `with` block."""
+        if not self.is_wanted:
+            return _UnrecordedStep()
         return self._begin(Step(name=name, inputs=inputs, outputs=None))
 
     def call(self, component: str, function: Callable[..., Any], /, **inputs: Any) -> Any:
         """Return `function(**inputs)`, run as a step of the component; awaitable if the function is async."""
         step = self.step(component, **inputs)
+        if isinstance(step, _UnrecordedStep):
+            return function(**inputs)
         with step:
             result = function(**inputs)
             if not inspect.isawaitable(result):
@@ -224,8 +242,7 @@ class Trace(list):  # type: ignore[type-arg]  # as above
         if self._ended:
             warn("a step was started after its example had ended; it is not recorded")
             return step
-        if self.is_wanted:
-            step["inputs"] = _copied(step["inputs"])
+        step["inputs"] = _copied(step["inputs"])  # as outputs are
         self.add(step, self.surrounding())
         return step
 
