@@ -22,6 +22,8 @@ _UNPARSED = (
 )
 _STRUCTURE = "Your output failed to parse. Follow this structure:\n%s"
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,(.*)", re.DOTALL)
+_BASE64_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,([A-Za-z0-9+/]+={0,2})")
+_MAX_BASE64 = (MAX_BYTES + 2) // 3 * 4
 _MEDIA_TYPES = {
     "png": "image/png",
     "jpg": "image/jpeg",
@@ -157,14 +159,15 @@ def _step_record(
 ) -> dict[str, Any]:
     error = step.get("error") or {}
     feedback = (result.get("component_feedback") or {}).get(component) or _feedback(result)
-    outputs = step.get("outputs")
-    outputs = "" if outputs is None else _with_references(outputs, images)
+    outputs: Any
     if error.get("type") == PARSE_FAILURE:
         outputs = _UNPARSED % (step.get("raw") or "")
         expected = step.get("expected")
         feedback = _STRUCTURE % expected if expected else "Your output failed to parse: %s" % error.get("message")
-    elif error:
-        feedback = "This step failed: %s: %s\n%s" % (error.get("type"), error.get("message"), feedback)
+    else:
+        outputs = "" if step.get("outputs") is None else _with_references(step["outputs"], images)
+        if error:
+            feedback = "This step failed: %s: %s\n%s" % (error.get("type"), error.get("message"), feedback)
     inputs = _with_references({} if step.get("inputs") is None else step["inputs"], images)
     return {"Inputs": _with_context(inputs), "Generated Outputs": outputs, "Feedback": feedback}
 
@@ -195,8 +198,13 @@ def _is_history(value: Any) -> bool:
 def _with_references(value: Any, images: dict[str, dict[str, str]]) -> Any:
     """Return the value with each data URL of an image replaced by a reference to it."""
     if isinstance(value, str):
-        inline = _DATA_URL.fullmatch(value) if value.startswith("data:image/") else None
-        return value if inline is None else _reference(inline.group(1), inline.group(2), images)
+        inline = _BASE64_URL.fullmatch(value) if value.startswith("data:image/") else None
+        if inline is None or len(inline.group(2)) % 4:
+            return value
+        media_type, text = inline.groups()
+        if len(text) > _MAX_BASE64:
+            return {"type": media_type, "repr": "an image of %d characters in base64" % len(text)}
+        return _reference(media_type, text, images)
     if isinstance(value, dict):
         return {name: _with_references(part, images) for name, part in value.items()}
     if isinstance(value, list):

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from rpc_server.worker.reflective_records import default_dataset
+
 SEEN = {"question": "q"}
 
 
@@ -229,3 +231,23 @@ async def test_a_chat_history_is_the_context_and_an_image_a_reference(opened):
         "solver": [],
     }
     assert list(made["dataset"]["planner"][0]["Inputs"]) == ["Context", "question"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("data:image/png;base64,no base64!", "data:image/png;base64,no base64!"),
+        ("data:image/png;base64,iVBORw0", "data:image/png;base64,iVBORw0"),
+        (
+            "data:image/png;base64," + "A" * 7_000_000,
+            {"type": "image/png", "repr": "an image of 7000000 characters in base64"},
+        ),
+    ],
+    ids=["no base64", "cut off", "too large"],
+)
+def test_a_data_url_that_cannot_be_carried_as_an_image_is_none(text, shown):
+    steps = [{"component": "planner", "inputs": {"picture": text}, "outputs": None}]
+    result = {"status": "ok", "score": 1, "output": "", "seconds": 0, "trajectory": {"steps": steps}}
+    dataset, images = default_dataset([{"id": "a", "data": {}}], [result], ["planner"], traced=True, seed=0)
+    assert dataset["planner"][0]["Inputs"] == {"picture": shown}
+    assert images == {}
