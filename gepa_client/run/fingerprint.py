@@ -131,7 +131,8 @@ def check_fingerprint(
         listed = "\n".join(f"  {line}" for line in different)
         raise RunMismatch(
             f"run {run_id} was recorded with something else, and resuming would mix two runs:\n{listed}\n"
-            f"Restore what differs, or continue from the record in a new run: "
+            "If the change is meant, start a new run as you started this one. To continue this run, restore what "
+            "differs. A fork keeps the recorded scores, also those of what has changed since: "
             f"{command('fork', run_id, '--at', str(end), store=store)}"
         )
 

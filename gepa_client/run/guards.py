@@ -97,6 +97,8 @@ class FailureGuard:
             for failure in taken
         ]
         for failure in fresh:
+            known = "\n".join(filter(None, (failure.message, failure.details)))
+            logger.error("iteration %d, %s: %s", failure.iteration, failure.step, plain(known))
             self.emit(failure)
         if self._proposed and not self._raised:
             self._in_a_row = 0

@@ -137,7 +137,8 @@ class FunctionProgram:
         made = reflective_records.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = await executor.resolve(self._propose(params["candidate"], made, params["components_to_update"]))
         if (fault := _fault_of_texts(texts, params["components_to_update"])) is not None:
-            reason = "propose_new_texts() returned %s; return a dict from component to new text" % fault
+            advice = "return a dict from component to new text, with no component but those asked for"
+            reason = "propose_new_texts() returned %s; %s" % (fault, advice)
             raise ProgramProblem("propose_new_texts", reason)
         return '{"texts":%s}' % encode.to_text(texts, "texts")
 
@@ -236,7 +237,10 @@ def _fault_of_texts(texts: Any, components: list[str]) -> str | None:
         if not isinstance(text, str):
             return "a dict with a %s" % encode.dotted(type(text))
         if name not in components:
-            return "a text for %r, but asked for is %s" % (name, " and ".join(map(repr, components)) or "none")
+            return "a text for %r, but `components` holds %s alone" % (
+                name,
+                " and ".join(map(repr, components)) or "none",
+            )
     return None
 
 

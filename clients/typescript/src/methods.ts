@@ -108,7 +108,8 @@ export class Methods {
       const texts: unknown = await program.proposeNewTexts?.({ ...candidate }, dataset, components, context);
       const fault = faultOfTexts(texts, components);
       if (fault !== undefined) {
-        throw new InvalidResult(`proposeNewTexts() returned ${fault}; return an object from component to new text`);
+        const advice = "return an object from component to new text, with no component but those asked for";
+        throw new InvalidResult(`proposeNewTexts() returned ${fault}; ${advice}`);
       }
       return { texts };
     });
@@ -172,7 +173,8 @@ function faultOfTexts(texts: unknown, components: readonly string[]): string | u
   for (const [name, text] of Object.entries(texts)) {
     if (typeof text !== "string") return `${shown(text)} as \`${name}\``;
     if (!components.includes(name)) {
-      return `a text for \`${name}\`, but asked for is ${components.map((each) => `\`${each}\``).join(" and ") || "none"}`;
+      const asked = components.map((each) => `\`${each}\``).join(" and ") || "none";
+      return `a text for \`${name}\`, but the third argument holds ${asked} alone`;
     }
   }
   return undefined;

@@ -405,7 +405,7 @@ describe("calls that belong to no example", () => {
     });
   });
   it.each<[unknown, string]>([
-    [{ a: "x", b: "y" }, "returned a text for `a`, but asked for is `b`"],
+    [{ a: "x", b: "y" }, "returned a text for `a`, but the third argument holds `b` alone"],
     [{ b: { text: "y" } }, "returned an object as `b`"],
     ["y", 'returned "y"'],
     [undefined, "returned undefined"],

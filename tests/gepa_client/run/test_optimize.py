@@ -286,12 +286,14 @@ def failing(message: str) -> Callable[[dict[str, Any]], Any]:
 
 @pytest.mark.parametrize("step", ["reflect", "propose"])
 def test_a_run_whose_iterations_keep_failing_ends_with_the_first_cause(
-    serve: Serve, cli: Cli, words: Script, step: str
+    serve: Serve, cli: Cli, words: Script, step: str, tmp_path: Path
 ) -> None:
     setattr(words, step, failing("no such column"))
     ended = cli("optimize", serve(words), "--max-metric-calls", 5000, "--max-failed-iterations", 3, "--no-check")
     assert ended.status == 1
     assert "3 iterations in a row failed" in ended.stdout
+    log = (only_run(tmp_path) / "run.log").read_text()
+    assert len(re.findall(r"iteration \d, \w+: .*no such column", log)) == 3
     assert "no such column" in ended.stdout
     assert "the last words" in ended.stdout
     assert len(words.calls("evaluate")) < 100

@@ -154,7 +154,7 @@ async def test_a_method_the_program_lacks_is_refused(opened):
         ("'new'", "returned a str"),
         ("None", "returned a NoneType"),
         ("{'a': {'text': 'new'}}", "returned a dict with a dict"),
-        ("{'b': 'new'}", "returned a text for 'b', but asked for is 'a'"),
+        ("{'b': 'new'}", "returned a text for 'b', but `components` holds 'a' alone"),
     ],
 )
 async def test_new_texts_that_are_no_texts_by_component_are_the_programs_failure(opened, tmp_path, returned, message):
