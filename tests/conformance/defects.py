@@ -273,6 +273,7 @@ DEFECTS = (
     _defect("drops_component_feedback", "drops feedback on components", "steps.component_feedback"),
     _defect("steps_unread", "makes records of whole examples always", "steps.records", "steps.records.inline"),
     _defect("drops_examples_without_steps", "makes no record of an example without steps", "steps.records.whole"),
+    _defect("tools_count", "makes no record of an example with steps of tools alone", "steps.records.tools"),
     _defect("whole_if_no_own_steps", "takes the whole example for a missing step", "steps.records.none"),
     _defect("drops_empty_components", "leaves components without records out", "steps.records.none"),
     _defect("empty_lists_count", "takes an empty list of steps for steps", "steps.records.empty_list"),

@@ -63,7 +63,7 @@ class StepRecords:
     def of(self, results: list[Any], whole: list[Any], names: list[str]) -> dict[str, list[Any]] | None:
         """The records of each component's own steps; None if there are no steps at all."""
         steps = [self.steps_of(result) for result in results]
-        stepless = [found is None if self.bad("empty_lists_count") else not found for found in steps]
+        stepless = [found is None if self.bad("empty_lists_count") else not self.counted(found) for found in steps]
         if all(stepless) or self.bad("steps_unread"):
             return None
         places = [(name, at) for name in names for at in range(len(results))]
@@ -90,6 +90,10 @@ class StepRecords:
         if not isinstance(trajectory, dict) or trajectory.get("steps") is None:
             return None
         return self.flat(trajectory["steps"])
+
+    def counted(self, steps: list[Any] | None) -> list[Any]:
+        """The steps that stand for an example's record: those of components."""
+        return [step for step in steps or [] if step.get("component") or self.bad("tools_count")]
 
     def flat(self, steps: list[Any]) -> list[Any]:
         nested = not self.bad("outer_steps_only")

@@ -19,10 +19,10 @@ export type WholeRecord = {
 };
 
 /**
- * For each component the records of its own steps, at most one for each example; undefined if no result has steps.
+ * For each component the records of its own steps, at most one for each example; undefined if no result has any.
  *
  * Of several steps the first that failed is taken, else one is drawn. `whole`: the records of the examples, for those
- * without steps. `seed`: of the draws, from 0 to 2^53 - 1. `images` receives the images of the records.
+ * without steps of components. `seed`: of the draws, from 0 to 2^53 - 1. `images` receives the images of the records.
  */
 export async function stepRecords(
   results: readonly ExampleResult[],
@@ -31,7 +31,7 @@ export async function stepRecords(
   seed: number,
   images: Images,
 ): Promise<Record<string, StepRecord[]> | undefined> {
-  const steps = results.map(({ trajectory }) => stepsOf(trajectory));
+  const steps = results.map(({ trajectory }) => stepsOf(trajectory).filter(({ component }) => component));
   if (steps.every((own) => own.length === 0)) return undefined;
   const random = new PythonRandom(seed);
   const dataset = new Map<string, StepRecord[]>();

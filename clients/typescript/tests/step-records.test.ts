@@ -73,10 +73,10 @@ it("each component has the records of its own steps, nested ones included, in th
   });
 });
 
-it("an example without steps gives the record of the whole example, for each component", async () => {
+it("an example without steps of components gives the record of the whole example, for each component", async () => {
   const whole = { Inputs: { row: 1 }, "Generated Outputs": "out", Feedback: "Score: 1.0" };
   const dataset = await recordsOf(
-    [{ steps: [planned] }, { data: 1 }, ["asked"], { steps: ["a text"] }],
+    [{ steps: [planned] }, { data: 1 }, ["asked"], { steps: ["a text", { name: "search", inputs: {}, outputs: 1 }] }],
     ["planner", "writer"],
   );
   expect(dataset.writer).toEqual([
