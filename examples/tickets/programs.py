@@ -25,11 +25,15 @@ class NotSetUp(Exception):
 
 @dataclass(frozen=True)
 class Run:
-    """One optimization that has ended. `seconds`: with its start and its report; `result`: the run's `result.json`."""
+    """One optimization that has ended. `result`: the run's `result.json`.
+
+    `seconds`: with its start and its report; `active_seconds`: as the run itself reports.
+    """
 
     language: str
     folder: Path
     seconds: float
+    active_seconds: float
     result: dict[str, Any]
 
     @property
@@ -49,9 +53,7 @@ class Run:
         """`python: score 0.29 -> 0.68, 832 metric calls, 2.2 s`."""
         seed, best = self.scores
         calls = self.result["total_metric_calls"]
-        events = map(json.loads, (self.folder / "events.jsonl").read_text(encoding="utf-8").splitlines())
-        [seconds] = (event["active_seconds"] for event in events if event["event"] == "finished")
-        return f"{self.language}: score {seed:.2f} -> {best:.2f}, {calls} metric calls, {seconds:.1f} s"
+        return f"{self.language}: score {seed:.2f} -> {best:.2f}, {calls} metric calls, {self.active_seconds:.1f} s"
 
 
 def build_typescript() -> None:
@@ -110,4 +112,7 @@ def _run(name: str, flags: Sequence[str], variables: Mapping[str, str], folder: 
     subprocess.run(command, env={**os.environ, **variables}, check=True)  # noqa: S603  ours
     seconds = time.monotonic() - started
     folder = folder or max(Path("runs").glob(f"*-{name}"))  # ids of runs sort by time
-    return Run(name, folder, seconds, json.loads((folder / "result.json").read_text(encoding="utf-8")))
+    events = map(json.loads, (folder / "events.jsonl").read_text(encoding="utf-8").splitlines())
+    [active_seconds] = (event["active_seconds"] for event in events if event["event"] == "finished")
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    return Run(name, folder, seconds, active_seconds, result)
