@@ -43,9 +43,8 @@ class FunctionProgram:
         parameters = _parameters(self._run)
         self._traces = "trace" in parameters
         self._counts = "usage" in parameters
-        scoring = _parameters(self._score)
-        self._scoring_counts = "usage" in scoring
-        self._reads_trajectory = len([name for name in scoring if name != "usage"]) > 2  # example, output, trajectory
+        self._scoring_counts = "usage" in _parameters(self._score)
+        self._reads_trajectory = len(_required(self._score) - {"usage"}) > 2  # example, output, trajectory
         self.info = {
             "name": config.name or module.__name__,
             "version": config.version or _text_or_none(module, "version") or _text_or_none(module, "__version__"),
@@ -271,6 +270,15 @@ def _function(module: ModuleType, name: str) -> Callable[..., Any] | None:
     if function is not None and not callable(function):
         raise ProgramProblem("program", "`%s` in %s is no function" % (name, module.__name__))
     return function
+
+
+def _required(function: Callable[..., Any] | None) -> frozenset[str]:
+    """Return the names of the positional parameters without a default: a third one with a default is the user's own."""
+    if function is None or not _parameters(function):
+        return frozenset()
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    return frozenset(each.name for each in parameters if each.kind in positional and each.default is each.empty)
 
 
 def _parameters(function: Callable[..., Any] | None) -> frozenset[str]:

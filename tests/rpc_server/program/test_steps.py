@@ -251,3 +251,15 @@ def test_a_data_url_that_cannot_be_carried_as_an_image_is_none(text, shown):
     dataset, images = default_dataset([{"id": "a", "data": {}}], [result], ["planner"], traced=True, seed=0)
     assert dataset["planner"][0]["Inputs"] == {"picture": shown}
     assert images == {}
+
+
+@pytest.mark.parametrize("parameters", ["example, output, strict=True", "example, output, **options"])
+async def test_a_third_parameter_of_score_that_is_optional_gets_no_trajectory(opened, tmp_path, parameters):
+    (tmp_path / "optional.py").write_text(
+        "seed_candidate = {'prompt': 'x'}\n"
+        "def run(example, candidate):\n    return 1\n"
+        f"def score({parameters}):\n    return 1.0 if locals().get('strict') in (None, True) else 0.0\n"
+    )
+    async with opened("optional.py", root=tmp_path) as running:
+        assert "score_trajectories" not in running.program.capabilities
+        assert (await running.one({}))["score"] == 1.0
