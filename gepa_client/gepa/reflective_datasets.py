@@ -1,6 +1,7 @@
 """Reflective datasets: made by the program from its traces and state, with images, and turned by it into proposals."""
 
 import base64
+import contextlib
 import functools
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -30,6 +31,9 @@ Records = Mapping[str, Sequence[Mapping[str, Any]]]
 
 ProposalJob = tuple[dict[str, str], Records, list[str]]
 """A candidate, its reflective dataset and the components to update."""
+
+MAX_RETRACES = 5
+"""How often a minibatch is traced again for one dataset, if its server is replaced each time."""
 
 STATE_KEY = "adapter_state"
 """The name of the capability, of the member in params and results, and of the entry in GEPA's checkpoint."""
@@ -78,7 +82,7 @@ class ReflectiveDatasets:
     async def make(self, candidate: Candidate, traced: list[Trajectory], components: list[str]) -> Dataset:
         """Return the records of a traced minibatch, with their images as `gepa.Image`.
 
-        Traces that are gone are made once more, into `traced`.
+        Traces that are gone are made once more, into `traced`; again only if the process that kept them is gone too.
 
         Raises:
             ProgramFailed: the program could not make them; that is recorded too.
@@ -94,24 +98,35 @@ class ReflectiveDatasets:
         )
 
         async def execute(request: RecordedRequest) -> JsonValue:
-            try:
+            with contextlib.suppress(TrajectoryExpired):
                 return await self._request_records(request, candidate, traced, components)
-            except TrajectoryExpired:
+            for _ in range(MAX_RETRACES):
                 item = EvaluationItem(candidate, [trajectory.row for trajectory in traced], trace=True)
                 fresh = await self.evaluator.retrace(item, request)
                 traced[:] = [
                     replace(trajectory, result=result) for trajectory, result in zip(traced, fresh, strict=True)
                 ]
-            try:
-                return await self._request_records(request, candidate, traced, components)
-            except TrajectoryExpired as error:
-                raise Interrupted(
-                    "paused", "trajectories expire as soon as they are made; raise max_trace_bytes"
-                ) from error
+                try:
+                    return await self._request_records(request, candidate, traced, components)
+                except TrajectoryExpired as error:
+                    if self._kept_by_one_process(traced):
+                        why = "trajectories expire as soon as they are made; raise max_trace_bytes"
+                        raise Interrupted("paused", why) from error
+            raise Interrupted(
+                "paused",
+                f"trajectories were made again {MAX_RETRACES} times, and each time the server that kept them ended; "
+                "its log may show why",
+            )
 
         answer = await self._recorded(key, execute)
         dataset: Dataset = with_images(answer["dataset"], answer.get("images") or {})
         return dataset
+
+    def _kept_by_one_process(self, traced: Sequence[Trajectory]) -> bool:
+        """Whether one process keeps all traces and still runs: if it lacks them, it has dropped them itself."""
+        instances = {instance_of(trajectory.result) for trajectory in traced}
+        running = {endpoint.instance for endpoint in self.fleet.endpoints if endpoint.up}
+        return len(instances) == 1 and instances <= running | {None}
 
     async def hand_over(self, state: JsonValue, candidate: Candidate) -> None:
         """Hand a state to the program, by a reflective dataset without components; any candidate will do."""

@@ -60,10 +60,39 @@ def test_trajectories_that_expire_again_at_once_pause_the_run(server, adapter):
 
     server.replies["make_reflective_dataset"] = always
     batch = traced(adapter)
-    with pytest.raises(Interrupted) as caught:
+    with pytest.raises(Interrupted, match="raise max_trace_bytes") as caught:
         adapter.make_reflective_dataset(SEED, batch, ["system"])
     assert caught.value.status == "paused"
     assert adapter.retraced.examples == 3
+
+
+def replaced_before_each_dataset(server, times):
+    """Let another process answer in the server's place before each of the first datasets is made."""
+    make = server.make_reflective_dataset
+    names = iter(f"process {number}" for number in range(times))
+
+    def reply(params):
+        if (name := next(names, None)) is not None:
+            server.forget(name)
+        return make(params)
+
+    server.replies["make_reflective_dataset"] = reply
+
+
+def test_a_minibatch_is_traced_again_each_time_its_server_is_replaced(server, adapter):
+    replaced_before_each_dataset(server, 3)
+    dataset = adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
+    assert len(dataset["system"]) == len(ROWS)
+    assert adapter.retraced.examples == 3 * len(ROWS)
+
+
+def test_a_server_replaced_without_end_pauses_the_run_and_is_the_reason_given(server, adapter):
+    replaced_before_each_dataset(server, 100)
+    batch = traced(adapter)
+    with pytest.raises(Interrupted, match="the server that kept them ended") as caught:
+        adapter.make_reflective_dataset(SEED, batch, ["system"])
+    assert caught.value.status == "paused"
+    assert adapter.retraced.examples == 5 * len(ROWS)
 
 
 def raising(error):
