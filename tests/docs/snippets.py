@@ -56,6 +56,7 @@ NOT_RUN = {
     "clients/typescript/README.md: npm install PATH_TO_CLONE/clients/typescript": "`npm run pack-check` installs the package",
     'clients/typescript/README.md: import { serve } from "evolverpc";': "the same calls as the README's program, which runs",
     "clients/typescript/README.md: gepa-client optimize http://127.0.0.1:PORT --token-file FILE --trainset rows.jsonl --max-metric-calls 500 --reflection-lm openai/gpt-5": "the README's command, which runs",
+    'clients/typescript/README.md: import { readRows, serve } from "evolverpc";': "tests/row-sources.test.ts makes the same calls",
     'clients/typescript/README.md: import { handler } from "evolverpc/web";': "one line for each of five runtimes; tests/handler.test.ts calls the handler",
     'clients/typescript/README.md: import { serveStdio } from "evolverpc";': "tests/stdio.test.ts serves a program so",
     "clients/typescript/README.md: gepa-server --command node program.js": "tests/examples/test_tickets_agree.py runs a Node program so",

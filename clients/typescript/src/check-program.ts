@@ -4,6 +4,7 @@ import { SetupError } from "./configuration.js";
 import { ProgramFailed } from "./errors.js";
 import { describeFailure, invokeProgram } from "./failure.js";
 import { type Candidate, isBatchProgram, isScoreProgram, type Program } from "./program.js";
+import { checkSchema } from "./standard-schema.js";
 import { isObject, shown } from "./values.js";
 
 const OPTIONAL_FUNCTIONS = ["score", "makeReflectiveDataset", "proposeNewTexts", "finalize"] as const;
@@ -31,6 +32,7 @@ export function checkProgram(program: Program): void {
     if (given === undefined || typeof given === "function") continue;
     throw new SetupError(`\`${optional}\` must be a function, or absent, not ${shown(given)}`);
   }
+  if (program.rowSchema !== undefined) checkSchema("rowSchema", program.rowSchema);
   const { readsTrajectory = false } = program;
   if (typeof readsTrajectory !== "boolean") {
     throw new SetupError(`\`readsTrajectory\` must be true or false, not ${shown(readsTrajectory)}`);

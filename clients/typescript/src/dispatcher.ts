@@ -63,7 +63,7 @@ export class Dispatcher {
     checkProgram(program);
     const settings = settingsOf(options);
     const seedCandidate = await seedOf(program);
-    const rows = new Rows(program.datasets ?? {}, settings.shareRows);
+    const rows = await Rows.create(program.datasets ?? {}, program.rowSchema, settings.shareRows);
     const discovery = await discoveryOf(program, seedCandidate, rows, settings, transport);
     const slots = new Slots(settings.maxConcurrency, settings.maxQueue);
     const methods = new Methods({

@@ -22,8 +22,8 @@ import type { Job } from "./jobs.js";
 import { NotJson, toJsonValue } from "./json.js";
 import { type CallContext, type Candidate, isBatchProgram, isScoreProgram, type Program } from "./program.js";
 import { defaultReflectiveDataset } from "./reflection.js";
-import type { Rows } from "./rows.js";
-import type { Row, Runner } from "./runner.js";
+import type { ExampleRow, FilledExample, Rows } from "./rows.js";
+import type { Runner } from "./runner.js";
 import type { Slots } from "./slots.js";
 import { TrajectoryStore } from "./traces.js";
 import { classify } from "./transient.js";
@@ -74,7 +74,8 @@ export class Methods {
       slots.release(1);
     };
     const run = async (cancellation: Cancellation): Promise<unknown> => {
-      await runner.evaluate({ candidate, batch: filled, captureTraces, timeoutS, onResult }, cancellation);
+      const checkedBatch = await this.#admitted(filled);
+      await runner.evaluate({ candidate, batch: checkedBatch, captureTraces, timeoutS, onResult }, cancellation);
       return { results };
     };
     const finishedResults = () =>
@@ -121,16 +122,17 @@ export class Methods {
     const timeoutS = _meta?.example_timeout_s ?? undefined;
     slots.admit(rows.length);
     const progress: Progress = { done: 0, total: rows.length };
-    const scored = async (at: number, cancellation: Cancellation): Promise<ExampleResult> => {
+    const scored = async (row: ExampleRow, at: number, cancellation: Cancellation): Promise<ExampleResult> => {
       try {
-        return await runner.score(rows[at] as Row, results[at] as ExampleResult, cancellation, timeoutS);
+        return await runner.score(row, results[at] as ExampleResult, cancellation, timeoutS);
       } finally {
         progress.done++;
         slots.release(1);
       }
     };
     const run = async (cancellation: Cancellation): Promise<unknown> => {
-      const answer = { results: await Promise.all(rows.map((_, at) => scored(at, cancellation))) };
+      const checkedRows = await this.#admitted(rows);
+      const answer = { results: await Promise.all(checkedRows.map((row, at) => scored(row, at, cancellation))) };
       if (cancellation.cancelled) throw new CallCancelled();
       return answer;
     };
@@ -146,6 +148,16 @@ export class Methods {
     });
   }
 
+  /** Return admitted examples with their rows checked; if one does not fit, none is run, and their room is free again. */
+  async #admitted(batch: readonly FilledExample[]): Promise<ExampleRow[]> {
+    try {
+      return await this.context.rows.checked(batch);
+    } catch (error) {
+      this.context.slots.release(batch.length);
+      throw error;
+    }
+  }
+
   #checkCandidate(candidate: Candidate): void {
     const { seedCandidate } = this.context;
     const unknown = Object.keys(candidate).filter((name) => !Object.hasOwn(seedCandidate, name));
@@ -154,7 +166,7 @@ export class Methods {
   }
 
   /** Return the rows of `batch`, which must be as many as the results. */
-  #paired(batch: EvalBatch["batch"], results: readonly ExampleResult[], path: string): Row[] {
+  #paired(batch: EvalBatch["batch"], results: readonly ExampleResult[], path: string): FilledExample[] {
     if (batch.length !== results.length) {
       throw invalidParams({ path, message: `${results.length} results for ${batch.length} examples` });
     }

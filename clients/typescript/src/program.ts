@@ -1,6 +1,8 @@
 /** The interface of a program: a few functions; the candidate is always an argument, never shared state. */
 
 import type { EvalBatch, RunInfo, Usage } from "./generated/types.js";
+import type { RowSource } from "./row-sources.js";
+import type { StandardSchema } from "./standard-schema.js";
 import type { RunStep } from "./steps.js";
 
 /** Component name -> component text. */
@@ -82,8 +84,13 @@ interface Scorer<Data, Output> {
 interface ProgramHead<Data> {
   name: string;
   version?: string;
-  /** Rows this program holds: split -> rows; their ids are their positions. */
-  datasets?: Record<string, readonly Data[]>;
+  /**
+   * A schema of zod, valibot, arktype or another library with Standard Schema: every row is validated with it, and `run`,
+   * `evaluate` and `score` get what it returns. It infers the type of a row.
+   */
+  rowSchema?: StandardSchema<unknown, Data>;
+  /** Rows this program holds: split -> rows, or a file of rows; their ids are their positions. */
+  datasets?: Record<string, RowSource<Data>>;
 }
 
 interface ProgramBase<Data, Output> extends ProgramHead<Data>, Partial<Scorer<Data, Output>> {

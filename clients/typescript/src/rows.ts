@@ -1,30 +1,55 @@
 /** The rows that a program holds: listed by page, found by id, copied before use. */
 
-import { SetupError } from "./configuration.js";
 import { UnknownExample } from "./errors.js";
 import type { DatasetInfo, Example, ListExamplesResult } from "./generated/types.js";
-import { canonicalJson, type JsonValue, NotJson, toJsonValue } from "./json.js";
-import { shown } from "./values.js";
+import { canonicalJson, type JsonValue } from "./json.js";
+import { jsonRows, type RowSource } from "./row-sources.js";
+import { type StandardSchema, validated } from "./standard-schema.js";
+import { invalidParams } from "./validate.js";
 
 const MAX_IDS_LISTED = 20;
 
-export class Rows {
-  readonly #splits: ReadonlyMap<string, readonly unknown[]>;
+/** An example of a call with its data. */
+export interface FilledExample {
+  id: string;
+  data: unknown;
+}
 
-  /** `share`: whether `list_examples` returns the rows or only their ids. Throws `SetupError` if the rows are not JSON. */
-  constructor(
-    datasets: Record<string, readonly unknown[]>,
+/** `row`: the data as the program gets it, which its `rowSchema` may have converted. */
+export interface ExampleRow extends FilledExample {
+  row: unknown;
+}
+
+export class Rows {
+  private constructor(
+    private readonly splits: ReadonlyMap<string, readonly JsonValue[]>,
+    private readonly schema: StandardSchema | undefined,
     private readonly share: boolean,
-  ) {
-    this.#splits = new Map(Object.entries(datasets).map(([split, rows]) => [split, rowsOf(split, rows)]));
+  ) {}
+
+  /**
+   * Read the rows of all splits. `share`: whether `list_examples` returns the rows or only their ids.
+   *
+   * Throws `SetupError` if rows cannot be read, are not JSON or do not fit the schema.
+   */
+  static async create(
+    datasets: Record<string, RowSource>,
+    schema: StandardSchema | undefined,
+    share: boolean,
+  ): Promise<Rows> {
+    const splits = new Map<string, readonly JsonValue[]>();
+    for (const [split, source] of Object.entries(datasets)) {
+      splits.set(split, await jsonRows(`datasets.${split}`, source, schema));
+    }
+    return new Rows(splits, schema, share);
   }
 
   get held(): boolean {
-    return this.#splits.size > 0;
+    return this.splits.size > 0;
   }
 
   async describe(): Promise<Record<string, DatasetInfo>> {
-    const infos = [...this.#splits].map(async ([split, rows]): Promise<[string, DatasetInfo]> => {
+    const infos = [...this.splits].map(async ([split, rows]): Promise<[string, DatasetInfo]> => {
       return [split, { size: rows.length, digest: `sha256:${await digestText(canonicalJson(rows))}` }];
     });
     return Object.fromEntries(await Promise.all(infos));
@@ -32,7 +57,7 @@ export class Rows {
 
   /** Throws `UnknownExample` for a split that is not held. */
   list(split: string, offset: number, limit: number): ListExamplesResult {
-    const rows = this.#splits.get(split);
+    const rows = this.splits.get(split);
     if (rows === undefined) throw new UnknownExample(undefined, { split, ids: [] });
     const page = rows.slice(offset, offset + limit);
     return {
@@ -42,7 +67,7 @@ export class Rows {
   }
 
   /** Return every example with its data, copied, so that a program that changes its input affects no other example. */
-  withData(batch: readonly Example[]): { id: string; data: unknown }[] {
+  withData(batch: readonly Example[]): FilledExample[] {
     const lost = batch.filter(({ id, split }) => split !== undefined && this.#find(split, id) === undefined);
     const split = lost[0]?.split;
     if (split !== undefined) {
@@ -55,21 +80,24 @@ export class Rows {
     }));
   }
 
+  /** Return the rows as the program gets them. Throws `InvalidParams` for the first that does not fit the schema. */
+  async checked(batch: readonly FilledExample[]): Promise<ExampleRow[]> {
+    const { schema } = this;
+    if (schema === undefined) return batch.map((example) => ({ ...example, row: example.data }));
+    const check = async (example: FilledExample, at: number): Promise<ExampleRow> => {
+      const result = await validated(schema, example.data);
+      if ("value" in result) return { ...example, row: result.value };
+      const message = `the row with id ${example.id} does not fit the program's \`rowSchema\`: ${result.fault}`;
+      throw invalidParams({ path: `batch[${at}].data`, message });
+    };
+    return Promise.all(batch.map(check));
+  }
+
   #find(split: string, id: string): { data: unknown } | undefined {
-    const rows = this.#splits.get(split);
+    const rows = this.splits.get(split);
     if (rows === undefined || !/^(0|[1-9]\d*)$/.test(id)) return undefined;
     const data = rows[Number(id)];
     return data === undefined ? undefined : { data };
-  }
-}
-
-function rowsOf(split: string, rows: unknown): JsonValue[] {
-  if (!Array.isArray(rows)) throw new SetupError(`\`datasets.${split}\` must be an array of rows, not ${shown(rows)}`);
-  try {
-    return rows.map((row, at) => toJsonValue(row, `datasets.${split}[${at}]`));
-  } catch (error) {
-    if (error instanceof NotJson) throw new SetupError(`rows must be JSON: ${error.message}`);
-    throw error;
   }
 }
 

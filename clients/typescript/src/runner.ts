@@ -36,6 +36,7 @@ import {
   type ScoreContext,
   takesWholeBatches,
 } from "./program.js";
+import type { ExampleRow } from "./rows.js";
 import type { Slots } from "./slots.js";
 import { parseFailure, StepRecorder, unrecordedStep } from "./steps.js";
 
@@ -47,18 +48,13 @@ const MAX_BLOCKED_SHARE = 0.1;
 const ALONE = "while running alone";
 const RESPONSIVE = "while its process was responsive";
 
-export interface Row {
-  id: string;
-  data: unknown;
-}
-
 /**
  * One evaluation. `onResult` is called exactly once for each position of `batch`, in any order. `timeoutS`: seconds of
  * each example, if that is less than the runner's own limit.
  */
 export interface Evaluation {
   candidate: Candidate;
-  batch: readonly Row[];
+  batch: readonly ExampleRow[];
   captureTraces: boolean;
   timeoutS?: number | undefined;
   onResult: (position: number, result: ExampleResult) => void;
@@ -104,12 +100,12 @@ export class Runner {
 
   /** Run the examples of one call into the program when there is room for them. */
   async #unit(evaluation: Evaluation, positions: number[], cancellation: Cancellation): Promise<void> {
-    const rows = positions.map((position) => evaluation.batch[position] as Row);
+    const rows = positions.map((position) => evaluation.batch[position] as ExampleRow);
     const { program } = this;
     const results = await this.#withIsolatedRerun(rows.length, cancellation, (conditions) =>
       isBatchProgram(program)
         ? this.#batch(program, evaluation, rows, conditions)
-        : this.#example(program as FunctionProgram, evaluation, rows[0] as Row, conditions),
+        : this.#example(program as FunctionProgram, evaluation, rows[0] as ExampleRow, conditions),
     );
     positions.forEach((position, at) => {
       evaluation.onResult(position, results?.[at] ?? cancelledResult({ seconds: 0 }));
@@ -175,7 +171,7 @@ export class Runner {
   async #example(
     program: FunctionProgram,
     { candidate, captureTraces, timeoutS }: Evaluation,
-    { data }: Row,
+    { data, row }: ExampleRow,
     conditions: AttemptConditions,
   ): Promise<[ExampleResult] | InconclusiveAttempt> {
     const clock = stopwatch();
@@ -194,7 +190,7 @@ export class Runner {
     const ending = await this.#timed(
       async (signal) => {
         const context = { signal, captureTraces, trace, usage, step, parseFailure };
-        const run = () => program.run(data, { ...candidate }, context);
+        const run = () => program.run(row, { ...candidate }, context);
         const output = await (recorder === undefined ? run() : recorder.run(run));
         const steps = recorder?.end(true) ?? [];
         const taken = toJsonValue(output, "output");
@@ -203,7 +199,7 @@ export class Runner {
           const trajectory = readsTrajectory ? toJsonValue(trajectoryOf(steps, trace, summary), "trace") : undefined;
           return { signal, usage: scoring, trajectory };
         };
-        const score = program.score && readScore(await program.score(data, output, judging()), this.notices);
+        const score = program.score && readScore(await program.score(row, output, judging()), this.notices);
         const summary = { data, output: taken, score: score?.score ?? null, feedback: score?.feedback ?? null };
         const trajectory = captureTraces ? trajectoryOf(steps, trace, summary) : undefined;
         const result = finishedResult(taken, score, { ...attempt(), trajectory });
@@ -225,7 +221,7 @@ export class Runner {
 
   /** Return the same result with a score; a result that failed or was never run is returned unchanged. */
   async score(
-    row: Row,
+    { row }: ExampleRow,
     result: ExampleResult,
     cancellation: Cancellation,
     timeoutS: number | undefined,
@@ -237,7 +233,7 @@ export class Runner {
       const usage: Usage = {};
       const judge = async (signal: AbortSignal) => {
         const trajectory = this.program.readsTrajectory ? inlineTrajectory(result) : undefined;
-        const given = await this.program.score?.(row.data, result.output, { signal, usage, trajectory });
+        const given = await this.program.score?.(row, result.output, { signal, usage, trajectory });
         return readScore(given, this.notices);
       };
       const ending = await this.#timed(judge, limitS, conditions);
@@ -251,13 +247,13 @@ export class Runner {
   async #batch(
     program: BatchProgram,
     { candidate, captureTraces, timeoutS: requestedS }: Evaluation,
-    rows: readonly Row[],
+    rows: readonly ExampleRow[],
     conditions: AttemptConditions,
   ): Promise<ExampleResult[] | InconclusiveAttempt> {
     const clock = stopwatch();
     const limitS = this.#limitS(requestedS);
     const timeoutS = limitS && limitS * rows.length;
-    const batch = rows.map((row) => ({ ...row }));
+    const batch = rows.map(({ id, row }) => ({ id, data: row }));
     const ending = await this.#timed(
       async (signal) =>
         readAll(await program.evaluate({ ...candidate }, batch, { captureTraces, signal }), rows.length),

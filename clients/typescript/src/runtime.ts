@@ -8,13 +8,23 @@ export interface AsyncStorage<Store> {
 
 interface Runtime {
   AsyncLocalStorage?: new () => AsyncStorage<never>;
-  process?: { getBuiltinModule?: (name: string) => object | undefined };
+  process?: { cwd?: () => string; getBuiltinModule?: (name: string) => object | undefined };
 }
 
 /** Return a storage that follows asynchronous calls; undefined in a runtime without one. */
 export function asyncStorage<Store>(): AsyncStorage<Store> | undefined {
   const Kind = runtime().AsyncLocalStorage ?? builtin<Runtime>("node:async_hooks")?.AsyncLocalStorage;
   return Kind && (new Kind() as AsyncStorage<Store>);
+}
+
+/** Return the bytes of a file, or undefined in a runtime without files. Throws as `readFileSync` of Node does. */
+export function fileBytes(path: string): Uint8Array | undefined {
+  return builtin<{ readFileSync(path: string): Uint8Array }>("node:fs")?.readFileSync(path);
+}
+
+/** Return the folder that relative paths begin at. */
+export function currentFolder(): string {
+  return runtime().process?.cwd?.() ?? "this folder";
 }
 
 /** Return a value as Node shows it, or as a text in a runtime without Node. */

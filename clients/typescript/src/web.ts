@@ -25,6 +25,8 @@ export type {
   ScoreContext,
   ScoreProgram,
 } from "./program.js";
+export { type RowSource, readRows } from "./row-sources.js";
+export type { StandardSchema } from "./standard-schema.js";
 export { ParseFailure, type RunStep, type StepHandle, type StepLabel, type StepResult, step } from "./steps.js";
 export { MemoryStore, type StoreOptions } from "./store.js";
 export { PACKAGE_VERSION } from "./version.js";

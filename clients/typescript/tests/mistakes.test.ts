@@ -37,7 +37,10 @@ it.each([
   [programOf({ seedCandidate: {} }), "it is empty"],
   [programOf({ seedCandidate: { a: "", b: 3 } as never }), "its `b` is 3"],
   [programOf({ seedCandidate: () => ({ a: null }) as never }), "its `a` is null"],
-  [programOf({ datasets: { train: { 0: "a" } as never } }), "`datasets.train` must be an array of rows, not an object"],
+  [
+    programOf({ datasets: { train: { 0: "a" } as never } }),
+    "`datasets.train` must be rows: an array, another iterable, or the path of a file; not an object",
+  ],
   [
     programOf({ datasets: { train: ["a", { when: new Map() }] } }),
     "a Map has no JSON form (at datasets.train[1].when)",

@@ -55,6 +55,7 @@ it("the exports are the intended ones", () => {
       "handler",
       "isPending",
       "loadCandidate",
+      "readRows",
       "serve",
       "serveStdio",
       "step",
