@@ -15,7 +15,7 @@ $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint co
 endef
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-sandbox docs test faults conformance bench setup python git node bubblewrap clean
+.PHONY: help demo demo-sandbox example docs test faults conformance bench setup python git node bubblewrap clean
 .DEFAULT:
 	@echo "no target '$@'; make help names them" >&2; exit 1
 
@@ -23,6 +23,7 @@ help:
 	@echo "make demo         optimize the tickets example, in TypeScript too if Node is there; needs no key"
 	@echo "                  (ARGS=... goes to gepa-client optimize: make demo ARGS='--reflection-lm openai/gpt-5')"
 	@echo "make demo-sandbox the same example over 20 sandboxes (bubblewrap), and that the result is the same"
+	@echo "make example      a starter of an agent framework, optimized (ARGS=pydantic-ai); needs no key; without ARGS: the names"
 	@echo "make test         every check there is: format, lint, types, tests of both languages, packages, examples"
 	@echo "                  (ARGS=lint runs one of them)"
 	@echo "make docs         the documentation as a site, in site/"
@@ -41,6 +42,9 @@ demo: .venv/.installed
 
 demo-sandbox: bubblewrap .venv/.installed-sandbox
 	@$(BIN)/python examples/tickets/demo_sandbox.py $(ARGS)
+
+example: .venv/.installed-sandbox
+	@$(BIN)/python examples/frameworks/run.py $(ARGS)
 
 test: .venv/.installed-dev $(TS)/dist/.built
 	@$(BIN)/python scripts/gates.py $(ARGS)

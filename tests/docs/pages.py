@@ -9,7 +9,7 @@ GENERATED = ("docs/benchmarks.md",)
 PAGES = (
     *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md"),
     *("clients/typescript/README.md", "deploy/README.md"),
-    *(f"examples/{name}/README.md" for name in ("tickets", "repeats")),
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob("**/README.md")),
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 )
 CODE = ("python", "ts", "js", "sh", "console", "go", "toml", "sql")

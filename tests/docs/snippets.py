@@ -6,6 +6,10 @@ RUN = {
         "README.md: make demo     # optimize a small program; needs no key; half a minute the first time",
         "examples/tickets/README.md: $ make demo",
     ],
+    "tests/examples/test_frameworks.py": [
+        "examples/frameworks/README.md: make example ARGS=pydantic-ai",
+        "examples/frameworks/pydantic-ai/README.md: $ make example ARGS=pydantic-ai",
+    ],
     "tests/examples/test_tickets_agree.py": [
         "examples/tickets/README.md: $ export GEPA_TOKEN=$(openssl rand -hex 16)",
         "examples/tickets/README.md: $ gepa-server --port 8002 --command node dist/serve.js --stdio",

@@ -1,9 +1,11 @@
 """The tickets program in both languages, called in the same way."""
 
+import importlib
 import importlib.util
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -41,6 +43,14 @@ def python_tickets() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def frameworks() -> Iterator[dict[str, ModuleType]]:
+    """The modules of `examples/frameworks` by name."""
+    sys.path.insert(0, str(ROOT / "examples" / "frameworks"))
+    yield {name: importlib.import_module(name) for name in ("starter", "scripted_model")}
+    sys.path.pop(0)
 
 
 @pytest.fixture(scope="session")

@@ -2,19 +2,18 @@
 
 It answers a message about a topic with the team that the prompt names for this topic, in a line such as
 `- dock: deliveries, returns`, else with a team as other companies have it. If it is asked for better instructions, it
-adds the teams that the feedback of the records expected. It speaks the parts of OpenAI's and Anthropic's interfaces
-that this needs.
+adds the teams that the feedback of the records expected.
 """
 
 import itertools
 import json
 import re
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from gepa_client.cli.arguments import STOPPED, AsJson
+from gepa_client.cli.model_server import Conversation, ModelServer
 from gepa_client.cli.views.console import refuse
 
 TOPICS = {
@@ -42,8 +41,6 @@ TEAM = re.compile(r"^- (\S+): (.+)$", re.MULTILINE)
 REFLECTION = re.compile(r"the following instructions.*?```\n(.*?)\n```\n", re.DOTALL)
 RECORD = re.compile(r"### text\n(.*?)\n\n.*?## Feedback\nexpected (\S+),", re.DOTALL)
 NEXT_RECORD = re.compile(r"^# Example \d+$", re.MULTILINE)
-MOST_BYTES = 10 * 2**20
-"""Of a request."""
 
 
 def demo_model(
@@ -55,23 +52,16 @@ def demo_model(
     It is no model: it knows the topics of that example's rows and nothing else.
     """
     try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), ModelHandler)
+        server = ModelServer(answer, port)
     except OSError as error:
         refuse(f"cannot listen on 127.0.0.1:{port} ({error.strerror}): give another --port, or 0 for a free one")
-    url = f"http://127.0.0.1:{server.server_port}"
-    variables = {
-        "OPENAI_BASE_URL": f"{url}/v1",
-        "OPENAI_API_KEY": "none",
-        "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_API_KEY": "none",
-    }
     if as_json:
-        print(json.dumps(variables), flush=True)
+        print(json.dumps(server.variables), flush=True)
     else:
         print("A scripted stand-in, no language model: it knows the rows of examples/quickstart")
         print("and costs nothing. A run prints what the model that it names would have cost.")
         print("Paste this in each terminal:\n")
-        for name, value in variables.items():
+        for name, value in server.variables.items():
             print(f"export {name}={value}")
         print("\nCtrl-C ends it.", flush=True)
     try:
@@ -82,10 +72,13 @@ def demo_model(
         server.server_close()
 
 
-def answer(prompt: str, message: str) -> str:
-    """Return the answer to the last message of a conversation; `prompt`: the text of those before it."""
-    asked = REFLECTION.search(message)
-    return f"```\n{better_instructions(asked[1], message)}\n```" if asked else team(prompt, message)
+def answer(conversation: Conversation) -> str:
+    """Return the answer to the last message of a conversation."""
+    asked = REFLECTION.search(conversation.last)
+    if asked:
+        return f"```\n{better_instructions(asked[1], conversation.last)}\n```"
+    before = [text for _, text in conversation.messages[:-1]]
+    return team("\n".join([conversation.instructions, *before]), conversation.last)
 
 
 def team(instructions: str, message: str) -> str:
@@ -113,79 +106,3 @@ def better_instructions(instructions: str, request: str) -> str:
     lines = [f"- {name}: {', '.join(topics)}" for name, topics in teams.items()]
     first = instructions.partition(f"\n\n{HEADING}")[0]
     return "\n".join([first, "", HEADING, *lines]) if lines else instructions
-
-
-class ModelHandler(BaseHTTPRequestHandler):
-    """`POST /v1/chat/completions` as OpenAI answers it, `POST /v1/messages` as Anthropic does."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        """Answer one conversation."""
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
-            self.close_connection = True
-            return self._refuse(413, f"a request has a Content-Length of at most {MOST_BYTES} bytes")
-        body = self.rfile.read(int(length))
-        write = {"/v1/chat/completions": _as_openai, "/v1/messages": _as_anthropic}.get(self.path.partition("?")[0])
-        if write is None:
-            return self._refuse(404, "demo-model answers POST /v1/chat/completions and POST /v1/messages")
-        try:
-            request = json.loads(body)
-            if request.get("stream"):
-                return self._refuse(400, "demo-model does not stream: ask without `stream`")
-            texts = [_text(message["content"]) for message in request["messages"]]
-            prompt = "\n".join([_text(request.get("system", "")), *texts[:-1]])
-            self._send(200, write(str(request["model"]), prompt, texts[-1], answer(prompt, texts[-1])))
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-            self._refuse(400, "the body must be JSON with `model` and `messages`, each with a `content` of text")
-        return None
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-    def _refuse(self, status: int, message: str) -> None:
-        self._send(status, {"type": "error", "error": {"type": "invalid_request_error", "message": message}})
-
-    def _send(self, status: int, value: dict[str, Any]) -> None:
-        body = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
-def _text(content: Any) -> str:
-    """Return the text of a message, which is a string or a list of blocks."""
-    return content if isinstance(content, str) else "\n".join(block["text"] for block in content)
-
-
-def _tokens(*texts: str) -> int:
-    """Return about how many tokens texts have: one for four characters."""
-    return sum(map(len, texts)) // 4 + 1
-
-
-def _as_openai(model: str, prompt: str, message: str, text: str) -> dict[str, Any]:
-    read, written = _tokens(prompt, message), _tokens(text)
-    return {
-        "id": "demo",
-        "object": "chat.completion",
-        "created": 0,
-        "model": model,
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written},
-    }
-
-
-def _as_anthropic(model: str, prompt: str, message: str, text: str) -> dict[str, Any]:
-    return {
-        "id": "demo",
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": [{"type": "text", "text": text}],
-        "stop_reason": "end_turn",
-        "stop_sequence": None,
-        "usage": {"input_tokens": _tokens(prompt, message), "output_tokens": _tokens(text)},
-    }

@@ -112,7 +112,7 @@ def test_every_row_of_the_quick_start_is_right_after_the_prompt_that_names_all_t
         ("/v1/messages", {"model": "m", "messages": [{"role": "user", "content": [{"type": "image"}]}]}, 400, "text"),
         ("/v1/messages", b"{", 400, "JSON"),
         ("/v1/messages", b"[]", 400, "JSON"),
-        ("/v1/responses", {"model": "m", "input": "a"}, 404, "POST /v1/messages"),
+        ("/v1/embeddings", {"model": "m", "input": "a"}, 404, "POST /v1/messages"),
     ],
 )
 def test_what_it_cannot_answer_is_refused_with_the_reason(

@@ -1,0 +1,95 @@
+"""Starters of frameworks get better by two components, with few lines changed, against a scripted model."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from gepa.strategies.instruction_proposal import InstructionProposalSignature
+
+ROOT = Path(__file__).parents[2]
+FRAMEWORKS = ROOT / "examples" / "frameworks"
+NAMES = sorted(path.parent.name for path in FRAMEWORKS.glob("*/starter.toml"))
+MOST_LINES = 15
+LAST_LINE = re.compile(
+    r"(\S+): validation (\d\.\d\d) -> (\d\.\d\d), test (\d\.\d\d -> \d\.\d\d), \d+ metric calls, "
+    r"(\d+) lines of the starter changed"
+)
+MODELS = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
+
+pytestmark = pytest.mark.timeout(600)  # the first run installs the frameworks
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name not in MODELS}
+    environment |= {"LITELLM_LOCAL_MODEL_COST_MAP": "1", "PYTHONDONTWRITEBYTECODE": ""}  # compiled once
+    command = [sys.executable, str(FRAMEWORKS / "run.py"), *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=580)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_starter_with_at_most_fifteen_lines_changed_gets_better(tmp_path: Path, name: str) -> None:
+    done = run(tmp_path, name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    printed = LAST_LINE.fullmatch(done.stdout.splitlines()[-1])
+    assert printed is not None, done.stdout
+    assert float(printed[3]) - float(printed[2]) >= 0.3
+    assert int(printed[5]) <= MOST_LINES
+    [row] = [line for line in (FRAMEWORKS / "README.md").read_text().splitlines() if line.startswith(f"| [{name}]")]
+    assert [cell.strip() for cell in row.split("|")][3:5] == [printed[5], printed[4]], "the table of README.md"
+    texts = done.stdout[done.stdout.index("\n\n") :]
+    changed = [block for block in re.split(r"\n\n(?=\S+:\n)", texts) if "\n  + " in block]
+    assert len(changed) == 2, "both components are to change"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_of_an_example_shows_the_lines_of_its_patch(name: str) -> None:
+    [shown] = re.findall(
+        r"^```diff\n(.*?)^```", (FRAMEWORKS / name / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    patch = (FRAMEWORKS / name / "optimise.patch").read_text().partition("\n@@")[2]
+    changed = re.compile(r"^[+-].*\S.*$", re.MULTILINE)
+    assert changed.findall(shown) == changed.findall(patch)
+
+
+def test_a_run_without_a_gain_ends_with_exit_status_1(tmp_path: Path) -> None:
+    done = run(tmp_path, NAMES[-1], "--max-metric-calls", "1", "--no-check")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith(f"{NAMES[-1]}: validation ")
+
+
+def test_an_unknown_example_is_answered_with_the_names(tmp_path: Path) -> None:
+    done = run(tmp_path, "nothing")
+    assert done.returncode == 2
+    assert f"NAME: {', '.join(NAMES)}" in done.stdout
+
+
+def test_a_starter_that_is_not_the_one_that_was_patched_is_refused(frameworks: dict[str, ModuleType]) -> None:
+    starter = frameworks["starter"]
+    with pytest.raises(starter.NotPrepared, match="another sha256"):
+        starter.fetch(Path(__file__).as_uri(), "0" * 64)
+    with pytest.raises(starter.NotPrepared, match="could not be fetched"):
+        starter.fetch("http://127.0.0.1:1/", "0" * 64)
+
+
+def test_a_line_that_replaces_another_counts_once_and_blank_lines_do_not(frameworks: dict[str, ModuleType]) -> None:
+    patch = ["--- a/x", "+++ b/x", "@@ -1,5 +1,5 @@", "-a", "-b", "+c", "+", " d", "-e", "+f", "+g", "\\ No newline"]
+    assert frameworks["starter"].lines_changed(patch) == 4
+
+
+def test_the_scripted_reflection_model_knows_the_feedback_of_the_records_alone(
+    frameworks: dict[str, ModuleType],
+) -> None:
+    records = [
+        {"Inputs": {"text": "Rule: of the input"}, "Generated Outputs": "Rule: of the answer", "Feedback": feedback}
+        for feedback in ("wrong\nRule: A is B.", "right", "Rule: A is B.\nRule: held", "expected x. Rule: C is D.")
+    ]
+    request = InstructionProposalSignature.prompt_renderer(
+        {"current_instruction_doc": "Answer.\n- held", "dataset_with_feedback": records, "prompt_template": None}
+    )
+    assert isinstance(request, str)
+    better = frameworks["scripted_model"].better_instructions("Answer.\n- held", request)
+    assert better == "Answer.\n- held\n- A is B.\n- C is D."
