@@ -1,11 +1,12 @@
-"""Use the result of a run in the program's own process; needs the standard library alone, so one file to copy."""
+"""Read and write candidates in the program's own process; needs the standard library alone, so one file to copy."""
 
 import json
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CandidateError", "load_candidate"]
+__all__ = ["CandidateError", "load_candidate", "save_candidate"]
 
 _FILE = "best_candidate.json"
 _RUNS = Path("runs")
@@ -35,7 +36,7 @@ def load_candidate(path: str | Path, components: Iterable[str] | None = None) ->
             raise CandidateError(f"{path} holds no {_FILE}: give the folder of one run, such as runs/TIME")
         path /= _FILE
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise CandidateError(_missing(path)) from None
     except OSError as error:
@@ -53,6 +54,18 @@ def load_candidate(path: str | Path, components: Iterable[str] | None = None) ->
     if components is not None:
         _compare(path, texts, set(components))
     return texts
+
+
+def save_candidate(path: str | Path, candidate: Mapping[str, str]) -> None:
+    """Write the texts of a candidate, by component, to a file that `load_candidate` reads, also that of TypeScript.
+
+    Raises:
+        CandidateError: it is not a mapping of texts. OSError: it cannot be written.
+    """
+    path = Path(path)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial.write_text(json.dumps(_texts(path, dict(candidate)), indent=2) + "\n", encoding="ascii")
+    partial.replace(path)
 
 
 def _missing(path: Path) -> str:

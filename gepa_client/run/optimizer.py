@@ -233,6 +233,7 @@ class Optimization:
                 **result.to_dict(),
                 "run_id": self.adapter.journal.run_id,
                 "status": ending.status,
+                "program": self.adapter.discovery.program.model_dump(include={"name", "version", "digest"}),
                 "best_score": result.val_aggregate_scores[result.best_idx],
                 "seed_score": result.val_aggregate_scores[0],
                 "val_rows": {str(row_id): row.id for row_id, row in zip(val.all_ids(), val.rows, strict=True)},

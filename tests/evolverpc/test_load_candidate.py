@@ -1,14 +1,24 @@
-"""The texts of a run's best candidate, from its file or its folder."""
+"""Candidates in files: the texts of a run's best one, from its file or its folder, and texts that were saved."""
 
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import evolverpc
-from evolverpc import CandidateError, load_candidate
+from evolverpc import CandidateError, load_candidate, save_candidate
+
+TEXTS = st.text(st.characters(exclude_categories=())).filter(
+    lambda text: (
+        text == text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    )  # no pair as two halves
+)
+OF_CODE = {"git_branch", "added_components"}
 
 
 @pytest.fixture
@@ -26,6 +36,26 @@ def test_texts_that_code_changes_added_are_included_and_the_commit_is_not(tmp_pa
     of_code = {"git_branch": f"evolve/r/1@{'a' * 40}", "added_components": json.dumps({"extra": "new"})}
     (tmp_path / "best_candidate.json").write_text(json.dumps({"prompt": "p", **of_code}))
     assert load_candidate(tmp_path, {"prompt": "", "extra": ""}) == {"prompt": "p", "extra": "new"}
+
+
+@given(st.dictionaries(TEXTS.filter(lambda name: name not in OF_CODE), TEXTS))
+@example({"__proto__": "\ud800\0\ufeff\u2028\r\n"})
+def test_every_text_survives_being_saved_and_loaded(candidate: dict[str, str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "texts.json")
+        save_candidate(file, candidate)
+        assert load_candidate(file) == candidate
+        assert [path.name for path in Path(folder).iterdir()] == ["texts.json"]
+
+
+def test_only_texts_are_saved(tmp_path: Path) -> None:
+    with pytest.raises(CandidateError, match="`prompt` is int, not a text"):
+        save_candidate(tmp_path / "texts.json", {"prompt": 3})  # type: ignore[dict-item]
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / "some.json").write_text('{"prompt": "p"}', encoding="utf-8-sig")
+    assert load_candidate(tmp_path / "some.json") == {"prompt": "p"}
 
 
 def test_missing_and_additional_components_are_named(folder: Path) -> None:

@@ -40,7 +40,10 @@ const KNOWN = [
 export type FetchHandler = (request: Request) => Promise<Response>;
 
 /** Serve a program on any runtime with `fetch`. Throws `SetupError` without a token or without a program. */
-export function handler<Data, Output>(program: Program<Data, Output>, options: HandlerOptions): FetchHandler {
+export function handler<Data, Output, Component extends string = string>(
+  program: Program<Data, Output, Component>,
+  options: HandlerOptions,
+): FetchHandler {
   checkToken(options?.token, "the option `token`");
   rejectUnknownOptions(options, KNOWN);
   rejectMisplacedOptions(Object(program), KNOWN);

@@ -1,6 +1,6 @@
 /** The exports for Node: those of `web`, the two transports that need a process of their own, and a run's result. */
 
-export { CandidateError, loadCandidate } from "./load-candidate.js";
+export { CandidateError, loadCandidate, saveCandidate } from "./candidate-file.js";
 export { type RunningServer, type ServeOptions, serve } from "./serve.js";
 export { serveStdio } from "./stdio.js";
 export * from "./web.js";

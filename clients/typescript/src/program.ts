@@ -6,7 +6,7 @@ import type { StandardSchema } from "./standard-schema.js";
 import type { RunStep } from "./steps.js";
 
 /** Component name -> component text. */
-export type Candidate = Record<string, string>;
+export type Candidate<Component extends string = string> = Record<Component, string>;
 
 /** Component name -> records, each a JSON object such as `{"Inputs", "Generated Outputs", "Feedback"}`. */
 export type ReflectiveDataset = Record<string, Record<string, unknown>[]>;
@@ -26,13 +26,13 @@ export type Score =
     };
 
 /** What `run` gets besides the example and the candidate. */
-export interface RunContext {
+export interface RunContext<Component extends string = string> {
   /** Aborted when the example reaches its deadline or the call is cancelled; pass it to `fetch`. */
   signal: AbortSignal;
   /** True if the caller wants a trajectory. */
   captureTraces: boolean;
   /** Run a function as a step of a component: `await step("planner", { question }, () => plan(question))`. */
-  step: RunStep;
+  step: RunStep<Component>;
   /** Throw a `ParseFailure`: the model's answer `raw` does not have the structure `expected`. */
   parseFailure(raw: string, expected: string, message?: string): never;
   /** Append JSON entries here: they become part of the trajectory. */
@@ -93,27 +93,27 @@ interface ProgramHead<Data> {
   datasets?: Record<string, RowSource<Data>>;
 }
 
-interface ProgramBase<Data, Output> extends ProgramHead<Data>, Partial<Scorer<Data, Output>> {
+interface ProgramBase<Data, Output, Component extends string> extends ProgramHead<Data>, Partial<Scorer<Data, Output>> {
   /** The seed candidate, or a function that makes it; called once. */
-  seedCandidate: Candidate | (() => Candidate | Promise<Candidate>);
+  seedCandidate: Candidate<Component> | (() => Candidate<Component> | Promise<Candidate<Component>>);
   /** Component name -> its purpose, for the reflection model. */
-  componentDescriptions?: Record<string, string>;
+  componentDescriptions?: Partial<Record<NoInfer<Component>, string>>;
   /** Make the records for reflection; `evalBatch` has data and trajectories inline. Without it, default records are made. */
   makeReflectiveDataset?(
-    candidate: Candidate,
+    candidate: Candidate<Component>,
     evalBatch: EvalBatch,
-    componentsToUpdate: string[],
+    componentsToUpdate: Component[],
     context: CallContext,
   ): ReflectiveDataset | Promise<ReflectiveDataset>;
   proposeNewTexts?(
-    candidate: Candidate,
+    candidate: Candidate<Component>,
     reflectiveDataset: ReflectiveDataset,
-    componentsToUpdate: string[],
+    componentsToUpdate: Component[],
     context: CallContext,
   ): Record<string, string> | Promise<Record<string, string>>;
   /** Called once at the end of a run; the text it returns is shown to the user who started the run. */
   finalize?(
-    bestCandidate: Candidate,
+    bestCandidate: Candidate<Component>,
     bestScore: number,
     run: RunInfo,
     context: CallContext,
@@ -121,14 +121,16 @@ interface ProgramBase<Data, Output> extends ProgramHead<Data>, Partial<Scorer<Da
 }
 
 /** A program that runs one example at a time; without `score`, another server scores its outputs. */
-export interface FunctionProgram<Data = unknown, Output = unknown> extends ProgramBase<Data, Output> {
-  run(example: Data, candidate: Candidate, context: RunContext): Output | Promise<Output>;
+export interface FunctionProgram<Data = unknown, Output = unknown, Component extends string = string>
+  extends ProgramBase<Data, Output, Component> {
+  run(example: Data, candidate: Candidate<Component>, context: RunContext<Component>): Output | Promise<Output>;
 }
 
 /** A program that evaluates a batch itself; results in the batch's order and of its length. */
-export interface BatchProgram<Data = unknown, Output = unknown> extends ProgramBase<Data, Output> {
+export interface BatchProgram<Data = unknown, Output = unknown, Component extends string = string>
+  extends ProgramBase<Data, Output, Component> {
   evaluate(
-    candidate: Candidate,
+    candidate: Candidate<Component>,
     batch: { id: string; data: Data }[],
     context: CallContext & { captureTraces: boolean },
   ): BatchResult[] | Promise<BatchResult[]>;
@@ -150,10 +152,31 @@ export interface ScoreProgram<Data = unknown, Output = unknown> extends ProgramH
   finalize?: never;
 }
 
-export type Program<Data = unknown, Output = unknown> =
-  | FunctionProgram<Data, Output>
-  | BatchProgram<Data, Output>
+export type Program<Data = unknown, Output = unknown, Component extends string = string> =
+  | FunctionProgram<Data, Output, Component>
+  | BatchProgram<Data, Output, Component>
   | ScoreProgram<Data, Output>;
+
+/** Return the program, with the types of its rows, outputs and components inferred, to serve and use it in several places. */
+export function defineProgram<Data, Output, Component extends string>(
+  program: FunctionProgram<Data, Output, Component>,
+): FunctionProgram<Data, Output, Component>;
+export function defineProgram<Data, Output, Component extends string>(
+  program: BatchProgram<Data, Output, Component>,
+): BatchProgram<Data, Output, Component>;
+export function defineProgram<Data, Output>(program: ScoreProgram<Data, Output>): ScoreProgram<Data, Output>;
+export function defineProgram(program: Program): Program {
+  return program;
+}
+
+/** The candidate of a program, by its type; also that of a seed candidate, or of the names of components. */
+export type CandidateOf<Type> = Type extends { seedCandidate: infer Seed extends object }
+  ? Candidate<keyof Made<Seed> & string>
+  : Type extends readonly (infer Component extends string)[]
+    ? Candidate<Component>
+    : Candidate<keyof Type & string>;
+
+type Made<Seed> = Seed extends () => infer Result ? Awaited<Result> : Seed;
 
 export function isScoreProgram(program: Program): program is ScoreProgram {
   return !("run" in program || "evaluate" in program || "seedCandidate" in program) && "score" in program;

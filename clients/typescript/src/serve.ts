@@ -92,8 +92,8 @@ export interface RunningServer {
  *
  * Rejects with `SetupError` if it cannot start: no program, no seed, a missing token, a port in use.
  */
-export async function serve<Data, Output>(
-  program: Program<Data, Output>,
+export async function serve<Data, Output, Component extends string = string>(
+  program: Program<Data, Output, Component>,
   options: ServeOptions = {},
 ): Promise<RunningServer> {
   let key: ServerToken | undefined;

@@ -21,8 +21,8 @@ const DEFAULT_MAX_LINE_BYTES = 512 * 2 ** 20;
  * The program's own output goes to the standard error: the standard output carries messages only. `gepa-server`
  * enforces deadlines: its own, or `exampleTimeoutS` if that is given and smaller.
  */
-export async function serveStdio<Data, Output>(
-  program: Program<Data, Output>,
+export async function serveStdio<Data, Output, Component extends string = string>(
+  program: Program<Data, Output, Component>,
   options: EndpointOptions = {},
 ): Promise<never> {
   try {

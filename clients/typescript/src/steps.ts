@@ -19,7 +19,9 @@ const DEEPEST = 50;
 const UNFINISHED = { type: "unfinished", message: "the step did not end before its example" };
 
 /** What a step is of: the name of a component, or `{ name }` of a step without one, such as a tool. */
-export type StepLabel = string | { component?: string | null; name?: string | null };
+export type StepLabel<Component extends string = string> =
+  | Component
+  | { component?: Component | null; name?: string | null };
 
 /** A running step, as the function of the step gets it. */
 export interface StepHandle {
@@ -38,8 +40,8 @@ export type StepResult<Result> = Result extends PromiseLike<infer Value> ? Promi
  * `inputs`: what goes into the step, by name. The step's outputs are the result of `fn`, its error is what `fn` throws.
  * Steps that `fn` runs are steps within this one.
  */
-export type RunStep = <Result>(
-  label: StepLabel,
+export type RunStep<Component extends string = string> = <Result>(
+  label: StepLabel<Component>,
   inputs: object,
   fn: (step: StepHandle) => Result,
 ) => StepResult<Result>;

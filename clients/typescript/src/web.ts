@@ -16,6 +16,7 @@ export type {
   BatchResult,
   CallContext,
   Candidate,
+  CandidateOf,
   ComponentFeedback,
   FunctionProgram,
   Program,
@@ -25,6 +26,7 @@ export type {
   ScoreContext,
   ScoreProgram,
 } from "./program.js";
+export { defineProgram } from "./program.js";
 export { type RowSource, readRows } from "./row-sources.js";
 export type { StandardSchema } from "./standard-schema.js";
 export { ParseFailure, type RunStep, type StepHandle, type StepLabel, type StepResult, step } from "./steps.js";

@@ -41,6 +41,8 @@ def test_a_run_ends_with_its_files_and_one_line_of_scores(
     assert set(json.loads((run / "best_candidate.json").read_text())["rules"].split()) >= {"red", "green", "blue"}
     result = json.loads((run / "result.json").read_text())
     assert result["status"] == "completed"
+    assert result["program"].keys() == {"name", "version", "digest"}
+    assert result["program"]["name"]
     assert (result["seed_score"], result["best_score"]) == (0.0, 1.0)
     assert result["test_scores"]["0"] == 0.0
     reason = "perfect_score of 1 is reached: candidate 6 has it on all 12 validation rows (--past-perfect continues)"

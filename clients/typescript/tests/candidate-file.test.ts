@@ -1,0 +1,126 @@
+// The texts of a run's best candidate, from its file or its folder.
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc from "fast-check";
+import { expect, expectTypeOf, it, onTestFinished } from "vitest";
+import { CandidateError, defineProgram, loadCandidate, saveCandidate } from "../src/index.js";
+
+function folder(): string {
+  const made = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
+  onTestFinished(() => rmSync(made, { recursive: true }));
+  return made;
+}
+
+function written(content: unknown, name = "best_candidate.json"): string {
+  const file = join(folder(), name);
+  writeFileSync(file, typeof content === "string" || Buffer.isBuffer(content) ? content : JSON.stringify(content));
+  return file;
+}
+
+it("a candidate is read from its file and from the folder of its run", () => {
+  const file = written({ prompt: "Answer.", style: "" });
+  expect(loadCandidate(file)).toEqual({ prompt: "Answer.", style: "" });
+  expect(loadCandidate(join(file, ".."), ["style", "prompt"])).toEqual({ prompt: "Answer.", style: "" });
+});
+
+it("texts that code changes added are included, and the commit is not", () => {
+  const added = JSON.stringify({ extra: "new" });
+  const file = written({ prompt: "p", git_branch: `evolve/r/1@${"a".repeat(40)}`, added_components: added });
+  expect(loadCandidate(file, { prompt: "", extra: "" })).toEqual({ prompt: "p", extra: "new" });
+});
+
+it("every text survives being saved and loaded, in every component", () => {
+  const special = fc.constantFrom("__proto__", "constructor", "\ud800", "\0", "\ufeff", "\u2028\r\n", "");
+  const text = fc.oneof(special, fc.string({ unit: "binary" }));
+  const file = join(folder(), "texts.json");
+  fc.assert(
+    fc.property(fc.dictionary(text, text), (candidate) => {
+      saveCandidate(file, candidate);
+      expect(Object.entries(loadCandidate(file)).sort()).toEqual(Object.entries(candidate).sort());
+    }),
+    { examples: [[Object.fromEntries([["__proto__", "\ud800\0\ufeff"]])]] },
+  );
+  expect(() => saveCandidate(file, { prompt: 3 as never })).toThrow(/`prompt` is 3, not a text/);
+});
+
+it("a byte order mark is skipped, and bytes that are not UTF-8 are refused", () => {
+  expect(loadCandidate(written('\ufeff{"prompt": "p"}'))).toEqual({ prompt: "p" });
+  expect(() => loadCandidate(written(Buffer.from([0x22, 0xff, 0x22])))).toThrow(/not JSON/);
+});
+
+const program = defineProgram({
+  name: "tickets",
+  version: "2",
+  seedCandidate: { planner: "Plan.", writer: "Write." },
+  run: (row: string, { planner, writer }) => [row, planner, writer].join(),
+});
+const texts = { planner: "Plan well.", writer: "Write well." };
+
+it("a candidate has the components of its program, in types and at run time", () => {
+  const file = written(texts);
+  const candidate = loadCandidate(file, program);
+  expectTypeOf(candidate).toEqualTypeOf<{ planner: string; writer: string }>();
+  expectTypeOf(loadCandidate<typeof program>(file)).toEqualTypeOf(candidate);
+  expectTypeOf(loadCandidate(file, ["planner", "writer"])).toEqualTypeOf(candidate);
+  expectTypeOf(loadCandidate(file, { planner: "", writer: "" })).toEqualTypeOf(candidate);
+  expectTypeOf(loadCandidate(file)).toEqualTypeOf<Record<string, string>>();
+  expect(candidate).toEqual(texts);
+  expect(loadCandidate(file, { ...program, seedCandidate: () => texts })).toEqual(texts);
+  expect(() => loadCandidate(file, { ...program, seedCandidate: { planner: "" } })).toThrow(/has writer besides/);
+  const later = { ...program, seedCandidate: async () => texts };
+  expect(() => loadCandidate(file, later)).toThrow(/give its seed candidate instead of the program/);
+});
+
+it("a candidate of a run of another program or version is refused, if the run's result is beside it", () => {
+  const file = written(texts);
+  const beside = (run: object) => writeFileSync(join(file, "..", "result.json"), JSON.stringify({ program: run }));
+  beside({ name: "tickets", version: null, digest: "1" });
+  expect(loadCandidate(file, program)).toEqual(texts);
+  beside({ name: "mails", version: "1" });
+  expect(() => loadCandidate(join(file, ".."), program)).toThrow(
+    `the candidate was made for the program's name "mails", not "tickets" and was made for the program's version "1", ` +
+      `not "2": it is of another program`,
+  );
+});
+
+it("missing and additional components are named", () => {
+  const file = written({ prompt: "p", other: "o" });
+  expect(() => loadCandidate(file, { prompt: "", style: "" })).toThrow(
+    /the candidate lacks style and has other besides/,
+  );
+});
+
+it.each([
+  ["{", /not JSON/],
+  ["[1]", /a JSON object of texts by component is expected/],
+  [{ prompt: 3 }, /not a candidate: `prompt` is 3, not a text/],
+  [{ prompt: "p", added_components: "{" }, /`added_components` is not JSON/],
+  [{ candidates: [{ prompt: "p" }], best_idx: 0 }, /is the whole result of a run: give .*best_candidate\.json/],
+])("a file that holds %j is refused", (content, message) => {
+  const read = () => loadCandidate(written(content));
+  expect(read).toThrow(message);
+  expect(read).toThrow(CandidateError);
+});
+
+it.each([
+  ["last", ""],
+  ["2026-run", "; did you mean runs/2026-run?"],
+])("%s is no path and is answered with the ways to name a run", (given, meant) => {
+  const here = folder();
+  mkdirSync(join(here, "runs", "2026-run"), { recursive: true });
+  const before = process.cwd();
+  process.chdir(here);
+  onTestFinished(() => process.chdir(before));
+  expect(() => loadCandidate(given)).toThrow(
+    `${given}: there is no such file or folder in ${here}${meant}; give the folder of a run, which ` +
+      "`gepa-client show last` prints as `results in`, or the best_candidate.json in it",
+  );
+});
+
+it("a file that cannot be read and a folder without a result are refused", () => {
+  const empty = folder();
+  expect(() => loadCandidate(empty)).toThrow(/holds no best_candidate\.json: give the folder of one run/);
+  mkdirSync(join(empty, "best_candidate.json"));
+  expect(() => loadCandidate(empty)).toThrow(CandidateError);
+});
