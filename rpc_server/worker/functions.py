@@ -174,7 +174,7 @@ class FunctionProgram:
             outcome = results.failed(problem, self._config.transient, limit_s)
         seconds = time.monotonic() - started
         example_run.trace.end()
-        outcome["usage"] = _sum_usage(example_run.usage, example_run.scoring_usage) or calls.usage
+        outcome["usage"] = model_usage.sum_usage(example_run.usage, example_run.scoring_usage) or calls.usage
         outcome.update(example_run.kept)
         if outcome["status"] in ("ok", "rollout"):
             outcome["output"] = example_run.output
@@ -241,20 +241,6 @@ def _fault_of_texts(texts: Any, components: list[str]) -> str | None:
                 " and ".join(map(repr, components)) or "none",
             )
     return None
-
-
-def _sum_usage(usage: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """Return the sum of both, also by model; a non-number is kept for the result's check to report."""
-    total = dict(usage)
-    for name, amount in more.items():
-        known = total.get(name)
-        if isinstance(known, (int, float)) and isinstance(amount, (int, float)):
-            total[name] = known + amount
-        elif isinstance(known, dict) and isinstance(amount, dict):
-            total[name] = _sum_usage(known, amount)
-        else:
-            total[name] = amount
-    return total
 
 
 def _default_trajectory(example_run: _ExampleRun, outcome: dict[str, Any]) -> dict[str, Any]:

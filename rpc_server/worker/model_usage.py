@@ -82,6 +82,20 @@ def usage_of(models: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return usage
 
 
+def sum_usage(usage: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Return the sum of both, also by model; a non-number is kept for the result's check to report."""
+    total = dict(usage)
+    for name, amount in more.items():
+        known = total.get(name)
+        if isinstance(known, (int, float)) and isinstance(amount, (int, float)):
+            total[name] = known + amount
+        elif isinstance(known, dict) and isinstance(amount, dict):
+            total[name] = sum_usage(known, amount)
+        else:
+            total[name] = amount
+    return total
+
+
 def tokens_of(usage: dict[str, Any]) -> dict[str, int] | None:
     """Return the contract's `ModelCallUsage` of a provider's `usage`; None if it has no counts.
 

@@ -1,4 +1,4 @@
-"""Steps from spans: what GenAI and OpenInference instrumentations record while an example runs."""
+"""Steps from spans: what instrumentations of GenAI, OpenInference and the AI SDK record while an example runs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,26 @@ _OPERATIONS = {
 }
 _OPENINFERENCE_KINDS = {"LLM": _MODEL, "TOOL": _TOOL, "AGENT": _AGENT, "CHAIN": _AGENT}
 _SYSTEM_ROLES = ("system", "developer")
+_CALL_TYPES = ("tool_call", "tool-call", "tool_use")
+_TOKENS = {  # the names of counts, in the order in which they are looked for
+    "input_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
+    "output_tokens": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
+    "cached_input_tokens": (
+        "gen_ai.usage.cache_read.input_tokens",
+        "llm.token_count.prompt_details.cache_read",
+        "ai.usage.cachedInputTokens",
+    ),
+}
 _SHORTEST = 8
 """Characters of a component's text by which a system message is recognised; a shorter one may stand there by chance."""
 
 _OF_NO_COMPONENT = (
     "the span %r of a model call is of no component; if it uses one, have its text in the system message as it is, or "
     "set the attribute `evolverpc.component`"
+)
+_STRAY = (
+    "the span %r is not recorded: it starts in a thread without context while several examples run; copy the context "
+    "into the thread, or run one example at once"
 )
 _random = random.SystemRandom()
 _ID_METHODS = {  # the SDK's own draw from `random`, which the program may have seeded
@@ -64,6 +78,11 @@ class ExampleSpans:
         _current.set(None)
         self._trace.settle()
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anything will read the steps."""
+        return self._trace.is_wanted
+
     def add(self, span: Any) -> None:
         """Record a span that starts; what it holds is read when the example's program has returned."""
         if self._trace.is_wanted:
@@ -98,7 +117,7 @@ class _SpanStep(Step):
         if component is None:
             if kind == _MODEL and not any(step.get("component") for step in around):
                 warn(_OF_NO_COMPONENT % span.name)
-            self["name"] = str(_first(attributes, "gen_ai.tool.name", "tool.name") or span.name)
+            self["name"] = str(_first(attributes, "gen_ai.tool.name", "tool.name", "ai.toolCall.name") or span.name)
         else:
             self["component"] = component
         self["inputs"] = _inputs(attributes, kind, messages)
@@ -171,6 +190,9 @@ def _recorded(on_start: Callable[..., Any]) -> Callable[..., Any]:
             if spans is None and len(_open) == 1:
                 spans = next(iter(_open))
             is_open = spans in _open
+            is_stray = spans is None and any(each.is_wanted for each in _open)
+        if is_stray and _kind(dict(span.attributes or {})) is not None:
+            warn(_STRAY % span.name)
         if spans is not None and is_open:
             spans.add(span)
         others(span, parent_context=parent_context)
@@ -191,6 +213,11 @@ def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _kind(attributes: dict[str, Any]) -> str | None:
+    ai_sdk = attributes.get("ai.operationId")
+    if isinstance(ai_sdk, str):
+        if ai_sdk == "ai.toolCall":
+            return _TOOL
+        return _MODEL if ai_sdk.rpartition(".")[2].startswith("do") else _AGENT
     operation = attributes.get("gen_ai.operation.name")
     kind = _OPERATIONS.get(str(operation))
     kind = kind or _OPENINFERENCE_KINDS.get(str(attributes.get("openinference.span.kind")).upper())
@@ -208,7 +235,7 @@ def _component(
         return name
     if kind == _TOOL:
         return None  # it may state the agent that called it
-    agent = attributes.get("gen_ai.agent.name")
+    agent = _first(attributes, "gen_ai.agent.name", "ai.telemetry.functionId")
     if agent in candidate:
         return str(agent)
     system = "\n".join(str(each.get("content")) for each in messages if each.get("role") in _SYSTEM_ROLES)
@@ -221,7 +248,7 @@ def _inputs(attributes: dict[str, Any], kind: str, messages: list[dict[str, Any]
     asked = [each for each in messages if each["role"] not in _SYSTEM_ROLES]
     if asked or (messages and kind == _MODEL):  # an agent may state its instructions alone
         return {"messages": messages}
-    given = _json(_first(attributes, "gen_ai.tool.call.arguments", "input.value"))
+    given = _json(_first(attributes, "gen_ai.tool.call.arguments", "ai.toolCall.args", "input.value"))
     if given is None:
         return {}
     return given if isinstance(given, dict) else {"input": given}
@@ -230,27 +257,25 @@ def _inputs(attributes: dict[str, Any], kind: str, messages: list[dict[str, Any]
 def _outputs(attributes: dict[str, Any], events: Any, kind: str) -> Any:
     messages = [] if kind == _TOOL else _output_messages(attributes, events)
     if not messages:
-        return _json(_first(attributes, "gen_ai.tool.call.result", "output.value"))
+        result = _first(attributes, "gen_ai.tool.call.result", "ai.toolCall.result")
+        if isinstance(result, str) and len(result) > 1 and result[0] == result[-1] == '"':
+            result = _from_json(result)
+        return _json(_first(attributes, "ai.response.object", "output.value") if result is None else result)
     only = messages[0]
     return only["content"] if len(messages) == 1 and "tool_calls" not in only else messages
 
 
 def _usage(attributes: dict[str, Any], model: Any) -> dict[str, Any]:
-    names = (
-        ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
-        ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
-    )
-    counts = [_first(attributes, *each) for each in names]
-    taken = {
-        name: count
-        for name, count in (("input_tokens", counts[0]), ("output_tokens", counts[1]))
-        if type(count) is int and count >= 0
-    }
-    if not isinstance(model, str) or not model:
-        return {"calls": 1, **taken}
-    models: dict[str, dict[str, Any]] = {}
-    add_call(models, model, taken or None)
-    return usage_of(models)
+    counts = {name: _first(attributes, *names) for name, names in _TOKENS.items()}
+    taken = {name: count for name, count in counts.items() if type(count) is int and count >= 0}
+    cost = _first(attributes, "gen_ai.usage.cost", "llm.cost.total")
+    usage = {"cost_usd": cost} if type(cost) in (int, float) and cost >= 0 else {}
+    if isinstance(model, str) and model:
+        models: dict[str, dict[str, Any]] = {}
+        add_call(models, model, taken or None)
+        return {**usage_of(models), **usage}
+    taken.pop("cached_input_tokens", None)  # is known of models alone
+    return {"calls": 1, **taken, **usage}
 
 
 def _error(span: Any, attributes: dict[str, Any]) -> dict[str, str] | None:
@@ -266,7 +291,14 @@ def _error(span: Any, attributes: dict[str, Any]) -> dict[str, str] | None:
 def _input_messages(attributes: dict[str, Any], events: Any) -> list[dict[str, Any]]:
     given = _json(attributes.get("gen_ai.system_instructions"))
     instructions = [] if not given else [{"role": "system", "parts": given} if isinstance(given, list) else given]
-    found = _json(attributes.get("gen_ai.input.messages"))
+    prompt = _json(attributes.get("ai.prompt"))
+    if isinstance(prompt, dict):
+        system = prompt.get("system")
+        instructions += [each for each in (system if isinstance(system, list) else [system]) if each]
+    found = _json(_first(attributes, "gen_ai.input.messages", "ai.prompt.messages"))
+    if found is None and isinstance(prompt, dict):
+        asked = _first(prompt, "messages", "prompt")
+        found = asked if asked is None or isinstance(asked, list) else [asked]
     if not isinstance(found, list):
         found = _listed(attributes, "gen_ai.prompt.") or _listed(attributes, "llm.input_messages.")
     if not found:
@@ -277,6 +309,8 @@ def _input_messages(attributes: dict[str, Any], events: Any) -> list[dict[str, A
 
 def _output_messages(attributes: dict[str, Any], events: Any) -> list[dict[str, Any]]:
     found = _json(attributes.get("gen_ai.output.messages"))
+    if found is None and _first(attributes, "ai.response.text", "ai.response.toolCalls") is not None:
+        found = [{"content": attributes.get("ai.response.text"), "tool_calls": attributes.get("ai.response.toolCalls")}]
     if not isinstance(found, list):
         found = _listed(attributes, "gen_ai.completion.") or _listed(attributes, "llm.output_messages.")
     if not found:
@@ -293,8 +327,8 @@ def _message(given: Any, role: str) -> dict[str, Any]:
     parts = _json(given.get("parts", given.get("contents", given.get("content"))))
     calls = [_tool_call(each) for each in _list(_json(given.get("tool_calls")))]
     if isinstance(parts, list):
-        calls += [_tool_call(each) for each in parts if _type(each) == "tool_call"]
-        parts = _content([each for each in parts if _type(each) != "tool_call"])
+        calls += [_tool_call(each) for each in parts if _type(each) in _CALL_TYPES]
+        parts = _content([each for each in parts if _type(each) not in _CALL_TYPES])
     message = {"role": str(given.get("role") or role), "content": parts}
     return {**message, "tool_calls": calls} if calls else message
 
@@ -309,6 +343,9 @@ def _content(parts: list[Any]) -> Any:
             contents.append(inner.get("content", inner.get("text")))
         elif kind == "tool_call_response":
             contents.append(inner.get("response", inner.get("result")))
+        elif kind == "tool-result":
+            output = inner.get("output")
+            contents.append(output.get("value") if isinstance(output, dict) else output)
         else:
             contents.append(inner)
     if not contents:
@@ -323,7 +360,8 @@ def _tool_call(given: Any) -> Any:
         return call
     function = call.get("function")
     called = function if isinstance(function, dict) else call
-    return {"name": called.get("name"), "arguments": _json(called.get("arguments"))}
+    arguments = _json(_first(called, "arguments", "input", "args"))
+    return {"name": _first(called, "name", "toolName"), "arguments": arguments}
 
 
 def _listed(attributes: dict[str, Any], prefix: str) -> list[Any]:
@@ -366,7 +404,11 @@ def _json(value: Any) -> Any:
         return list(value)
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
         return value
+    return _from_json(value)
+
+
+def _from_json(text: str) -> Any:
     try:
-        return json.loads(value)
+        return json.loads(text)
     except (ValueError, RecursionError):
-        return value
+        return text

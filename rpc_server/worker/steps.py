@@ -12,6 +12,7 @@ from typing import Any, Awaitable, Callable, Iterable, Mapping
 
 from . import encode
 from .errors import describe
+from .model_usage import sum_usage
 
 PARSE_FAILURE = "parse_failure"
 _UNFINISHED = {"type": "unfinished", "message": "the step did not end before its example"}
@@ -43,19 +44,23 @@ class Step(dict):  # type: ignore[type-arg]  # Python 3.8 has no `dict[str, Any]
     _started = 0.0
     _ended = False
     is_settled = True
-    _has_taken = False
+    _takes_outputs = False
+    _takes_usage = False
 
     def settle(self, candidate: Mapping[str, str], around: tuple[Step, ...]) -> bool:  # noqa: ARG002  # of spans
         """Read the values of a step that is not written by the program; return whether it is a step of its own."""
         return True
 
     def take(self, inner: Step) -> None:
-        """Take the inputs and outputs that are missing here from a step within this one that stands for the same."""
+        """Take inputs, outputs and usage that are missing here from a step within this one that stands for the same."""
         if not self.get("inputs"):
             self["inputs"] = inner.get("inputs")
-        if (self._has_taken or self.get("outputs") is None) and inner.get("outputs") is not None:
+        if (self._takes_outputs or self.get("outputs") is None) and inner.get("outputs") is not None:
             self["outputs"] = inner["outputs"]
-            self._has_taken = True  # until the last of several
+            self._takes_outputs = True  # until the last of several
+        if (self._takes_usage or not self.get("usage")) and inner.get("usage"):
+            self["usage"] = sum_usage(self.get("usage") or {}, inner["usage"])
+            self._takes_usage = True
 
     @property
     def outputs(self) -> Any:

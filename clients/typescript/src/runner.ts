@@ -38,7 +38,8 @@ import {
 } from "./program.js";
 import type { ExampleRow } from "./rows.js";
 import type { Slots } from "./slots.js";
-import { parseFailure, StepRecorder, unrecordedStep } from "./steps.js";
+import { runExample, spanRecorder } from "./spans.js";
+import { parseFailure, unrecordedStep } from "./steps.js";
 
 /** How long examples that never wait may block the event loop. */
 const MAX_BLOCKED_MS = 20;
@@ -185,13 +186,12 @@ export class Runner {
     });
     const components = Object.keys(candidate);
     const { readsTrajectory = false } = program;
-    const recorder = captureTraces || readsTrajectory ? new StepRecorder(components, this.notices) : undefined;
+    const recorder = captureTraces || readsTrajectory ? spanRecorder(candidate, this.notices) : undefined;
     const { step = unrecordedStep } = recorder ?? {};
     const ending = await this.#timed(
       async (signal) => {
         const context = { signal, captureTraces, trace, usage, step, parseFailure };
-        const run = () => program.run(row, { ...candidate }, context);
-        const output = await (recorder === undefined ? run() : recorder.run(run));
+        const output = await runExample(recorder, () => program.run(row, { ...candidate }, context));
         const steps = recorder?.end(true) ?? [];
         const taken = toJsonValue(output, "output");
         const judging = (): ScoreContext => {

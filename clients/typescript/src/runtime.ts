@@ -8,7 +8,11 @@ export interface AsyncStorage<Store> {
 
 interface Runtime {
   AsyncLocalStorage?: new () => AsyncStorage<never>;
-  process?: { cwd?: () => string; getBuiltinModule?: (name: string) => object | undefined };
+  process?: { cwd?: () => string; execPath?: string; getBuiltinModule?: (name: string) => object | undefined };
+}
+
+interface ModuleLoader {
+  createRequire(path: string): { cache: Record<string, { exports: unknown } | undefined> };
 }
 
 /** Return a storage that follows asynchronous calls; undefined in a runtime without one. */
@@ -31,6 +35,13 @@ export function currentFolder(): string {
 export function inspected(value: unknown): string {
   const util = builtin<{ inspect?: (value: unknown) => string }>("node:util");
   return util?.inspect ? util.inspect(value) : String(value);
+}
+
+/** Return what the loaded CommonJS modules whose path ends so export; none in a runtime without Node. */
+export function loadedModules(path: RegExp): unknown[] {
+  const { execPath = "" } = runtime().process ?? {};
+  const cache = builtin<ModuleLoader>("node:module")?.createRequire(execPath).cache ?? {};
+  return Object.keys(cache).flatMap((each) => (path.test(each) ? [cache[each]?.exports] : []));
 }
 
 function builtin<Module extends object>(name: string): Module | undefined {

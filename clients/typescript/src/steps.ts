@@ -6,6 +6,7 @@ import type { Step, Usage } from "./generated/types.js";
 import { type JsonValue, wellFormed } from "./json.js";
 import { jsonOrRepr } from "./json-or-repr.js";
 import type { Notices } from "./notices.js";
+import type { Candidate } from "./program.js";
 import { asyncStorage } from "./runtime.js";
 import { faults } from "./validate.js";
 import { isObject, shown } from "./values.js";
@@ -64,13 +65,18 @@ export function parseFailure(raw: string, expected: string, message?: string): n
   throw new ParseFailure(raw, expected, message);
 }
 
-/** Where steps are recorded: the example, and the step that runs. */
+/** Where steps are recorded: the example, and the step of the program's own that runs. */
 interface Place {
   recorder: StepRecorder;
   around: RecordedStep | undefined;
 }
 
 const places = asyncStorage<Place>();
+
+/** The example in whose asynchronous context the caller runs, if steps are recorded there. */
+export function currentRecorder(): StepRecorder | undefined {
+  return places?.getStore()?.recorder;
+}
 
 /** Parse failures that a step has recorded: the steps around it get an ordinary error. */
 const recordedFailures = new WeakSet<ParseFailure>();
@@ -87,10 +93,30 @@ export const unrecordedStep: RunStep = (label, _inputs, fn) => {
   return fn({ usage: {}, outputs: undefined }) as never;
 };
 
-class RecordedStep implements StepHandle {
+/** A step before its example has ended. */
+export abstract class StepNode {
+  readonly steps: StepNode[] = [];
+  around: StepNode | undefined;
+
+  abstract readonly ended: boolean;
+  /** A short name for messages. */
+  abstract readonly title: string;
+
+  /**
+   * The step as the contract has it, without those within it; undefined for what is none: those within take its place.
+   *
+   * `around`: the steps around it, the innermost last.
+   */
+  abstract toStep(candidate: Candidate, around: readonly Step[], notices: Notices): Step | undefined;
+
+  /** How many steps are around this one, with it. */
+  get depth(): number {
+    return 1 + (this.around?.depth ?? 0);
+  }
+}
+
+class RecordedStep extends StepNode implements StepHandle {
   usage: Usage = {};
-  readonly steps: RecordedStep[] = [];
-  readonly depth: number;
   readonly #started = performance.now();
   readonly #inputs: JsonValue;
   #outputs: JsonValue | undefined;
@@ -101,9 +127,8 @@ class RecordedStep implements StepHandle {
   constructor(
     private readonly label: StepLabel,
     inputs: object,
-    readonly around: RecordedStep | undefined,
   ) {
-    this.depth = around === undefined ? 1 : around.depth + 1;
+    super();
     this.#inputs = jsonOrRepr(inputs);
   }
 
@@ -137,8 +162,7 @@ class RecordedStep implements StepHandle {
     };
   }
 
-  /** The step as the contract has it; without an end it is unfinished. */
-  toStep(notices: Notices): Step {
+  toStep(_candidate: Candidate, _around: readonly Step[], notices: Notices): Step {
     const { component, name } = partsOf(this.label);
     const usage = this.#readUsage(notices);
     return {
@@ -146,14 +170,12 @@ class RecordedStep implements StepHandle {
       ...(name === undefined ? {} : { name: wellFormed(name) }),
       inputs: this.#inputs,
       outputs: this.#outputs ?? null,
-      ...(this.ended ? this.#failure : { error: UNFINISHED }),
+      ...this.#failure,
       ...(usage === undefined ? {} : { usage }),
       seconds: this.#seconds ?? this.#elapsed(),
-      ...(this.steps.length === 0 ? {} : { steps: this.steps.map((inner) => inner.toStep(notices)) }),
     };
   }
 
-  /** A short name for messages. */
   get title(): string {
     return titleOf(this.label);
   }
@@ -176,13 +198,14 @@ class RecordedStep implements StepHandle {
 
 /** Records the steps of one attempt at an example, of which a trajectory is wanted. */
 export class StepRecorder {
-  readonly #steps: RecordedStep[] = [];
+  readonly #steps: StepNode[] = [];
   #recorded: Step[] | undefined;
 
-  /** `components`: those of the candidate. */
+  /** `surrounding`: returns the step in which the caller runs, if that is not one of the program's own. */
   constructor(
-    private readonly components: readonly string[],
-    private readonly notices: Notices,
+    private readonly candidate: Candidate,
+    readonly notices: Notices,
+    private readonly surrounding: () => StepNode | undefined = () => undefined,
   ) {}
 
   /** Run the program, whose calls of `step` are recorded here. */
@@ -192,13 +215,14 @@ export class StepRecorder {
 
   readonly step: RunStep = (label, inputs, fn) => {
     checkLabel(label);
-    if (this.#recorded !== undefined) {
-      this.notices.once(`late ${titleOf(label)}`, () => {
-        return `the step ${titleOf(label)} was started after its example had ended; it is not recorded`;
-      });
+    if (this.ended) {
+      this.reportLate(titleOf(label));
       return unrecordedStep(label, inputs, fn);
     }
-    const recorded = this.#begin(label, inputs);
+    const { component } = partsOf(label);
+    if (component !== undefined) checkComponent(component, this.candidate, this.notices);
+    const recorded = new RecordedStep(label, inputs);
+    this.add(recorded, this.surrounding());
     try {
       const result =
         places === undefined ? fn(recorded) : places.run({ recorder: this, around: recorded }, () => fn(recorded));
@@ -222,42 +246,57 @@ export class StepRecorder {
     }
   };
 
-  /** Record nothing from now on, and return the steps. `isWhole`: the program ended by itself, and without a failure. */
-  end(isWhole: boolean): Step[] {
-    if (this.#recorded === undefined) {
-      if (isWhole) this.#reportUnfinished(this.#steps);
-      this.#recorded = this.#steps.map((recorded) => recorded.toStep(this.notices));
-    }
-    return this.#recorded;
+  get ended(): boolean {
+    return this.#recorded !== undefined;
   }
 
-  #begin(label: StepLabel, inputs: object): RecordedStep {
-    this.#checkComponent(partsOf(label).component);
+  /** Add a step within the innermost of two: `around`, and the program's own that runs here. */
+  add(node: StepNode, around: StepNode | undefined): void {
     const place = places?.getStore();
-    let around = place?.recorder === this && !place.around?.ended ? place.around : undefined;
-    if (around?.depth === DEEPEST) around = around.around;
-    const recorded = new RecordedStep(label, inputs, around);
-    (around?.steps ?? this.#steps).push(recorded);
-    return recorded;
+    const own = place?.recorder === this && !place.around?.ended ? place.around : undefined;
+    let within = around !== undefined && around.depth >= (own?.depth ?? 0) ? around : own;
+    if (within?.depth === DEEPEST) within = within.around;
+    node.around = within;
+    (within?.steps ?? this.#steps).push(node);
   }
 
-  #checkComponent(component: string | undefined): void {
-    if (component === undefined || this.components.includes(component)) return;
-    this.notices.once(`component ${component}`, () => {
-      return `a step is of component ${JSON.stringify(component)}: ${unknownComponent(component, this.components)}`;
+  /** Report a step that starts after its example has ended. */
+  reportLate(title: string): void {
+    this.notices.once(`late ${title}`, () => {
+      return `the step ${title} was started after its example had ended; it is not recorded`;
     });
   }
 
-  #reportUnfinished(steps: readonly RecordedStep[]): void {
-    for (const recorded of steps) {
-      if (!recorded.ended) {
-        this.notices.once(`unfinished ${recorded.title}`, () => {
-          return `the step ${recorded.title} had not ended when \`run\` returned; await it there`;
+  /** Record nothing from now on, and return the steps. `isWhole`: the program ended by itself, and without a failure. */
+  end(isWhole: boolean): Step[] {
+    this.#recorded ??= this.#ended(this.#steps, [], isWhole);
+    return this.#recorded;
+  }
+
+  #ended(nodes: readonly StepNode[], around: readonly Step[], isWhole: boolean): Step[] {
+    return nodes.flatMap((node) => {
+      const { ended, title } = node;
+      const ending = node.toStep(this.candidate, around, this.notices);
+      if (ending === undefined) return this.#ended(node.steps, around, isWhole);
+      if (!ended) ending.error ??= UNFINISHED;
+      if (!ended && isWhole) {
+        this.notices.once(`unfinished ${title}`, () => {
+          return `the step ${title} had not ended when \`run\` returned; await it there`;
         });
       }
-      this.#reportUnfinished(recorded.steps);
-    }
+      const steps = this.#ended(node.steps, [...around, ending], isWhole);
+      if (steps.length > 0) ending.steps = steps;
+      return [ending];
+    });
   }
+}
+
+/** Report a step of a component that does not exist. */
+export function checkComponent(component: string, candidate: Candidate, notices: Notices): void {
+  if (Object.hasOwn(candidate, component)) return;
+  notices.once(`component ${component}`, () => {
+    return `a step is of component ${JSON.stringify(component)}: ${unknownComponent(component, Object.keys(candidate))}`;
+  });
 }
 
 /** State that a candidate lacks a component, which ones it has, and which of them may be meant. */

@@ -1,6 +1,8 @@
 """Spans of an example become steps of its trajectory, for each convention and each set-up of OpenTelemetry."""
 
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ ASKED = {"role": "user", "content": "Rome?"}
 CALL = {"role": "assistant", "content": None, "tool_calls": [{"name": "search", "arguments": {"city": "Rome"}}]}
 COUNTED = {"calls": 1, "input_tokens": 7, "output_tokens": 3}
 USAGE = {**COUNTED, "models": {"m": COUNTED}}
+REPLAYED = json.loads((Path(__file__).parent / "data" / "spans.json").read_text())
+"""Spans with the steps that both languages make of them."""
 
 
 async def steps_of(running: Any, wanted: str) -> list[dict[str, Any]]:
@@ -26,6 +30,24 @@ def shape(steps: list[dict[str, Any]]) -> list[Any]:
         else each.get("component") or each["name"]
         for each in steps
     ]
+
+
+def without_seconds(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            name: without_seconds(value) if name == "steps" else value
+            for name, value in step.items()
+            if name != "seconds"
+        }
+        for step in steps
+    ]
+
+
+async def test_spans_of_each_convention_are_the_steps_that_typescript_makes_of_them(opened):
+    async with opened("replayed_spans.py", workers=1) as running:
+        results = await running.evaluate(*REPLAYED, capture_traces=True)
+    for case, result in zip(REPLAYED, results, strict=True):
+        assert without_seconds(result["trajectory"]["steps"]) == case["steps"], case["name"]
 
 
 async def test_spans_of_the_genai_convention_are_steps(opened):

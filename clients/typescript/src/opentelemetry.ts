@@ -1,0 +1,95 @@
+/** OpenTelemetry's API as the program has loaded it; nothing of it is imported. */
+
+import { loadedModules } from "./runtime.js";
+
+const REGISTRY = Symbol.for("opentelemetry.js.api.1");
+const SPAN = Symbol.for("OpenTelemetry Context Key SPAN");
+const API = /[\\/]@opentelemetry[\\/]api[\\/]build[\\/]src[\\/]index\.js$/;
+
+/** A context: immutable values by key. */
+export interface Context {
+  getValue(key: symbol): unknown;
+  setValue(key: symbol, value: unknown): Context;
+  deleteValue(key: symbol): Context;
+}
+
+/** The ids of a span. */
+export interface SpanContext {
+  traceId: string;
+  spanId: string;
+  traceFlags: number;
+}
+
+export interface ContextManager {
+  active(): Context;
+  with<Arguments extends unknown[], Result>(
+    context: Context,
+    fn: (...given: Arguments) => Result,
+    self?: unknown,
+    ...given: Arguments
+  ): Result;
+  bind<Target>(context: Context, target: Target): Target;
+  enable(): ContextManager;
+  disable(): ContextManager;
+}
+
+/** A tracer provider of any kind, or the API's own, which delegates to the one that is set. */
+export interface TracerProvider {
+  getTracer(name: string, version?: string, options?: object): Tracer;
+  getDelegate?(): TracerProvider;
+  setDelegate?(provider: TracerProvider): void;
+}
+
+export interface Tracer {
+  startSpan(name: string, options?: object, context?: Context): unknown;
+  startActiveSpan(...given: unknown[]): unknown;
+}
+
+interface Api {
+  trace?: { getTracerProvider(): TracerProvider };
+  context?: { setGlobalContextManager(manager: ContextManager): boolean };
+}
+
+interface Registry {
+  trace?: TracerProvider;
+  context?: ContextManager;
+}
+
+/** The tracer provider that the program has set for the whole process. */
+export function globalProvider(): TracerProvider | undefined {
+  const { trace } = registry();
+  return trace?.getDelegate?.() ?? trace;
+}
+
+/** The context in which the caller runs, if a context manager is set. */
+export function activeContext(): Context | undefined {
+  return registry().context?.active();
+}
+
+/** The ids of the span of a context. */
+export function spanContextOf(context: Context | undefined): SpanContext | undefined {
+  const span = context?.getValue(SPAN) as { spanContext(): SpanContext } | undefined;
+  return span?.spanContext();
+}
+
+export function withSpan(context: Context, span: unknown): Context {
+  return context.setValue(SPAN, span);
+}
+
+/**
+ * Make all tracers use a provider until the program sets one, and a context manager if none is set.
+ *
+ * The provider is not registered: only one can be, and that is the program's.
+ */
+export function useWithoutSetUp(provider: TracerProvider, manager: ContextManager): void {
+  for (const api of loadedModules(API) as Api[]) {
+    const proxy = api.trace?.getTracerProvider(); // undefined of a module that is still loading
+    if (proxy?.setDelegate === undefined || proxy.getDelegate?.() === provider) continue;
+    proxy.setDelegate(provider);
+    if (registry().context === undefined) api.context?.setGlobalContextManager(manager);
+  }
+}
+
+function registry(): Registry {
+  return (globalThis as { [REGISTRY]?: Registry })[REGISTRY] ?? {};
+}

@@ -1,0 +1,184 @@
+/** Steps from spans: what instrumentations of models, tools and agents record while an example runs. */
+
+import { summed } from "./example-results.js";
+import type { Step } from "./generated/types.js";
+import { jsonOrRepr } from "./json-or-repr.js";
+import { contextManager, MinimalProvider } from "./minimal-tracing.js";
+import type { Notices } from "./notices.js";
+import { activeContext, globalProvider, type SpanContext, spanContextOf, useWithoutSetUp } from "./opentelemetry.js";
+import type { Candidate } from "./program.js";
+import { type Span, spanKind, stepOfSpan } from "./span-values.js";
+import { checkComponent, currentRecorder, StepNode, StepRecorder } from "./steps.js";
+
+/** What of a span processor is used here. */
+interface SpanProcessor {
+  onStart(span: StartedSpan, context: unknown): void;
+  onEnding?(span: unknown): void;
+  onEnd(span: unknown): void;
+  _spanProcessors?: SpanProcessor[];
+}
+
+/** A span of the SDK: version 2 has the whole context of its parent, version 1 the id. */
+type StartedSpan = Span & { parentSpanContext?: SpanContext; parentSpanId?: string };
+
+/** The examples that run; each with what records its steps if its trajectory is wanted. */
+const openExamples = new Set<{ readonly recorder: StepRecorder | undefined }>();
+const spanSteps = new WeakMap<StepRecorder, Map<string, SpanStep>>();
+const watched = new WeakSet<SpanProcessor>();
+const minimal = new MinimalProvider((span, parent) => addSpan(span, parent?.spanId));
+
+/** Return what records the steps of an example: those of the program's own, and those of spans. */
+export function spanRecorder(candidate: Candidate, notices: Notices): StepRecorder {
+  watchSpans(notices);
+  const steps = new Map<string, SpanStep>();
+  const surrounding = () => (steps.size === 0 ? undefined : steps.get(spanContextOf(activeContext())?.spanId ?? ""));
+  const recorder = new StepRecorder(candidate, notices, surrounding);
+  spanSteps.set(recorder, steps);
+  return recorder;
+}
+
+/** Run the program on an example. A span without an asynchronous context belongs to the only example that runs. */
+export async function runExample<Output>(
+  recorder: StepRecorder | undefined,
+  program: () => Output | Promise<Output>,
+): Promise<Output> {
+  const example = { recorder };
+  openExamples.add(example);
+  try {
+    return await (recorder === undefined ? program() : recorder.run(program));
+  } finally {
+    openExamples.delete(example);
+  }
+}
+
+/** A step whose values are those of a span. */
+class SpanStep extends StepNode {
+  constructor(private readonly span: Span) {
+    super();
+  }
+
+  get ended(): boolean {
+    return this.span.ended;
+  }
+
+  get title(): string {
+    return `of the span ${JSON.stringify(this.span.name)}`;
+  }
+
+  toStep(candidate: Candidate, around: readonly Step[], notices: Notices): Step | undefined {
+    const found = stepOfSpan(this.span, candidate);
+    if (found === undefined) return undefined;
+    const step = jsonOrRepr(found.values) as Step;
+    const { component } = step;
+    if (component) checkComponent(component, candidate, notices);
+    else if (found.kind === "model" && !around.some((each) => each.component)) {
+      notices.once(`span ${this.span.name}`, () => ofNoComponent(this.span.name));
+    }
+    const same = around.findLast((each) => component && each.component === component);
+    if (same === undefined) return step;
+    take(same, step);
+    return undefined;
+  }
+}
+
+/** The steps that have taken outputs, or usage, from steps within them. */
+const takenOutputs = new WeakSet<Step>();
+const takenUsage = new WeakSet<Step>();
+
+/** Give a step the inputs, outputs and usage that it does not have from one within it that stands for the same. */
+function take(step: Step, inner: Step): void {
+  if (Object.keys(step.inputs ?? {}).length === 0) step.inputs = inner.inputs;
+  if ((takenOutputs.has(step) || (step.outputs ?? null) === null) && (inner.outputs ?? null) !== null) {
+    step.outputs = inner.outputs;
+    takenOutputs.add(step); // until the last of several
+  }
+  if ((takenUsage.has(step) || !step.usage) && inner.usage) {
+    step.usage = summed(step.usage ?? {}, inner.usage);
+    takenUsage.add(step);
+  }
+}
+
+function ofNoComponent(name: string): string {
+  return (
+    `the span ${JSON.stringify(name)} of a model call is of no component; if it uses one, have its text in the system ` +
+    "message as it is, or set the attribute `evolverpc.component`"
+  );
+}
+
+/** See the spans of the program's tracer provider, or of a minimal one if its instrumentations have none. */
+function watchSpans(notices: Notices): void {
+  const provider = globalProvider();
+  if (provider === undefined) {
+    useWithoutSetUp(minimal, contextManager);
+    return;
+  }
+  const { _activeSpanProcessor, activeSpanProcessor = _activeSpanProcessor } = provider as {
+    _activeSpanProcessor?: SpanProcessor; // of version 2 of the SDK
+    activeSpanProcessor?: SpanProcessor;
+  };
+  if (activeSpanProcessor !== undefined) {
+    watch(activeSpanProcessor, notices);
+  } else if (provider !== minimal && provider.constructor.name !== "NoopTracerProvider") {
+    const name = provider.constructor.name;
+    notices.once(`provider ${name}`, () => {
+      return `spans do not become steps: the tracer provider, a ${name}, is not one of OpenTelemetry's SDK`;
+    });
+  }
+}
+
+function watch(processor: SpanProcessor, notices: Notices): void {
+  if (watched.has(processor)) return;
+  watched.add(processor);
+  for (const each of [...(processor._spanProcessors ?? []), processor]) guard(each, notices);
+  const others = processor.onStart.bind(processor);
+  processor.onStart = (span, context) => {
+    addSpan(span, span.parentSpanContext?.spanId ?? span.parentSpanId);
+    others(span, context);
+  };
+}
+
+/** Report what a span processor of the program throws, which would else be thrown by the code that is traced. */
+function guard(processor: SpanProcessor, notices: Notices): void {
+  for (const name of ["onStart", "onEnding", "onEnd"] as const) {
+    const call = processor[name] as ((...given: unknown[]) => void) | undefined;
+    if (call === undefined) continue;
+    processor[name] = (...given: unknown[]) => {
+      try {
+        call.apply(processor, given);
+      } catch (error) {
+        notices.once(`processor ${String(error)}`, () => `a span processor of the program threw ${String(error)}`);
+      }
+    };
+  }
+}
+
+/** Record a span that starts, and return whether it is: what it holds is read when the example's program has returned. */
+function addSpan(span: Span, parentId: string | undefined): boolean {
+  const recorder = currentRecorder() ?? soleRecorder(span);
+  if (recorder === undefined) return false;
+  if (recorder.ended) {
+    if (spanKind(span.attributes)) recorder.reportLate(`of the span ${JSON.stringify(span.name)}`);
+    return false;
+  }
+  const steps = spanSteps.get(recorder);
+  const step = new SpanStep(span);
+  recorder.add(step, parentId === undefined ? undefined : steps?.get(parentId));
+  steps?.set(span.spanContext().spanId, step);
+  return true;
+}
+
+/** What records the only example that runs; undefined if there are several. */
+function soleRecorder(span: Span): StepRecorder | undefined {
+  const open = [...openExamples];
+  if (open.length === 1) return open[0]?.recorder;
+  const traced = open.find(({ recorder }) => recorder)?.recorder;
+  if (traced !== undefined && spanKind(span.attributes)) {
+    traced.notices.once(`stray ${span.name}`, () => {
+      return (
+        `the span ${JSON.stringify(span.name)} is not recorded: it has no asynchronous context, and several examples ` +
+        "run; await the call in `run`, or set `maxConcurrency` to 1"
+      );
+    });
+  }
+  return undefined;
+}
