@@ -13,7 +13,14 @@ from protocol.errors import ProgramFailed, RpcError
 from rpc_server.program.launcher import Launcher
 from rpc_server.program.process import Exit
 from rpc_server.program.process_factory import TRIES, ProcessFactory, StartedProcess
-from rpc_server.program.process_requests import ExamplesCall, ExamplesRequest, MethodRequest, ProcessRequest, timeouts
+from rpc_server.program.process_requests import (
+    ExamplesCall,
+    ExamplesRequest,
+    MethodRequest,
+    ProcessRequest,
+    stated_seconds,
+    timeouts,
+)
 from rpc_server.program.program import ResultDict
 from rpc_server.program.scheduler import ProcessHeartbeat, Scheduler, WorkerSlot, WorkItem
 
@@ -279,7 +286,8 @@ class Pool:
         result = message.get("result")
         if isinstance(result, dict) and "adapter_state" in self.capabilities:
             self._state = result.get("adapter_state", self._state)
-        late = item.late or any(timeouts(message))
+        ran_over = self._ran_over(slot, item, message)
+        late = ran_over or any(timeouts(message))
         evidence = self._timeout_evidence(slot, item) if late else None
         requeue = late and evidence is None and not item.abandoned
         stale = late and self._plan.fresh_after_deadline and not slot.running
@@ -291,7 +299,7 @@ class Pool:
             self._scheduler.add_suspect(item)
         elif not item.abandoned:
             seconds, log = self._seconds(item), self._log(slot, item)
-            item.work.answered(message, late=item.late, evidence=evidence, seconds=seconds, log=log)
+            item.work.answered(message, late=ran_over, evidence=evidence, seconds=seconds, log=log)
         if used_up and slot in self._slots:
             self._retire(slot, gracefully=not (stale or requeue))
         else:
@@ -301,6 +309,17 @@ class Pool:
     def _is_serial(self, slot: WorkerSlot) -> bool:
         """Report whether a request has the process to itself: it takes one at a time, and has ended it on response."""
         return slot.room == 1 and not self._plan.cancels
+
+    def _ran_over(self, slot: WorkerSlot, item: WorkItem, message: dict[str, Any]) -> bool:
+        """Report whether an answered request took longer than its limit: by the program's own clock, if it states that.
+
+        A server without processor time reads late what was answered in time, and what was late before its own timer.
+        """
+        own_s = stated_seconds(message, cancelled=item.late and self._plan.cancels)
+        if own_s is None or item.work.limit_s is None:
+            return item.late
+        allowance_s = None if item.unshared else self._allowance_s(slot, item)
+        return min(own_s, self._loop.time() - item.sent) > item.work.limit_s + (allowance_s or 0.0)
 
     def _timeout_evidence(self, slot: WorkerSlot, item: WorkItem) -> str | None:
         """Return why a time-out is the request's own; None if its process may have blocked it."""

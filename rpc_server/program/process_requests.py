@@ -33,7 +33,7 @@ class ProcessRequest(ABC):
 
     @abstractmethod
     def answered(self, message: dict[str, Any], *, late: bool, evidence: str | None, seconds: float, log: Log) -> None:
-        """Handle the response; `late`: after the deadline, while it was being stopped.
+        """Handle the response; `late`: the request took longer than its limit.
 
         `evidence`: why a time-out is the request's own; None if it did not time out.
         """
@@ -253,3 +253,14 @@ def _results(message: dict[str, Any]) -> list[Any] | None:
 def timeouts(message: dict[str, Any]) -> list[bool]:
     """Return for each result in a response whether it is a time-out; empty without results."""
     return [isinstance(one, dict) and one.get("status") == "timeout" for one in _results(message) or ()]
+
+
+def stated_seconds(message: dict[str, Any], *, cancelled: bool) -> float | None:
+    """Return how long the examples of a response ran together, by their results; None if they do not state it.
+
+    `cancelled`: the request was cancelled, so that only a success shows that it had ended before.
+    """
+    results = [one if isinstance(one, dict) else {} for one in _results(message) or ()]
+    if cancelled and any(one.get("status") not in ("ok", "rollout") for one in results):
+        return None
+    return sum(stated for one in results if isinstance(stated := one.get("seconds"), int | float)) or None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-import time
+from time import monotonic  # user code may replace it in its module
 from types import ModuleType
 from typing import Any, Callable
 
@@ -163,7 +163,7 @@ class FunctionProgram:
     ) -> str:
         """Return the example's result as JSON; raises `Cancelled`."""
         calls = model_usage.ModelCallUsage()
-        started = time.monotonic()
+        started = monotonic()
         try:
             with calls:
                 await executor.within(limit_s, work(example_run, executor))
@@ -172,7 +172,7 @@ class FunctionProgram:
             raise
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
             outcome = results.failed(problem, self._config.transient, limit_s)
-        seconds = time.monotonic() - started
+        seconds = monotonic() - started
         example_run.trace.end()
         outcome["usage"] = model_usage.sum_usage(example_run.usage, example_run.scoring_usage) or calls.usage
         outcome.update(example_run.kept)

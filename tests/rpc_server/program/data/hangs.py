@@ -37,6 +37,12 @@ def do_wait(example):
     threading.Event().wait()
 
 
+def do_wait_for(example):
+    open(example["begun"], "w").close()
+    while not os.path.exists(example["awaited"]):
+        time.sleep(0.01)
+
+
 def do_exit(example):
     os._exit(1)
 
