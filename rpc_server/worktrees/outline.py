@@ -4,6 +4,7 @@ import ast
 import warnings
 from pathlib import PurePosixPath
 
+from rpc_server.worktrees import typescript_outline
 from rpc_server.worktrees.repository import UserRepository
 
 NOTES = ("AGENTS.md", "CLAUDE.md", "README.md")
@@ -43,8 +44,11 @@ def _size(content: bytes) -> str:
 def _definitions(path: str, content: bytes) -> list[str]:
     if len(content) > _MAX_BYTES or b"\0" in content[:8000]:
         return []
+    suffix = PurePosixPath(path).suffix
+    if suffix in typescript_outline.SUFFIXES:
+        return typescript_outline.definitions(path, content)
     text = content.decode("utf-8", "replace")
-    if PurePosixPath(path).suffix != ".py":
+    if suffix != ".py":
         first = text.lstrip().split("\n", 1)[0].strip()
         return [f"    {first[:160]}"] if first.startswith(_COMMENT) else []
     try:

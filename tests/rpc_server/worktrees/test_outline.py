@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from rpc_server.worktrees.outline import MAX_CHARACTERS, MAX_NOTES, outline_of
 from rpc_server.worktrees.repository import UserRepository
 from tests.rpc_server.mutations.project import Project
@@ -16,6 +18,68 @@ class Sorter(Base):
 async def ask(question: str) -> str:
     return "x"
 '''
+
+TYPESCRIPT = """#!/usr/bin/env node
+/** Answers tickets. */
+
+import { Base } from "./base.js";
+
+export interface Ticket<T> { text: T }
+export type Team = "a" | "b";
+/**
+ * Sorts tickets.
+ * It has no state.
+ */
+@Injectable()
+export abstract class Sorter<T> extends Base<T> implements Other {
+  static count = 0;
+  /** Sort one. */
+  async sort(
+    ticket: Ticket<T>,
+    { strict = false } = {},
+  ): Promise<Team> { return "a"; }
+  #hidden = (): void => {};
+}
+
+// Asks a model.
+export const ask = async (question: string): Promise<string> => question;
+export const limit = 3;
+function helper(a) { return a; }
+export default function (a: string): void {}
+"""
+
+OUTLINE = """\
+    // Answers tickets.
+    export interface Ticket<T>
+    export type Team
+    export abstract class Sorter<T> extends Base<T> implements Other  // Sorts tickets.
+        async sort( ticket: Ticket<T>, { strict = false } = {}, ): Promise<Team>  // Sort one.
+        #hidden = (): void
+    export const ask = async (question: string): Promise<string>  // Asks a model.
+    function helper(a)
+    export default function (a: string): void
+"""
+
+
+@pytest.mark.parametrize("suffix", [".ts", ".mts", ".tsx", ".js"])
+def test_typescript_and_javascript_have_their_definitions(tmp_path: Path, suffix: str) -> None:
+    jsx = "export const Page = ({ team }: Props) => <b>{team}</b>;\n" if suffix == ".tsx" else ""
+    shown = "    export const Page = ({ team }: Props)\n" if jsx else ""
+    project = Project(tmp_path, {f"app{suffix}": TYPESCRIPT + jsx, "z.txt": ""})
+    outline = outline_of(UserRepository(project.folder), project.first)
+    lines = len((TYPESCRIPT + jsx).splitlines())
+    assert outline == f"Files (2):\napp{suffix} ({lines} lines)\n{OUTLINE}{shown}z.txt (0 lines)\n"
+
+
+@pytest.mark.parametrize(
+    "content", ["export class {{{", "}" * 9, "(" * 100_000, "\ud800", "export const f = (x: " + "a" * 999]
+)
+def test_typescript_that_cannot_be_parsed_is_outlined_as_far_as_it_goes(tmp_path: Path, content: str) -> None:
+    files: dict[str, str | bytes] = {"a.ts": content.encode("utf-8", "surrogatepass"), "b.ts": "export class B {}"}
+    project = Project(tmp_path, files)
+    outline = outline_of(UserRepository(project.folder), project.first)
+    assert "b.ts (1 lines)\n    export class B\n" in outline
+    assert len(outline) < 1000
 
 
 def test_files_have_their_size_and_definitions_and_notes_come_last(tmp_path: Path) -> None:
