@@ -10,7 +10,7 @@ import pytest
 
 from gepa_client.cli.model_server import Conversation, ModelServer, ToolCall
 
-TOOL = {"name": "weather", "description": "Return the weather.", "parameters": {"type": "object"}}
+TOOL = {"name": "weather", "description": "The weather.", "parameters": {"type": "object"}}
 SCHEMA = {"type": "object"}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
 
@@ -53,9 +53,9 @@ def test_it_calls_a_tool_and_answers_by_chat_completions(asked: tuple[ModelServe
     [choice] = post(url, {"messages": messages, "tools": tools})["choices"]
     assert (choice["finish_reason"], choice["message"]["content"]) == ("stop", "sunny")
     assert conversations == [
-        Conversation("Be short.", (("user", "Rome?"),), {"weather": "Return the weather."}, SCHEMA),
+        Conversation("Be short.", (("user", "Rome?"),), {"weather": "The weather."}, SCHEMA),
         Conversation(
-            "Be short.", (("user", "Rome?"), ("assistant", ""), ("tool", "20")), {"weather": "Return the weather."}, {}
+            "Be short.", (("user", "Rome?"), ("assistant", ""), ("tool", "20")), {"weather": "The weather."}, {}
         ),
     ]
 
@@ -77,8 +77,8 @@ def test_it_calls_a_tool_and_answers_by_responses(asked: tuple[ModelServer, list
     [item] = post(url, {**body, "input": items})["output"]
     assert (item["type"], item["content"][0]["text"]) == ("message", "sunny")
     assert conversations == [
-        Conversation("Be short.", (("user", "Rome?"),), {"weather": "Return the weather."}, SCHEMA),
-        Conversation("Be short.\nBe kind.", (("user", "Rome?"), ("tool", "20")), {"weather": "Return the weather."}, {}),
+        Conversation("Be short.", (("user", "Rome?"),), {"weather": "The weather."}, SCHEMA),
+        Conversation("Be short.\nBe kind.", (("user", "Rome?"), ("tool", "20")), {"weather": "The weather."}, {}),
     ]
 
 
@@ -88,4 +88,4 @@ def test_it_calls_a_tool_by_messages(asked: tuple[ModelServer, list[Conversation
     answer = post(server.variables["ANTHROPIC_BASE_URL"] + "/v1/messages", body)
     assert answer["stop_reason"] == "tool_use"
     assert answer["content"][0]["input"] == {"city": "Rome"}
-    assert conversations == [Conversation("Be short.", (("user", "Rome?"),), {"weather": "Return the weather."}, {})]
+    assert conversations == [Conversation("Be short.", (("user", "Rome?"),), {"weather": "The weather."}, {})]
