@@ -27,7 +27,7 @@ GROUPS_LISTED = 50
 OTHER_TYPES = "(other types)"
 LONGEST_TYPE = 200
 LONGEST_TEXT = 20_000
-"""Characters of a message or a traceback that are kept."""
+"""Characters of a message, a traceback or a log that are kept."""
 
 _TEST_PART = re.compile(r"test-(\d+)")
 
@@ -82,7 +82,7 @@ class _FailureCount:
         self.candidates[candidate] = self.candidates.get(candidate, 0) + 1
 
     def shown(self) -> FailureGroup:
-        traceback = self.error.get("traceback")
+        traceback, log = self.error.get("traceback"), self.error.get("log")
         return FailureGroup(
             type=self.type,
             status=self.status,
@@ -92,6 +92,7 @@ class _FailureCount:
             candidates=self.candidates,
             message=str(self.error.get("message", ""))[:LONGEST_TEXT],
             traceback=str(traceback)[-LONGEST_TEXT:] if traceback else None,
+            log=str(log)[-LONGEST_TEXT:] if log else None,
             row=self.row,
             candidate=self.candidate,
         )

@@ -56,13 +56,14 @@ class Excerpt:
 
 @dataclass(frozen=True)
 class RowResult:
-    """The result of a candidate on a row. `score`: the failure score if the program failed."""
+    """The result of a candidate on a row. `score`: the failure score if the program failed. `log`: what it wrote."""
 
     status: str
     score: float
     output: Excerpt | None
     feedback: Excerpt | None
     error: Excerpt | None
+    log: Excerpt | None
 
 
 @dataclass(frozen=True)
@@ -361,6 +362,7 @@ def _row_result(result: Mapping[str, Any] | None, failure_score: float) -> RowRe
         output=excerpt(result.get("output")),
         feedback=excerpt(result.get("feedback")),
         error=excerpt(message),
+        log=excerpt(result.get("log") or error.get("log")),
     )
 
 

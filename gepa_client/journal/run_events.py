@@ -268,7 +268,7 @@ class FailureGroup(BaseModel):
 
     `rows`: the ids of the first rows it happened on, with their split (`val 7`), `row_count` of them in all.
     `candidates`: how many examples failed by candidate: its index, or the beginning of its digest if it was not kept.
-    `message`, `traceback`, `row`, `candidate`: of the first one.
+    `message`, `traceback`, `log` (what the program wrote), `row`, `candidate`: of the first one.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
@@ -281,6 +281,7 @@ class FailureGroup(BaseModel):
     candidates: dict[str, int]
     message: str
     traceback: str | None = None
+    log: str | None = None
     row: str
     candidate: str
 

@@ -286,7 +286,7 @@ def _row_group(name: str, moved: MovedRows) -> list[str]:
 def _row(row: ComparedRow, *, opened: bool) -> str:
     first = f' <span class="first">{_text(line(row.input.text, 100))}</span>' if row.input is not None else ""
     parts = [f"<dt>input</dt><dd>{_excerpt(row.input)}</dd>"] if row.input is not None else []
-    for name in ("output", "feedback", "error"):
+    for name in ("output", "feedback", "error", "log"):
         old, new = (getattr(one, name) if one is not None else None for one in (row.before, row.after))
         if old is None and new is None:
             continue

@@ -162,7 +162,7 @@ def _moved_rows(change: Change) -> list[str]:
 
 
 def _row(row: ComparedRow) -> str:
-    """Return an item of a list: the row's scores, input, outputs and feedback, each on a line of its own."""
+    """Return an item of a list: the row's scores, input, outputs and feedback, and what the program wrote after."""
     parts = [f"- {_code(fields.row_title(row))}"]
     if row.input is not None:
         parts.append(f"  - input: {_excerpt(row.input)}")
@@ -171,6 +171,9 @@ def _row(row: ComparedRow) -> str:
         if old is not None or new is not None:
             same = _excerpt(new) + " (the same before)" if old == new else f"{_excerpt(old)} -> {_excerpt(new)}"
             parts.append(f"  - {name}: {same}")
+    if row.after is not None and row.after.log is not None:
+        log = plain(fields.excerpt_text(row.after.log)).rstrip().splitlines()
+        parts += ["  - log:", "", *(f"    {text}" for text in _block(log, "text")), ""]
     return "\n".join(parts)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from evolverpc_common.display_text import counted, line, plain
 from gepa_client.analysis.explanation import Change, Explanation, MovedRows, PairedScores
-from gepa_client.analysis.proposals import ComparedRow, Proposal
+from gepa_client.analysis.proposals import ComparedRow, Excerpt, Proposal
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import (
     CallRefused,
@@ -251,9 +251,18 @@ def failure_places(group: FailureGroup, named: int = FAILURES_NAMED) -> str:
 
 
 def first_failure(group: FailureGroup) -> str:
-    """Return the first failure: row, candidate and message, with its traceback on further lines."""
-    text = f"the first: row {group.row}, candidate {group.candidate}: {group.type}: {group.message}"
-    return f"{text}\n{group.traceback.rstrip()}" if group.traceback else text
+    """Return the first failure: row, candidate and message, with its traceback and its log on further lines."""
+    parts = [f"the first: row {group.row}, candidate {group.candidate}: {group.type}: {group.message}"]
+    if group.traceback:
+        parts.append(group.traceback.rstrip())
+    if group.log:
+        parts += ["the program wrote:", group.log.rstrip()]
+    return "\n".join(parts)
+
+
+def excerpt_text(value: Excerpt) -> str:
+    """Return the text with the number of characters that are left out."""
+    return f"{value.text}\n… {value.omitted:,} characters left out …" if value.omitted else value.text
 
 
 def model_call_rows(record: RunRecord) -> list[tuple[str, ...]]:

@@ -108,10 +108,11 @@ def emit_failed_examples(store: Store, run_id: str, emit: Emit) -> None:
         emit(found)
         for group in found.groups:
             traceback = f"\n{group.traceback}" if group.traceback else ""
+            log = f"\nthe program wrote:\n{group.log}" if group.log else ""
             print(
                 plain(
                     f"{group.count} examples failed with {group.type} ({group.status}) on {group.row_count} rows; "
-                    f"the first: row {group.row}, candidate {group.candidate}: {group.message}{traceback}"
+                    f"the first: row {group.row}, candidate {group.candidate}: {group.message}{traceback}{log}"
                 ),
                 flush=True,
             )

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from protocol import METHODS, ApplyMutationParams, Candidate, CandidateItem, Example, JsonValue, Progress
 from protocol.errors import CallCancelled, ProgramFailed, TrajectoryExpired
 from rpc_server.mutations.transaction import CodeMutations
-from rpc_server.program.example_results import answer_too_large, without_output
+from rpc_server.program.example_results import answer_too_large, without_output, written_by
+from rpc_server.program.process_output import report_output
 from rpc_server.program.program import Program, ResultDict, TrajectoryRefs
 from rpc_server.rpc import wire
 from rpc_server.rpc.params import error_message, error_path
@@ -66,10 +67,12 @@ class EvaluateJob(CallJob):
         capture_traces: bool,
         group: str | None,
         max_result_bytes: int,
+        call_id: str | None = None,
         timeout_s: float | None = None,
         items: Sequence[CandidateItem] | None = None,
     ) -> None:
         super().__init__(len(batch), len(batch))
+        self._call_id = call_id
         self._program = program
         self._candidate = candidate
         self._batch = batch
@@ -97,6 +100,7 @@ class EvaluateJob(CallJob):
         """Return the results in the batch's order; raises `LimitExceeded` if they are too large together."""
 
         def keep(position: int, result: ResultDict) -> None:
+            report_output(written_by(result), _source(self._call_id, self._batch[position]))
             self._results[position] = self._serialized(
                 self._refs.outgoing(result, self._group) if self._capture_traces else result
             )
@@ -165,6 +169,14 @@ class ProgramCallJob(CallJob):
             ) from None
 
 
+_CALL_ID_SHOWN = 8
+
+
+def _source(call_id: str | None, example: Example) -> str:
+    """Return the call and the example, to print before what the program wrote."""
+    return f"{call_id[:_CALL_ID_SHOWN]} {example.id}" if call_id else example.id
+
+
 _SCORE_FIELDS = frozenset(
     {"status", "score", "feedback", "objective_scores", "error", "usage", "seconds"},
 )
@@ -177,13 +189,19 @@ class ScoreJob(CallJob):
     """Scores results that wait for a score; failures are returned unchanged."""
 
     def __init__(
-        self, program: Program, batch: Sequence[Example], results: Sequence[ResultDict], timeout_s: float | None
+        self,
+        program: Program,
+        batch: Sequence[Example],
+        results: Sequence[ResultDict],
+        timeout_s: float | None,
+        call_id: str | None = None,
     ) -> None:
         self._positions = [at for at, result in enumerate(results) if result["status"] in _WAITING]
         super().__init__(len(self._positions), len(results))
         self._program = program
         self._results = list(results)
         self._timeout_s = timeout_s
+        self._call_id = call_id
         self._batch = [batch[at] for at in self._positions]
         self._done = len(results) - len(self._positions)
 
@@ -191,13 +209,18 @@ class ScoreJob(CallJob):
         """Return the results, in the order they came."""
 
         def keep(index: int, scored: ResultDict) -> None:
+            report_output(written_by(scored), _source(self._call_id, self._batch[index]))
             at = self._positions[index]
             self._results[at] = _merge_score(self._results[at], scored)
             self._finish_example(on_example)
 
-        waiting = [self._results[at] for at in self._positions]
+        waiting = [_without_log(self._results[at]) for at in self._positions]  # the program may give a log of its own
         await self._program.score(self._batch, waiting, timeout_s=self._timeout_s, on_result=keep)
         return {"results": self._results}
+
+
+def _without_log(result: ResultDict) -> ResultDict:
+    return {name: value for name, value in result.items() if name != "log"}
 
 
 def _merge_score(result: ResultDict, scored: ResultDict) -> ResultDict:
@@ -206,6 +229,11 @@ def _merge_score(result: ResultDict, scored: ResultDict) -> ResultDict:
         scored = {"status": "program_error", "score": None, "error": error, "seconds": scored["seconds"]}
     kept = {name: value for name, value in result.items() if name not in _SCORE_FIELDS and value is not None}
     scoring = {name: value for name, value in scored.items() if name in _SCORE_FIELDS}
+    log = kept.pop("log", "") + written_by(scored)
+    if log and scoring.get("error"):
+        scoring["error"] = {**scoring["error"], "log": log}
+    elif log:
+        scoring["log"] = log
     return {**scoring, "output": None, **kept}
 
 

@@ -212,6 +212,7 @@ class Service:
             self._datasets.filled(request.batch),
             capture_traces=request.capture_traces,
             group=request.meta.group if request.meta is not None else None,
+            call_id=_call_id(request),
             timeout_s=_example_timeout_s(request),
             items=request.items,
             max_result_bytes=self._max_result_bytes,
@@ -236,7 +237,7 @@ class Service:
     def _score(self, request: ScoreParams, params: dict[str, Any]) -> CallJob:
         _check_lengths("results", len(request.results), len(request.batch))
         batch = self._datasets.filled(request.batch)
-        return ScoreJob(self._program, batch, params["results"], _example_timeout_s(request))
+        return ScoreJob(self._program, batch, params["results"], _example_timeout_s(request), _call_id(request))
 
     def _finalize(self, request: FinalizeParams, params: dict[str, Any]) -> CallJob:
         self._check_candidate(request.best_candidate)
@@ -311,6 +312,10 @@ class Service:
             limits=self.limits,
         )
         return wire.write(discovery.model_dump(exclude_none=True))
+
+
+def _call_id(request: Params) -> str | None:
+    return None if request.meta is None else request.meta.call_id
 
 
 def _example_timeout_s(request: Params) -> float | None:

@@ -154,13 +154,13 @@ class CommandAgent:
             self._command, task, task.prompt.encode(), self._timeout_s, on_lines=on_lines, log=log
         )
         if reason := _failure_reason(outcome, self.name, self._timeout_s):
-            log_tail = log.since()
+            log_tail = log.text()
             if outcome.status in _NOT_STARTED and log_tail.startswith(
                 not_started := f"cannot start {self._command[0]}: "
             ):
                 reason = f"{self._command[0]} cannot be started: {log_tail.removeprefix(not_started).strip()}"
             raise AgentFailed(reason, log_tail=log_tail, killed=_was_killed(outcome))
-        return AgentResult(_printable(output.since()).strip()[-MAX_SUMMARY:], Usage())
+        return AgentResult(_printable(output.text()).strip()[-MAX_SUMMARY:], Usage())
 
 
 class ClaudeAgent:
@@ -186,7 +186,7 @@ class ClaudeAgent:
         if failed is not None or session.done is None:
             reason = failed or "its session ended without an answer"
             killed = session.killed or (session.failed is None and _was_killed(outcome))
-            raise AgentFailed(reason, log_tail=_printable(session.log.since()), usage=session.usage, killed=killed)
+            raise AgentFailed(reason, log_tail=_printable(session.log.text()), usage=session.usage, killed=killed)
         return AgentResult(_printable(session.done).strip()[:MAX_SUMMARY], session.usage)
 
 

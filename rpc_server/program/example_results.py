@@ -30,18 +30,19 @@ def checked(given: Any, seconds: float, log: Callable[[], str], *, lenient: bool
     """Return a program's result without absent fields; `invalid_result` if it breaks the contract.
 
     `lenient`: the message was not strict JSON, so that numbers in it may be NaN. `log`: what the process wrote
-    meanwhile; it becomes the result's `log`, or that of its error.
+    meanwhile; it becomes the result's `log`, or that of its error, unless the program gives one itself.
     """
     problem = _problem(given, lenient=lenient)
     if problem is not None:
         return failure("program_error", "invalid_result", problem, seconds, log())
     result = {name: value for name, value in given.items() if value is not None or name in _ALWAYS}
     result.setdefault("output", None)
-    text = log()
+    text = result.pop("log", None)
     if result["status"] in _FAILED:
         error = result.get("error") or {"type": result["status"], "message": "the program gave no reason"}
+        text = text or error.get("log") or log()
         result["error"] = {**error, "log": text} if text else error
-    elif text:
+    elif text := text or log():
         result["log"] = text
     return result
 
@@ -79,7 +80,14 @@ def without_output(result: ResultDict, most: int) -> ResultDict:
     size = len(wire.write(result.get("output")))
     size = size if size > most else len(wire.write(result))
     kept: ResultDict = {name: result[name] for name in _KEPT_WHERE_TOO_LARGE if name in result}
-    return {**failure("program_error", TOO_LARGE, too_large(size, most), result["seconds"]), **kept}
+    log = written_by(result)
+    log = log if len(log) <= most else ""
+    return {**failure("program_error", TOO_LARGE, too_large(size, most), result["seconds"], log), **kept}
+
+
+def written_by(result: ResultDict) -> str:
+    """Return what the program wrote to stdout and stderr during the example."""
+    return result.get("log") or (result.get("error") or {}).get("log") or ""
 
 
 def usage_of(given: Any) -> UsageDict:

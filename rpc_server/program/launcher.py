@@ -214,9 +214,9 @@ class PythonLauncher:
         await asyncio.wait({process.exited}, timeout=_GRACE_S)
         failed = hello.get("failed")
         if failed is not None:
-            raise self._failed(failed["message"], failed["stage"], process.log_since(), failed.get("traceback"))
+            raise self._failed(failed["message"], failed["stage"], process.log_tail(), failed.get("traceback"))
         how = str(process.exited.result()) if process.exited.done() else "closed its connection"
-        raise self._failed(f"the interpreter {how} before the program was imported", "start", process.log_since())
+        raise self._failed(f"the interpreter {how} before the program was imported", "start", process.log_tail())
 
     def _failed(self, message: str, stage: str, log_tail: str, traceback: str | None = None) -> ProgramFailed:
         return ProgramFailed(

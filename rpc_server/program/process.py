@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from protocol.errors import LimitExceeded
-from rpc_server.program.stdio import LineSplitter, LogTail, LongLine, read_line, read_long_line, request_line
+from rpc_server.program.process_output import BoundedLog, ProcessOutput
+from rpc_server.program.stdio import LineSplitter, LongLine, read_line, read_long_line, request_line
 from rpc_server.settings.process_limits import answer_bytes
 
 
@@ -190,16 +191,24 @@ class ProgramProcess:
         self._open = {pipes.stdin, pipes.stdout, pipes.stderr}
         self.alive = True
         """False as soon as its exit is known, before `exited` is set."""
-        self.log = LogTail()
+        self._output = ProcessOutput()
         self.exited: asyncio.Future[Exit] = self._loop.create_future()
         self._loop.add_reader(pipes.stdout, self._read, pipes.stdout, _CHUNK, self._take_output)
-        self._loop.add_reader(pipes.stderr, self._read, pipes.stderr, _LOG_CHUNK, self.log.write)
+        self._loop.add_reader(pipes.stderr, self._read, pipes.stderr, _LOG_CHUNK, self._output.feed)
         child.watch(self._ended)
 
     def request(
-        self, method: str, params: dict[str, Any], on_answer: OnAnswer, *, max_bytes: int | None = None
+        self,
+        method: str,
+        params: dict[str, Any],
+        on_answer: OnAnswer,
+        *,
+        max_bytes: int | None = None,
+        log: BoundedLog | None = None,
     ) -> None:
         """Send a request. `on_answer` is never called if the process ends first: see `exited`.
+
+        `log`: gets what the request writes; see `collect_output`.
 
         Raises:
             LimitExceeded: nested too deep, or more than `max_bytes`; nothing has been sent.
@@ -211,6 +220,9 @@ class ProgramProcess:
                 "more than the program reads", limit="max_request_bytes", allowed=max_bytes, given=len(line)
             )
         self._pending[self._number] = on_answer
+        if log is not None:
+            self.collect_output()
+            self._output.open(self._number, log)
         self.write(line)
 
     def write(self, data: bytes) -> None:
@@ -257,10 +269,14 @@ class ProgramProcess:
             self.kill()
             await asyncio.wait({self.exited}, timeout=_KILL_WAIT_S)
 
-    def log_since(self, mark: int = 0) -> str:
-        """Return what it wrote to its log since `log.total` was `mark`."""
-        self._drain(self._pipes.stderr, self.log.write)
-        return self.log.since(mark)
+    def collect_output(self) -> None:
+        """Give the logs of requests what the process has written until now."""
+        self._drain(self._pipes.stderr, self._output.feed)
+
+    def log_tail(self) -> str:
+        """Return the last that it wrote."""
+        self.collect_output()
+        return self._output.tail.text()
 
     def _read(self, descriptor: int, size: int, take: Callable[[bytes], None]) -> bool:
         """Read one chunk; return False if there is none now."""
@@ -295,31 +311,33 @@ class ProgramProcess:
         if message is None:
             self._end_at_long_line(line.size)  # it may be a response, whose request would wait forever
         else:
-            self._pending.pop(message["id"])(message)
+            self._answer(message)
 
     def _end_at_long_line(self, size: int) -> None:
-        self.log.write(b"\n(a line of %d bytes on stdout: process ended)\n" % size)
+        self._output.write(b"\n(a line of %d bytes on stdout: process ended)\n" % size)
         self.kill()
 
     def _take_line(self, line: bytes) -> None:
         message = read_line(line)
-        if message is None:
-            self.log.write(line + b"\n")
-            return
-        number = message.get("id")
-        if not isinstance(number, int) or "method" in message:
-            # An error about unreadable input, or an echoed request.
-            self.log.write(line + b"\n")
-            return
-        on_answer = self._pending.pop(number, None)
+        if message is None or not isinstance(message.get("id"), int) or "method" in message:
+            # Text, an error about unreadable input, or an echoed request.
+            self._output.write(line + b"\n")
+        else:
+            self._answer(message)
+
+    def _answer(self, message: dict[str, Any]) -> None:
+        on_answer = self._pending.pop(message["id"], None)
         if on_answer is not None:
+            self.collect_output()
+            self._output.close(message["id"])
             on_answer(message)
 
     def _ended(self, status: Exit) -> None:
         self.alive = False
         # The pipes still hold what it wrote before its exit.
         self._drain(self._pipes.stdout, self._take_output)
-        self._drain(self._pipes.stderr, self.log.write)
+        self.collect_output()
+        self._output.end()
         for descriptor in tuple(self._open):
             self._close(descriptor)
         self._pending.clear()

@@ -67,7 +67,7 @@ async def start_process(launcher: Launcher, timeout_s: float) -> StartedProcess:
 async def _ended(error: ProgramFailed, process: ProgramProcess | None) -> ProgramFailed:
     if process is not None:
         await process.end(grace_s=0)
-        output = process.log_since()
+        output = process.log_tail()
         if process.exited.done() and (explained := node_failure(output or "")) is not None:
             error.message, output = explained
         error.details.setdefault("log_tail", output)

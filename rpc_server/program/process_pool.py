@@ -13,6 +13,7 @@ from protocol.errors import ProgramFailed, RpcError
 from rpc_server.program.launcher import Launcher
 from rpc_server.program.process import Exit
 from rpc_server.program.process_factory import TRIES, ProcessFactory, StartedProcess
+from rpc_server.program.process_output import BoundedLog
 from rpc_server.program.process_requests import (
     ExamplesCall,
     ExamplesRequest,
@@ -243,14 +244,14 @@ class Pool:
 
     def _send(self, slot: WorkerSlot, item: WorkItem) -> None:
         item.sent = self._loop.time()
-        item.log_mark = slot.process.log.total
+        item.log = BoundedLog()
         item.late = False
         item.unshared = self._is_serial(slot) or (item.isolated and not slot.used)
         method, params = item.work.request()
         self._add_meta(slot, item, method, params)
         try:
             on_answer = functools.partial(self._answered, slot, item)
-            slot.process.request(method, params, on_answer, max_bytes=self._plan.max_line_bytes)
+            slot.process.request(method, params, on_answer, max_bytes=self._plan.max_line_bytes, log=item.log)
         except RpcError as error:  # nested too deep, or too long with rows and trajectories filled in
             item.work.reject(error)
             return
@@ -390,7 +391,8 @@ class Pool:
         return round(self._loop.time() - item.sent, 6)
 
     def _log(self, slot: WorkerSlot, item: WorkItem) -> Callable[[], str]:
-        return functools.partial(slot.process.log_since, item.log_mark)
+        slot.process.collect_output()
+        return item.log.text
 
     # -- giving up ---------------------------------------------------------------------------------------------------
 

@@ -75,7 +75,10 @@ class ExamplesRequest(ProcessRequest):
         own = timeouts(message)
         if late and evidence is not None and not (own and all(own)):
             self.discard(message)
-            self.timed_out(evidence, seconds, log)
+            written = "".join(
+                example_results.written_by(one) for one in _results(message) or () if isinstance(one, dict)
+            )
+            self.timed_out(evidence, seconds, (lambda: written) if written else log)
             return
         if "error" in message:
             self._refusal(message["error"], seconds, log)

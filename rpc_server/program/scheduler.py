@@ -3,11 +3,12 @@
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rpc_server.program.process import ProgramProcess
 from rpc_server.program.process_factory import StartedProcess
+from rpc_server.program.process_output import BoundedLog
 from rpc_server.program.process_requests import ProcessRequest
 
 CALL_ID = "heartbeat"
@@ -80,8 +81,8 @@ class WorkItem:
 
     `isolated`: it needs a process to itself, as it may have killed or blocked one. `exclusive`: it must run while
     nothing else does, as it may have killed all processes. `died`: a process died under it. `late`: past its deadline.
-    `abandoned`: no call waits for it. `unshared`: its process has run nothing else. `sent`, `log_mark`, `blocked_mark`:
-    time, log position and `blocked_s` at sending.
+    `abandoned`: no call waits for it. `unshared`: its process has run nothing else. `sent`, `blocked_mark`: time and
+    `blocked_s` at sending. `log`: what it wrote since then.
     """
 
     work: ProcessRequest
@@ -95,7 +96,7 @@ class WorkItem:
     slot: "WorkerSlot | None" = None
     timer: asyncio.TimerHandle | None = None
     sent: float = 0.0
-    log_mark: int = 0
+    log: BoundedLog = field(default_factory=BoundedLog)
     blocked_mark: float = 0.0
 
 

@@ -12,28 +12,24 @@ import orjson
 from rpc_server.rpc import wire
 
 MAX_SHOWN_BYTES = 8 * 1024
-"""Bytes of a failing example's `error.log`."""
+"""Bytes of `log_tail`."""
 
 
 class LogTail:
-    """Keeps the last bytes written, and counts all, so that a reader can request those since a position."""
+    """Keeps the last `MAX_SHOWN_BYTES` written."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
-        self.total = 0
-        """Bytes written so far."""
 
     def write(self, data: bytes) -> None:
         """Append; the oldest bytes are dropped."""
-        self.total += len(data)
         self._kept += data[-MAX_SHOWN_BYTES:]
         if len(self._kept) > 2 * MAX_SHOWN_BYTES:
             del self._kept[:-MAX_SHOWN_BYTES]
 
-    def since(self, mark: int = 0) -> str:
-        """Return what was written after `total` was `mark`: its last `MAX_SHOWN_BYTES`."""
-        wanted = min(self.total - mark, MAX_SHOWN_BYTES)
-        return self._kept[-wanted:].decode("utf-8", "replace") if wanted > 0 else ""
+    def text(self) -> str:
+        """Return the bytes kept, as text."""
+        return self._kept[-MAX_SHOWN_BYTES:].decode("utf-8", "replace")
 
 
 _EDGE_BYTES = 512

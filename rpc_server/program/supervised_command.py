@@ -231,9 +231,9 @@ async def run_command(
     except OSError as error:
         raise ProgramFailed(f"cannot run {name!r}: {error.strerror}", stage=stage, log_tail="") from None
     if outcome.out_of_time:
-        raise ProgramFailed(f"{name!r} ran longer than {timeout_s:g} s", stage=stage, log_tail=log.since())
+        raise ProgramFailed(f"{name!r} ran longer than {timeout_s:g} s", stage=stage, log_tail=log.text())
     if outcome.too_much_output:
         message = f"{name!r} wrote more than {MAX_OUTPUT_BYTES} bytes of output"
-        raise ProgramFailed(message, stage=stage, log_tail=log.since())
+        raise ProgramFailed(message, stage=stage, log_tail=log.text())
     if outcome.status != 0:
-        raise ProgramFailed(f"{name!r} exited with status {outcome.status}", stage=stage, log_tail=log.since())
+        raise ProgramFailed(f"{name!r} exited with status {outcome.status}", stage=stage, log_tail=log.text())

@@ -185,6 +185,7 @@ class ProcessSettings(SettingsGroup, title="Processes"):
         rare=True,
         shown="a built-in list",
     )
+    logs: bool = setting(False, "Print what the program writes, each example's as it ends.", everyday=True)
     start_timeout_s: Seconds = setting(120.0, "Seconds that the program may take to start.", rare=True)
     call_timeout_s: Seconds = setting(600.0, "Seconds for other calls: records, proposals, `finalize`.", rare=True)
 

@@ -13,6 +13,7 @@ from typing import Any
 from .adapters import AdapterProgram
 from .executors import EventLoopExecutor, MainThreadExecutor, ThreadExecutor
 from .functions import FunctionProgram
+from .output_streams import replace_streams
 from .parent_death import die_with_parent
 from .program_loading import Config, import_adapter, import_program
 from .stdio_server import Channel, Server, failure, parse
@@ -25,7 +26,8 @@ def main(control_descriptor: int) -> None:
     control = socket.socket(fileno=control_descriptor)
     control.set_inheritable(False)
     channel = Channel.adopt_stdio()
-    _prepare_streams()
+    replace_streams()
+    faulthandler.enable()  # a crash in C code leaves its Python stack in the log
     config = Config(parse(channel.readline()))
     sys.argv[:] = [config.program or config.adapter or ""]  # ours mean nothing to libraries that look at them
     try:
@@ -74,12 +76,6 @@ def _load(config: Config) -> Any:
 def _may_fork() -> bool:
     """Report whether a fork is safe: a forked process keeps only the thread that forked."""
     return hasattr(os, "fork") and threading.active_count() == 1
-
-
-def _prepare_streams() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # not replaced yet
-    faulthandler.enable()  # a crash in C code leaves its Python stack in the log
 
 
 def _send(control: socket.socket, message: dict[str, Any]) -> None:

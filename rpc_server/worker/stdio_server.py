@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Coroutine, Protocol
 
 from . import encode
 from .errors import Cancelled, ContractError, ProgramProblem, describe
+from .output_streams import current_request
 from .program_loading import Config
 from .transient import classify
 
@@ -146,6 +147,7 @@ class Server:
     async def reply(self, request: dict[str, Any], executor: Executor) -> None:
         """Execute a request and respond."""
         name, params = request["method"], request.get("params") or {}
+        current_request.set(request["id"])
         try:
             if name == "discover":
                 text = encode.to_text(self._discovery(), "discover")

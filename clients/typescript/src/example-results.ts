@@ -1,6 +1,7 @@
 /** Build an `ExampleResult` of the contract from what a program returned or threw. */
 
 import { readComponentFeedback } from "./component-feedback.js";
+import { withLog, writtenBy } from "./example-log.js";
 import { describeFailure } from "./failure.js";
 import type { ExampleError, ExampleResult, Usage } from "./generated/types.js";
 import { finite, InvalidResult } from "./invalid-result.js";
@@ -136,8 +137,9 @@ export function withinBytes(result: ExampleResult, most: number): ExampleResult 
   const size = output > most ? output : whole;
   const error = { type: "output_too_large", message: `output of ${size} bytes, more than ${most} accepted` };
   const { trajectory: _trajectory, feedback: _feedback, objective_scores: _objectives, ...rest } = result;
-  const { component_feedback: _byComponent, ...kept } = rest;
-  return { ...kept, status: "program_error", score: null, output: null, error };
+  const { component_feedback: _byComponent, log: _log, ...kept } = rest;
+  const log = writtenBy(result);
+  return withLog({ ...kept, status: "program_error", score: null, output: null, error }, log.length <= most ? log : "");
 }
 
 /** The length of a value as JSON in UTF-8; `most` + 1 if it is longer than a string can be. */
@@ -165,7 +167,7 @@ const SCORINGS_OWN = [
 /** A result combined with the outcome of its scoring. */
 export function rescored(result: ExampleResult, scoring: ExampleResult): ExampleResult {
   const kept = Object.entries(result).filter(([name]) => !SCORINGS_OWN.includes(name));
-  return { ...scoring, ...Object.fromEntries(kept) };
+  return withLog({ ...scoring, ...Object.fromEntries(kept) }, writtenBy(result) + writtenBy(scoring));
 }
 
 /** What two parts of an attempt cost, by model too; what is no number is left for the check of the result to find. */

@@ -10,6 +10,7 @@ import type { Cancellation } from "./cancellation.js";
 import { reportComponentFeedback } from "./component-feedback.js";
 import { type Outcome, runWithDeadline } from "./deadline.js";
 import { EventLoopLag } from "./event-loop-lag.js";
+import { logged, withLog } from "./example-log.js";
 import {
   type Attempt,
   cancelledResult,
@@ -103,11 +104,14 @@ export class Runner {
   async #unit(evaluation: Evaluation, positions: number[], cancellation: Cancellation): Promise<void> {
     const rows = positions.map((position) => evaluation.batch[position] as ExampleRow);
     const { program } = this;
-    const results = await this.#withIsolatedRerun(rows.length, cancellation, (conditions) =>
-      isBatchProgram(program)
-        ? this.#batch(program, evaluation, rows, conditions)
-        : this.#example(program as FunctionProgram, evaluation, rows[0] as ExampleRow, conditions),
-    );
+    const results = await this.#withIsolatedRerun(rows.length, cancellation, async (conditions) => {
+      const [ended, log] = await logged<ExampleResult[] | InconclusiveAttempt>(() =>
+        isBatchProgram(program)
+          ? this.#batch(program, evaluation, rows, conditions)
+          : this.#example(program as FunctionProgram, evaluation, rows[0] as ExampleRow, conditions),
+      );
+      return ended instanceof InconclusiveAttempt ? ended : ended.map((result) => withLog(result, log));
+    });
     positions.forEach((position, at) => {
       evaluation.onResult(position, results?.[at] ?? cancelledResult({ seconds: 0 }));
     });
@@ -236,10 +240,11 @@ export class Runner {
         const given = await this.program.score?.(row, result.output, { signal, usage, trajectory });
         return readScore(given, this.notices);
       };
-      const ending = await this.#timed(judge, limitS, conditions);
+      const [ending, log] = await logged(() => this.#timed(judge, limitS, conditions));
       const attempt = { seconds: clock(), usage: summed(conditions.spent, usage) };
-      if (ending.kind === "done") return finishedResult(null, ending.value, attempt);
-      return unfinished(ending, limitS, attempt);
+      const ended =
+        ending.kind === "done" ? finishedResult(null, ending.value, attempt) : unfinished(ending, limitS, attempt);
+      return ended instanceof InconclusiveAttempt ? ended : withLog(ended, log);
     });
     return scoring === undefined ? result : rescored(result, scoring);
   }

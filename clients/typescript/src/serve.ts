@@ -1,6 +1,7 @@
 /** Serves a program over HTTP on Node. */
 
 import type { Server } from "node:http";
+import { captureOutput } from "./capture-output.js";
 import { namesOf, rejectMisplacedOptions, rejectUnknownOptions, SetupError, seconds } from "./configuration.js";
 import { withDigest } from "./digest.js";
 import { Dispatcher } from "./dispatcher.js";
@@ -105,6 +106,7 @@ export async function serve<Data, Output, Component extends string = string>(
     key = serverToken(address.host, options.tokenFile);
     if (key.excludedBy !== undefined) console.error(exclusion(key));
     const running = await start(program as Program, withDigest(options), key, address);
+    captureOutput();
     if (options.ownsProcess ?? true) running.ownProcess();
     announce(running, key, options);
     if (!returnsScores(program as Program)) console.error(WITHOUT_SCORE);

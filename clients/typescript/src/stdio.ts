@@ -2,6 +2,7 @@
 
 import type { Readable } from "node:stream";
 import { Cancellation } from "./cancellation.js";
+import { captureOutput } from "./capture-output.js";
 import { rejectMisplacedOptions, rejectUnknownOptions } from "./configuration.js";
 import { withDigest } from "./digest.js";
 import { Dispatcher } from "./dispatcher.js";
@@ -32,6 +33,7 @@ export async function serveStdio<Data, Output, Component extends string = string
     throw asSetupError(error, serveStdio);
   }
   const write = claimStdout();
+  captureOutput();
   process.on("SIGTERM", () => process.exit(0));
   const settings = {
     ...withDigest(options),

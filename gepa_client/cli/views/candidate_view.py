@@ -29,6 +29,9 @@ MOVED_SHOWN = 3
 VALUE = 80
 """Characters of an input, an output or a feedback that are shown, unless in full."""
 
+LOG_SHOWN = 5
+"""Lines that the program wrote which are shown, unless in full."""
+
 COLOURS = {"+": "green", "-": "red", "@": "dim"}
 
 STEP = 4
@@ -127,6 +130,17 @@ def _show_compared(console: Console, rows: Sequence[ComparedRow], *, full: bool)
             elif old is not None or new is not None:
                 was, now = (safe_line(each.text, longest) if each is not None else "none" for each in (old, new))
                 echo(console, f"  [dim]{name}[/] {was} [dim]->[/] {now}")
+        if row.after is not None and row.after.log is not None:
+            _show_log(console, fields.excerpt_text(row.after.log), full=full)
+
+
+def _show_log(console: Console, log: str, *, full: bool) -> None:
+    lines = log.rstrip().splitlines()
+    echo(console, "  [dim]log[/]")
+    for text in lines if full else lines[:LOG_SHOWN]:
+        echo(console, f"    {safe_line(text, LONGEST if full else VALUE)}")
+    if len(lines) > LOG_SHOWN and not full:
+        echo(console, f"    [dim]... and {counted(len(lines) - LOG_SHOWN, 'line')} more; --full shows them[/]")
 
 
 def _show_code(

@@ -4,9 +4,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.stored_run import Made, put
-from tests.gepa_client.word_program import Script
+from tests.gepa_client.word_program import Script, scored
 
 Cli = Callable[..., Ran]
 
@@ -57,3 +59,21 @@ def test_the_rows_that_a_candidate_fixed_and_why_it_was_proposed_are_shown(
     explanation = json.loads(cli("show", "last", "--json").stdout)["explanation"]
     assert [step["candidate"] for step in explanation["steps"]] == list(range(1, explanation["best"] + 1))
     assert explanation["steps"][0]["reason"]["rows"][0]["before"]["feedback"]["text"].startswith("needs ")
+
+
+def test_what_the_program_wrote_is_shown_with_the_rows_that_moved_and_holds_no_secret(
+    serve: Callable[[Script], str], cli: Cli, words: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "sk-0123456789abcdef"
+    monkeypatch.setenv("OPENAI_API_KEY", secret)
+    words.evaluate = lambda row, candidate: (
+        scored(row, candidate) | {"log": "".join(f"line {number} of {row['need']}, {secret}\n" for number in range(7))}
+    )
+    assert cli("optimize", serve(words), "--max-metric-calls", 200, "--no-check").status == 0
+    shown, full = cli("show", "last").stdout, cli("show", "last", "--full").stdout
+    lines = "".join(f"    line {number} of grey, [redacted]\n" for number in range(7))
+    assert f"  log\n{lines}" in full
+    cut = "".join(lines.splitlines(keepends=True)[:5])
+    assert f"  log\n{cut}    ... and 2 lines more; --full shows them\n" in shown
+    explanation = json.loads(cli("show", "last", "--json").stdout)["explanation"]
+    assert explanation["overall"]["better"]["rows"][0]["after"]["log"]["text"].startswith("line 0 of grey")

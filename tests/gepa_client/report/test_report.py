@@ -56,11 +56,13 @@ def test_each_change_has_its_reason_and_the_rows_it_moved() -> None:
     assert step.startswith("### 2. Candidate 2: 0.75 -> 0.625 on validation\n\nFrom the seed and candidate 1, merged;")
     assert "Reflection read the results of 9 training rows. Their scores add up to 1 before the change and 2" in step
     assert "- `Row a value: 0.5 -> 0.75`\n  - input: `a value`\n  - output: `a value` -> `another a value`" in step
+    assert "  - log:\n\n    ```text\n    a value\n    … 7 characters left out …\n    ```\n" in step
     assert "Better: 9 rows, 1 of them here" in step
     assert "The same, and not perfect: 2 rows, 1 of them here" in step
     assert "3 earlier ones left out" in text
     assert "Why it was proposed" in page
     assert '<strong>Row a value: 0.5 -&gt; 0.75</strong> <span class="first">a value</span>' in page
+    assert "<dt>log</dt>" in page
     assert 'a value<span class="cut">[\u2026 7 more characters \u2026]</span>' in page
     assert "<summary>What the model answered about a value</summary>" in page
     assert "<strong>Proposal at 15, from the seed: rejected</strong>" in page

@@ -20,7 +20,15 @@ TRACEBACK = 'File "program.py", line 7, in answer\n    amount = row["amount"]\nK
 def fails(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
     """`KeyError` on the row 103 (`val 3`), a time-out on row 5 (`train 5`)."""
     errors = {
-        "row 103": ("program_error", {"type": "KeyError", "message": "'amount'", "traceback": TRACEBACK}),
+        "row 103": (
+            "program_error",
+            {
+                "type": "KeyError",
+                "message": "'amount'",
+                "traceback": TRACEBACK,
+                "log": "reading the\nrow with no sum\n",
+            },
+        ),
         "row 5": ("timeout", {"type": "Timeout", "message": "not done within 60 s"}),
     }
     if row["text"] not in errors:
@@ -72,7 +80,15 @@ def test_failed_examples_are_in_terminal_report_log_events_and_show(
         "show --failures": shown.stdout,
     }
     for place, text in everywhere.items():
-        for part in ("KeyError", "val 3", "'amount'", 'amount = row["amount"]', "train 5", "not done within 60 s"):
+        for part in (
+            "KeyError",
+            "val 3",
+            "'amount'",
+            'amount = row["amount"]',
+            "train 5",
+            "not done within 60 s",
+            "with no sum",
+        ):
             assert part in text, (place, part)
     assert f"failed          {on_val + on_train} of {len(seen)} evaluations: " in ended.stdout
     assert f"failed examples: {on_val + on_train} of {len(seen)} evaluations: " in cli("show", "last").stdout

@@ -411,3 +411,36 @@ async def test_a_server_looks_for_garbage_when_it_serves_and_not_while_it_is_imp
     printed, reported = await asyncio.wait_for(process.communicate(), WAIT_S)
     assert process.returncode == 2, reported.decode()
     assert printed.decode().split() == ["True", "True", "True"], printed.decode()
+
+
+WRITING = """
+import threading
+print("while it is imported")
+seed_candidate = {"system": "x"}
+def run(example, candidate):
+    print("of \\x1b[31m" + example)
+def score(example, output):
+    return 1.0
+"""
+
+
+@pytest.mark.parametrize("flags", [["--logs"], []])
+async def test_what_the_program_writes_is_printed_by_example_if_logs_are_wanted(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    (tmp_path / "program.py").write_text(WRITING)
+    secret = "sk-very-secret-1234"
+    async with started(tmp_path, "--program", "program.py", "--json", *flags, SERVICE_API_KEY=secret) as process:
+        event = await ready(process)
+        params = evaluation("one", secret, candidate={"system": "x"}, call_id="0123456789")
+        results = (await call(event, "evaluate", params))["results"]
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        printed = (await asyncio.wait_for(process.stderr.read(), WAIT_S)).decode()
+    assert [result["log"] for result in results] == ["of \x1b[31mone\n", f"of \x1b[31m{secret}\n"]
+    lines = [
+        "[program] while it is imported",
+        "[01234567 0] of \\u001b[31mone",
+        "[01234567 1] of \\u001b[31m[redacted]",
+    ]
+    assert sorted(line for line in printed.splitlines() if line.startswith("[")) == sorted(lines if flags else [])

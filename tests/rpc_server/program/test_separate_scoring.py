@@ -20,6 +20,7 @@ pytestmark = [
 AGENT_PY = """
 seed_candidate = {"prompt": "x"}
 def run(example, candidate, usage):
+    print("ran")
     usage["calls"] = 5
     return candidate["prompt"] + example["q"]
 """
@@ -28,13 +29,18 @@ import { serve, serveStdio } from "%s";
 await %s({
   name: "agent",
   seedCandidate: { prompt: "x" },
-  run: (example, candidate, { usage }) => { usage.calls = 5; return candidate.prompt + example.q; },
+  run: (example, candidate, { usage }) => {
+    console.log("ran");
+    usage.calls = 5;
+    return candidate.prompt + example.q;
+  },
 });
 """
 JUDGE_PY = """
 import time
 def score(example, output, usage):
     usage["calls"] = 1
+    print("scored", flush=True)
     if example["q"] == "slow":
         time.sleep(60)
     return (1.0, "right") if output == "x" + example["q"] else 0.0
@@ -45,6 +51,7 @@ await %s({
   name: "judge",
   score: (example, output, { usage }) => {
     usage.calls = 1;
+    console.log("scored");
     if (example.q === "slow") return new Promise(() => {});
     return output === "x" + example.q ? [1, "right"] : 0;
   },
@@ -88,6 +95,9 @@ async def test_what_one_server_runs_another_scores(tmp_path, agent, judge):
     right, slow = scored
     assert (right["status"], right["score"], right["feedback"], right["output"]) == ("ok", 1.0, "right", "xfast")
     assert right["usage"] == {"calls": 1}
+    assert right["log"] == "ran\nscored\n"
+    assert slow["error"]["log"].startswith("ran\n")
+    assert "log" not in slow
     assert (slow["status"], slow["score"], slow["error"]["type"], slow["output"]) == (
         "timeout",
         None,

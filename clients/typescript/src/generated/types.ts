@@ -347,9 +347,9 @@ export interface Example {
  * The outcome of one example; `score` is a finite number exactly when `status` is `ok`, else null.
  *
  * `component_feedback` (capability `steps`): feedback on single components, by name, in place of `feedback`. `log`:
- * the end of what the program wrote to stdout and stderr while the example ran. `metric_calls`: what the example
- * counts for in the optimizer's budget; 1 where it is left out. `trajectory_length`: of the trajectory that
- * `trajectory_ref` names: the steps of a list, or the fields of an object.
+ * what the program wrote to stdout and stderr while the example ran, bounded; a failed example has it in `error`.
+ * `metric_calls`: what the example counts for in the optimizer's budget; 1 where it is left out. `trajectory_length`:
+ * of the trajectory that `trajectory_ref` names: the steps of a list, or the fields of an object.
  */
 export interface ExampleResult {
   status: "ok" | "program_error" | "timeout" | "infra_error" | "cancelled" | "rollout";
@@ -372,7 +372,7 @@ export interface ExampleResult {
   seconds: number;
 }
 /**
- * Why an example failed. `log` is the end of what the program wrote to stdout and stderr while it ran.
+ * Why an example failed. `log`: what the program wrote to stdout and stderr while it ran, bounded.
  */
 export interface ExampleError {
   type: string;

@@ -1,0 +1,27 @@
+"""Print what programs write on stderr, each line with the call and the example that it belongs to."""
+
+import logging
+
+from evolverpc_common.display_text import plain
+from evolverpc_common.redaction import Secrets, secrets_of
+from rpc_server.program.process_output import written_output
+
+
+class _SourceLines(logging.Formatter):
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        source = plain(str(getattr(record, "source", "")))
+        text = self._secrets.redact_text(record.getMessage())
+        return "\n".join(f"[{source}] {plain(line)}" for line in text.splitlines())
+
+
+def print_output() -> None:
+    """Print it from now on, without the values of secret environment variables."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_SourceLines(Secrets(secrets_of())))
+    written_output.addHandler(handler)
+    written_output.setLevel(logging.INFO)
+    written_output.propagate = False

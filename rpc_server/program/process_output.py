@@ -1,0 +1,120 @@
+"""What a process writes beside its answers: kept with the request that wrote it if that is known, and its tail."""
+
+import logging
+import re
+
+from rpc_server.program.stdio import LogTail
+
+MAX_LOG_BYTES = 16 * 1024
+"""Bytes kept of what one example writes: the first and the last half."""
+
+_HALF = MAX_LOG_BYTES // 2
+_FRAME = re.compile(rb"\0([0-9]{1,15}):([0-9]{1,4})\0")
+"""The head of a frame (see `rpc_server/worker/output_streams.py`): the id of a request, and the bytes that follow."""
+
+_START_OF_A_FRAME = re.compile(rb"\0[0-9]{0,15}(?::[0-9]{0,4})?\Z")
+_HEADER_BYTES = 22
+
+written_output = logging.getLogger(f"{__name__}.written")
+"""Gets what programs write, as INFO; each record has a `source`."""
+
+PROGRAM = "program"
+"""The source of what no request wrote."""
+
+
+def report_output(text: str, source: str) -> None:
+    """Give `written_output` what a program wrote, if it is wanted."""
+    if text and written_output.isEnabledFor(logging.INFO):
+        written_output.info("%s", text, extra={"source": source})
+
+
+class BoundedLog:
+    """The output of one request: the first and the last of it, with the number of bytes that are left out between."""
+
+    def __init__(self) -> None:
+        self._first = bytearray()
+        self._last = bytearray()
+        self._total = 0
+
+    def write(self, data: bytes) -> None:
+        """Append; what lies in the middle is dropped."""
+        self._total += len(data)
+        room = _HALF - len(self._first)
+        self._first += data[:room]
+        self._last += data[room:][-_HALF:]
+        if len(self._last) > 2 * _HALF:
+            del self._last[:-_HALF]
+
+    def text(self) -> str:
+        """Return the output as text; the parts of a longer one hold whole lines where they can."""
+        first, last = bytes(self._first), bytes(self._last)
+        if self._total <= MAX_LOG_BYTES:
+            return (first + last).decode("utf-8", "replace")
+        last = last[-_HALF:]
+        first = first[: first.rfind(b"\n") + 1] or first
+        last = last[last.find(b"\n") + 1 :] or last
+        left_out = f"… {self._total - len(first) - len(last):,} bytes left out …"
+        before, after = first.decode("utf-8", "replace").rstrip("\n"), last.decode("utf-8", "replace")
+        return f"{before}\n{left_out}\n{after}"
+
+
+class ProcessOutput:
+    """Divides the output of a process among its open requests.
+
+    A frame belongs to the request that it names, and what is not framed to the only open request. Lines that belong to
+    none are reported. `tail`: the last of all.
+    """
+
+    def __init__(self) -> None:
+        self.tail = LogTail()
+        self._logs: dict[int, BoundedLog] = {}
+        self._unfinished = b""
+        self._line = b""
+
+    def open(self, number: int, log: BoundedLog) -> None:
+        """Give the log what the request of this number writes from now on."""
+        self._logs[number] = log
+
+    def close(self, number: int) -> None:
+        """Give the request's log no more."""
+        self._logs.pop(number, None)
+
+    def feed(self, data: bytes) -> None:
+        """Take a chunk, which may end within a frame."""
+        data, at = self._unfinished + data, 0
+        while (frame := _FRAME.search(data, at)) is not None:
+            self.write(data[at : frame.start()])
+            at = frame.start()
+            end = frame.end() + int(frame[2])
+            if end > len(data):
+                break
+            self._give(self._logs.get(int(frame[1])), data[frame.end() : end])
+            at = end
+        else:
+            start = _START_OF_A_FRAME.search(data, max(at, len(data) - _HEADER_BYTES))
+            rest = len(data) if start is None else start.start()
+            self.write(data[at:rest])
+            at = rest
+        self._unfinished = data[at:]
+
+    def write(self, data: bytes) -> None:
+        """Take bytes that are not framed."""
+        self._give(next(iter(self._logs.values())) if len(self._logs) == 1 else None, data)
+
+    def end(self) -> None:
+        """Take what is left of a frame that will not be finished."""
+        data, self._unfinished = self._unfinished, b""
+        self.write(data)
+        report_output(self._line.decode("utf-8", "replace"), PROGRAM)
+        self._line = b""
+
+    def _give(self, log: BoundedLog | None, data: bytes) -> None:
+        if not data:
+            return
+        self.tail.write(data)
+        if log is not None:
+            log.write(data)
+            return
+        lines, _, self._line = (self._line + data).rpartition(b"\n")
+        report_output(lines.decode("utf-8", "replace"), PROGRAM)
+        self._line = self._line[-_HALF:]

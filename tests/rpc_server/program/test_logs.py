@@ -1,0 +1,105 @@
+"""What a program writes while an example runs is kept with that example, and with no other."""
+
+import logging
+import re
+
+import pytest
+
+from rpc_server.program.process_output import MAX_LOG_BYTES, BoundedLog, ProcessOutput, written_output
+
+WORDS = [[f"{name}{number}" for number in range(20)] for name in "abcd"]
+
+
+def _lines(words: list[str]) -> str:
+    return "".join(f"{word}\n" for word in words)
+
+
+async def test_examples_in_threads_have_logs_of_their_own(opened):
+    async with opened("writes.py", workers=1, threads=4) as running:
+        results = await running.evaluate(*[{"print": words} for words in WORDS])
+    assert [result["log"] for result in results] == [_lines(words) for words in WORDS]
+
+
+async def test_examples_on_one_event_loop_have_logs_of_their_own(opened):
+    async with opened("writes_async.py", workers=1) as running:
+        rows = [{"print": words, "in_thread": "and a thread"} for words in WORDS]
+        results = await running.evaluate(*rows)
+    assert [result["log"] for result in results] == [_lines([*words, "and a thread"]) for words in WORDS]
+
+
+async def test_logging_warnings_bytes_and_unfinished_lines_are_kept_in_order(opened):
+    async with opened("writes.py", workers=1, threads=2) as running:
+        result = await running.one({"print": ["é"], "log": "mind"})
+    printed, logged, warning, source, after = result["log"].splitlines()
+    assert (printed, logged) == ("é", "mind")
+    assert warning.endswith("UserWarning: mind again")
+    assert "warnings.warn" in source
+    assert after == "without end bytes"
+
+
+@pytest.mark.parametrize("settings", [{}, {"threads": 2}])
+async def test_output_of_threads_subprocesses_and_forks_belongs_to_the_only_open_example(opened, settings):
+    async with opened("writes.py", workers=1, **settings) as running:
+        result = await running.one({"thread": "from a thread", "subprocess": "from echo", "fork": "from a fork"})
+    assert result["log"] == "from a thread\nfrom echo\nfrom a fork\n"
+
+
+async def test_output_that_may_be_of_several_examples_is_of_none_and_is_not_lost(opened, caplog):
+    with caplog.at_level(logging.INFO, written_output.name):
+        async with opened("writes.py", workers=1, threads=2) as running:
+            results = await running.evaluate(
+                {"meet": True, "print": ["a"], "thread": "from a thread", "subprocess": "from echo"},
+                {"meet": True, "print": ["b"]},
+            )
+    assert [result["log"] for result in results] == ["a\n", "b\n"]
+    assert {"from a thread", "from echo"} <= set("\n".join(caplog.messages).splitlines())
+
+
+async def test_a_failure_a_time_out_and_a_death_keep_their_own_logs(opened):
+    async with opened("writes.py", workers=1, threads=3, example_timeout_s=1.0) as running:
+        failed, late, dead = await running.evaluate(
+            {"print": ["of the failure"], "raise": "no"},
+            {"print": ["of the time-out"], "sleep": 60},
+            {"print": ["of the death"], "sleep": 0.2, "die": True},
+            seconds=30,
+        )
+    assert [result["error"]["type"] for result in (failed, late, dead)] == ["ValueError", "timeout", "process_died"]
+    assert [result["error"]["log"] for result in (failed, late, dead)] == [
+        "of the failure\n",
+        "of the time-out\n",
+        "of the death\n",
+    ]
+    assert not any("log" in result for result in (failed, late, dead))
+
+
+async def test_a_long_log_keeps_its_first_and_last_lines_and_states_what_is_left_out(opened):
+    async with opened("writes.py", workers=1, threads=2) as running:
+        log = (await running.one({"flood": 20_000}))["log"]
+    first, left_out, last = re.split("(?<=\n)… (.*) bytes left out …\n", log)
+    assert first.startswith("first\n000000000\n")
+    assert last.endswith("\n000019999\nlast\n")
+    assert len(first) + len(last) <= MAX_LOG_BYTES
+    assert int(left_out.replace(",", "")) == len("first\n") + 20_000 * 10 + len("last\n") - len(first) - len(last)
+
+
+def test_a_log_as_long_as_the_limit_is_whole():
+    log = BoundedLog()
+    for _ in range(MAX_LOG_BYTES):
+        log.write(b"x")
+    assert log.text() == "x" * MAX_LOG_BYTES
+    log.write(b"y")
+    assert "… 1 bytes left out …" in log.text()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_frames_are_read_in_chunks_of_any_size(size):
+    output, one, two = ProcessOutput(), BoundedLog(), BoundedLog()
+    output.open(1, one)
+    output.open(2, two)
+    data = b"\x001:3\0abcraw\0\x002:5\0\x001:1\0\x003:4\0late\x001:2\0de\0" + b"9" * 20 + b"\x001:9\0cut"
+    for start in range(0, len(data), size):
+        output.feed(data[start : start + size])
+    output.end()
+    assert one.text() == "abcde"
+    assert two.text() == "\x001:1\0"
+    assert output.tail.text() == "abcraw\0\x001:1\0latede\0" + "9" * 20 + "\x001:9\0cut"
