@@ -1,17 +1,44 @@
-"""Read and write candidates in the program's own process; needs the standard library alone, so one file to copy."""
+"""Optimize a program, read and write its candidates; this file alone, copied beside a program, does the latter."""
 
 import json
 import os
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["CandidateError", "load_candidate", "save_candidate"]
+if TYPE_CHECKING:
+    from evolverpc.optimization import Candidate, Diff, OptimizeError, Result, optimize
+
+__all__ = [
+    "Candidate",
+    "CandidateError",
+    "Diff",
+    "OptimizeError",
+    "Result",
+    "load_candidate",
+    "optimize",
+    "save_candidate",
+]
 
 _FILE = "best_candidate.json"
 _RUNS = Path("runs")
 _ADDED = "added_components"
 _OF_CODE = ("git_branch", _ADDED)
+
+
+_OF_OPTIMIZATION = ("Candidate", "Diff", "OptimizeError", "Result", "optimize")
+
+
+def __getattr__(name: str) -> Any:
+    """Import what optimizes when it is first used: to load a result needs the standard library alone."""
+    if name not in _OF_OPTIMIZATION:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module("evolverpc.optimization"), name)
+    except ModuleNotFoundError as error:
+        needed = "run pip install '.[server,client]' in the folder of evolverpc"
+        raise ModuleNotFoundError(f"evolverpc.{name} needs its packages ({error}): {needed}") from error
 
 
 class CandidateError(ValueError):

@@ -1,14 +1,20 @@
-"""Write `docs/settings.md` from the settings' definitions; `--check` only compares it."""
+"""Write `docs/settings.md` and `evolverpc/settings_types.py` from the settings; `--check` only compares them."""
 
 import sys
+import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from evolverpc_common.settings.definition import Setting
+from evolverpc.applicable import KEYWORDS
+from evolverpc.applicable import SERVER as OF_SERVER
+from evolverpc_common.settings.definition import Setting, SettingsGroup
 from gepa_client.settings.run_config import SETTINGS as CLIENT
+from gepa_client.settings.run_config import RunConfig
 from rpc_server.settings.settings import SETTINGS as SERVER
+from rpc_server.settings.settings import Settings
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+ROOT = Path(__file__).resolve().parent.parent
 
 HEAD = """\
 # Settings
@@ -58,15 +64,64 @@ def _entry(setting: Setting) -> str:
     return f"**`{setting.name}`**: {setting.description}\n{', '.join(spelled)}. Default: {setting.default_text}.\n"
 
 
+def module() -> str:
+    """Return the module of types."""
+    head = '"""Written by scripts/settings_reference.py from the settings\' definitions: do not edit."""'
+    imports = (
+        "from collections.abc import Sequence\nfrom pathlib import Path\nfrom typing import Any, Literal, TypedDict"
+    )
+    run = _typed("OptimizeSettings", "Settings of `gepa-client optimize`.", RunConfig, KEYWORDS)
+    server = _typed("ServerSettings", "Settings of `gepa-server`.", Settings, OF_SERVER)
+    return "\n".join([head, "", imports, *run, *server, ""])
+
+
+def _typed(name: str, about: str, model: type[SettingsGroup], settings: Mapping[str, Setting]) -> Iterator[str]:
+    yield f'\n\nclass {name}(TypedDict, total=False):\n    """{about}"""'
+    for each in settings:
+        yield f"\n    {each}: {' | '.join(dict.fromkeys(_types(model.model_fields[each].annotation)))}"
+        yield f'    """{settings[each].description}"""'
+
+
+def _types(annotation: Any) -> Iterator[str]:
+    """Yield what a value of this annotation may be, as source."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        yield from _types(arguments[0])
+    elif origin in (Union, types.UnionType):
+        for part in arguments:
+            yield from _types(part)
+    elif origin is Literal:
+        choices = ", ".join(f'"{value}"' for value in arguments)
+        yield f"Literal[{choices}]"
+    elif origin is tuple:
+        yield f"Sequence[{next(_types(arguments[0]))}]"
+        if arguments[0] is str:
+            yield "str"
+    elif origin is dict:
+        yield f"dict[str, {next(_types(arguments[1]))}]"
+    elif annotation is Path:
+        yield from ("Path", "str")
+    elif annotation is float:
+        yield "float"
+    elif annotation is type(None):
+        yield "None"
+    elif annotation is Any or (isinstance(annotation, type) and issubclass(annotation, SettingsGroup)):
+        yield "Any"
+    else:
+        yield annotation.__name__
+
+
 def main(arguments: list[str]) -> int:
-    """Write the page, or compare it; returns the exit status."""
-    if arguments != ["--check"]:
-        PAGE.write_text(page(), encoding="utf-8")
-        return 0
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page():
-        return 0
-    print("docs/settings.md differs from the settings: run python -m scripts.settings_reference", file=sys.stderr)
-    return 1
+    """Write both files, or compare them; returns the exit status."""
+    status = 0
+    for path, text in (("docs/settings.md", page()), ("evolverpc/settings_types.py", module())):
+        file = ROOT / path
+        if arguments != ["--check"]:
+            file.write_text(text, encoding="utf-8")
+        elif not file.is_file() or file.read_text(encoding="utf-8") != text:
+            print(f"{path} differs from the settings: run python -m scripts.settings_reference", file=sys.stderr)
+            status = 1
+    return status
 
 
 if __name__ == "__main__":

@@ -27,11 +27,12 @@ def preflight(settings: RunConfig) -> None:
     preflight_output(settings)
     preflight_model(settings)
     from gepa_client.run.resolved_settings import endpoints
+    from gepa_client.transport.event_loop import run_to_end
 
     servers = endpoints(settings)
     for server in servers:
         rpc_url(server.url, allow_insecure=server.allow_insecure)  # an invalid address is no unreachable server
-    answers = asyncio.run(discovered(servers, resend=len(servers) == 1))
+    answers = run_to_end(discovered(servers, resend=len(servers) == 1))
     found = [answer for answer in answers if not isinstance(answer, Exception)]
     if not found:
         raise next(answer for answer in answers if isinstance(answer, Exception))

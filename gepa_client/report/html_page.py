@@ -1,7 +1,7 @@
 """The report as one HTML page without scripts or anything loaded from elsewhere; all text in it is escaped."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -191,6 +191,17 @@ def _piece(piece: Words) -> str:
         return f'<span class="cut">[\u2026 {_text(piece.text)} \u2026]</span>'
     tag = MARKS.get(piece.kind)
     return f"<{tag}>{_text(piece.text)}</{tag}>" if tag is not None else _text(piece.text)
+
+
+def text_diff(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Return every text of two candidates as one, by component: words struck through if removed, underlined if new."""
+    old, new = component_texts(dict(before)), component_texts(dict(after))
+    parts = []
+    for name in dict.fromkeys([*old, *new]):
+        words = changed_words(old.get(name, ""), new.get(name, ""))
+        unchanged = "" if any(piece.kind in MARKS for piece in words) else ", unchanged"
+        parts.append(f"<h4>{_text(line(name, 200))}{unchanged}</h4>{_marked(_between(words, 0, LONGEST_TEXT))}")
+    return "\n".join(parts)
 
 
 def _text_changes(texts: Sequence[TextChange]) -> list[str]:

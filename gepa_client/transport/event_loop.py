@@ -107,6 +107,15 @@ class EventLoopThread:
             self._loop.close()
 
 
+def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine as `asyncio.run` does, also in a thread that runs a loop already, as a notebook's does."""
+    loop = EventLoopThread()
+    try:
+        return loop.run(work)
+    finally:
+        loop.close()
+
+
 class _Supervised(Generic[T]):
     """Work that can be abandoned from another thread, whether it has started or not; `ended` is set at its end."""
 

@@ -133,15 +133,20 @@ class Announcer:
         """Announce that it cannot start because of the program, with all details."""
         if self._json_lines:
             _emit("failed", **{"message": error.message, **error.details})
-        details = {name: text for name, text in error.details.items() if text}
-        stage = details.pop("stage", None)
-        lines = [f"gepa-server: the program cannot start{f' ({stage})' if stage else ''}: {error.message}"]
-        if "interpreter" in details:
-            lines.append(f"  interpreter: {details.pop('interpreter')}")
-        for name, title in (("traceback", "traceback"), ("log_tail", "its output")):
-            if name in details:
-                lines += [f"  {title}:", *(f"    {line}" for line in str(details[name]).rstrip().splitlines())]
-        _print_stderr("\n".join(lines))
+        _print_stderr(f"gepa-server: {start_failure(error)}")
+
+
+def start_failure(error: ProgramFailed) -> str:
+    """Return why a program cannot start, with its interpreter, traceback and output as far as they are known."""
+    details = {name: text for name, text in error.details.items() if text}
+    stage = details.pop("stage", None)
+    lines = [f"the program cannot start{f' ({stage})' if stage else ''}: {error.message}"]
+    if "interpreter" in details:
+        lines.append(f"  interpreter: {details.pop('interpreter')}")
+    for name, title in (("traceback", "traceback"), ("log_tail", "its output")):
+        if name in details:
+            lines += [f"  {title}:", *(f"    {line}" for line in str(details[name]).rstrip().splitlines())]
+    return "\n".join(lines)
 
 
 def _some(names: list[str], most: int = 5) -> str:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,11 +85,17 @@ _THREADS = {"dspy": 8}
 """Default examples at once in one process: DSPy's programs wait for models, and are thread-safe."""
 
 
-async def open_program(settings: Settings, *, digest_of: Settings | None = None, jail: Jail | None = None) -> Program:
+async def open_program(
+    settings: Settings,
+    *,
+    digest_of: Settings | None = None,
+    jail: Jail | None = None,
+    make_launcher: Callable[[dict[str, Any]], Launcher] | None = None,
+) -> Program:
     """Start the program and read its description. The caller closes it.
 
     `digest_of`: the settings that its digest covers, if it runs with others (paths of a worktree). `jail`: the jail of
-    its processes.
+    its processes. `make_launcher`: what starts it in place of processes, given the configuration of a worker.
 
     Raises:
         ProgramFailed: it cannot start; details `stage`, `message`, `log_tail`, `traceback`, and for Python programs
@@ -96,7 +103,11 @@ async def open_program(settings: Settings, *, digest_of: Settings | None = None,
     """
     try:
         stated = digest_settings(digest_of or settings, _seed_candidate(settings))
-        launcher = _launcher(settings, stated, jail)
+        launcher = (
+            _launcher(settings, stated, jail)
+            if make_launcher is None
+            else make_launcher(_worker_config(settings, stated, jail))
+        )
         try:
             first = await start_process(launcher, settings.start_timeout_s)
             try:
@@ -112,18 +123,18 @@ async def open_program(settings: Settings, *, digest_of: Settings | None = None,
             await launcher.close()
             raise
     except ProgramFailed as error:
-        raise _with_all_details(error, settings) from error.__cause__
+        raise _with_all_details(error, settings, in_process=make_launcher is not None) from error.__cause__
 
 
 def _launcher(settings: Settings, stated: dict[str, Any], jail: Jail | None) -> Launcher:
     env, root = program_environment(settings), settings.root.absolute()
     if settings.command is not None:
         return CommandLauncher(settings.command, root=root, env=env, jail=jail)
-    config = {**_worker_config(settings, stated), "jailed": jail is not None}
+    config = _worker_config(settings, stated, jail)
     return PythonLauncher(find_interpreter(settings), config, root=root, env=env, jail=jail)
 
 
-def _worker_config(settings: Settings, stated: dict[str, Any]) -> dict[str, Any]:
+def _worker_config(settings: Settings, stated: dict[str, Any], jail: Jail | None) -> dict[str, Any]:
     """Return the configuration that `rpc_server/worker/program_loading.py` reads."""
     return {
         **{name: getattr(settings, name) for name in _WORKER_SETTINGS},
@@ -134,6 +145,7 @@ def _worker_config(settings: Settings, stated: dict[str, Any]) -> dict[str, Any]
         "threads": settings.threads or _THREADS.get(settings.is_a, 1),
         "server_version": installed_version(),
         "digested": stated,
+        "jailed": jail is not None,
     }
 
 
@@ -211,10 +223,10 @@ def _info(settings: Settings, described: ProgramInfo, identity: dict[str, Any]) 
     )
 
 
-def _with_all_details(error: ProgramFailed, settings: Settings) -> ProgramFailed:
+def _with_all_details(error: ProgramFailed, settings: Settings, *, in_process: bool) -> ProgramFailed:
     for name in ("log_tail", "traceback"):
         error.details.setdefault(name, None)
-    if settings.command is None:
+    if settings.command is None and not in_process:
         error.details.setdefault("interpreter", str(find_interpreter(settings)))
     error.details["message"] = error.message
     return error

@@ -98,12 +98,17 @@ class ThreadExecutor:
         return await work
 
     def serve(self, server: Server) -> None:
-        """Answer until the end of input."""
+        """Answer until the end of input, then end the process."""
+        self.answer_all(server)
+        sys.stdout.flush()
+        os._exit(0)  # threads may be busy for ever
+
+    def answer_all(self, server: Server) -> None:
+        """Answer until the end of input; requests may still run then."""
         while True:
             line = server.channel.readline()
             if not line:
-                sys.stdout.flush()
-                os._exit(0)  # threads may be busy for ever
+                return
             threading.Thread(target=_drive, args=(server.reply(parse(line), self),), daemon=True).start()
 
 

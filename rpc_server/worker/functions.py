@@ -135,7 +135,7 @@ class FunctionProgram:
         """Return the program's own new texts."""
         made = reflective_records.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = await executor.resolve(self._propose(params["candidate"], made, params["components_to_update"]))
-        if (fault := _fault_of_texts(texts, params["components_to_update"])) is not None:
+        if (fault := fault_of_texts(texts, params["components_to_update"])) is not None:
             advice = "return a dict from component to new text, with no component but those asked for"
             reason = "propose_new_texts() returned %s; %s" % (fault, advice)
             raise ProgramProblem("propose_new_texts", reason)
@@ -228,7 +228,7 @@ class _ExampleRun:
         self.kept: dict[str, Any] = {}
 
 
-def _fault_of_texts(texts: Any, components: list[str]) -> str | None:
+def fault_of_texts(texts: Any, components: list[str]) -> str | None:
     """Return how the answer of `propose_new_texts` is no dict of texts for these components; None if it is one."""
     if not isinstance(texts, dict):
         return "a %s" % encode.dotted(type(texts))

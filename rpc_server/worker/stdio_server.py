@@ -59,6 +59,10 @@ class Channel:
                     os.close(descriptor)
         self._source = self._sink = -1
 
+    def lost(self) -> None:
+        """End the process: the server is gone, or user code closed the descriptor."""
+        os._exit(1)
+
     @property
     def source(self) -> int:
         """The descriptor to wait on, for an event loop that reads itself."""
@@ -86,7 +90,8 @@ class Channel:
                 try:
                     view = view[os.write(self._sink, view) :]
                 except OSError:
-                    os._exit(1)  # the server is gone, or user code closed the descriptor
+                    self.lost()
+                    return
 
 
 def _redirect_user_streams(log: int) -> None:

@@ -22,6 +22,8 @@ RUN = {
     ],
     "tests/docs/test_programs.py": [
         "README.md: # program.py",
+        "README.md: import evolverpc",
+        "docs/guides/python.md: # optimize_rules.py",
         "README.md: // program.ts",
         "docs/quickstart.md: # with_openai.py",
         "docs/quickstart.md: # with_anthropic.py",

@@ -156,6 +156,31 @@ def test_the_python_rules_improve_without_a_model(tmp_path: Path) -> None:
         assert improved_without_a_model(endpoint, tmp_path) == (pytest.approx(2 / 3), 1.0)
 
 
+def test_the_call_in_python_improves_the_rules(tmp_path: Path) -> None:
+    for name in ("rules.py", "optimize_rules.py"):
+        (tmp_path / name).write_text(pages.block("docs/guides/python.md", f"# {name}").text)
+    command = [sys.executable, "optimize_rules.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "1.0 {'words': 'refund invoice i was charged twice'}"
+
+
+def test_the_call_in_the_readme_shows_what_the_program_learnt(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(pages.block("README.md", "# program.py").text)
+    (tmp_path / "openai.py").write_text(PYTHON_CLIENT)
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    call = pages.block("README.md", "import evolverpc").text
+    assert 'reflection_lm="openai/gpt-5"' in call
+    call = call.replace('reflection_lm="openai/gpt-5"', 'no_check=True, propose=lambda *_: {"prompt": "billing"}')
+    (tmp_path / "call.py").write_text(call.replace("=300", "=20"))
+    done = subprocess.run([sys.executable, "call.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-2:] == [
+        "-Which team should answer this message? Answer with one word.",
+        "+billing",
+    ]
+
+
 def compile_strictly(folder: Path, *names: str) -> None:
     """Compile TypeScript files, with the package `evolverpc` installed."""
     options = ("--strict", "--noUncheckedIndexedAccess", "--module", "nodenext", "--target", "es2022", "--types", "")

@@ -1,6 +1,5 @@
 """`gepa-client check`: try a server on a few rows; prints a table, or one JSON object."""
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -78,6 +77,7 @@ def run_check(
     `brief`: a check without findings takes one line. `verbose`: with what the program wrote for each row.
     """
     from gepa_client.check.server_check import check_server  # aiohttp comes with it, which `--help` does not need
+    from gepa_client.transport.event_loop import run_to_end
 
     console = make_console()
 
@@ -86,7 +86,7 @@ def run_check(
             echo(console, f"[dim]check: trying {counted(count, 'row')} …[/]")
 
     try:
-        report = asyncio.run(check_server(settings, examples, trying))
+        report = run_to_end(check_server(settings, examples, trying))
     except (SettingsError, ClientError, RpcError) as error:
         fail(summary(error))
         return USAGE

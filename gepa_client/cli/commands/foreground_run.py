@@ -2,6 +2,7 @@
 
 import signal
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Self
 
 from rich.console import Console
 
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client import report
 from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.cli.views import final_summary as final_summary
@@ -20,6 +22,7 @@ from gepa_client.cli.views.console import echo, fail, log_markup, make_console, 
 from gepa_client.cli.views.final_summary import RunSummary
 from gepa_client.cli.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from gepa_client.errors import ClientError, JournalError, summary
+from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.run_events import Finished, Warned
 from gepa_client.journal.store import open_store
 from gepa_client.report.record import RunRecord
@@ -32,11 +35,28 @@ from gepa_client.settings.run_config import RunConfig
 TICK_S = 0.125
 
 
+def create_run(settings: RunConfig, store: str, run_id: str) -> Path:
+    """Make the folder for the results of a new run and its record in the store; return the folder's absolute path.
+
+    Raises:
+        SettingsError: the folder cannot be made.
+        JournalError: the store cannot be used.
+    """
+    try:
+        output = files.create(settings.output or files.RUNS / run_id)
+    except OSError as error:
+        raise SettingsError(f"no folder for the results: {error}") from None
+    with closing(open_store(store)) as opened:
+        opened.create(StoredRun(id=run_id, name=settings.name, config=settings.recorded(), output=str(output)))
+    return output
+
+
 @dataclass(frozen=True)
 class ForegroundRun:
     """A run to be driven in a driver process, and how it is displayed. `store_typed`: None if no store was named.
 
-    `output`, `seen_action`, `seen_beat`: as in `DriverJob`. `sandboxes`: None if the run calls no server.
+    `output`, `seen_action`, `seen_beat`: as in `DriverJob`. `sandboxes`: None if the run calls no server. `display`:
+    None for that of a command. `resumed_by`: what continues the run, if no command does.
     """
 
     settings: RunConfig
@@ -52,10 +72,12 @@ class ForegroundRun:
     seen_action: str | None = None
     seen_beat: int = 0
     sandboxes: NoSandboxes | None = None
+    display: Display | None = None
+    resumed_by: str | None = None
 
-    def run(self) -> int:
-        """Drive the run to its end; return the exit status."""
-        display: Display = (
+    def run(self) -> RunSummary:
+        """Drive the run to its end, and print its summary."""
+        display: Display = self.display or (
             JsonDisplay()
             if self.json_events
             else LiveDisplay(self.console)
@@ -122,12 +144,13 @@ class ForegroundRun:
             seconds=time.monotonic() - began,
             replayed=self.replays,
             by_hand=stops.received > 0,
+            resumed_by=self.resumed_by,
         )
         if self.json_events:
             print_json(final_summary.as_json(ended))
         else:
             final_summary.show(ended, self.console)
-        return ended.exit_status
+        return ended
 
     def _record_late(self, sandboxes: NoSandboxes, record: RunRecord) -> None:
         """End the sandboxes and record the model calls that ended after the driver."""
@@ -227,7 +250,10 @@ class _StopOnSignals:
 
     @contextmanager
     def handled(self) -> Iterator[Self]:
-        """Handle both signals during the block."""
+        """Handle both signals during the block; only the main thread receives signals."""
+        if threading.current_thread() is not threading.main_thread():
+            yield self
+            return
         before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield self

@@ -1,6 +1,5 @@
 """`gepa-client optimize`: start a run in a driver process, display it, and write its results into a folder."""
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,11 @@ from gepa_client.check.preflight import preflight, preflight_model, preflight_ou
 from gepa_client.cli import flags
 from gepa_client.cli.arguments import STOPPED, USAGE
 from gepa_client.cli.commands.check import run_check
-from gepa_client.cli.commands.foreground_run import ForegroundRun
+from gepa_client.cli.commands.foreground_run import ForegroundRun, create_run
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.views.console import echo, fail, log_markup, make_console, refuse
 from gepa_client.errors import ClientError, JournalError, summary
-from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import default_store, open_store
-from gepa_client.run import output_folder as files
 from gepa_client.run.output_folder import new_run_id
 from gepa_client.sandboxing.session_interface import NoSandboxes
 from gepa_client.settings.loading import load
@@ -69,11 +66,9 @@ def _go(sandboxes: NoSandboxes, run_id: str, typed: flags.Typed, json_events: bo
                 echo(make_console(stderr=True), log_markup(log))
             return status
     try:
-        output = files.create(settings.output or files.RUNS / run_id)
-        with closing(open_store(where)) as store:
-            store.create(StoredRun(id=run_id, name=settings.name, config=settings.recorded(), output=str(output)))
-    except (OSError, JournalError) as error:
-        fail(f"no folder for the results: {error}" if isinstance(error, OSError) else str(error))
+        output = create_run(settings, where, run_id)
+    except (SettingsError, JournalError) as error:
+        fail(str(error))
         return USAGE
     running = ForegroundRun(
         settings=settings,
@@ -85,4 +80,4 @@ def _go(sandboxes: NoSandboxes, run_id: str, typed: flags.Typed, json_events: bo
         console=console,
         sandboxes=sandboxes,
     )
-    return running.run()
+    return running.run().exit_status

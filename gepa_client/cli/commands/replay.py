@@ -51,4 +51,4 @@ def replay(
         until=until,
         hash_seed=(found.identity or {}).get("hash_seed") or "0",
     )
-    raise typer.Exit(running.run())
+    raise typer.Exit(running.run().exit_status)

@@ -1,5 +1,6 @@
 """`gepa-client resume RUN`: replay a stopped run up to the end of its journal, then continue it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from gepa_client.journal.history import end_of
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.store import default_store
 from gepa_client.run import output_folder as files
+from gepa_client.run.supervisor import HASH_SEED
 from gepa_client.settings.groups import SandboxSettings, ServerSettings
 from gepa_client.settings.loading import from_record, upgraded
 from gepa_client.settings.run_config import RunConfig
@@ -33,17 +35,16 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
         spent_usd = SpendingTotals(kept.spending(found.id)).cost_usd
         end = end_of(kept, found.id, SEARCH)
     try:
-        settings = from_record(found.config, {**given, "url": url or None}, config)
-        _refuse_less(found, settings, given["store"], end)
+        settings = settings_again(found, {**given, "url": url or None}, config, end)
         if _is_over(found, settings):
             _print_complete(found, given["store"], as_json=json_events)
             return
-        output = files.open_again(Path(found.output)) if found.output else files.open_new(found.id)
+        output = output_again(found)
     except (SettingsError, OSError) as error:
         refuse(str(error))
     again = command("resume", found.id, store=given["store"])
     with sandboxed(settings, found.id, again, quiet=json_events, spent_usd=spent_usd, failed=PAUSED) as sandboxes:
-        status = ForegroundRun(
+        ended = ForegroundRun(
             settings=sandboxes.settings,
             store=where,
             store_typed=given["store"],
@@ -51,12 +52,32 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
             output=output,
             json_events=json_events,
             console=make_console(),
-            hash_seed=(found.identity or {}).get("hash_seed") or "0",
-            seen_action=found.requested_action,
-            seen_beat=found.claim.beat,
             sandboxes=sandboxes,
+            **continued(found),
         ).run()
-    raise typer.Exit(status)
+    raise typer.Exit(ended.exit_status)
+
+
+def settings_again(run: StoredRun, given: Mapping[str, Any], config: Path | None, end: int) -> RunConfig:
+    """Return the settings of a run that continues, those `given` over those recorded; `end`: of its journal.
+
+    Raises:
+        SettingsError: as `from_record`, or the budget is less than what was used.
+    """
+    settings = from_record(run.config, given, config)
+    _refuse_less(run, settings, given.get("store"), end)
+    return settings
+
+
+def output_again(run: StoredRun) -> Path:
+    """Return the folder of a run that continues, made if it has none yet. Raises `OSError`."""
+    return files.open_again(Path(run.output)) if run.output else files.open_new(run.id)
+
+
+def continued(run: StoredRun) -> dict[str, Any]:
+    """Return what a `ForegroundRun` needs to know of the run as it was recorded."""
+    hash_seed = (run.identity or {}).get("hash_seed") or HASH_SEED
+    return {"hash_seed": hash_seed, "seen_action": run.requested_action, "seen_beat": run.claim.beat}
 
 
 def _is_over(run: StoredRun, settings: RunConfig) -> bool:

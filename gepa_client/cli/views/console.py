@@ -24,8 +24,8 @@ CELL = 200
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Create a console without emoji codes and automatic highlighting."""
-    return Console(file=sys.stderr if stderr else sys.stdout, highlight=False, emoji=False)
+    """Create a console without emoji codes and automatic highlighting; in a notebook it prints plain text too."""
+    return Console(file=sys.stderr if stderr else sys.stdout, highlight=False, emoji=False, force_jupyter=False)
 
 
 def echo(console: Console, markup: str) -> None:

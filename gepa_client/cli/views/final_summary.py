@@ -44,7 +44,8 @@ LABELS = {
 class RunSummary:
     """A run that has ended; `written`: names in `output`, `seconds` since this command began.
 
-    `store`: as it was typed. `replayed`: from its record. `by_hand`: the user stopped it.
+    `store`: as it was typed. `replayed`: from its record. `by_hand`: the user stopped it. `resumed_by`: what continues
+    it, None for the command.
     """
 
     settings: RunConfig
@@ -57,6 +58,7 @@ class RunSummary:
     seconds: float
     replayed: bool
     by_hand: bool
+    resumed_by: str | None = None
 
     @property
     def exit_status(self) -> int:
@@ -215,7 +217,7 @@ def _next_command(ended: RunSummary) -> str:
     if ended.replayed:
         return command("show", ended.run_id, store=ended.store)
     if ended.finished.status in ("paused", "cancelled") or ended.finished.resume_with:
-        return command("resume", ended.run_id, *ended.finished.resume_with, store=ended.store)
+        return ended.resumed_by or command("resume", ended.run_id, *ended.finished.resume_with, store=ended.store)
     if ended.output is None or ended.finished.status == "failed":
         log = ended.output / files.LOG if ended.output is not None else None
         return shlex.join(["less", str(_shown(log))]) if log is not None else command("runs", store=ended.store)

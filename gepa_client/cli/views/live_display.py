@@ -5,7 +5,7 @@ import time
 from abc import abstractmethod
 from collections import deque
 from contextlib import AbstractContextManager
-from typing import Self
+from typing import Protocol, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -114,6 +114,24 @@ class PlainDisplay(Display):
         echo(self._console, text)
 
 
+class Screen(Protocol):
+    """Where a frame is drawn in place: `rich.live.Live`, or the output of a notebook's cell."""
+
+    transient: bool
+
+    def start(self, refresh: bool = False) -> None:
+        """Draw the first frame."""
+        ...
+
+    def refresh(self) -> None:
+        """Draw the frame again."""
+        ...
+
+    def stop(self) -> None:
+        """Draw the last frame, or remove it if it is `transient`."""
+        ...
+
+
 DRAW_S = 0.1
 """Seconds between two drawings of the frame, at least."""
 
@@ -128,9 +146,12 @@ class LiveDisplay(Display):
         self._console = console
         self._record = RunRecord()
         self._latest: deque[str] = deque(maxlen=self.LINES)
-        # Drawn by the printing thread: another one would draw in the middle of a line.
-        self._live = Live(console=console, get_renderable=self._frame, auto_refresh=False)
+        self._live = self._screen()
         self._drawn_s = 0.0
+
+    def _screen(self) -> Screen:
+        # Drawn by the printing thread: another one would draw in the middle of a line.
+        return Live(console=self._console, get_renderable=self._frame, auto_refresh=False)
 
     def __enter__(self) -> Self:
         self._live.start(refresh=True)

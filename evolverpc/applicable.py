@@ -1,0 +1,22 @@
+"""Which settings of `gepa-client optimize` and `gepa-server` apply to `evolverpc.optimize`."""
+
+from gepa_client.settings.groups import SandboxSettings
+from gepa_client.settings.run_config import ROW_SETTINGS, SETTINGS
+from rpc_server.settings.code_settings import CodeChangeSettings
+from rpc_server.settings.settings import SETTINGS as SERVER_SETTINGS
+from rpc_server.settings.settings import ListenSettings
+
+NOT_OF_RUN = frozenset(
+    {"url", "fleet", "token_file", "allow_insecure", *SandboxSettings.model_fields} - {"model_prices"}
+)
+"""Settings of a run that name servers, or where they come from."""
+
+NOT_OF_SERVER = frozenset({*ListenSettings.model_fields, *CodeChangeSettings.model_fields, "jail", "program"})
+"""Settings of a server that are for the command."""
+
+NOT_OF_THREADS = frozenset({"workers", "python", "env", "root"})
+"""Settings of a server that do not apply to a program that runs in threads of this process."""
+
+RUN = {name: each for name, each in SETTINGS.items() if name not in NOT_OF_RUN}
+KEYWORDS = {name: each for name, each in RUN.items() if name not in ROW_SETTINGS}
+SERVER = {name: each for name, each in SERVER_SETTINGS.items() if name not in NOT_OF_SERVER}

@@ -1,0 +1,118 @@
+"""A server of one program in this process, for `evolverpc.optimize`: on loopback, from a thread, with its own token."""
+
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evolverpc.applicable import NOT_OF_THREADS
+from evolverpc_common.rows import RowFileError, read_rows
+from evolverpc_common.settings.sources import SettingsError
+from gepa_client.transport.event_loop import EventLoopThread
+from protocol.errors import ProgramFailed
+from rpc_server.cli.announce import start_failure
+from rpc_server.cli.listen_endpoint import bound, url_of
+from rpc_server.http.app import create_app, listening
+from rpc_server.methods.dataset_rows import Datasets, program_rows
+from rpc_server.program.live_program import LiveLauncher, as_module
+from rpc_server.program.open_program import open_program
+from rpc_server.program.program import Program
+from rpc_server.program.with_proposer import Propose, WithProposer
+from rpc_server.settings.settings import Settings, load_settings
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where the program is served."""
+
+    url: str
+    token_file: Path
+
+
+@contextmanager
+def served(program: object, server: Mapping[str, Any], propose: Propose | None) -> Iterator[Endpoint]:
+    """Serve the program for the block.
+
+    `program`: a file or a module by its name, which runs in processes as those of `gepa-server`; any other object runs
+    in threads of this process. `server`: settings of `gepa-server`. `propose`: proposes new texts in place of the
+    program.
+
+    Raises:
+        SettingsError: the settings are wrong, or the program cannot start.
+    """
+    settings = _settings(program, server)
+    with tempfile.TemporaryDirectory(prefix="evolverpc-") as folder:
+        token, token_file = secrets.token_urlsafe(32), Path(folder) / "token"
+        token_file.touch(mode=0o600)
+        token_file.write_text(token)
+        loop, serving = EventLoopThread(), _serving(program, settings, propose, token)
+        try:
+            try:
+                url = loop.run(_next(serving))
+            except ProgramFailed as error:
+                raise SettingsError(start_failure(error)) from None
+            except RowFileError as error:
+                raise SettingsError(str(error)) from None
+            yield Endpoint(url, token_file)
+        finally:
+            loop.run(serving.aclose())
+            loop.close()
+
+
+def _is_named(program: object) -> bool:
+    return program is None or isinstance(program, str | Path)
+
+
+def _settings(program: object, server: Mapping[str, Any]) -> Settings:
+    if program is None and not {"adapter", "command"}.intersection(server):
+        raise SettingsError(
+            "`program` is missing: give the path of a Python file, the name of a module, or functions as in "
+            '{"seed_candidate": {...}, "run": run, "score": score}'
+        )
+    if str(program).endswith(".ipynb"):
+        raise SettingsError(f"`program` is {program}, a notebook: give its functions, as a dict or as `globals()`")
+    if _is_named(program):
+        named = {} if program is None else {"program": str(program)}
+        return load_settings(None, {"python": sys.executable, **named, **server}, find=False)
+    for name in NOT_OF_THREADS.intersection(server):
+        raise SettingsError(
+            f"server: `{name}` is for programs in processes of their own, and an object is served by this process: "
+            "give the program as the path of its file, or leave it out"
+        )
+    return load_settings(None, {"program": _name(), "workers": 1, **server}, find=False)
+
+
+def _name() -> str:
+    """Return the name of a program that is an object: that of the script."""
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    return "notebook" if script is None else Path(os.fspath(script)).stem
+
+
+async def _next(serving: AsyncGenerator[str, None]) -> str:
+    return await anext(serving)
+
+
+async def _serving(
+    program: object, settings: Settings, propose: Propose | None, token: str
+) -> AsyncGenerator[str, None]:
+    """Yield the URL; closing the generator ends the server and the program."""
+    module = None if _is_named(program) else as_module(program, settings.program or "")
+    opened: Program = await open_program(
+        settings, make_launcher=None if module is None else lambda config: LiveLauncher(module, config)
+    )
+    try:
+        if propose is not None:
+            opened = WithProposer(opened, propose)
+        rows = {split: read_rows(settings.root / path) for split, path in settings.files.items()}
+        held = rows or {split: own for split, own in (await program_rows(opened)).items() if own is not None}
+        datasets = Datasets(held, share_rows=settings.share_rows)
+        with bound(settings, None) as sock:
+            async with listening(create_app(opened, settings, token=token, datasets=datasets), sock):
+                yield url_of(settings, sock)
+    finally:
+        await opened.close()

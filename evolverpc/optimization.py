@@ -1,0 +1,299 @@
+"""`evolverpc.optimize`: one call that serves a program, runs the optimizer, and returns the best candidate."""
+
+import difflib
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Unpack
+
+from evolverpc.applicable import KEYWORDS, NOT_OF_RUN, NOT_OF_SERVER, SERVER
+from evolverpc.local_server import served
+from evolverpc.settings_types import OptimizeSettings, ServerSettings
+from evolverpc_common.settings.sources import SettingsError
+from gepa_client.check.preflight import preflight
+from gepa_client.cli.arguments import STOPPED
+from gepa_client.cli.commands.check import run_check
+from gepa_client.cli.commands.foreground_run import ForegroundRun, create_run
+from gepa_client.cli.commands.resume import continued, output_again, settings_again
+from gepa_client.cli.flags import Typed
+from gepa_client.cli.views import notebook
+from gepa_client.cli.views.console import make_console
+from gepa_client.cli.views.final_summary import RunSummary
+from gepa_client.errors import ClientError, summary
+from gepa_client.evolution.names import component_texts
+from gepa_client.journal.entries import SEARCH, StoredRun
+from gepa_client.journal.history import end_of
+from gepa_client.journal.run_events import CandidateFound, Status
+from gepa_client.journal.store import default_store, find_run, open_store
+from gepa_client.report.html_page import text_diff
+from gepa_client.run.output_folder import new_run_id
+from gepa_client.settings.loading import load
+from gepa_client.settings.run_config import NO_PROPOSER, ROW_SETTINGS, SETTINGS, RunConfig
+from protocol.errors import RpcError
+from rpc_server.program.with_proposer import Propose
+
+WORKER = "_evolverpc_worker"
+"""The module by which a process of a program is known: that of `rpc_server/worker/bootstrap.py`."""
+
+OWN = ("program", "propose", "server", "resume")
+NO_SERVER_YET = "http://127.0.0.1:1"
+"""Takes the place of the server while the settings are checked."""
+
+Rows = str | Path | Iterable[Mapping[str, Any]]
+"""A .json, .jsonl or .csv file, the name of a split that the program holds, or the rows themselves."""
+
+
+class OptimizeError(Exception):
+    """A run cannot start, or ended before it scored the seed; the message states why and what to do."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The texts of a candidate by component, and its mean scores over the validation rows and any test rows."""
+
+    texts: dict[str, str]
+    score: float
+    test_score: float | None
+
+
+@dataclass(frozen=True)
+class Diff:
+    """The best texts against the seed's; a notebook shows it as HTML."""
+
+    text: str
+    html: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return notebook.page(self.html)
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """How a run ended.
+
+    `status`: `completed`, or `paused` (Ctrl-C, or an infrastructure failure) and `failed`, with the `reason`; a paused
+    run continues with `optimize(..., resume=run_id)`. `best`: the best candidate, which is the seed if none is better.
+    `folder`: where `best_candidate.json` and the report are. `spent_usd`: what is known to be spent. `seconds`: of
+    work.
+    """
+
+    run_id: str
+    status: Status
+    reason: str | None
+    seed: Candidate
+    best: Candidate
+    metric_calls: int
+    spent_usd: float
+    seconds: float
+    folder: Path
+
+    def __repr__(self) -> str:
+        scores = f"score {self.seed.score:.4g} -> {self.best.score:.4g}"
+        if self.seed.test_score is not None and self.best.test_score is not None:
+            scores += f", on test rows {self.seed.test_score:.4g} -> {self.best.test_score:.4g}"
+        return f"<Result of run {self.run_id}: {self.status}, {scores}, {self.metric_calls} metric calls>"
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The best texts, by component."""
+        return self.best.texts
+
+    @property
+    def diff(self) -> Diff:
+        """The best texts against the seed's."""
+        parts: list[str] = []
+        for name, text in self.best.texts.items():
+            old = self.seed.texts.get(name, "")
+            lines = difflib.unified_diff(old.splitlines(), text.splitlines(), f"seed: {name}", f"best: {name}", "", "")
+            parts += [part.rstrip("\n") for part in lines]
+        return Diff("\n".join(parts), text_diff(self.seed.texts, self.best.texts))
+
+
+def optimize(
+    program: object = None,
+    *,
+    trainset: Rows | None = None,
+    valset: Rows | None = None,
+    testset: Rows | None = None,
+    propose: Propose | None = None,
+    server: ServerSettings | None = None,
+    resume: str | None = None,
+    **settings: Unpack[OptimizeSettings],
+) -> Result:
+    """Improve the texts of a program with GEPA; show the progress, and return the best candidate.
+
+    Everything is recorded as by `gepa-client optimize`, whose settings are the other keyword arguments; the candidates
+    are those of the command with the same seed. Ctrl-C pauses the run.
+
+    `program`: the path of a Python file or the name of a module, which runs in processes of its own, where an example
+    that hangs is ended. Or functions of this process, as a dict of them by name (`seed_candidate`, `run`, `score`, ...)
+    or an object that has them: these run in threads of this process. None if `server` names an `adapter` or a
+    `command`. `trainset`, `valset`, `testset`: a file of rows, or the rows. `propose`: a function of (candidate,
+    reflective dataset, components) that returns new texts by component, in place of a `reflection_lm`. `server`:
+    settings of `gepa-server`, such as `{"threads": 16}` for 16 examples at once. `resume`: the id of a run to continue,
+    or `last`; the settings given replace those recorded.
+
+    Raises:
+        OptimizeError: a setting is wrong, the program cannot start, the check of a few rows failed, or the run ended
+            before the seed was scored.
+    """
+    if WORKER in sys.modules:
+        raise OptimizeError(
+            "evolverpc.optimize was called while the program's file was imported by a process of the program: put the "
+            'call below `if __name__ == "__main__":`'
+        )
+    try:
+        rows = zip(ROW_SETTINGS, (trainset, valset, testset), strict=True)
+        given = {**settings, **{name: _rows(name, value) for name, value in rows}}
+        _check_names(settings, server or {})
+        if propose is not None and settings.get("reflection_lm") is not None:
+            raise SettingsError("`propose` and `reflection_lm` both propose new texts: leave one of them out")
+        if resume is None:
+            load(None, {**given, "url": [NO_SERVER_YET]})  # a mistake is found before the program starts
+        with served(program, server or {}, propose) as endpoint:
+            given |= {"url": [endpoint.url], "token_file": endpoint.token_file}
+            ended = (_start(given) if resume is None else _continue(given, resume)).run()
+    except (SettingsError, ClientError, RpcError, OSError) as error:
+        raise OptimizeError(_as_keywords(summary(error))) from None
+    return _result(ended)
+
+
+def _check_names(settings: Mapping[str, Any], server: Mapping[str, Any]) -> None:
+    """Raise `SettingsError` for arguments that are no settings, each with the nearest one."""
+    for name in settings:
+        if name in NOT_OF_RUN:
+            raise SettingsError(
+                f"`{name}` is for the command gepa-client: evolverpc.optimize serves the program itself"
+            )
+        if name not in KEYWORDS and name in SERVER:
+            raise SettingsError(f'`{name}` is a setting of the server: give server={{"{name}": ...}}')
+        if name not in KEYWORDS:
+            raise SettingsError(f"there is no setting `{name}`{_nearest(name, [*OWN, *ROW_SETTINGS, *KEYWORDS])}")
+    for name in server:
+        if name in NOT_OF_SERVER:
+            raise SettingsError(
+                f"server: `{name}` is for the command gepa-server: evolverpc.optimize has its own server"
+            )
+        if name not in SERVER:
+            raise SettingsError(f"server: there is no setting `{name}`{_nearest(name, [*SERVER])}")
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def _rows(name: str, rows: Rows | None) -> Any:
+    if rows is None or isinstance(rows, str):
+        return rows
+    if isinstance(rows, Path):
+        return str(rows)
+    if not isinstance(rows, Iterable):
+        raise SettingsError(f"{name} is {_a(rows)}: give a list of dicts, or a file")
+    found = []
+    for index, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise SettingsError(f"{name}: row {index} is {_a(row)}: give a list of dicts, or a file")
+        try:
+            found.append(json.loads(json.dumps(dict(row), allow_nan=False)))
+        except (TypeError, ValueError) as error:
+            raise SettingsError(
+                f"{name}: row {index} cannot be written as JSON, give the value as text: {error}"
+            ) from None
+    if not found:
+        raise SettingsError(f"{name} has no rows")
+    return found
+
+
+def _a(value: object) -> str:
+    return f"a {type(value).__name__}"
+
+
+def _start(given: Mapping[str, Any]) -> ForegroundRun:
+    """Check the program on a few rows, and create the run."""
+    settings = load(None, given)
+    preflight(settings)
+    where, run_id = default_store(settings.store), new_run_id(settings.name)
+    open_store(where).close()
+    if not settings.no_check:
+        status = run_check(settings, _Call((), None, given), json_output=False, brief=True)
+        if status == STOPPED:
+            raise KeyboardInterrupt
+        if status != 0:
+            raise OptimizeError("the check of a few rows failed, so no run was started: its findings are printed above")
+    return _foreground(settings, where, run_id, create_run(settings, where, run_id))
+
+
+def _continue(given: Mapping[str, Any], resume: str) -> ForegroundRun:
+    store = given.get("store")
+    where = default_store(store)
+    if not Path(where).exists() and "://" not in where:
+        raise SettingsError(f"no store at {where}: no run was started there; name another with `store`")
+    with closing(open_store(where)) as kept:
+        found: StoredRun = find_run(kept, resume)
+        end = end_of(kept, found.id, SEARCH)
+    settings = settings_again(found, given, None, end)
+    return _foreground(settings, where, found.id, output_again(found), **continued(found))
+
+
+def _foreground(settings: RunConfig, store: str, run_id: str, output: Path, **more: Any) -> ForegroundRun:
+    return ForegroundRun(
+        settings=settings,
+        store=store,
+        store_typed=settings.store,
+        run_id=run_id,
+        output=output,
+        json_events=False,
+        console=make_console(),
+        display=notebook.NotebookDisplay() if notebook.in_notebook() else None,
+        resumed_by=f'evolverpc.optimize(..., resume="{run_id}")',
+        **more,
+    )
+
+
+@dataclass(frozen=True)
+class _Call(Typed):
+    """What was given to the function, for messages that show a command."""
+
+    def command(self, name: str, **instead: Any) -> str:  # noqa: ARG002  # there is one
+        return f"evolverpc.optimize({', '.join(['...', *(f'{key}={value!r}' for key, value in instead.items())])})"
+
+
+def _as_keywords(message: str) -> str:
+    """Return a message of the command with its flags as keyword arguments."""
+    flags = {setting.flag[2:]: name for name, setting in SETTINGS.items()}
+    message = message.replace(NO_PROPOSER, f"{NO_PROPOSER}, or give `propose`")
+    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda match: flags.get(match[1], match[0]), message)
+
+
+def _result(ended: RunSummary) -> Result:
+    record, finished = ended.record, ended.finished
+    if record.seed is None or record.best is None or ended.output is None or not ended.begun:
+        raise OptimizeError(_as_keywords(finished.reason or "the run ended before the seed was scored"))
+    result = Result(
+        run_id=ended.run_id,
+        status=finished.status,
+        reason=finished.reason,
+        seed=_candidate(ended, record.seed),
+        best=_candidate(ended, record.best),
+        metric_calls=record.metric_calls,
+        spent_usd=record.spent_usd,
+        seconds=record.active_seconds,
+        folder=ended.output,
+    )
+    if notebook.in_notebook():
+        diff = result.diff
+        notebook.show(diff.html, diff.text)
+    return result
+
+
+def _candidate(ended: RunSummary, found: CandidateFound) -> Candidate:
+    tested = ended.record.tested.get(found.index)
+    return Candidate(component_texts(found.texts), found.score, None if tested is None else tested.score)

@@ -1,0 +1,72 @@
+"""The display of a run in a notebook: the frame of the terminal's, redrawn in the output of the cell."""
+
+import io
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from gepa_client.cli.views.console import make_console
+from gepa_client.cli.views.live_display import WIDEST, LiveDisplay, Screen
+
+_PRE = '<pre style="font-family: monospace; line-height: 1.2">{code}</pre>'
+
+_STYLE = (
+    "<style>.evolverpc ins { background: #8884; text-decoration: underline } .evolverpc del { opacity: .6 } "
+    ".evolverpc pre { white-space: pre-wrap }</style>"
+)
+
+
+def in_notebook() -> bool:
+    """Return whether this is the kernel of a notebook."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+
+
+def page(html: str) -> str:
+    """Return HTML with the style of a diff."""
+    return f'<div class="evolverpc">{_STYLE}{html}</div>'
+
+
+def show(html: str, text: str) -> None:
+    """Show HTML below the cell, or the text if the notebook shows no HTML."""
+    import_module("IPython.display").display({"text/html": page(html), "text/plain": text}, raw=True)
+
+
+class NotebookDisplay(LiveDisplay):
+    """The frame in the output of the cell; warnings are printed above it."""
+
+    def __init__(self) -> None:
+        super().__init__(make_console())
+
+    def _screen(self) -> Screen:
+        return _CellOutput(self._frame)
+
+
+class _CellOutput:
+    """An output of the cell that is replaced by each drawing."""
+
+    def __init__(self, frame: Callable[[], RenderableType]) -> None:
+        self.transient = False
+        self._frame = frame
+        self._handle: Any = None
+
+    def start(self, refresh: bool = False) -> None:  # noqa: ARG002  # as rich's
+        self._handle = import_module("IPython.display").display(self._drawn(), raw=True, display_id=True)
+
+    def refresh(self) -> None:
+        self._handle.update(self._drawn(), raw=True)
+
+    def stop(self) -> None:
+        if self.transient:
+            self._handle.update({"text/plain": ""}, raw=True)
+        else:
+            self.refresh()
+
+    def _drawn(self) -> dict[str, str]:
+        console = Console(file=io.StringIO(), record=True, width=WIDEST, force_jupyter=False)
+        console.print(self._frame())
+        text = console.export_text(clear=False)
+        return {"text/html": console.export_html(inline_styles=True, code_format=_PRE), "text/plain": text}

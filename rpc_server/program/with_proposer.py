@@ -1,0 +1,86 @@
+"""A program whose new texts a function of this process proposes."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from protocol import Candidate, CandidateItem, Example
+from protocol.errors import ProgramFailed
+from rpc_server.program.program import Program, ResultDict
+from rpc_server.worker.functions import fault_of_texts
+from rpc_server.worker.reflective_records import put_back
+from rpc_server.worker.stdio_server import failure
+
+Propose = Callable[[dict[str, str], dict[str, Any], list[str]], Any]
+"""Takes a candidate, its reflective dataset and the components to improve; returns new texts by component."""
+
+METHOD = "propose_new_texts"
+
+
+class WithProposer:
+    """The program, with `proposals`: each is made in a thread of its own."""
+
+    def __init__(self, program: Program, propose: Propose) -> None:
+        self._program = program
+        self._propose = propose
+        self.info = program.info
+        self.capabilities = program.capabilities | {"proposals"}
+        self.limits = program.limits
+        self.splits = program.splits
+
+    @property
+    def ready(self) -> bool:
+        """Whether the program is."""
+        return self._program.ready
+
+    async def evaluate(
+        self,
+        candidate: Candidate,
+        batch: Sequence[Example],
+        *,
+        capture_traces: bool,
+        items: Sequence[CandidateItem] | None = None,
+        timeout_s: float | None = None,
+        on_result: Callable[[int, ResultDict], None],
+    ) -> None:
+        """Have the program evaluate."""
+        await self._program.evaluate(
+            candidate, batch, capture_traces=capture_traces, items=items, timeout_s=timeout_s, on_result=on_result
+        )
+
+    async def score(
+        self,
+        batch: Sequence[Example],
+        results: Sequence[ResultDict],
+        *,
+        timeout_s: float | None = None,
+        on_result: Callable[[int, ResultDict], None],
+    ) -> None:
+        """Have the program score."""
+        await self._program.score(batch, results, timeout_s=timeout_s, on_result=on_result)
+
+    async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Propose new texts, or have the program answer.
+
+        Raises:
+            RpcError: the program's own, or `ProgramFailed` if the function raised or returned something else.
+        """
+        if method != METHOD:
+            return await self._program.call(method, params)
+        components = params["components_to_update"]
+        dataset = put_back(params["reflective_dataset"], params.get("images") or {})
+        try:
+            texts = await asyncio.to_thread(self._propose, dict(params["candidate"]), dataset, list(components))
+            if inspect.isawaitable(texts):
+                texts = await texts
+        except Exception as problem:  # the user's function may raise anything
+            raise ProgramFailed(**failure("propose", problem)) from problem
+        if (fault := fault_of_texts(texts, components)) is not None:
+            advice = "return a dict from component to new text, with no component but those asked for"
+            raise ProgramFailed(f"propose() returned {fault}; {advice}", stage="propose")
+        return {"texts": texts}
+
+    async def close(self) -> None:
+        """End the program."""
+        await self._program.close()

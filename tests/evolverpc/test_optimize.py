@@ -1,0 +1,241 @@
+"""`evolverpc.optimize`: what it serves, returns and refuses."""
+
+import asyncio
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import evolverpc
+
+SEED = {"number": "0"}
+ROWS = [{"n": n} for n in range(8)]
+
+
+def count_up(candidate: dict[str, str], dataset: object, components: list[str]) -> dict[str, str]:
+    return {"number": str(int(candidate["number"]) + 1)}
+
+
+def as_score(example: dict[str, Any], output: int) -> float:
+    return output / 100 + example["n"] / 1000
+
+
+def counting(run: Callable[..., Any]) -> dict[str, Any]:
+    """A program whose score is the number in its text."""
+    return {"seed_candidate": SEED, "run": run, "score": as_score}
+
+
+def short(program: object, **more: Any) -> evolverpc.Result:
+    """A short run of a program that counts."""
+    given = {"trainset": ROWS, "valset": ROWS, "propose": count_up, "max_metric_calls": 60}
+    return evolverpc.optimize(program, **{**given, **more})
+
+
+def test_the_result_has_the_texts_and_scores_of_seed_and_best(units: ModuleType, folder: Path) -> None:
+    result = units.optimized(vars(units), 1, name="the units")
+    assert result.status == "completed"
+    assert result.seed.texts == units.seed_candidate
+    assert result.best.score > result.seed.score
+    assert result.seed.test_score == result.seed.score == pytest.approx(1 / 3)
+    assert result.texts == evolverpc.load_candidate(result.folder, units.seed_candidate)
+    assert result.folder == folder / "out-1"
+    assert result.run_id.endswith("the-units")
+    assert repr(result).startswith(f"<Result of run {result.run_id}: completed, score 0.3333 -> ")
+    assert "+gram -> mass" in str(result.diff)
+    assert "<ins>" in result.diff._repr_html_()
+    assert "hint, unchanged" in result.diff._repr_html_()
+
+
+def test_rows_may_come_from_any_iterable_or_a_file_and_settings_from_paths(folder: Path) -> None:
+    (folder / "val.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    output = folder / "here"
+    rows = (row for row in ROWS)
+    result = short(
+        counting(lambda _, texts: int(texts["number"])), trainset=rows, valset=folder / "val.jsonl", output=output
+    )
+    assert result.folder == output
+    assert result.best.score > result.seed.score
+
+
+@pytest.mark.usefixtures("folder")
+def test_functions_of_this_process_run_in_its_threads_as_many_at_once_as_the_server_is_given() -> None:
+    together = threading.Barrier(4)
+    calls = itertools.count()
+    seen = set()
+
+    def run(_: object, texts: dict[str, str]) -> int:
+        seen.add(os.getpid())
+        if next(calls) < 4:
+            together.wait(30)
+        return int(texts["number"])
+
+    short(counting(run), server={"threads": 4}, no_check=True)
+    assert seen == {os.getpid()}
+
+
+@pytest.mark.usefixtures("folder")
+def test_async_functions_and_an_object_with_attributes_are_programs_too_below_a_running_loop() -> None:
+    async def run(_: object, texts: dict[str, str]) -> int:
+        await asyncio.sleep(0)
+        return int(texts["number"])
+
+    async def propose(candidate: dict[str, str], dataset: object, components: list[str]) -> dict[str, str]:
+        return count_up(candidate, dataset, components)
+
+    async def cell() -> evolverpc.Result:
+        return short(SimpleNamespace(**counting(run)), propose=propose)
+
+    assert asyncio.run(cell()).best.score > 0.01
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_example_that_hangs_in_this_process_gets_the_failure_score_and_the_run_continues() -> None:
+    hang = threading.Event()
+
+    def run(example: dict[str, Any], texts: dict[str, str]) -> int:
+        if example["n"] == 3 and texts != SEED:
+            hang.wait(100)
+        return 10 * int(texts["number"])
+
+    server: Any = {"example_timeout_s": 0.3, "threads": 4}
+    result = short(counting(run), server=server, max_metric_calls=25)
+    hang.set()
+    assert result.status == "completed"
+    assert result.best.score == pytest.approx((7 * 0.1 + sum(range(8)) / 1000 - 0.003) / 8)
+
+
+PAUSED = """
+import sys, threading, os, signal, evolverpc
+
+seed_candidate = {"number": "0"}
+ROWS = [{"n": n} for n in range(8)]
+
+def run(example, candidate):
+    with open("calls.txt", "a") as file:
+        file.write(f"{candidate['number']} {example['n']}\\n")
+    return int(candidate["number"])
+
+def score(example, output):
+    return output / 100 + example["n"] / 1000
+
+def propose(candidate, dataset, components):
+    if candidate["number"] == "2" and not os.path.exists("interrupted"):
+        open("interrupted", "w").close()
+        os.kill(os.getpid(), signal.SIGINT)
+    return {"number": str(int(candidate["number"]) + 1)}
+
+if __name__ == "__main__":
+    resume = sys.argv[2] if len(sys.argv) > 2 else None
+    program = __file__ if sys.argv[1] == "file" else globals()
+    given = {} if resume else {"trainset": ROWS, "valset": ROWS}
+    result = evolverpc.optimize(
+        program, propose=propose, max_metric_calls=90, no_check=True, resume=resume, **given
+    )
+    print(result.status, result.best.texts["number"], result.run_id, result.metric_calls)
+"""
+
+
+@pytest.mark.parametrize("kind", ["file", "functions"])
+def test_ctrl_c_pauses_the_run_and_resume_continues_it_without_repeating_anything(folder: Path, kind: str) -> None:
+    (folder / "paused.py").write_text(PAUSED)
+
+    def called(*arguments: str) -> list[str]:
+        command = [sys.executable, "paused.py", kind, *arguments]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=folder)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert "gepa-client resume" not in ended.stdout
+        printed.append(ended.stdout)
+        return ended.stdout.splitlines()[-1].split()
+
+    printed: list[str] = []
+    paused, best, run_id, _ = called()
+    assert (paused, best) == ("paused", "2")
+    assert f'evolverpc.optimize(..., resume="{run_id}")' in printed[0]
+    status, final, again, metric_calls = called("last")
+    assert (status, again) == ("completed", run_id)
+    assert int(final) > 3
+    assert len((folder / "calls.txt").read_text().splitlines()) == int(metric_calls)
+
+
+def test_a_script_whose_call_is_not_below_its_guard_fails_once_with_the_remedy(folder: Path) -> None:
+    (folder / "bare.py").write_text(
+        "import evolverpc\nprint('imported')\nseed_candidate = {'a': 'b'}\ndef run(example, candidate): return 1\n"
+        "def score(example, output): return output\n"
+        "evolverpc.optimize(__file__, trainset=[{'n': 1}], propose=print, max_metric_calls=9)\n"
+    )
+    ended = subprocess.run([sys.executable, "bare.py"], capture_output=True, text=True, timeout=60, cwd=folder)
+    assert ended.returncode == 1
+    assert 'below `if __name__ == "__main__":`' in ended.stderr
+    assert ended.stdout == "imported\n"
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_proposer_that_raises_or_returns_nonsense_ends_the_run_with_its_reason() -> None:
+    def broken(*_: object) -> object:
+        raise KeyError("the proposer's own")
+
+    result = short(counting(lambda *_: 0), propose=broken)
+    assert result.status == "failed"
+    assert "the proposer's own" in (result.reason or "")
+    result = short(counting(lambda *_: 0), propose=lambda *_: {"numbre": "1"})
+    assert "propose() returned a text for 'numbre', but `components` holds 'number' alone" in (result.reason or "")
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "misspelt": ({"max_metric_cals": 3}, "no setting `max_metric_cals`; did you mean `max_metric_calls`?"),
+    "misspelt own": ({"programm": 3}, "no setting `programm`; did you mean `program`?"),
+    "of the server": ({"threads": 3}, '`threads` is a setting of the server: give server={"threads": ...}'),
+    "of the command": ({"repo": "."}, "`repo` is for the command gepa-client"),
+    "port": ({"server": {"port": 1}}, "server: `port` is for the command gepa-server"),
+    "misspelt server": ({"server": {"thread": 2}}, "server: there is no setting `thread`; did you mean `threads`?"),
+    "processes": ({"server": {"workers": 2}}, "an object is served by this process"),
+    "no end": ({"max_metric_calls": None}, "no limit ends the run: give max_metric_calls N (or auto"),
+    "wrong kind": ({"patience": "x"}, "patience: must be a valid integer (given: 'x')"),
+    "two proposers": ({"reflection_lm": "openai/x"}, "`propose` and `reflection_lm` both propose new texts"),
+    "no proposer": ({"propose": None}, "nothing proposes new texts: give reflection_lm MODEL"),
+    "texts as rows": ({"trainset": ["a"]}, "trainset: row 0 is a str: give a list of dicts, or a file"),
+    "no rows": ({"trainset": iter(())}, "trainset has no rows"),
+    "not rows": ({"valset": 3}, "valset is a int: give a list of dicts, or a file"),
+    "not JSON": ({"testset": [{}, {"n": {1}}]}, "testset: row 1 cannot be written as JSON"),
+    "no program": ({"program": None}, "`program` is missing: give the path of a Python file"),
+    "a notebook": ({"program": "a.ipynb"}, "`program` is a.ipynb, a notebook: give its functions"),
+    "no file": ({"program": "uints.py"}, "uints.py (did you mean units.py?)"),
+    "no module": ({"program": "no_such_module"}, "No module named 'no_such_module'"),
+    "no function": ({"program": {"seed_candidate": {}}}, "has no function `run(example, candidate)`"),
+    "no run of the store": ({"resume": "last"}, "no store at runs/evolverpc.db: no run was started there"),
+}
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("case", BAD)
+def test_a_mistake_is_named_and_nothing_is_begun(case: str) -> None:
+    given, message = BAD[case]
+    usual = {"program": counting(lambda *_: 0), "trainset": ROWS, "propose": count_up, "max_metric_calls": 9}
+    with pytest.raises(evolverpc.OptimizeError) as caught:
+        evolverpc.optimize(**{**usual, **given})
+    assert message in str(caught.value)
+    assert not Path("runs").exists()
+
+
+def test_a_failed_check_starts_no_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(evolverpc.OptimizeError, match="the check of a few rows failed"):
+        short(counting(lambda *_: 1 // 0))
+    assert "ZeroDivisionError" in capsys.readouterr().out
+    assert not [*folder.glob("runs/2*")]
+
+
+def test_every_public_name_is_there_and_a_result_is_loaded_without_the_optimizer() -> None:
+    assert all(getattr(evolverpc, name) is not None for name in evolverpc.__all__)
+    code = (
+        "import sys, evolverpc; evolverpc.load_candidate; print(sorted(set(sys.modules) & {'pydantic', 'gepa_client'}))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert ended.stdout == "[]\n"

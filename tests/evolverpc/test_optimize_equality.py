@@ -1,0 +1,51 @@
+"""`evolverpc.optimize` finds the candidates of the commands `gepa-server` and `gepa-client optimize`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from sandbox_runtime import running_server
+
+BIN = Path(sys.executable).parent
+TOKEN = "token-of-the-tests"
+
+
+def candidates(folder: Path) -> Any:
+    return json.loads((folder / "result.json").read_text())["candidates"]
+
+
+def by_the_command(units: ModuleType, folder: Path, seed: int) -> Any:
+    """The candidates of the command, whose program has the function `propose` under the name of the contract."""
+    program = folder / "served.py"
+    program.write_text((folder / "units.py").read_text() + "\n\npropose_new_texts = propose\n")
+    sets = {"trainset": range(2), "valset": range(2, 5), "testset": range(5, 7)}
+    for name, numbers in sets.items():
+        (folder / f"{name}.json").write_text(json.dumps(units.rows(numbers)))
+    files = [word for name in sets for word in (f"--{name}", f"{name}.json")]
+    env = {"GEPA_TOKEN": TOKEN}
+    flags = ["--max-metric-calls", "150", "--module-selector", "all", "--proposals", "2", "--seed", str(seed)]
+    command = [str(BIN / "gepa-server"), "--program", program.name, "--python", sys.executable]
+    with running_server(command, cwd=folder, env=env) as server:
+        optimize = [str(BIN / "gepa-client"), "optimize", server.url, *files, *flags, "--output", "command"]
+        ended = subprocess.run(optimize, cwd=folder, env=env, capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return candidates(folder / "command")
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_a_script_and_functions_give_the_candidates_of_the_command(units: ModuleType, folder: Path, seed: int) -> None:
+    script = subprocess.run([sys.executable, "units.py", str(seed)], capture_output=True, text=True, timeout=100)
+    assert script.returncode == 0, script.stdout + script.stderr
+    by_script = candidates(folder / f"out-{seed}")
+    (folder / f"out-{seed}").rename(folder / "by-script")
+    result = units.optimized(vars(units), seed)
+    by_functions = candidates(result.folder)
+
+    assert len(by_functions) > 2
+    assert by_script == by_functions == by_the_command(units, folder, seed)
+    assert by_functions[-1]["rules"] != by_functions[0]["rules"]
