@@ -23,7 +23,7 @@ help:
 	@echo "make demo         optimize the tickets example, in TypeScript too if Node is there; needs no key"
 	@echo "                  (ARGS=... goes to gepa-client optimize: make demo ARGS='--reflection-lm openai/gpt-5')"
 	@echo "make demo-sandbox the same example over 20 sandboxes (bubblewrap), and that the result is the same"
-	@echo "make example      a starter of an agent framework, optimized (ARGS=pydantic-ai); needs no key; without ARGS: the names"
+	@echo "make example      the starter of an agent framework, by the name in ARGS=NAME; needs no key; without ARGS: the names"
 	@echo "make test         every check there is: format, lint, types, tests of both languages, packages, examples"
 	@echo "                  (ARGS=lint runs one of them)"
 	@echo "make docs         the documentation as a site, in site/"

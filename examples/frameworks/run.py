@@ -40,7 +40,8 @@ def _model(example: Example) -> Iterator[Mapping[str, str]]:
     if os.environ.get("OPENAI_API_KEY"):
         yield {}
         return
-    print("OPENAI_API_KEY is not set: a scripted model answers, which follows the rules of its instructions alone.")
+    print("OPENAI_API_KEY is not set: a scripted model answers, which knows the example's rows and costs nothing.")
+    print("The run prints what the models that it names would have cost.", flush=True)
     with scripted_model(example.folder / "knowledge.py") as variables:
         yield variables
 

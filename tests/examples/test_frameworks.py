@@ -1,5 +1,6 @@
 """Starters of frameworks get better by two components, with few lines changed, against a scripted model."""
 
+import json
 import os
 import re
 import subprocess
@@ -30,6 +31,13 @@ def run(folder: Path, *arguments: str, **variables: str) -> subprocess.Completed
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=580)
 
 
+def table(page: Path, head: str) -> list[list[str]]:
+    """The cells of the table of a page that begins so, without its line of dashes."""
+    text = page.read_text()
+    lines = text[text.index(head) :].partition("\n\n")[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:])]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_starter_with_at_most_fifteen_lines_changed_gets_better(tmp_path: Path, name: str) -> None:
     done = run(tmp_path, name, "--no-check")
@@ -38,8 +46,8 @@ def test_a_starter_with_at_most_fifteen_lines_changed_gets_better(tmp_path: Path
     assert printed is not None, done.stdout
     assert float(printed[3]) - float(printed[2]) >= 0.3
     assert int(printed[5]) <= MOST_LINES
-    [row] = [line for line in (FRAMEWORKS / "README.md").read_text().splitlines() if line.startswith(f"| [{name}]")]
-    assert [cell.strip() for cell in row.split("|")][3:5] == [printed[5], printed[4]], "the table of README.md"
+    [row] = [row for row in table(FRAMEWORKS / "README.md", "| framework |") if row[0].startswith(f"[{name}]")]
+    assert row[2:] == [printed[5], printed[4]], "the table of README.md"
     texts = done.stdout[done.stdout.index("\n\n") :]
     changed = [block for block in re.split(r"\n\n(?=\S+:\n)", texts) if "\n  + " in block]
     assert len(changed) == 2, "both components are to change"
@@ -55,11 +63,30 @@ def test_the_page_of_an_example_shows_the_lines_of_its_patch(name: str) -> None:
     assert changed.findall(shown) == changed.findall(patch)
 
 
+def test_the_first_page_has_the_figures_of_every_example() -> None:
+    rows = table(FRAMEWORKS / "README.md", "| framework |")[1:]
+    columns = zip(*table(ROOT / "README.md", "| | ["), strict=True)
+    expected = [(row[0].replace("](", "](examples/frameworks/"), *row[2:]) for row in rows]
+    assert [*columns][1:] == expected
+
+
 def test_without_steps_the_feedback_reaches_no_component_and_the_exit_status_is_1(tmp_path: Path) -> None:
     done = run(tmp_path, "pydantic-ai", "--no-check", "--max-metric-calls", "30", OTEL_SDK_DISABLED="true")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "proposals had the texts of their parent" in done.stdout
     assert LAST_LINE.fullmatch(done.stdout.splitlines()[-1]) is not None
+
+
+def test_feedback_on_the_wrong_component_is_no_help(tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (FRAMEWORKS / "openai" / "data" / "train.jsonl").read_text().splitlines()]
+    swapped = {"assistant": "Query", "Query": "assistant"}
+    for row in rows:
+        row["because"] = {swapped[component]: rule for component, rule in row["because"].items()}
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    flags = ("--no-check", "--max-metric-calls", "40", "--trainset", str(tmp_path / "train.jsonl"))
+    done = run(tmp_path, "openai", *flags)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "openai: validation 0.17 -> 0.17, test 0.17 -> 0.17" in done.stdout
 
 
 def test_an_unknown_example_is_answered_with_the_names(tmp_path: Path) -> None:
