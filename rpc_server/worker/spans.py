@@ -15,13 +15,13 @@ from typing import Any, Callable, Mapping
 from .model_usage import add_call, usage_of
 from .steps import Step, Trace, warn, warn_of_component
 
-_MODEL, _TOOL, _AGENT = "model", "tool", "agent"
+_MODEL, _TOOL, _AGENT, _CHAIN = "model", "tool", "agent", "chain"
 _OPERATIONS = {
     **dict.fromkeys(("chat", "text_completion", "generate_content", "embeddings"), _MODEL),
     "execute_tool": _TOOL,
     "invoke_agent": _AGENT,
 }
-_OPENINFERENCE_KINDS = {"LLM": _MODEL, "TOOL": _TOOL, "AGENT": _AGENT, "CHAIN": _AGENT}
+_OPENINFERENCE_KINDS = {"LLM": _MODEL, "TOOL": _TOOL, "AGENT": _AGENT, "CHAIN": _CHAIN}
 _SYSTEM_ROLES = ("system", "developer")
 _CALL_TYPES = ("tool_call", "tool-call", "tool_use")
 _TOKENS = {  # the names of counts, in the order in which they are looked for
@@ -114,6 +114,8 @@ class _SpanStep(Step):
         messages = _input_messages(attributes, span.events)
         component = _component(span.name, attributes, kind, messages, candidate)
         model = _first(attributes, "gen_ai.request.model", "gen_ai.response.model", "llm.model_name")
+        if kind == _CHAIN and component is None:
+            return False  # frameworks have chains for their own parts
         if component is None:
             if kind == _MODEL and not any(step.get("component") for step in around):
                 warn(_OF_NO_COMPONENT % span.name)
@@ -255,7 +257,8 @@ def _inputs(attributes: dict[str, Any], kind: str, messages: list[dict[str, Any]
 
 
 def _outputs(attributes: dict[str, Any], events: Any, kind: str) -> Any:
-    messages = [] if kind == _TOOL else _output_messages(attributes, events)
+    given = [] if kind == _TOOL else _output_messages(attributes, events)
+    messages = [_message(_answer(each) if kind == _AGENT else each, "assistant") for each in given]
     if not messages:
         result = _first(attributes, "gen_ai.tool.call.result", "ai.toolCall.result")
         if isinstance(result, str) and len(result) > 1 and result[0] == result[-1] == '"':
@@ -291,7 +294,7 @@ def _error(span: Any, attributes: dict[str, Any]) -> dict[str, str] | None:
 def _input_messages(attributes: dict[str, Any], events: Any) -> list[dict[str, Any]]:
     given = _json(attributes.get("gen_ai.system_instructions"))
     instructions = [] if not given else [{"role": "system", "parts": given} if isinstance(given, list) else given]
-    prompt = _json(attributes.get("ai.prompt"))
+    prompt = _json(_first(attributes, "ai.prompt", "llm.invocation_parameters"))
     if isinstance(prompt, dict):
         system = prompt.get("system")
         instructions += [each for each in (system if isinstance(system, list) else [system]) if each]
@@ -307,7 +310,7 @@ def _input_messages(attributes: dict[str, Any], events: Any) -> list[dict[str, A
     return [_message(each, "system") for each in instructions] + [_message(each, "user") for each in found]
 
 
-def _output_messages(attributes: dict[str, Any], events: Any) -> list[dict[str, Any]]:
+def _output_messages(attributes: dict[str, Any], events: Any) -> list[Any]:
     found = _json(attributes.get("gen_ai.output.messages"))
     if found is None and _first(attributes, "ai.response.text", "ai.response.toolCalls") is not None:
         found = [{"content": attributes.get("ai.response.text"), "tool_calls": attributes.get("ai.response.toolCalls")}]
@@ -315,7 +318,14 @@ def _output_messages(attributes: dict[str, Any], events: Any) -> list[dict[str, 
         found = _listed(attributes, "gen_ai.completion.") or _listed(attributes, "llm.output_messages.")
     if not found:
         found = [dict(each.attributes or {}) for each in events if each.name == "gen_ai.choice"]
-    return [_message(each, "assistant") for each in found]
+    return found
+
+
+def _answer(message: Any) -> Any:
+    """Return an agent's message without the calls of tools, which are steps within the agent's, if it has an answer."""
+    parts = message.get("parts") if isinstance(message, dict) else None
+    texts = [part for part in _list(parts) if _type(part) == "text"]
+    return {**message, "parts": texts} if texts else message
 
 
 def _message(given: Any, role: str) -> dict[str, Any]:
@@ -324,7 +334,7 @@ def _message(given: Any, role: str) -> dict[str, Any]:
         given = _json(given.get("message", given))  # OpenInference's, and that of a `gen_ai.choice`
     if not isinstance(given, dict):
         return {"role": role, "content": given}
-    parts = _json(given.get("parts", given.get("contents", given.get("content"))))
+    parts = _json(_first(given, "parts", "contents", "content", "text"))
     calls = [_tool_call(each) for each in _list(_json(given.get("tool_calls")))]
     if isinstance(parts, list):
         calls += [_tool_call(each) for each in parts if _type(each) in _CALL_TYPES]

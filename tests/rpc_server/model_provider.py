@@ -29,7 +29,15 @@ class Provider(BaseHTTPRequestHandler):
         if "/refused/" in self.path:
             self._answer(429, {"error": {"message": "slow down"}})
         elif self.path.endswith("/messages"):
-            self._answer(200, {"type": "message", "model": asked["model"], "usage": ANTHROPIC})
+            text = {"type": "text", "text": ANSWER}
+            head = {
+                "id": "1",
+                "type": "message",
+                "role": "assistant",
+                "model": asked["model"],
+                "stop_reason": "end_turn",
+            }
+            self._answer(200, {**head, "content": [text], "usage": ANTHROPIC})
         else:
             message = {"role": "assistant", "content": ANSWER}
             if asked.get("tools") and asked["messages"][-1]["role"] != "tool":

@@ -5,7 +5,7 @@ import type { Candidate } from "./program.js";
 import { isObject } from "./values.js";
 
 type Attributes = Record<string, unknown>;
-type Kind = "model" | "tool" | "agent";
+type Kind = "model" | "tool" | "agent" | "chain";
 
 /** Seconds and nanoseconds. */
 type HighResolutionTime = readonly [number, number];
@@ -36,7 +36,7 @@ const OPERATIONS: Record<string, Kind> = {
   execute_tool: "tool",
   invoke_agent: "agent",
 };
-const OPENINFERENCE_KINDS: Record<string, Kind> = { LLM: "model", TOOL: "tool", AGENT: "agent", CHAIN: "agent" };
+const OPENINFERENCE_KINDS: Record<string, Kind> = { LLM: "model", TOOL: "tool", AGENT: "agent", CHAIN: "chain" };
 const SYSTEM_ROLES = ["system", "developer"];
 const CALL_TYPES = ["tool_call", "tool-call", "tool_use"];
 
@@ -58,7 +58,7 @@ const TOKENS: readonly (readonly [keyof ModelUsage, ...string[]])[] = [
   ],
 ];
 
-/** Whether a span is one of a model call, a tool or an agent; undefined for any other. */
+/** Whether a span is one of a model call, a tool, an agent or a chain; undefined for any other. */
 export function spanKind(attributes: Attributes): Kind | undefined {
   const aiSdk = attributes["ai.operationId"];
   if (typeof aiSdk === "string") {
@@ -79,6 +79,7 @@ export function stepOfSpan(span: Span, candidate: Candidate): { kind: Kind; valu
   if (kind === undefined) return undefined;
   const messages = inputMessages(attributes, span.events);
   const component = componentOf(span.name, attributes, kind, messages, candidate);
+  if (kind === "chain" && component === undefined) return undefined; // frameworks have chains for their own parts
   const model = first(attributes, "gen_ai.request.model", "gen_ai.response.model", "llm.model_name");
   const name = String(first(attributes, "gen_ai.tool.name", "tool.name", "ai.toolCall.name") ?? span.name);
   const inputs = inputsOf(attributes, kind, messages);
@@ -129,7 +130,8 @@ function inputsOf(attributes: Attributes, kind: Kind, messages: readonly Message
 }
 
 function outputsOf(attributes: Attributes, events: Span["events"], kind: Kind): unknown {
-  const messages = kind === "tool" ? [] : outputMessages(attributes, events);
+  const given = kind === "tool" ? [] : outputMessages(attributes, events);
+  const messages = (kind === "agent" ? given.map(answerOf) : given).map((each) => messageOf(each, "assistant"));
   const [only] = messages;
   if (only === undefined) {
     const result = first(attributes, "gen_ai.tool.call.result", "ai.toolCall.result");
@@ -163,7 +165,7 @@ function errorOf({ attributes, events, status }: Span): ExampleError | undefined
 }
 
 function inputMessages(attributes: Attributes, events: Span["events"]): Message[] {
-  const prompt = parsed(attributes["ai.prompt"]);
+  const prompt = parsed(first(attributes, "ai.prompt", "llm.invocation_parameters"));
   const asked = isObject(prompt) ? prompt : {};
   const instructions = parsed(attributes["gen_ai.system_instructions"]);
   const system = Array.isArray(instructions) ? { role: "system", parts: instructions } : instructions;
@@ -183,7 +185,7 @@ function inputMessages(attributes: Attributes, events: Span["events"]): Message[
   return [...systems.map((each) => messageOf(each, "system")), ...found.map((each) => messageOf(each, "user"))];
 }
 
-function outputMessages(attributes: Attributes, events: Span["events"]): Message[] {
+function outputMessages(attributes: Attributes, events: Span["events"]): unknown[] {
   const text = attributes["ai.response.text"];
   const calls = attributes["ai.response.toolCalls"];
   const answered = text === undefined && calls === undefined ? [] : [{ content: text ?? null, tool_calls: calls }];
@@ -192,14 +194,21 @@ function outputMessages(attributes: Attributes, events: Span["events"]): Message
   if (found.length === 0) found = listed(attributes, "llm.output_messages.");
   if (found.length === 0)
     found = events.filter(({ name }) => name === "gen_ai.choice").map((event) => event.attributes);
-  return found.map((each) => messageOf(each, "assistant"));
+  return found;
+}
+
+/** An agent's message without the calls of tools, which are steps within the agent's, if it has an answer. */
+function answerOf(message: unknown): unknown {
+  if (!isObject(message) || !Array.isArray(message.parts)) return message;
+  const texts = message.parts.filter((part) => isObject(part) && part.type === "text");
+  return texts.length > 0 ? { ...message, parts: texts } : message;
 }
 
 /** Return `{role, content}`, with `tool_calls` if there are any, of a message of any convention. */
 function messageOf(given: unknown, role: string): Message {
   const message = isObject(given) ? parsed(given.message ?? given) : given; // OpenInference's, and that of a `gen_ai.choice`
   if (!isObject(message)) return { role, content: message ?? null };
-  let content = parsed(message.parts ?? message.contents ?? message.content);
+  let content = parsed(message.parts ?? message.contents ?? message.content ?? message.text);
   const calls = (arrayOrNone(parsed(message.tool_calls)) ?? []).map(toolCall);
   if (Array.isArray(content)) {
     calls.push(...content.filter(isCall).map(toolCall));

@@ -1,4 +1,4 @@
-"""Client libraries and agent frameworks as they are installed, against a provider that fails in every way."""
+"""Client libraries and frameworks as they are installed: how their failures are taken, how calls become steps."""
 
 import asyncio
 import fcntl
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from rpc_server.worker.steps import flattened
 from tests.rpc_server.model_provider import ANSWER, provider
 
 __all__ = ["provider"]
@@ -27,6 +28,29 @@ INSTALLED = Path(sys.prefix) / "frameworks"
 FAILURES = ("429", "500", "503", "529", "refused", "reset", "time-out", "DNS", "400", "401")
 REJECTIONS = ("400", "401")
 REQUEST_TIMEOUT_S = 90.0  # of requests that are answered, however busy the machine is
+
+WITH_TOOLS = ("ai", "ai 7", "@langchain/langgraph", "@mastra/core")
+OPENINFERENCE = "@arizeai/openinference-instrumentation"
+LANGCHAIN = (
+    f"one line: `new LangChainInstrumentation().manuallyInstrument(callbackManager)` of `{OPENINFERENCE}-langchain`"
+)
+ARRIVALS_IN_PYTHON = {
+    "openai": "one line: `OpenAIInstrumentor().instrument()` of `openinference-instrumentation-openai`",
+    "openai_v2": "one line: `OpenAIInstrumentor().instrument()` of `opentelemetry-instrumentation-openai-v2`, with "
+    "`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY` in the environment",
+    "langchain": "one line: `LangChainInstrumentor().instrument()` of `openinference-instrumentation-langchain`",
+    "litellm": "one line: `LiteLLMInstrumentor().instrument()` of `openinference-instrumentation-litellm`",
+    "pydantic_ai": "one line: `Agent.instrument_all()`",
+}
+ARRIVALS_IN_NODE = {
+    "ai": "one option of each call: `experimental_telemetry: { isEnabled: true }`",
+    "ai 7": "one line: `registerTelemetry(new OpenTelemetry())` of `@ai-sdk/otel`",
+    "@anthropic-ai/sdk": 'one option of the client: `openTelemetry: { traces: { contentMode: "content" } }`',
+    "@langchain/core": LANGCHAIN,
+    "@langchain/langgraph": LANGCHAIN,
+    "@mastra/core": "one option of the `Observability`: `bridge: new OtelBridge()` of `@mastra/otel-bridge`",
+    "openai": f"one line: `new OpenAIInstrumentation().manuallyInstrument(OpenAI)` of `{OPENINFERENCE}-openai`",
+}
 
 pytestmark = pytest.mark.timeout(600)  # the first run installs the libraries
 
@@ -126,6 +150,16 @@ async def check(running) -> None:
     assert text in PAGE.read_text(), f"{PAGE.name} has not this table:\n{text}"
 
 
+def check_arrivals(versions: dict[str, str], arrivals: dict[str, str]) -> None:
+    """The page states how the steps of each library arrive."""
+    table = ["| library | version | its calls become steps by |", "| --- | --- | --- |"]
+    for library, version in versions.items():
+        name = library.removesuffix("_v2").removesuffix(" 7")  # rows of the same library
+        table.append(f"| {name} | {version} | {arrivals[library]} |")
+    text = "\n".join(table)
+    assert text in PAGE.read_text(), f"{PAGE.name} has not this table:\n{text}"
+
+
 async def test_no_failure_of_a_provider_or_the_network_is_a_score_in_python(opened):
     python = installed("python", CALLS / "requirements.txt", install_python) / "bin" / "python"
     settings = {"root": CALLS, "python": python, "workers": 1, "max_concurrency": 1000}
@@ -142,15 +176,13 @@ async def test_spans_of_instrumented_libraries_are_steps_in_python(opened, provi
     limits = {"start_timeout_s": 300.0, "example_timeout_s": REQUEST_TIMEOUT_S}
     async with opened("traced_calls.py", root=CALLS, python=python, workers=1, env=env, **limits) as running:
         libraries = running.program.info.seed_candidate
+        (about,) = await running.evaluate({"library": None})
         results = await running.evaluate(
             *({"library": library} for library in libraries), capture_traces=True, seconds=REQUEST_TIMEOUT_S
         )
     for library, result in zip(libraries, results, strict=True):
         assert result["status"] == "rollout", (library, result)
         [step] = result["trajectory"]["steps"]
-        if library == "langchain":
-            assert step["name"] == "RunnableSequence"
-            [step] = step["steps"]
         assert step["component"] == library, (library, step)
         system, user = step["inputs"]["messages"]
         assert (system["role"], user) == ("system", {"role": "user", "content": "Rome?"})
@@ -161,6 +193,36 @@ async def test_spans_of_instrumented_libraries_are_steps_in_python(opened, provi
             assert (tool["name"], tool["inputs"], tool["outputs"]) == ("weather", {"city": "Rome"}, "sunny")
         else:
             assert (step["usage"]["input_tokens"], step["usage"]["output_tokens"]) == (100, 20)
+    check_arrivals(about["output"], ARRIVALS_IN_PYTHON)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+@pytest.mark.skipif(not PACKAGE.is_file(), reason="the TypeScript package has not been built")
+async def test_calls_with_libraries_are_steps_in_node(opened, provider):
+    folder = installed("node", CALLS / "node" / "package-lock.json", install_node)
+    command = ("node", str(CALLS / "traced_calls.mjs"), str(PACKAGE), str(folder))
+    limits = {"start_timeout_s": 300.0, "example_timeout_s": REQUEST_TIMEOUT_S}
+    async with opened(command=command, workers=1, env={"PROVIDER_URL": provider}, **limits) as running:
+        (about,) = await running.evaluate({"library": None})
+        versions = about["output"]
+        one_by_one = [
+            await running.one({"library": library}, capture_traces=True, seconds=REQUEST_TIMEOUT_S)
+            for library in versions
+        ]
+    for library, result in zip(versions, one_by_one, strict=True):
+        assert result["status"] == "ok", (library, result)
+        steps = list(flattened(result["trajectory"]["steps"]))
+        asked = [step for step in steps if step.get("component") == library]
+        assert asked, (library, steps)
+        system, user = asked[0]["inputs"]["messages"][:2]
+        assert system == {"role": "system", "content": f"Answer with the library {library}."}
+        assert user == {"role": "user", "content": "Rome?"}
+        assert asked[-1]["outputs"] == ANSWER
+        tools = [step for step in steps if step.get("name") == "weather"]
+        assert len(tools) == (library in WITH_TOOLS)
+        assert all("sunny" in json.dumps(tool["outputs"]) for tool in tools)
+        assert sum(step["usage"]["input_tokens"] for step in asked) == 100 * (1 + len(tools))
+    check_arrivals(versions, ARRIVALS_IN_NODE)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")

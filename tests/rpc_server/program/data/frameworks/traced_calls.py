@@ -2,6 +2,7 @@
 
 import os
 from contextlib import contextmanager
+from importlib.metadata import version
 
 from openinference.instrumentation.langchain import LangChainInstrumentor
 from openinference.instrumentation.litellm import LiteLLMInstrumentor
@@ -26,7 +27,12 @@ def instrumented(instrumentor):
     instrumentor.uninstrument()
 
 
+PACKAGES = {"openai_v2": "openai", "langchain": "langchain-core", "pydantic_ai": "pydantic-ai-slim"}
+
+
 def run(example, candidate):
+    if example["library"] is None:
+        return {library: version(PACKAGES.get(library, library)) for library in seed_candidate}
     return globals()[example["library"]](candidate[example["library"]])
 
 
