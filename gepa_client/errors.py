@@ -157,7 +157,9 @@ def data_of(error: RpcError) -> str:
 
 
 def details(error: BaseException) -> str:
-    """Return what the server adds to its message, or the traceback on this side."""
+    """Return what the server adds to its message, or the traceback on this side; "" if its message is enough."""
+    if isinstance(error, OWN_WORDS):
+        return ""
     if isinstance(error, RpcError):
         known = {key: _text(value) for key, value in error.details.items()}
         return "\n".join(f"{key}: {text}" for key, text in known.items() if text and text not in error.message)

@@ -76,7 +76,7 @@ def settings_command(
     settings: Mapping[str, Setting], refused: Mapping[str, str] | None = None
 ) -> type[SettingsCommand]:
     """Return a command class for these settings. `refused`: flags that cannot be set, each with the reason."""
-    return type("Command", (SettingsCommand,), {"settings": settings, "refused": refused})
+    return type("Command", (SettingsCommand,), {"settings": settings, "refused": refused or {}})
 
 
 def with_flags(

@@ -221,15 +221,14 @@ class _ServerCheck:
             )
 
     async def _rows(self) -> list[AnyRow]:
-        """Return all training rows; none if they cannot be read."""
+        """Return all training rows; none if the rows of any split cannot be read."""
         held = {split: info.size for split, info in self.discovery.datasets.items()}
         sources = splits.sources(self.config, held)
         try:
             fetch = functools.partial(list_server_rows, self.client)
             rows = await splits.training_rows(sources["train"], held, fetch)
-            val = None
-            if self.config.auto is not None or self.config.max_full_evals is not None:
-                val = await splits.rows_of(sources["val"], "valset", held, fetch)
+            val = await splits.rows_of(sources["val"], "valset", held, fetch)
+            await splits.rows_of(sources["test"], "testset", held, fetch)
             train = rows
             if kept := splits.kept_fraction(self.config, sources, len(rows)):
                 train, val = splits.keep_for_validation(rows, kept)

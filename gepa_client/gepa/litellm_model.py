@@ -1,5 +1,6 @@
 """A language model by its litellm name; the only file that knows litellm, and imports it when first called."""
 
+import contextlib
 import logging
 import os
 import random
@@ -11,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from evolverpc_common.rate_limiter import RateLimiter
+from gepa_client.errors import ConnectionLost
 from gepa_client.transport.event_loop import CancelToken
 
 logger = logging.getLogger(__name__)
@@ -27,6 +29,8 @@ ELSEWHERE = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_AUTH_TOKEN")
 KEYS = {"anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY", "openai": "OPENAI_API_KEY"}
 """The variables of providers that `fault` knows without litellm, whose import takes seconds."""
 LONGEST_PAUSE_S = 60.0
+
+ADDRESS = "if that is not its address, set `api_base` in --reflection-lm-kwargs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,7 @@ class LiteLLMModel:
         """Return the model's answer to a prompt or chat messages, and its cost.
 
         Raises:
+            ConnectionLost: no connection could be made, or none stayed open, in all attempts.
             Exception: litellm's own error, if it is permanent (a wrong key) or the attempts are used up.
             Interrupted: `cancel_token` was cancelled before the request, or before it could be repeated.
         """
@@ -148,6 +153,8 @@ class LiteLLMModel:
                 )
             except Exception as error:
                 if attempt == self.max_attempts or not _may_pass(error):
+                    if (lost := _lost_connection(error)) is not None:
+                        raise ConnectionLost(f"the model {self.name} does not answer at {lost}; {ADDRESS}") from error
                     raise
                 pause_s = min(self.pause_s * 2 ** (attempt - 1), LONGEST_PAUSE_S) * self._random.uniform(0.75, 1.25)
                 asked_s = _retry_after(error)
@@ -251,6 +258,18 @@ def _may_pass(error: Exception) -> bool:
     if isinstance(status, int):
         return status in TRANSIENT_STATUS or status >= 500
     return isinstance(error, ConnectionError | TimeoutError)
+
+
+def _lost_connection(error: BaseException | None) -> str | None:
+    """Return the address and why no answer came from it, if the connection failed; None for any other error."""
+    import httpx  # litellm sends its requests by it
+
+    while error is not None:
+        if isinstance(error, httpx.TransportError):
+            with contextlib.suppress(RuntimeError):  # it does not know its request
+                return f"{error.request.url}: {str(error) or type(error).__name__}"
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _retry_after(error: Exception) -> float:

@@ -28,13 +28,16 @@ def rpc_url(url: str, *, allow_insecure: bool = False) -> str:
     if parts.scheme == SOCKET_SCHEME:
         return _socket_url(url, parts)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        hint = f"; did you mean http://{url}?" if "://" not in url and urlsplit(f"http://{url}").hostname else ""
+        meant = f"http://127.0.0.1:{url}" if url.isdecimal() else f"http://{url}"
+        hint = f"; did you mean {meant}?" if "://" not in url and urlsplit(meant).hostname else ""
         if Path(url).is_file():
             hint = (
                 ", but a file: start a server of the program, as `gepa-server --program FILE.py` or `npx tsx FILE.ts`, "
                 "and give the address that it prints"
             )
         raise Refused(f"{url!r} is not an http or https address{hint}")
+    if _port(parts) is None:
+        raise Refused(f"{url!r} has no usable port: give the one that the server prints, from 1 to 65535")
     if parts.username is not None or parts.password is not None:
         raise Refused(f"credentials do not belong in a URL; set {TOKEN_VARIABLE} or give a token file")
     _without_query(parts)
@@ -66,6 +69,14 @@ def _socket_url(url: str, parts: SplitResult) -> str:
         raise Refused(f"the path of the socket {path} is longer than {LONGEST_SOCKET_PATH} bytes, which no socket's is")
     _without_query(parts)
     return urlunsplit((SOCKET_SCHEME, quote(path, safe=""), _rpc_path(parts), "", ""))
+
+
+def _port(parts: SplitResult) -> int | None:
+    """Return the port, that of the scheme if none is given; None if no server can have it."""
+    try:
+        return (parts.port if parts.port is not None else 80) or None
+    except ValueError:
+        return None
 
 
 def _without_query(parts: SplitResult) -> None:

@@ -39,6 +39,19 @@ _OWN: dict[str, tuple[Any, Any]] = {
 }
 
 
+class _ServerCommand(settings_command(SETTINGS)):  # type: ignore[misc]  # a class made from the settings
+    """The command; it names the flag for what is given without one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments. Raises SettingsError for one that belongs to no flag."""
+        ctx.allow_extra_args = True
+        rest: list[str] = super().parse_args(ctx, args)
+        if rest:
+            given = f"--program {rest[0]}" if rest[0].endswith(".py") else f"{_COMMAND} {shlex.join(rest)}"
+            raise SettingsError(f"{rest[0]} belongs to no flag; to serve it: `gepa-server {given}`")
+        return rest
+
+
 def run(arguments: Sequence[str]) -> None:
     """Run the command with these arguments and exit with its status."""
     if [*arguments] == ["--version"]:
@@ -50,7 +63,7 @@ def run(arguments: Sequence[str]) -> None:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
-    app.command(cls=settings_command(SETTINGS, {}))(with_flags(_serve, _OWN, SETTINGS.values()))
+    app.command(cls=_ServerCommand)(with_flags(_serve, _OWN, SETTINGS.values()))
     try:
         app(with_one_command(arguments), prog_name="gepa-server")
     except SettingsError as error:

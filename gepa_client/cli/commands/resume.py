@@ -102,13 +102,19 @@ def _print_complete(run: StoredRun, store: str | None, *, as_json: bool) -> None
         print_json({**summary, "next": more, "exit_status": 0})
         return
     console = make_console()
-    echo(console, f"{safe_line(run.id)}: this run is complete; a larger limit extends it")
+    how = "it has a perfect score, and --past-perfect" if _ended_by(run) == "perfect_score" else "a larger limit"
+    echo(console, f"{safe_line(run.id)}: this run is complete; {how} extends it")
     echo(console, f"next: {safe_line(more)}")
+
+
+def _ended_by(run: StoredRun) -> str:
+    """Return the name of the limit that ended a complete run."""
+    return (run.reason or "").partition(" ")[0]
 
 
 def _further(run: StoredRun) -> list[str]:
     """Return flags that double the limit which ended the run, or its metric calls if that was none of `DOUBLED`."""
-    ended_by = (run.reason or "").partition(" ")[0]
+    ended_by = _ended_by(run)
     limit = ended_by if ended_by in DOUBLED and run.config.get(ended_by) else "max_metric_calls"
     before = run.config.get(limit) or run.counters.get("metric_calls", 0) or 1
     others = []

@@ -77,11 +77,16 @@ def test_without_training_rows_the_check_prints_the_next_step(serve: Serve, cli:
 
 
 @pytest.mark.parametrize("source", ["missing.json: no such file", "trian", "rows.txt: rows are read from .jsonl"])
-def test_training_rows_that_cannot_be_found_fail_their_step(serve: Serve, cli: Cli, tmp_path: Any, source: str) -> None:
+@pytest.mark.parametrize("split", ["--trainset", "--valset", "--testset"])
+def test_rows_that_cannot_be_found_fail_their_step_before_any_is_tried(
+    serve: Serve, cli: Cli, tmp_path: Any, split: str, source: str
+) -> None:
     (tmp_path / "rows.txt").touch()
-    ended = cli("check", serve(learned()), "--trainset", source.partition(":")[0])
+    program = learned()
+    ended = cli("optimize", serve(program), split, source.partition(":")[0], "--max-metric-calls", 20)
     assert ended.status == 1
     assert re.search(f"failed rows: .*{source}", ended.stdout)
+    assert not program.calls("evaluate")
 
 
 def test_a_run_whose_rows_cannot_be_read_ends_with_that_cause_and_no_advice_to_skip_the_check(

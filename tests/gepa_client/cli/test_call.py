@@ -101,6 +101,11 @@ def test_control_characters_of_an_answer_stay_json(serve: Serve, cli: Cli) -> No
             "'127.0.0.1:18000' is not an http or https address; did you mean http://127.0.0.1:18000?",
         ),
         (["program.py"], "'program.py' is not an http or https address, but a file: start a server of the"),
+        (["18000"], "'18000' is not an http or https address; did you mean http://127.0.0.1:18000?"),
+        (
+            ["http://127.0.0.1:180000"],
+            "'http://127.0.0.1:180000' has no usable port: give the one that the server prints",
+        ),
         (["http://example.org"], "use https, or --allow-insecure"),
         ([UNREACHABLE, "--token-file", "program.py"], "holds no token, which is one line of printable ASCII"),
         ([UNREACHABLE, "--token-file", "nope"], "the token file nope: no such file"),

@@ -109,6 +109,27 @@ def test_it_retries_what_may_pass_raises_what_is_permanent_and_counts_what_answe
     assert asked == {"gpt-4o-mini": 3 + 2, "no-such-model-at-all": 2, "refuse-401": 1, "refuse-500": 3}
 
 
+def test_a_model_that_is_not_there_is_reported_in_one_line_with_its_address_and_setting(model_server):
+    found, _ = run(
+        model_server,
+        """
+        from gepa_client.errors import ConnectionLost, details
+        errors = []
+        for name in ("openai/gpt-4o-mini", "anthropic/claude-sonnet-4-5"):
+            try:
+                LiteLLMModel(name, api_base="http://127.0.0.1:1/v1", api_key="x", pause_s=0.01, max_attempts=2)("hello")
+            except ConnectionLost as error:
+                errors.append([str(error), details(error)])
+        print(json.dumps(errors))
+        """,
+    )
+    advice = "if that is not its address, set `api_base` in --reflection-lm-kwargs"
+    for (message, details), name in zip(found, ["openai/gpt-4o-mini", "anthropic/claude-sonnet-4-5"], strict=True):
+        assert message.startswith(f"the model {name} does not answer at http://127.0.0.1:1/v1/")
+        assert message.endswith(f"Connection refused; {advice}")
+        assert details == ""
+
+
 def test_a_completion_reports_its_usage_and_unknown_values_are_none(model_server):
     found, _ = run(
         model_server,

@@ -245,8 +245,9 @@ def test_a_perfect_run_ends_and_continues_past_perfect(serve: Serve, cli: Cli, t
     assert before.counters["metric_calls"] < 150
     assert before.reason is not None and before.reason.startswith("perfect_score of 1 is reached: candidate ")
     assert f"completed: {before.reason}" in ended.stdout
-    again = cli("resume", "last")
-    assert again.stdout.splitlines()[-1].endswith("--max-metric-calls 300 --past-perfect")
+    complete, following = cli("resume", "last").stdout.splitlines()
+    assert complete.endswith(": this run is complete; it has a perfect score, and --past-perfect extends it")
+    assert following.endswith("--max-metric-calls 300 --past-perfect")
     more = cli("resume", "last", "--past-perfect")
     assert more.status == 0, more.stderr
     after = record(tmp_path)

@@ -252,6 +252,8 @@ def test_a_program_that_cannot_start_is_explained_in_one_block(
         (("--program", "app.py", "--host", "::"), "GEPA_TOKEN"),
         (("--program", "app.py", "--datasets", "train=none.jsonl"), "none.jsonl"),
         (("--command", "no-such-program-here"), "no-such-program-here"),
+        (("app.py",), "app.py belongs to no flag; to serve it: `gepa-server --program app.py`"),
+        (("node", "app.mjs"), "node belongs to no flag; to serve it: `gepa-server --command node app.mjs`"),
     ],
 )
 def test_a_program_that_cannot_be_served_is_reported_in_one_line(
