@@ -24,6 +24,7 @@ from evolverpc_common.package_managers import find_uv, uv_variables
 HERE = Path(__file__).resolve().parent
 FOLDER = Path(sys.prefix) / "frameworks" / "examples"
 """Where programs and their environments are kept; `make clean` removes them."""
+EVOLVERPC = HERE.parents[1] / "clients" / "typescript"
 BLOCK = re.compile(r"^( *)```\w*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
 
@@ -66,7 +67,14 @@ class Example:
         Raises:
             NotPrepared: it is not possible.
         """
-        made_from = ["starter.toml", "optimise.patch", "gepa.toml", "requirements.txt", "package-lock.json"]
+        made_from = [
+            "starter.toml",
+            "optimise.patch",
+            "gepa.toml",
+            "requirements.txt",
+            "package.json",
+            "package-lock.json",
+        ]
         contents = [path.read_bytes() for path in map(self.folder.joinpath, made_from) if path.is_file()]
         wanted = hashlib.sha256(b"\0".join(contents)).hexdigest()
         with _stamp(FOLDER / f"{self.name}.stamp", wanted) as is_current:
@@ -95,6 +103,21 @@ class Example:
             (self.program / starter["file"]).write_text(textwrap.dedent(block), encoding="utf-8")
 
     def _install(self) -> None:
+        if (self.folder / "package-lock.json").is_file():
+            self._install_node()
+        else:
+            self._install_python()
+
+    def _install_node(self) -> None:
+        if shutil.which("npm") is None or not (EVOLVERPC / "dist" / "index.js").is_file():
+            raise NotPrepared("Node.js is needed, and evolverpc for it: make setup")
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(self.folder / name, self.program)
+        flags = ["--omit=peer", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+        _run("npm", "ci", *flags, folder=self.program)
+        (self.program / "node_modules" / "evolverpc").symlink_to(EVOLVERPC)
+
+    def _install_python(self) -> None:
         uv = find_uv()
         if uv is None:
             raise NotPrepared("uv is needed to install the framework: make setup, or pip install uv")

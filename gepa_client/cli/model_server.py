@@ -87,7 +87,9 @@ class _ModelHandler(BaseHTTPRequestHandler):
         answer = self.server.answer(conversation)
         asked = _tokens(conversation.instructions, *(text for _, text in conversation.messages))
         written = _tokens(answer if isinstance(answer, str) else _arguments(answer))
-        return self._send(200, {"id": "demo", "model": model, **write(answer, f"call_{asked}", asked, written)})
+        return self._send(
+            200, {"id": f"answer_{asked}", "model": model, **write(answer, f"call_{asked}", asked, written)}
+        )
 
     def log_message(self, *_: object) -> None:
         """Print nothing."""
@@ -168,7 +170,7 @@ def _read_response(request: Any) -> Conversation:
 
 
 def _write_response(answer: Answer, call_id: str, read: int, written: int) -> dict[str, Any]:
-    item: dict[str, Any] = {"id": "item", "status": "completed"}
+    item: dict[str, Any] = {"id": f"item_{read}", "status": "completed"}
     if isinstance(answer, str):
         content = [{"type": "output_text", "text": answer, "annotations": []}]
         item |= {"type": "message", "role": "assistant", "content": content}

@@ -9,6 +9,7 @@ RUN = {
     "tests/examples/test_frameworks.py": [
         "examples/frameworks/README.md: make example ARGS=pydantic-ai",
         "examples/frameworks/dspy/README.md: $ make example ARGS=dspy",
+        "examples/frameworks/langgraph-js/README.md: $ make example ARGS=langgraph-js",
         "examples/frameworks/langgraph/README.md: $ make example ARGS=langgraph",
         "examples/frameworks/openai/README.md: $ make example ARGS=openai",
         "examples/frameworks/pydantic-ai/README.md: $ make example ARGS=pydantic-ai",
