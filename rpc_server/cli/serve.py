@@ -149,6 +149,9 @@ async def _open_in(jails: JailFactory | None, settings: Settings, announce: Anno
     if not settings.has_trees:
         jail = None if jails is None else jails.jail(settings.root, read_only=(settings.root / ".git",))
         if settings.build_command is not None:
+            # A build of a workspace also makes what other packages of the repository do not commit.
+            top = _top(settings.root.resolve())
+            build_jail = None if jails is None else jails.jail(top, read_only=(top / ".git", settings.root / ".git"))
             announce.building(settings.build_command)
             await run_command(
                 settings.build_command,
@@ -156,7 +159,7 @@ async def _open_in(jails: JailFactory | None, settings: Settings, announce: Anno
                 environment=program_environment(settings),
                 timeout_s=settings.build_timeout_s,
                 stage="build",
-                jail=jail,
+                jail=build_jail,
             )
         return await open_program(settings, jail=jail), None
     program, excluded = await open_worktrees(settings, jails)

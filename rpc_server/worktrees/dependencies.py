@@ -70,6 +70,13 @@ def manifests_of(repository: UserRepository, commit: str, objects: Path | None =
     }
 
 
+def local_node_packages(repository: UserRepository, commit: str) -> list[str]:
+    """Return the folders of the repository's Node packages that are installed with the program, but none around it."""
+    manifests = manifests_of(repository, commit)["node"].files
+    folders = sorted(posixpath.dirname(path) for path in manifests if posixpath.basename(path) == PACKAGE_JSON)
+    return [folder for folder in folders if folder and not f"{repository.prefix}/".startswith(f"{folder}/")]
+
+
 def _python_manifest(prefix: str, paths: set[str], read: Callable[[Iterable[str]], dict[str, bytes]]) -> Manifest:
     for folder in dict.fromkeys((prefix, "")):
         wanted = {posixpath.join(folder, name) for name in _PYTHON_MANIFESTS} & paths

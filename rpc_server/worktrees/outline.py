@@ -5,6 +5,7 @@ import warnings
 from pathlib import PurePosixPath
 
 from rpc_server.worktrees import typescript_outline
+from rpc_server.worktrees.dependencies import local_node_packages
 from rpc_server.worktrees.repository import UserRepository
 
 NOTES = ("AGENTS.md", "CLAUDE.md", "README.md")
@@ -20,17 +21,23 @@ _COMMENT = ("//", "#", "--", ";", "*", "/*")
 
 
 def outline_of(repository: UserRepository, commit: str) -> str:
-    """Return a text of about `MAX_CHARACTERS` characters at most. Raises `GitError` if the commit is unknown."""
+    """Describe the files of the program's folder, then those of Node packages of its repository that it installs.
+
+    Return a text of about `MAX_CHARACTERS` characters at most. Raises `GitError` if the commit is unknown.
+    """
     inside = f"{repository.prefix}/" if repository.prefix else ""
-    paths = [path for path in repository.files(commit) if path.startswith(inside)]
+    others = tuple(f"{folder}/" for folder in local_node_packages(repository, commit))
+    files = repository.files(commit)
+    paths = [path for path in files if path.startswith(inside)]
+    paths += [path for path in files if path.startswith(others) and not path.startswith(inside)]
     notes = [inside + name for name in NOTES]
     contents = repository.read_all(commit, [*paths[:MAX_READ], *notes])
-    files = []
+    lines = []
     for at, path in enumerate(paths):
         name, content = _printable(path), contents.get(path) if at < MAX_READ else None
-        files.append(name if content is None else "\n".join([name + _size(content), *_definitions(path, content)]))
+        lines.append(name if content is None else "\n".join([name + _size(content), *_definitions(path, content)]))
     notes_text = "".join(_note(path, contents[path]) for path in notes if contents.get(path))[:MAX_NOTES]
-    listed = _cut("\n".join(files), MAX_CHARACTERS - len(notes_text))
+    listed = _cut("\n".join(lines), MAX_CHARACTERS - len(notes_text))
     return f"Files ({len(paths)}):\n{listed}\n{notes_text}"
 
 

@@ -117,6 +117,20 @@ async def test_a_node_program_is_served_and_its_death_is_reported(tmp_path: Path
         assert results[1]["status"] == "program_error"
 
 
+async def test_a_build_may_write_to_the_whole_repository_and_the_program_to_its_own_folder(tmp_path: Path) -> None:
+    repository, app = tmp_path / "repository", tmp_path / "repository" / "apps" / "app"
+    for folder in (repository / ".git", repository / "lib", app):
+        folder.mkdir(parents=True)
+    (app / "program.py").write_text(PROGRAM)
+    build = "echo word > ../../lib/made.txt; ! touch ../../.git/x ../../../x"
+    async with serving(app, "--build-command", f"sh -c '{build}'", "--program", "program.py") as running:
+        assert await running.found("found = open('../../lib/made.txt').read()") == "word\n"
+        (refused,) = await running.results("open('../../lib/made.txt', 'w')")
+        assert "Read-only file system" in refused["error"]["message"]
+    assert not (repository / ".git" / "x").exists()
+    assert not (tmp_path / "x").exists()
+
+
 async def test_a_server_that_jails_keeps_to_itself(server: Server) -> None:
     reader = f"head -c 1 /proc/{server.pid}/environ"
     powerless = (

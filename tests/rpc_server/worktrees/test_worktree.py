@@ -1,5 +1,6 @@
 """What a program is given to run in its tree: settings, environment, links, what the user's build makes."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -138,6 +139,33 @@ async def test_a_local_node_package_is_the_trees_and_is_prepared_in_it(
         tree = Path((await here.output(commit))["cwd"])
         assert (tree / "built.txt").read_text() == f"{word}\n"
     assert not (project.folder / "shared/made.js").exists()
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+@pytest.mark.parametrize("requires", ["*", "file:../../libs/rules"], ids=["workspace", "file"])
+async def test_a_program_below_its_packages_is_built_with_them_in_each_tree(
+    tmp_path: Path, opened: Open, requires: str
+) -> None:
+    build = {"scripts": {"build": "cp word.js made.js"}, "main": "made.js", "version": "1.0.0"}
+    top = {"workspaces": ["libs/*", "apps/*"]} if requires == "*" else {}
+    files = {
+        "package.json": json.dumps({"name": "top", "private": True} | top),
+        "apps/app/package.json": json.dumps({"name": "app", "dependencies": {"rules": requires}}),
+        "libs/rules/package.json": json.dumps({"name": "rules", **build}),
+        "libs/rules/word.js": "module.exports = 'before'",
+        ".gitignore": "node_modules/\n__pycache__/\n*.txt\nmade.js\n",
+    }
+    project = Project(tmp_path, {f"apps/app/{name}": content for name, content in FILES.items()} | files)
+    install = ("npm", "install", "--offline", "--no-audit", "--no-fund", "--no-package-lock")
+    npm = await asyncio.create_subprocess_exec(*install, cwd=project.folder / ("." if top else "apps/app"))
+    assert await asyncio.wait_for(npm.wait(), 60) == 0
+    other = second(project, {"libs/rules/word.js": "module.exports = 'after'"})
+    script = "npm --silent --prefix ../../libs/rules run build && node -p 'require(\"rules\")' > built.txt"
+    here = await opened(project, root=project.folder / "apps/app", build_command=("sh", "-c", script))
+    for commit, word in ((here.seed, "before"), (here.at(other), "after")):
+        tree = Path((await here.output(commit))["cwd"])
+        assert (tree / "built.txt").read_text() == f"{word}\n"
+    assert not (project.folder / "libs/rules/made.js").exists()
 
 
 @needs_npm_registry
