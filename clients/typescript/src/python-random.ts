@@ -18,6 +18,16 @@ export class PythonRandom {
     return items[this.#below(items.length)] as Item;
   }
 
+  /** Return a copy of a list in random order, as `shuffle` of Python orders it. */
+  shuffled<Item>(items: readonly Item[]): Item[] {
+    const order = [...items];
+    for (let last = order.length - 1; last > 0; last--) {
+      const other = this.#below(last + 1);
+      [order[last], order[other]] = [order[other] as Item, order[last] as Item];
+    }
+    return order;
+  }
+
   /** Return a whole number below `limit`: of as many bits as it takes, drawn until it is small enough. */
   #below(limit: number): number {
     const unused = Math.clz32(limit);

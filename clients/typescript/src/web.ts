@@ -28,6 +28,7 @@ export type {
 } from "./program.js";
 export { defineProgram } from "./program.js";
 export { type RowSource, readRows } from "./row-sources.js";
+export { splitRows } from "./split-rows.js";
 export type { StandardSchema } from "./standard-schema.js";
 export { ParseFailure, type RunStep, type StepHandle, type StepLabel, type StepResult, step } from "./steps.js";
 export { MemoryStore, type StoreOptions } from "./store.js";

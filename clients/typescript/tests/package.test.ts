@@ -60,6 +60,7 @@ it("the exports are the intended ones", () => {
       "saveCandidate",
       "serve",
       "serveStdio",
+      "splitRows",
       "step",
     ].sort(),
   );

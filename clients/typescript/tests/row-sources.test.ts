@@ -9,8 +9,12 @@ import * as v from "valibot";
 import { describe, expect, expectTypeOf, it, onTestFinished } from "vitest";
 import * as z from "zod";
 import { csvRecords } from "../src/csv.js";
-import { type Program, readRows, SetupError } from "../src/index.js";
+import { type Program, readRows, SetupError, splitRows } from "../src/index.js";
 import { call, evaluate, served } from "./support.js";
+
+/** `random.Random(7).shuffle(list(range(10)))`, and with the seed 2 ** 40 of 5. */
+const ORDER = [8, 3, 1, 4, 7, 0, 9, 6, 2, 5];
+const LARGE = [1, 4, 3, 2, 0];
 
 function fileOf(name: string, content: string | Uint8Array): string {
   const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
@@ -100,6 +104,28 @@ describe("sources", () => {
     const once = streamed({});
     await readRows(once);
     await expect(readRows(once)).rejects.toThrow(/an iterator that was read before has none left/);
+  });
+});
+
+describe("splits", () => {
+  it("rows are split in the order of Python's shuffle with the seed", () => {
+    const rows = Array.from({ length: 10 }, (_, at) => at);
+    expect(splitRows(rows, { val: 0.2, test: 0.3 }, 7)).toEqual({
+      val: ORDER.slice(0, 2),
+      test: ORDER.slice(2, 5),
+      train: ORDER.slice(5),
+    });
+    expect(splitRows(rows, { val: 0.01 }).val).toHaveLength(1);
+    expect(splitRows(rows.slice(0, 5), { val: 0.2 }, 2 ** 40)).toEqual({ val: [LARGE[0]], train: LARGE.slice(1) });
+    expect(rows[0]).toBe(0);
+  });
+
+  it("shares that leave nothing to train on are refused", () => {
+    expect(() => splitRows([1], { val: 0.5 })).toThrow("1 rows are too few: none is left to train on");
+    expect(() => splitRows([1, 2], { val: 0.5, test: 0.5 })).toThrow(SetupError);
+    expect(() => splitRows([1, 2], { val: 1 })).toThrow("the share of `val` must be between 0 and 1, not 1");
+    expect(() => splitRows([1, 2], { train: 0.5 })).toThrow("`train` has no share of its own");
+    expect(() => splitRows([1, 2], { val: 0.5 }, -1)).toThrow("`seed` must be a whole number");
   });
 });
 
