@@ -36,6 +36,12 @@ EXAMPLES, MOST_EXAMPLES = 15, 100
 
 _CONFIG = Annotated[Path | None, typer.Option("--config", "-c", metavar="PATH", help="Settings, as a TOML file.")]
 _EVENTS = Annotated[bool, typer.Option("--json", help="Print events as JSON lines, a summary last.")]
+_EVENTS_FD = Annotated[
+    int | None,
+    typer.Option(
+        "--events-fd", metavar="N", min=3, help="Write events and summary to file descriptor N; pause if it closes."
+    ),
+]
 _ONE_OBJECT = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 _VERBOSE = Annotated[
     bool, typer.Option("--verbose", "-v", help="Print what the program wrote while each row ran, too.")
@@ -75,6 +81,7 @@ DECLARED = {
             "url": _servers("Servers that run already, such as http://127.0.0.1:8000."),
             "config": (_CONFIG, None),
             "json_events": (_EVENTS, False),
+            "events_fd": (_EVENTS_FD, None),
         },
     ),
     "resume": Declared(
@@ -90,6 +97,7 @@ DECLARED = {
             "url": _servers("Other servers than the run's."),
             "config": (_CONFIG, None),
             "json_events": (_EVENTS, False),
+            "events_fd": (_EVENTS_FD, None),
         },
         frozenset({"output", *OF_CHECK}),
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from evolverpc_common.settings.definition import SettingsGroup, json_object, object_or_text, setting
 
@@ -61,7 +61,8 @@ def _model_or_none(value: Any) -> Any:
     return None if value == "program" else value
 
 
-Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+_TEXTS_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple), WithJsonSchema(_TEXTS_SCHEMA)]
 """One text or several."""
 
 STDIN = "-"
@@ -85,7 +86,7 @@ def _checked_rows(rows: str | tuple[dict[str, Any], ...]) -> str | tuple[dict[st
 Rows = Annotated[str | Annotated[tuple[dict[str, Any], ...], Field(min_length=1)], AfterValidator(_checked_rows)]
 """A file of rows, a split of the server, or the rows themselves."""
 
-NumberOrText = Annotated[str, BeforeValidator(_as_text)]
+NumberOrText = Annotated[str, BeforeValidator(_as_text), WithJsonSchema({"type": ["string", "integer"]})]
 """A text that may look like a number."""
 
 

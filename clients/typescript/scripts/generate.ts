@@ -27,6 +27,10 @@ const protocolRoot = new URL("../../protocol/", packageRoot);
 const outputRoot = new URL("src/generated/", packageRoot);
 
 const banner = "// Generated from the contract's schema by `npm run generate`; do not edit.\n\n";
+const optimizer = readJson(new URL("schema/optimize.json", packageRoot)) as {
+  settings: Record<string, JSONSchema>;
+  events: JSONSchema;
+};
 const contract = readJson(new URL(`schema/v${VERSION}.json`, protocolRoot)) as Contract;
 
 function readJson(file: URL): unknown {
@@ -158,12 +162,66 @@ function openrpc(): string {
   return `${banner}/** The contract as an OpenRPC document. */\nexport const OPENRPC: object = ${JSON.stringify(document)};\n`;
 }
 
+const camelCase = (name: string): string => name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+
+/** For settings: none is null, it is left out instead. Tuples as the compiler knows them. */
+function forSettings(object: Record<string, unknown>): Record<string, unknown> {
+  const { anyOf, prefixItems, ...rest } = object as { anyOf?: { type?: unknown }[]; prefixItems?: unknown };
+  const kinds = anyOf?.filter(({ type }) => type !== "null") ?? [];
+  const kind = kinds.length === 1 ? kinds[0] : kinds.length > 1 ? { anyOf: kinds } : {};
+  return { ...rest, ...kind, ...(prefixItems === undefined ? {} : { items: prefixItems }) };
+}
+
+/** For events: every field is written, so that none has a default. */
+function forEvents({ default: _default, ...object }: Record<string, unknown>): Record<string, unknown> {
+  const { properties } = object;
+  return forTypes(properties === undefined ? object : { ...object, required: Object.keys(properties as object) });
+}
+
+/** A description with the names of settings as they are here. */
+function respelled(text = ""): string {
+  return text.replace(/\b[a-z]+(_[a-z]+)+\b/g, (name) => (name in optimizer.settings ? camelCase(name) : name));
+}
+
+/** The settings and the events of `optimize`. */
+async function optimizeTypes(): Promise<string> {
+  const names = Object.keys(optimizer.settings).map(camelCase);
+  const settings = {
+    title: "OptimizeSettings",
+    description: "The settings of `gepa-client optimize`, but those of its servers and rows.",
+    type: "object",
+    properties: Object.fromEntries(
+      Object.entries(optimizer.settings).map(([name, schema]) => {
+        return [
+          camelCase(name),
+          { ...(mapped(schema, forSettings) as object), description: respelled(schema.description) },
+        ];
+      }),
+    ),
+  };
+  const events = mapped({ description: "An event of a run.", ...optimizer.events }, forEvents) as JSONSchema;
+  const options = {
+    additionalProperties: false,
+    bannerComment: "",
+    style: { printWidth: 120 },
+    unknownAny: true,
+  };
+  return [
+    banner,
+    await compile(settings as JSONSchema, "OptimizeSettings", options),
+    "\n/** Their names. */\n",
+    `export const SETTINGS: readonly string[] = ${JSON.stringify(names, null, 2)};\n\n`,
+    await compile(events, "RunEvent", options),
+  ].join("");
+}
+
 const files: Record<string, string> = {
   "types.ts": await types(),
   "contract.ts": tables(),
   "validators.js": validators(),
   "validators.d.ts": validatorTypes(),
   "openrpc.ts": openrpc(),
+  "optimize.ts": await optimizeTypes(),
 };
 
 if (process.argv.includes("--check")) {

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Self
@@ -19,6 +19,7 @@ from gepa_client import report
 from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.cli.views import final_summary as final_summary
 from gepa_client.cli.views.console import echo, fail, log_markup, make_console, print_json
+from gepa_client.cli.views.event_stream import EventStream
 from gepa_client.cli.views.final_summary import RunSummary
 from gepa_client.cli.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from gepa_client.errors import ClientError, JournalError, summary
@@ -66,6 +67,7 @@ class ForegroundRun:
     output: Path | None
     json_events: bool
     console: Console
+    stream: EventStream = field(default_factory=lambda: EventStream(None))
     replays: bool = False
     until: int | None = None
     hash_seed: str = HASH_SEED
@@ -116,6 +118,7 @@ class ForegroundRun:
                         else:
                             record.apply(event)
                             sandboxes.observe(event)
+                            self.stream.event(event)
                             shown = event if self.json_events else sandboxes.displayed(event)
                             if shown is not None:
                                 display.event(shown, record)
@@ -129,6 +132,7 @@ class ForegroundRun:
             if finished is None:
                 finished = self._died(job, status, stops.received, process.log_tail(), record)
                 record.apply(finished)
+                self.stream.event(finished)
                 display.event(finished, record)
         self._record_late(sandboxes, record)
         self._write_connections(sandboxes, record)
@@ -144,8 +148,9 @@ class ForegroundRun:
             seconds=time.monotonic() - began,
             replayed=self.replays,
             by_hand=stops.received > 0,
-            resumed_by=self.resumed_by,
+            resumed_by=self.resumed_by or self.stream.resumed_by(self.run_id),
         )
+        self.stream.summary(final_summary.as_json(ended))
         if self.json_events:
             print_json(final_summary.as_json(ended))
         else:

@@ -14,6 +14,7 @@ from gepa_client.cli.commands.check import run_check
 from gepa_client.cli.commands.foreground_run import ForegroundRun, create_run
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.views.console import echo, fail, log_markup, make_console, refuse
+from gepa_client.cli.views.event_stream import EventStream
 from gepa_client.errors import ClientError, JournalError, summary
 from gepa_client.journal.store import default_store, open_store
 from gepa_client.run.output_folder import new_run_id
@@ -23,7 +24,9 @@ from gepa_client.transport.address import rpc_url
 from protocol.errors import RpcError
 
 
-def optimize(url: list[str] | None, config: Path | None, json_events: bool, **given: Any) -> None:
+def optimize(
+    url: list[str] | None, config: Path | None, json_events: bool, events_fd: int | None, **given: Any
+) -> None:
     """Check the servers, start a run and drive it to its end; the help and the exit statuses are in `cli.flags`."""
     console = make_console()
     try:
@@ -38,11 +41,18 @@ def optimize(url: list[str] | None, config: Path | None, json_events: bool, **gi
     typed = flags.Typed(tuple(url or ()), config, given)
     run_id = new_run_id(settings.name)
     with sandboxed(settings, run_id, typed.command("optimize"), quiet=json_events) as sandboxes:
-        status = _go(sandboxes, run_id, typed, json_events, console)
+        status = _go(sandboxes, run_id, typed, json_events, EventStream(events_fd), console)
     raise typer.Exit(status)
 
 
-def _go(sandboxes: NoSandboxes, run_id: str, typed: flags.Typed, json_events: bool, console: Console) -> int:
+def _go(
+    sandboxes: NoSandboxes,
+    run_id: str,
+    typed: flags.Typed,
+    json_events: bool,
+    stream: EventStream,
+    console: Console,
+) -> int:
     """Check the servers, create the run, and drive it; return the exit status."""
     settings = sandboxes.settings
     try:
@@ -77,6 +87,7 @@ def _go(sandboxes: NoSandboxes, run_id: str, typed: flags.Typed, json_events: bo
         run_id=run_id,
         output=output,
         json_events=json_events,
+        stream=stream,
         console=console,
         sandboxes=sandboxes,
     )

@@ -14,6 +14,7 @@ from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.commands.store_access import open_cli_run
 from gepa_client.cli.flags import OF_CHECK
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
+from gepa_client.cli.views.event_stream import EventStream
 from gepa_client.journal.entries import SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.requests import SpendingTotals
@@ -28,16 +29,19 @@ DOUBLED = ("max_metric_calls", "max_cost_usd", "max_seconds", "max_reflection_co
 """Limits that can extend a complete run."""
 
 
-def resume(run: str, url: list[str] | None, config: Path | None, json_events: bool, **given: Any) -> None:
+def resume(
+    run: str, url: list[str] | None, config: Path | None, json_events: bool, events_fd: int | None, **given: Any
+) -> None:
     """Continue a run from its record; the help and the exit statuses are in `cli.flags`."""
     where = default_store(given["store"])
+    stream = EventStream(events_fd)
     with open_cli_run(given["store"], run, unavailable=PAUSED) as (kept, found):
         spent_usd = SpendingTotals(kept.spending(found.id)).cost_usd
         end = end_of(kept, found.id, SEARCH)
     try:
         settings = settings_again(found, {**given, "url": url or None}, config, end)
         if _is_over(found, settings):
-            _print_complete(found, given["store"], as_json=json_events)
+            _print_complete(found, given["store"], stream, as_json=json_events)
             return
         output = output_again(found)
     except (SettingsError, OSError) as error:
@@ -51,6 +55,7 @@ def resume(run: str, url: list[str] | None, config: Path | None, json_events: bo
             run_id=found.id,
             output=output,
             json_events=json_events,
+            stream=stream,
             console=make_console(),
             sandboxes=sandboxes,
             **continued(found),
@@ -95,16 +100,18 @@ def _is_over(run: StoredRun, settings: RunConfig) -> bool:
     )
 
 
-def _print_complete(run: StoredRun, store: str | None, *, as_json: bool) -> None:
+def _print_complete(run: StoredRun, store: str | None, stream: EventStream, *, as_json: bool) -> None:
     more = command("resume", run.id, *_further(run), store=store)
+    ended = {"status": run.status, "reason": run.reason, "output": run.output}
+    summary = {"event": "summary", "run_id": run.id, "name": run.name, **ended, "next": more, "exit_status": 0}
+    stream.summary(summary)
     if as_json:
-        summary = {"event": "summary", "run_id": run.id, "name": run.name, "status": run.status, "reason": run.reason}
-        print_json({**summary, "next": more, "exit_status": 0})
+        print_json(summary)
         return
     console = make_console()
     how = "it has a perfect score, and --past-perfect" if _ended_by(run) == "perfect_score" else "a larger limit"
     echo(console, f"{safe_line(run.id)}: this run is complete; {how} extends it")
-    echo(console, f"next: {safe_line(more)}")
+    echo(console, f"next: {safe_line(stream.resumed_by(run.id) or more)}")
 
 
 def _ended_by(run: StoredRun) -> str:

@@ -1,0 +1,730 @@
+// Generated from the contract's schema by `npm run generate`; do not edit.
+
+/**
+ * The settings of `gepa-client optimize`, but those of its servers and rows.
+ */
+export interface OptimizeSettings {
+  /**
+   * Share of the training rows to keep for validation if there is no valset; 0 uses all rows for both. Default: 0.2; 0 below 50 rows.
+   */
+  valFraction?: number;
+  /**
+   * Score of an example on which the program fails or times out. Default: 0.
+   */
+  failureScore?: number;
+  /**
+   * Stop after N evaluated examples; checked once per iteration.
+   */
+  maxMetricCalls?: number;
+  /**
+   * Compute maxMetricCalls as `dspy.GEPA(auto=...)` does.
+   */
+  auto?: "light" | "medium" | "heavy";
+  /**
+   * Stop after X US dollars, as reported by servers and models.
+   */
+  maxCostUsd?: number;
+  /**
+   * Stop after X seconds of work; pauses do not count.
+   */
+  maxSeconds?: number;
+  /**
+   * Set maxMetricCalls to N evaluations of all training and validation rows.
+   */
+  maxFullEvals?: number;
+  /**
+   * Stop after X US dollars spent on the reflection model.
+   */
+  maxReflectionCost?: number;
+  /**
+   * Stop after N iterations without a better candidate.
+   */
+  patience?: number;
+  /**
+   * Stop at this score on the validation rows.
+   */
+  targetScore?: number;
+  /**
+   * Continue although a candidate has the perfect score on every validation row. Default: no.
+   */
+  pastPerfect?: boolean;
+  /**
+   * Stop after N iterations.
+   */
+  maxIterations?: number;
+  /**
+   * Stop at N candidates, the seed included.
+   */
+  maxCandidates?: number;
+  /**
+   * Stop when this file exists; checked once per iteration.
+   */
+  stopFile?: string;
+  /**
+   * Pause if more than this share of the last 50 examples fail in the program. Default: 0.5; 1 if code evolves.
+   */
+  failureStop?: number;
+  /**
+   * Fail after N failed iterations in a row. Default: 5.
+   */
+  maxFailedIterations?: number;
+  /**
+   * Fail at the first exception of an iteration. Default: yes.
+   */
+  raiseOnException?: boolean;
+  /**
+   * Model that proposes new texts, by litellm's name such as openai/gpt-5. Default: program: the program proposes.
+   */
+  reflectionLm?: string;
+  /**
+   * Arguments of each call to it, such as temperature or api_base.
+   */
+  reflectionLmKwargs?: {
+    [k: string]: unknown;
+  };
+  /**
+   * Its prompt, with <curr_param> and <side_info>; as JSON, one per component. Default: GEPA's.
+   */
+  reflectionPromptTemplate?:
+    | string
+    | {
+        [k: string]: string;
+      };
+  /**
+   * Examples per reflection. Default: GEPA's: 3.
+   */
+  reflectionMinibatchSize?: number;
+  /**
+   * Calls to the reflection model at the same time. Default: 20.
+   */
+  reflectionWorkers?: number;
+  /**
+   * Calls to the reflection model per minute, evenly spaced. Default: no limit.
+   */
+  reflectionPerMinute?: number;
+  /**
+   * Components that one proposal changes. Default: round_robin.
+   */
+  moduleSelector?: "round_robin" | "all";
+  /**
+   * How minibatches are drawn. Default: epoch_shuffled.
+   */
+  batchSampler?: "epoch_shuffled";
+  /**
+   * Do not reflect on a minibatch of perfect scores. Default: yes.
+   */
+  skipPerfectScore?: boolean;
+  /**
+   * The score that is perfect. Default: 1.
+   */
+  perfectScore?: number;
+  /**
+   * Proposals per iteration: P from P parents, or N from each of them. Default: 1.
+   */
+  proposals?: string | number;
+  /**
+   * Which candidate is improved next. Default: pareto.
+   */
+  candidateSelectionStrategy?: "pareto" | "current_best" | "epsilon_greedy" | "top_k_pareto";
+  /**
+   * Improving proposals kept per iteration. Default: all.
+   */
+  selectionStrategy?: string;
+  /**
+   * What the Pareto front is kept over. Default: instance.
+   */
+  frontierType?: "instance" | "objective" | "hybrid" | "cartesian";
+  /**
+   * Score a candidate on the same row only once. Default: no.
+   */
+  cacheEvaluation?: boolean;
+  /**
+   * Also merge candidates that are good at different rows. Default: no.
+   */
+  useMerge?: boolean;
+  /**
+   * Seed of every random choice. Default: 0.
+   */
+  seed?: number;
+  /**
+   * Merges tried in all. Default: 5.
+   */
+  maxMergeInvocations?: number;
+  /**
+   * Validation rows that merged candidates share. Default: 5.
+   */
+  mergeValOverlapFloor?: number;
+  /**
+   * When a proposal counts as improving on its minibatch. Default: strict_improvement.
+   */
+  acceptanceCriterion?: "strict_improvement" | "improvement_or_equal";
+  /**
+   * Validation rows scored per candidate. Default: full_eval.
+   */
+  valEvaluationPolicy?: "full_eval";
+  /**
+   * Keep the best outputs on the validation rows. Default: yes.
+   */
+  trackBestOutputs?: boolean;
+  /**
+   * Server that scores what the program leaves unscored; repeatable.
+   */
+  scoreWith?: string | string[];
+  /**
+   * File that holds the token of the scoring servers. Default: GEPA_TOKEN.
+   */
+  scoreTokenFile?: string;
+  /**
+   * Allow plain http to other machines. Default: no.
+   */
+  allowInsecure?: boolean;
+  /**
+   * Allow programs of different names with the same components. Default: no.
+   */
+  allowMixedPrograms?: boolean;
+  /**
+   * Examples in flight at the same time, over all servers together. Default: what the servers take.
+   */
+  maxInFlight?: number;
+  /**
+   * Seconds that one example may run, if less than the server's own limit. Default: the server's.
+   */
+  exampleTimeoutS?: number;
+  /**
+   * Attempts per example if the infrastructure fails. Default: 5.
+   */
+  maxAttempts?: number;
+  /**
+   * Pause the run after X seconds without a reachable server. Default: 600.
+   */
+  maxOutageS?: number;
+  /**
+   * What is changed. Default: both if the server changes code, else prompts.
+   */
+  evolve?: "code" | "prompts" | "both";
+  /**
+   * Prompt steps after each code step. Default: as moduleSelector decides.
+   */
+  promptsPerCode?: number;
+  /**
+   * Prompt for change requests, with <outline>, <side_info> and <lineage>. Default: built in.
+   */
+  codePromptTemplate?: string;
+  /**
+   * Last iteration that changes code.
+   */
+  codeUntil?: number;
+  /**
+   * Multiply promptsPerCode by X every decayEvery iterations.
+   */
+  decayFactor?: number;
+  /**
+   * Iterations after which code becomes rarer.
+   */
+  decayEvery?: number;
+  /**
+   * Seconds that one change of code may take, checks included. Default: 3600.
+   */
+  mutationTimeoutS?: number;
+  /**
+   * US dollars per million tokens, if unknown or others: {"MODEL": [IN, OUT]}.
+   */
+  modelPrices?: {
+    /**
+     * @minItems 2
+     * @maxItems 2
+     */
+    [k: string]: [number, number];
+  };
+  /**
+   * Log to Weights & Biases (wandb must be installed). Default: no.
+   */
+  useWandb?: boolean;
+  /**
+   * Arguments of wandb.init.
+   */
+  wandbInitKwargs?: {
+    [k: string]: unknown;
+  };
+  /**
+   * Log to MLflow (mlflow must be installed). Default: no.
+   */
+  useMlflow?: boolean;
+  /**
+   * Tracking server of MLflow.
+   */
+  mlflowTrackingUri?: string;
+  /**
+   * Experiment of MLflow.
+   */
+  mlflowExperimentName?: string;
+  /**
+   * Prefix of every metric's name.
+   */
+  trackingKeyPrefix?: string;
+  /**
+   * Name of the run, a part of its id.
+   */
+  name?: string;
+  /**
+   * Folder for the results, new or empty. Default: runs/TIME-NAME.
+   */
+  output?: string;
+  /**
+   * Database of runs: a file, or mongodb://... Default: runs/evolverpc.db.
+   */
+  store?: string;
+  /**
+   * Start without trying the server on a few training rows. Default: no.
+   */
+  noCheck?: boolean;
+  /**
+   * Step of the check that only warns: evaluate, scores, reflective_dataset; repeatable.
+   */
+  ignoreFindings?: ("evaluate" | "scores" | "reflective_dataset")[];
+  /**
+   * Seconds without a heartbeat after which another process may resume the run. Default: 10.
+   */
+  leaseS?: number;
+  /**
+   * Seconds that the program's `finalize` may take. Default: 60.
+   */
+  finalizeTimeoutS?: number;
+}
+
+/** Their names. */
+export const SETTINGS: readonly string[] = [
+  "valFraction",
+  "failureScore",
+  "maxMetricCalls",
+  "auto",
+  "maxCostUsd",
+  "maxSeconds",
+  "maxFullEvals",
+  "maxReflectionCost",
+  "patience",
+  "targetScore",
+  "pastPerfect",
+  "maxIterations",
+  "maxCandidates",
+  "stopFile",
+  "failureStop",
+  "maxFailedIterations",
+  "raiseOnException",
+  "reflectionLm",
+  "reflectionLmKwargs",
+  "reflectionPromptTemplate",
+  "reflectionMinibatchSize",
+  "reflectionWorkers",
+  "reflectionPerMinute",
+  "moduleSelector",
+  "batchSampler",
+  "skipPerfectScore",
+  "perfectScore",
+  "proposals",
+  "candidateSelectionStrategy",
+  "selectionStrategy",
+  "frontierType",
+  "cacheEvaluation",
+  "useMerge",
+  "seed",
+  "maxMergeInvocations",
+  "mergeValOverlapFloor",
+  "acceptanceCriterion",
+  "valEvaluationPolicy",
+  "trackBestOutputs",
+  "scoreWith",
+  "scoreTokenFile",
+  "allowInsecure",
+  "allowMixedPrograms",
+  "maxInFlight",
+  "exampleTimeoutS",
+  "maxAttempts",
+  "maxOutageS",
+  "evolve",
+  "promptsPerCode",
+  "codePromptTemplate",
+  "codeUntil",
+  "decayFactor",
+  "decayEvery",
+  "mutationTimeoutS",
+  "modelPrices",
+  "useWandb",
+  "wandbInitKwargs",
+  "useMlflow",
+  "mlflowTrackingUri",
+  "mlflowExperimentName",
+  "trackingKeyPrefix",
+  "name",
+  "output",
+  "store",
+  "noCheck",
+  "ignoreFindings",
+  "leaseS",
+  "finalizeTimeoutS"
+];
+
+/**
+ * An event of a run.
+ */
+export type RunEvent =
+  | Started
+  | Warned
+  | Phase
+  | Progress
+  | ModelCalls
+  | CallRefused
+  | FleetChanged
+  | Budget
+  | CandidateFound
+  | Rejected
+  | NoProposal
+  | Reflecting
+  | MutationStarted
+  | MutationProgress
+  | Mutated
+  | MutationRejected
+  | StepFailed
+  | FailedExamples
+  | Tested
+  | Finalized
+  | Finished;
+
+/**
+ * The server is known and the rows are loaded. `splits` gives rows per split: train, val and, if any, test.
+ *
+ * `evolve`: what is changed: the program's code, its texts, or both.
+ */
+export interface Started {
+  seconds: number;
+  event: "started";
+  run_id: string;
+  store: string;
+  resumed: boolean;
+  url: string;
+  program: string;
+  program_version: string | null;
+  server: string;
+  components: string[];
+  splits: {
+    [k: string]: number;
+  };
+  max_metric_calls: number | null;
+  proposer: string;
+  evolve: "code" | "prompts" | "both";
+  config: {
+    [k: string]: unknown;
+  };
+  hash_seed: string | null;
+}
+/**
+ * A warning; the run continues.
+ */
+export interface Warned {
+  seconds: number;
+  event: "warning";
+  message: string;
+}
+/**
+ * What the run is busy with now.
+ */
+export interface Phase {
+  seconds: number;
+  event: "phase";
+  phase: "connecting" | "seed" | "replaying" | "optimizing" | "testing" | "finalizing";
+}
+/**
+ * Examples evaluated so far by this process and in flight at this moment; a few times a second.
+ *
+ * `up` of `endpoints` take work, `slots` calls at once in all; `waiting`: calls that wait for one of these.
+ * `spent_usd`: what is known to be spent, in every process of the run.
+ */
+export interface Progress {
+  seconds: number;
+  event: "progress";
+  evaluated: number;
+  in_flight: number;
+  up: number;
+  endpoints: number;
+  slots: number;
+  waiting: number;
+  spent_usd: number;
+}
+/**
+ * Models that programs called through a gateway, in every process of the run; at most twice a second.
+ *
+ * `by_model`: by `provider/model`. `refused`: how often the gateway let something not through.
+ */
+export interface ModelCalls {
+  seconds: number;
+  event: "model_calls";
+  total: ModelTally;
+  by_model: {
+    [k: string]: ModelTally;
+  };
+  refused: number;
+}
+/**
+ * Calls of one model, or of all: how many, those among them that failed, what they are known to have cost.
+ */
+export interface ModelTally {
+  calls: number;
+  failed: number;
+  input_tokens: number;
+  output_tokens: number;
+  cost_usd: number;
+  unpriced: number;
+}
+/**
+ * A gateway did not let something through: `what` a program in `sandbox` asked for, and why; the first few.
+ *
+ * A repeated one is reported with its `times` when the run ends.
+ */
+export interface CallRefused {
+  seconds: number;
+  event: "call_refused";
+  sandbox: string;
+  what: string;
+  reason: string;
+  times: number;
+}
+/**
+ * An endpoint joined, was refused, rests, is back or has left; or, as `waiting`, none is left that answers.
+ *
+ * `url`: None where the whole fleet is meant. `after`: seconds it rests or was away, or until the run pauses.
+ */
+export interface FleetChanged {
+  seconds: number;
+  event: "fleet";
+  kind: "joined" | "refused" | "resting" | "back" | "left" | "waiting" | "warning";
+  url: string | null;
+  detail: string;
+  after: number | null;
+}
+/**
+ * Metric calls as GEPA counts them.
+ */
+export interface Budget {
+  seconds: number;
+  event: "budget";
+  metric_calls: number;
+}
+/**
+ * A candidate entered the pool; index 0 is the seed. `score` is its mean over the validation rows.
+ *
+ * `front`: the indices now on the Pareto front. `best`: the index with the best score. `metric_calls`: GEPA's count
+ * when the candidate had been scored.
+ */
+export interface CandidateFound {
+  seconds: number;
+  event: "candidate";
+  index: number;
+  parents: number[];
+  iteration: number;
+  score: number;
+  texts: {
+    [k: string]: string;
+  };
+  front: number[];
+  best: number;
+  metric_calls: number;
+  objective_scores: {
+    [k: string]: number;
+  } | null;
+}
+/**
+ * A proposal was not kept. Scores are sums over its minibatch, before and after; null for a merge.
+ *
+ * `candidate`: the beginning of its digest, as `FailureGroup` has it. `unchanged`: it has the texts of its parent.
+ */
+export interface Rejected {
+  seconds: number;
+  event: "rejected";
+  iteration: number;
+  old_score: number | null;
+  new_score: number | null;
+  reason: string;
+  candidate: string | null;
+  unchanged: boolean;
+}
+/**
+ * An iteration ended with nothing to evaluate: all scores perfect, or no new text.
+ */
+export interface NoProposal {
+  seconds: number;
+  event: "no_proposal";
+  iteration: number;
+  reason: string;
+}
+/**
+ * New texts of `components` were requested for one proposal; `ended`: those of the whole iteration have arrived.
+ */
+export interface Reflecting {
+  seconds: number;
+  event: "reflecting";
+  iteration: number;
+  components: string[];
+  ended: boolean;
+}
+/**
+ * A requested change is being made; emitted when it is, not on replay.
+ */
+export interface MutationStarted {
+  seconds: number;
+  event: "mutation_started";
+  number: number;
+  kind: "change_request" | "merge";
+  parents: number[];
+  parent_branch: string;
+  request: string;
+  location: string | null;
+}
+/**
+ * The server's progress message about a mutation.
+ */
+export interface MutationProgress {
+  seconds: number;
+  event: "mutation_progress";
+  number: number;
+  message: string;
+}
+/**
+ * A change of code was made; the candidate with it is evaluated next.
+ *
+ * `lines_added`, `lines_removed`: over all `files`. `diff`: unified, its beginning where it is very long. `cost_usd`:
+ * None if it was not reported.
+ */
+export interface Mutated {
+  seconds: number;
+  event: "mutated";
+  number: number;
+  kind: "change_request" | "merge";
+  parents: number[];
+  parent_branch: string;
+  request: string;
+  location: string | null;
+  branch: string;
+  commit: string;
+  files: string[];
+  lines_added: number;
+  lines_removed: number;
+  summary: string;
+  diff: string;
+  components_added: string[];
+  components_removed: string[];
+  cost_usd: number | null;
+}
+/**
+ * A change of code was rejected and left no trace; reflection gets the reason.
+ *
+ * `stage`: where it failed, as the contract names them. `log_tail`: a command's output, if any. `diff`: what was
+ * refused, as in `Mutated`.
+ */
+export interface MutationRejected {
+  seconds: number;
+  event: "mutation_rejected";
+  number: number;
+  kind: "change_request" | "merge";
+  parents: number[];
+  parent_branch: string;
+  request: string;
+  location: string | null;
+  stage: string;
+  reason: string;
+  log_tail: string | null;
+  diff: string | null;
+  cost_usd: number | null;
+}
+/**
+ * A step of an iteration failed; GEPA continues with the next one.
+ */
+export interface StepFailed {
+  seconds: number;
+  event: "failure";
+  iteration: number;
+  step: string;
+  message: string;
+  details: string | null;
+}
+/**
+ * Examples that failed in the program, in every process of the run: `failed` of `evaluated`.
+ *
+ * `groups`: by type, the most frequent first.
+ */
+export interface FailedExamples {
+  seconds: number;
+  event: "failed_examples";
+  failed: number;
+  evaluated: number;
+  groups: FailureGroup[];
+}
+/**
+ * Failed examples of one type. `type`: the exception's; `status`: `program_error` or `timeout`.
+ *
+ * `rows`: the ids of the first rows it happened on, with their split (`val 7`), `row_count` of them in all.
+ * `candidates`: how many examples failed by candidate: its index, or the beginning of its digest if it was not kept.
+ * `message`, `traceback`, `row`, `candidate`: of the first one.
+ */
+export interface FailureGroup {
+  type: string;
+  status: "program_error" | "timeout";
+  count: number;
+  rows: string[];
+  row_count: number;
+  candidates: {
+    [k: string]: number;
+  };
+  message: string;
+  traceback: string | null;
+  row: string;
+  candidate: string;
+}
+/**
+ * A candidate's mean score over the test rows.
+ */
+export interface Tested {
+  seconds: number;
+  event: "tested";
+  index: number;
+  score: number;
+  rows: number;
+}
+/**
+ * The best candidate was reported to the program; `error`: why that failed. `endpoint`: the server's URL.
+ */
+export interface Finalized {
+  seconds: number;
+  event: "finalized";
+  message: string | null;
+  error: string | null;
+  endpoint: string | null;
+}
+/**
+ * The last event. `files` are the names written into the output folder; costs are those that were reported.
+ *
+ * `model_usd`: what programs' calls of models cost, where a gateway counted them; then no other cost of theirs is.
+ *
+ * `details`: what is known of a failure beyond its reason. `unpriced`: results without a price, by kind of
+ * work. `resume_with`: flags without which a resumed run would end in the same way. `search_complete`: GEPA ended the
+ * search between two iterations, so that every result is counted in `metric_calls`. `active_seconds`: how long
+ * processes have driven the run, those before a `resume` included; None if that is not known.
+ */
+export interface Finished {
+  seconds: number;
+  event: "finished";
+  status: "completed" | "cancelled" | "paused" | "failed" | "refused";
+  reason: string | null;
+  details: string | null;
+  metric_calls: number;
+  evaluation_usd: number | null;
+  reflection_usd: number | null;
+  mutation_usd: number | null;
+  model_usd: number | null;
+  unpriced: {
+    [k: string]: number;
+  };
+  files: string[];
+  resume_with: string[];
+  search_complete: boolean;
+  active_seconds: number | null;
+}

@@ -1,0 +1,100 @@
+/** The optimizer as a child process: its settings, its events, and how it is stopped without losing results. */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
+import { SetupError } from "./configuration.js";
+import { type RunEvent, SETTINGS } from "./generated/optimize.js";
+import type { StopRequests } from "./stop-requests.js";
+
+const EVENTS = 3;
+
+/** The last line of the events. */
+export interface Summary {
+  event: "summary";
+  run_id: string;
+  status: "completed" | "cancelled" | "paused" | "failed" | "refused";
+  reason: string | null;
+  output: string | null;
+}
+
+/** How the process ended: `summary` is missing if the run was not begun, for the reason that it `printed`. */
+export interface Ended {
+  summary: Summary | undefined;
+  printed: string;
+}
+
+export interface ProcessOptions {
+  env: NodeJS.ProcessEnv;
+  /** Receives each event; its rejection pauses the run. Without it the optimizer displays the run on the standard error. */
+  onEvent: ((event: RunEvent) => unknown) | undefined;
+  stop: StopRequests;
+}
+
+/** Run the optimizer to its end; a stop pauses the run, a second one ends it at once. Throws `SetupError` if it does not start. */
+export async function runOptimizer(command: string, words: string[], options: ProcessOptions): Promise<Ended> {
+  const { env, onEvent, stop } = options;
+  const child = spawn(command, [...words, "--events-fd", String(EVENTS)], {
+    env,
+    stdio: ["ignore", onEvent === undefined ? process.stderr.fd : "pipe", "pipe", "pipe"],
+    detached: true, // so that Ctrl-C reaches it once, by this process
+  });
+  const closed = once(child, "close").catch((error: Error) => {
+    throw new SetupError(`the optimizer ${command} cannot be started: ${error.message}`);
+  });
+  let started = false;
+  let printed = "";
+  const print = (chunk: Buffer | string): void => {
+    if (started && onEvent === undefined) process.stderr.write(chunk);
+    else printed += chunk;
+  };
+  child.stdout?.on("data", print);
+  child.stderr?.on("data", print);
+  stop.each(() => child.kill("SIGINT"));
+  let summary: Summary | undefined;
+  try {
+    for await (const line of createInterface({ input: child.stdio[EVENTS] as Readable })) {
+      const event = JSON.parse(line) as RunEvent | Summary;
+      if (event.event === "summary") {
+        summary = event;
+        continue;
+      }
+      if (event.event === "started") {
+        started = true;
+        print(printed);
+      }
+      await onEvent?.(event);
+    }
+  } catch (error) {
+    child.kill("SIGINT");
+    throw error;
+  } finally {
+    await closed;
+  }
+  return { summary, printed: printed.trim() };
+}
+
+/** Return a setting as the environment holds it. Throws `SetupError` for a value that would have no effect. */
+export function asVariable(name: string, value: unknown): [name: string, text: string] {
+  if (value === null || value === "") {
+    throw new SetupError(`\`${name}\` is ${value === "" ? "empty" : "null"}: leave it out`);
+  }
+  return [`GEPA_${snakeCase(name).toUpperCase()}`, asText(value)];
+}
+
+function asText(value: unknown): string {
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+const snakeCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+
+const NAMES = new Map([...SETTINGS, "trainset", "valset", "testset"].map((name) => [snakeCase(name), name]));
+
+/** Return a message of the optimizer with the names of settings as they are in TypeScript. */
+export function respelled(message: string): string {
+  return message.replace(/--([a-z][a-z-]*)|\bGEPA_([A-Z_]+)\b|\b[a-z]+(?:_[a-z]+)+\b/g, (found, flag, variable) => {
+    return NAMES.get((flag ?? variable ?? found).toLowerCase().replaceAll("-", "_")) ?? found;
+  });
+}

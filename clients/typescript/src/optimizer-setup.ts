@@ -1,0 +1,164 @@
+/** Find the optimizer, the Python command `gepa-client`, or set it up once from the wheel that this package carries. */
+
+import { spawn } from "node:child_process";
+import { createHash, randomUUID } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, renameSync, symlinkSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { homedir } from "node:os";
+import { basename, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { SetupError } from "./configuration.js";
+import { PACKAGE_VERSION } from "./version.js";
+
+const COMMAND = "gepa-client";
+const PACKAGE = fileURLToPath(new URL("../", import.meta.url));
+const REPOSITORY = join(PACKAGE, "..", "..");
+const PYTHONS = ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python"];
+const IS_USABLE = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
+const TAIL_LINES = 15;
+
+const NO_INSTALLER =
+  "the optimizer needs Python 3.11 or newer with `venv`, or uv, which brings its own; neither is on PATH. Install uv: " +
+  "curl -LsSf https://astral.sh/uv/install.sh | sh";
+
+/** What is installed: `words` for pip, and a key that differs for other contents. */
+interface Source {
+  words: string[];
+  constraints: string;
+  key: string;
+}
+
+/**
+ * Return the command of an optimizer of this package's version: `named` or that of `GEPA_CLIENT`, else the one on PATH, else
+ * one that is set up in the cache folder. It is found there the next time, and by other processes.
+ *
+ * Throws `SetupError` if the named one has another version, or none can be set up; nothing is left behind then.
+ */
+export async function optimizerCommand(named = process.env.GEPA_CLIENT, signal?: AbortSignal): Promise<string> {
+  if (named !== undefined && named !== "") {
+    const version = await versionOf(named);
+    if (version === PACKAGE_VERSION) return named;
+    const fault = version === undefined ? "does not run" : `has version ${version}`;
+    throw new SetupError(
+      `the optimizer ${named} ${fault}, and evolverpc ${PACKAGE_VERSION} needs its own version: without the option ` +
+        "`optimizer` and the variable GEPA_CLIENT it sets one up itself",
+    );
+  }
+  const version = await versionOf(COMMAND);
+  if (version === PACKAGE_VERSION) return COMMAND;
+  if (version !== undefined) {
+    console.error(`evolverpc: ${COMMAND} on PATH has version ${version}, not ${PACKAGE_VERSION}: another one is used`);
+  }
+  return cached(sourceOf(), signal);
+}
+
+async function cached(source: Source, signal: AbortSignal | undefined): Promise<string> {
+  const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "evolverpc");
+  const link = join(cache, `optimizer-${PACKAGE_VERSION}-${source.key}`);
+  const command = join(link, "bin", COMMAND);
+  if ((await versionOf(command)) === PACKAGE_VERSION) return realpathSync(command);
+  mkdirSync(cache, { recursive: true });
+  // Programs in it name its path, so it is made where it stays; the link is made when it is complete.
+  const folder = `${link}-${randomUUID().slice(0, 8)}`;
+  console.error(`evolverpc: setting up the optimizer, once, in ${folder} (about a minute)`);
+  try {
+    for (const step of await steps(source, folder)) await run(step, signal);
+  } catch (error) {
+    await rm(folder, { recursive: true, force: true });
+    throw error;
+  }
+  await publish(folder, link);
+  return realpathSync(command);
+}
+
+/** Let the link name the folder, unless another process was first. */
+async function publish(folder: string, link: string): Promise<void> {
+  const own = `${folder}.link`;
+  symlinkSync(basename(folder), own);
+  if ((await versionOf(join(link, "bin", COMMAND))) === PACKAGE_VERSION) {
+    await Promise.all([folder, own].map((path) => rm(path, { recursive: true })));
+  } else {
+    renameSync(own, link);
+  }
+}
+
+/** The packed wheel; in a clone of the repository, the clone itself. */
+function sourceOf(): Source {
+  if (existsSync(join(REPOSITORY, "gepa_client")) && existsSync(join(REPOSITORY, "pyproject.toml"))) {
+    const words = ["--editable", `${REPOSITORY}[client,server]`];
+    return { words, constraints: join(REPOSITORY, "constraints.txt"), key: `clone-${digest(REPOSITORY)}` };
+  }
+  const folder = join(PACKAGE, "optimizer");
+  const wheel = existsSync(folder) ? readdirSync(folder).find((name) => name.endsWith(".whl")) : undefined;
+  if (wheel === undefined) {
+    throw new SetupError(
+      `there is no optimizer on PATH, and ${PACKAGE} holds no wheel of it: install the package again`,
+    );
+  }
+  const path = join(folder, wheel);
+  const constraints = join(folder, "constraints.txt");
+  return { words: [`${path}[client,server]`], constraints, key: digest(readFileSync(path)) };
+}
+
+function digest(content: string | Buffer): string {
+  return createHash("sha256").update(content).digest("hex").slice(0, 12);
+}
+
+/** The commands that make the folder, with the first of uv, Python's venv and pipx that is there. */
+async function steps({ words, constraints }: Source, folder: string): Promise<string[][]> {
+  const python = join(folder, "bin", "python");
+  if (await succeeds(["uv", "--version"])) {
+    return [
+      ["uv", "venv", "--quiet", "--no-project", "--python", ">=3.11", folder],
+      ["uv", "pip", "install", "--quiet", "--python", python, "--constraint", constraints, ...words],
+    ];
+  }
+  for (const candidate of PYTHONS) {
+    if (!(await succeeds([candidate, "-c", IS_USABLE]))) continue;
+    const pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    return [
+      [candidate, "-m", "venv", folder],
+      [...pip, "--constraint", constraints, ...words],
+    ];
+  }
+  if (await succeeds(["pipx", "--version"])) {
+    const places = [`PIPX_HOME=${folder}`, `PIPX_BIN_DIR=${join(folder, "bin")}`, `PIP_CONSTRAINT=${constraints}`];
+    return [["env", ...places, "pipx", "install", "--quiet", ...words]];
+  }
+  throw new SetupError(NO_INSTALLER);
+}
+
+async function versionOf(command: string): Promise<string | undefined> {
+  const { status, output } = await outcome([command, "--version"]);
+  return status === 0 ? /^gepa-client (\S+)/m.exec(output)?.[1] : undefined;
+}
+
+async function succeeds(words: string[]): Promise<boolean> {
+  return (await outcome(words)).status === 0;
+}
+
+async function run(words: string[], signal: AbortSignal | undefined): Promise<void> {
+  const { status, output } = await outcome(words, signal);
+  signal?.throwIfAborted();
+  if (status === 0) return;
+  const end = output.trim().split("\n").slice(-TAIL_LINES).join("\n");
+  throw new SetupError(
+    `the optimizer could not be set up, and nothing of it was kept: \`${words.join(" ")}\` failed:\n${end}\n` +
+      "It is downloaded from PyPI once, or from the index that uv and pip are set to: run this again when that answers.",
+  );
+}
+
+/** The exit status of a command, null if it was not started or was ended, and what it printed. */
+function outcome([program = "", ...words]: string[], signal?: AbortSignal) {
+  return new Promise<{ status: number | null; output: string }>((resolve) => {
+    let output = "";
+    const child = spawn(program, words, { stdio: ["ignore", "pipe", "pipe"], ...(signal && { signal }) });
+    const collect = (chunk: Buffer): void => {
+      output += chunk;
+    };
+    child.stdout.on("data", collect);
+    child.stderr.on("data", collect);
+    child.on("error", (error) => resolve({ status: null, output: `${output}${error.message}` }));
+    child.on("close", (status) => resolve({ status, output }));
+  });
+}

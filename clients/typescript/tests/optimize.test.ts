@@ -1,0 +1,141 @@
+import { existsSync, mkdtempSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
+import { OptimizeError, optimize, type RunEvent } from "../src/index.js";
+import { nextMessage, started } from "./processes.js";
+import { given } from "./programs/optimizing.js";
+
+let folder: string;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "evolverpc-optimize-"));
+  onTestFinished(() => rm(folder, { recursive: true }));
+});
+
+const here = () => ({ store: join(folder, "runs.db"), output: join(folder, "run") });
+const failure = (promise: Promise<unknown>): Promise<any> =>
+  promise.then(
+    () => undefined,
+    (error) => error,
+  );
+
+it("returns the best candidate with its scores, the candidates, and the run's files", async () => {
+  const events: RunEvent[] = [];
+  const result = await optimize({ ...given, ...here(), onEvent: (event) => events.push(event) });
+  expect(result).toMatchObject({ seedScore: 0.5, bestScore: 1, seedTestScore: 0.5, testScore: 1 });
+  expect(result.bestCandidate.words?.split(" ").sort()).toEqual(["bill", "nothing", "tax"]);
+  expect(result.candidates.map(({ parents }) => parents)).toEqual([[], [0], [1]]);
+  expect(result.candidates[2]).toMatchObject({ texts: result.bestCandidate, score: 1 });
+  expect(Object.entries(result.candidates[0]?.valScores ?? {})).toHaveLength(8);
+  expect(Object.values(result.files).map(existsSync)).toEqual([true, true, true, true, true, true]);
+  expect(result.output).toBe(join(folder, "run"));
+  const begun = events.find((event) => event.event === "started");
+  expect(begun).toMatchObject({ run_id: result.runId, splits: { train: 20, val: 8, test: 8 } });
+  expect(events.at(-1)).toMatchObject({ event: "finished", status: "completed" });
+});
+
+it("pauses a run at an abort; `resume` continues it, and returns the result of a completed one", async () => {
+  const controller = new AbortController();
+  const stopped = await failure(
+    optimize({
+      ...given,
+      ...here(),
+      signal: controller.signal,
+      onEvent: ({ event }) => event === "candidate" && controller.abort(new Error("enough")),
+    }),
+  );
+  expect(stopped).toBeInstanceOf(OptimizeError);
+  expect(stopped).toMatchObject({ status: "paused", cause: { message: "enough" }, result: { seedScore: 0.5 } });
+  expect(stopped.message).toContain(`optimize({ ..., resume: "${stopped.runId}" })`);
+  const { store } = here();
+  const ended = await optimize({ ...given, store, resume: "last", onEvent: () => {} });
+  expect(ended).toMatchObject({ runId: stopped.runId, bestScore: 1, testScore: 1 });
+  expect(await optimize({ ...given, store, resume: ended.runId, onEvent: () => {} })).toEqual(ended);
+});
+
+it("refuses to resume a run with another program, and keeps it", async () => {
+  const run = { ...given, ...here(), maxMetricCalls: 9, onEvent: () => {} };
+  const { runId } = await optimize(run);
+  const { output: _, ...again } = { ...run, resume: runId, maxMetricCalls: 60 };
+  const other = { ...given.program, score: () => 1 };
+  const refused = await failure(optimize({ ...again, program: other }));
+  expect(refused).toMatchObject({ status: "refused", runId });
+  expect(refused.message).toContain("the program's code");
+  expect(await optimize(again)).toMatchObject({ runId, bestScore: 1 });
+});
+
+it("an error of `onEvent` pauses the run and is the error", async () => {
+  const error = new Error("the page was closed");
+  const onEvent = ({ event }: RunEvent) => {
+    if (event === "candidate") throw error;
+  };
+  expect(await failure(optimize({ ...given, ...here(), onEvent }))).toBe(error);
+  expect(await optimize({ ...given, store: here().store, resume: "last", onEvent: () => {} })).toMatchObject({
+    bestScore: 1,
+  });
+});
+
+it.each([
+  [{ maxMetricCall: 5 }, "there is no option `maxMetricCall`; did you mean `maxMetricCalls`?"],
+  [{ url: "http://127.0.0.1:1" }, "there is no option `url`"],
+  [{ reflectionLm: "openai/gpt-5" }, "`propose` and `reflectionLm` both propose new texts"],
+  [{ trainset: [] }, "`trainset` holds no rows"],
+  [{ trainset: [{ text: Number.NaN }] }, "datasets.train[0].text"],
+  [{ name: "" }, "`name` is empty: leave it out"],
+  [{ patience: null }, "`patience` is null: leave it out"],
+  [{ resume: "last", output: "here" }, "leave `output` out"],
+  [{ propose: "gpt" }, "`propose` must be a function"],
+  [{ program: { name: "n" } }, "the program needs a function"],
+  [{ valset: "none.jsonl" }, "none.jsonl: there is no such file"],
+  [{ isolated: true }, "`isolated` needs the first `optimize` of the process"],
+])("refuses %j before anything is started", async (wrong, message) => {
+  const refused = await failure(optimize({ ...given, ...wrong } as typeof given));
+  expect(refused).toMatchObject({ name: "SetupError", message: expect.stringContaining(message) });
+});
+
+it.each([
+  [{ maxMetricCalls: undefined }, "no limit ends the run: give maxMetricCalls N"],
+  [{ maxMetricCalls: -1 }, "maxMetricCalls: must be greater than or equal to 1"],
+  [{ resume: "20200101" }, "no store at"],
+])("an optimizer that refuses %j names the options as they are here", async (wrong, message) => {
+  vi.stubEnv("GEPA_MAX_METRIC_CALLS", "");
+  const { store, output } = here();
+  const places = "resume" in wrong ? { store } : { store, output };
+  const refused = await failure(optimize({ ...given, ...places, onEvent: () => {}, ...(wrong as object) }));
+  expect(refused).toMatchObject({ status: "refused", message: expect.stringContaining(message) });
+});
+
+it("options have precedence over the variables of the environment", async () => {
+  vi.stubEnv("GEPA_MAX_METRIC_CALLS", "1");
+  vi.stubEnv("GEPA_REFLECTION_LM", "openai/gpt-5");
+  vi.stubEnv("GEPA_TRAINSET", "none.jsonl");
+  vi.stubEnv("GEPA_TOKEN_FILE", "none");
+  onTestFinished(() => void vi.unstubAllEnvs());
+  expect(await optimize({ ...given, ...here(), onEvent: () => {} })).toMatchObject({ bestScore: 1 });
+});
+
+describe("in a process of its own", () => {
+  const begin = (options: object, environment: Record<string, string> = {}) =>
+    started("tests/programs/optimizing.ts", [JSON.stringify({ ...here(), ...options })], environment);
+
+  it("Ctrl-C pauses the run, names the way to resume it, and ends the process as it would have", async () => {
+    const child = begin({}, { TEST_DELAY_MS: "50" });
+    await child.complained("seed 0.5 on validation");
+    child.process.kill("SIGINT");
+    expect(await child.ended).toBe("SIGINT");
+    expect(child.stderr()).toMatch(/evolverpc: run (\S+) is paused: stopped by hand\. .*resume: "\1"/);
+    expect(child.stderr()).not.toContain("gepa-client resume");
+    const again = begin({ output: undefined, resume: "last" });
+    expect(await nextMessage(again)).toMatchObject({ bestScore: 1 });
+  });
+
+  it("with `isolated`, an example that would end the process only fails", async () => {
+    const child = begin({ isolated: true }, { TEST_HARM: "exit" });
+    const { value } = await child.lines.next();
+    expect({ status: await child.ended, errors: value ?? child.stderr() }).toMatchObject({ status: 0 });
+    expect(JSON.parse(value)).toMatchObject({ bestScore: 1 });
+    expect(child.stderr()).toContain("process exited with status 7");
+  });
+});

@@ -1,0 +1,93 @@
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, writeFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { optimizerCommand } from "../src/optimizer-setup.js";
+import { PACKAGE_VERSION } from "../src/version.js";
+
+let folder: string;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "evolverpc-setup-"));
+  for (const name of ["bin", "own", "cache"]) mkdirSync(join(folder, name));
+  vi.stubEnv("PATH", `${join(folder, "bin")}:${join(folder, "own")}`);
+  vi.stubEnv("XDG_CACHE_HOME", join(folder, "cache"));
+  vi.stubEnv("GEPA_CLIENT", undefined);
+  vi.spyOn(console, "error").mockImplementation(() => {});
+  for (const name of ["mkdir", "chmod", "sleep"]) script(name, `PATH=/bin:/usr/bin exec ${name} "$@"`, "own");
+});
+
+afterEach(async () => {
+  vi.unstubAllEnvs();
+  vi.restoreAllMocks();
+  await rm(folder, { recursive: true });
+});
+
+function script(name: string, text: string, place = "bin"): string {
+  const path = join(folder, place, name);
+  writeFileSync(path, `#!/bin/sh\n${text}\n`);
+  chmodSync(path, 0o755);
+  return path;
+}
+
+const failure = (promise: Promise<unknown>): Promise<string> => promise.then(String, (error) => error.message);
+const cached = () => readdirSync(join(folder, "cache"), { recursive: true }).filter((name) => name !== "evolverpc");
+
+/** Stands for uv: makes an environment with an optimizer of this version, unless `pip` fails. */
+const UV = `
+case "$1" in
+--version) echo "uv 0.13" ;;
+venv) while [ $# -gt 1 ]; do shift; done; mkdir -p "$1/bin" ;;
+pip) sleep 0.2; folder="\${5%/bin/python}"
+  printf '#!/bin/sh\\necho "gepa-client ${PACKAGE_VERSION}"\\n' > "$folder/bin/gepa-client"; chmod +x "$folder/bin/gepa-client" ;;
+esac`;
+
+it("an optimizer on PATH is used if its version is this one's", async () => {
+  script("gepa-client", `echo "gepa-client ${PACKAGE_VERSION}"`);
+  expect(await optimizerCommand()).toBe("gepa-client");
+});
+
+it("an optimizer of another version on PATH is passed over, with a note", async () => {
+  script("gepa-client", 'echo "gepa-client 0.0.9"');
+  script("uv", UV);
+  expect(await optimizerCommand()).toContain(join(folder, "cache"));
+  expect(console.error).toHaveBeenCalledWith(expect.stringContaining("has version 0.0.9"));
+});
+
+it("a named optimizer that has another version, or does not run, is refused", async () => {
+  const other = script("other", 'echo "gepa-client 0.0.9"');
+  expect(await failure(optimizerCommand(other))).toMatch(/other has version 0\.0\.9, .*needs its own version/);
+  vi.stubEnv("GEPA_CLIENT", "/none");
+  expect(await failure(optimizerCommand())).toContain("/none does not run");
+});
+
+it("it is set up once, by several processes at the same time too", async () => {
+  script("uv", UV);
+  const [first, second] = await Promise.all([optimizerCommand(), optimizerCommand()]);
+  expect(second).toBe(first);
+  expect(await optimizerCommand()).toBe(first);
+  const made = readdirSync(join(folder, "cache", "evolverpc"));
+  expect(made).toHaveLength(2);
+});
+
+it("a set-up that fails says what failed, and leaves nothing", async () => {
+  script("uv", 'case "$1" in --version) ;; *) echo "error: dns error: no such host pypi.org" >&2; exit 2 ;; esac');
+  const message = await failure(optimizerCommand());
+  expect(message).toContain("no such host pypi.org");
+  expect(message).toContain("run this again");
+  expect(cached()).toEqual([]);
+});
+
+it("a set-up that is stopped leaves nothing", async () => {
+  script("uv", UV.replace("sleep 0.2", "exec sleep 60"));
+  const stop = new AbortController();
+  vi.mocked(console.error).mockImplementation(() => setTimeout(() => stop.abort(new Error("stopped")), 100));
+  expect(await failure(optimizerCommand(undefined, stop.signal))).toBe("stopped");
+  expect(cached()).toEqual([]);
+});
+
+it("without uv, and with a Python that is too old, the message names the command that mends it", async () => {
+  script("python3", "exit 1"); // as it does if it is older than 3.11, or lacks venv
+  expect(await failure(optimizerCommand())).toContain("Install uv: curl -LsSf https://astral.sh/uv/install.sh | sh");
+});

@@ -1,0 +1,58 @@
+"""A program that starts the command reads the events from a descriptor, beside the display."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gepa_client.conftest import TIMEOUT_S, Ran, command, environment
+from tests.gepa_client.word_program import Script
+
+Read = Callable[..., tuple[Ran, list[dict[str, Any]]]]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Runs a command; returns how it ended, and the lines of its descriptor. `to_end`: False closes it at once."""
+
+    def run(*arguments: object, to_end: bool = True) -> tuple[Ran, list[dict[str, Any]]]:
+        ours, theirs = os.pipe()
+        words = command(*arguments, "--events-fd", theirs)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(words, cwd=tmp_path, env=environment(), pass_fds=[theirs], text=True, **pipes)
+        os.close(theirs)
+        with os.fdopen(ours) as stream:
+            lines = list(stream) if to_end else []
+        stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+        return Ran(process.returncode, stdout, stderr), [json.loads(line) for line in lines]
+
+    return run
+
+
+def test_events_and_summary_are_written_to_the_descriptor_beside_the_display(
+    serve: Callable[[Script], str], words: Script, read: Read
+) -> None:
+    ran, events = read("optimize", serve(words), "--max-metric-calls", 60, "--no-check")
+    assert (ran.status, events[0]["event"], events[-2]["event"]) == (0, "phase", "finished")
+    assert "score 0.00 ->" in ran.stdout
+    summary = events[-1]
+    assert (summary["event"], summary["status"]) == ("summary", "completed")
+    again, (complete,) = read("resume", summary["run_id"])
+    assert "gepa-client" not in again.stdout
+    assert (complete["output"], complete["status"]) == (summary["output"], "completed")
+
+
+def test_a_run_whose_events_nobody_reads_any_more_pauses_and_is_resumed(
+    serve: Callable[[Script], str], words: Script, read: Read
+) -> None:
+    url = serve(words)
+    ran, _ = read("optimize", url, "--max-metric-calls", 60, "--no-check", "--name", "left", to_end=False)
+    assert (ran.status, ran.stderr) == (130, "")
+    assert "paused" in ran.stdout
+    assert "gepa-client resume" not in ran.stdout
+    resumed, events = read("resume", "left", url)
+    assert (resumed.status, events[-1]["status"]) == (0, "completed")
