@@ -1,9 +1,4 @@
-"""Write `docs/settings.md` and the types of both `optimize` functions from the settings; `--check` only compares them."""
-
-import json
-
-`--check` only compares both.
-"""
+"""Write `docs/settings.md` and the types of both `optimize` functions from the settings; `--check` compares them."""
 
 import json
 import sys

@@ -259,6 +259,22 @@ def test_the_typescript_program_compiles_strictly_and_is_optimized(tmp_path: Pat
 
 
 @needs_typescript
+def test_the_typescript_program_optimizes_itself(tmp_path: Path) -> None:
+    compile_with_openai(tmp_path, "docs/guides/typescript.md", "optimize.ts")
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    compiled = (tmp_path / "optimize.js").read_text()
+    without_model = compiled.replace('reflectionLm: "openai/gpt-5"', 'propose: () => ({ prompt: "billing" })')
+    (tmp_path / "optimize.js").write_text(
+        without_model.replace("maxMetricCalls: 300", "maxMetricCalls: 8, noCheck: true")
+    )
+    environment = os.environ | {"GEPA_CLIENT": str(CLIENT)}
+    done = subprocess.run(
+        ["node", "optimize.js"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "0 -> 0.5: billing\n"), done.stderr
+
+
+@needs_typescript
 def test_the_typescript_program_of_several_components_has_records_of_its_steps(tmp_path: Path) -> None:
     compile_with_openai(tmp_path, "docs/guides/typescript.md", "team.ts")
     routes = {"not JSON": 'I would answer {"team"}', "right": '{"team": "billing"}'}

@@ -32,9 +32,9 @@ export async function serveIsolated(optimizer: string, exampleTimeoutS: number |
     once(lines, "line").then(([line]) => line as string),
     failed.then(() => undefined),
   ]);
-  const said = ready === undefined ? {} : JSON.parse(ready);
-  if (said.event !== "ready") throw new SetupError(`the isolated program is not served: ${command} ${await failed}`);
-  const { url, token } = said as { url: string; token: string | null };
+  const line = ready === undefined ? {} : JSON.parse(ready);
+  if (line.event !== "ready") throw new SetupError(`the isolated program is not served: ${command} ${await failed}`);
+  const { url, token } = line as { url: string; token: string | null };
   const close = async (): Promise<void> => {
     child.kill("SIGTERM");
     await failed;

@@ -4,10 +4,10 @@ import { createHash } from "node:crypto";
 import { checkProgram } from "./check-program.js";
 import { namesOf, SetupError } from "./configuration.js";
 import { nearest } from "./edit-distance.js";
-import { type OptimizeSettings, type RunEvent, SETTINGS } from "./generated/optimize.js";
+import { type Finished, type OptimizeSettings, type RunEvent, SETTINGS } from "./generated/optimize.js";
 import { type ProgramServer, serveIsolated } from "./isolated-server.js";
 import { type OptimizeResult, readResult } from "./optimize-result.js";
-import { asVariable, type Ended, respelled, runOptimizer, type Summary } from "./optimizer-process.js";
+import { asVariable, type Ended, respelled, runOptimizer } from "./optimizer-process.js";
 import { optimizerCommand } from "./optimizer-setup.js";
 import type { BatchProgram, Candidate, FunctionProgram, Program, ReflectiveDataset } from "./program.js";
 import type { RowSource } from "./row-sources.js";
@@ -79,7 +79,7 @@ const PARTS = namesOf<Required<FunctionProgram & BatchProgram>>({
 export class OptimizeError extends Error {
   constructor(
     message: string,
-    readonly status: Summary["status"],
+    readonly status: Finished["status"],
     /** Missing if the run was not begun. */
     readonly runId?: string,
     /** Missing if the seed was not scored. */
@@ -220,7 +220,7 @@ function digestOf({ program, propose }: AnyOptions): string {
   return createHash("sha256").update(functions.map(String).join("\n")).digest("hex");
 }
 
-/** The settings as variables of the optimizer's environment, which nobody else can read. */
+/** The settings as variables of the optimizer's environment, which other users cannot read. */
 function variablesOf(options: AnyOptions): Record<string, string> {
   const given = Object.entries(options).filter(([name, value]) => !OWN.includes(name) && value !== undefined);
   const settings = given.map(([name, value]) => [name, SPLITS[name as keyof typeof SPLITS] ?? value] as const);

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { SetupError } from "./configuration.js";
-import { type RunEvent, SETTINGS } from "./generated/optimize.js";
+import { type Finished, type RunEvent, SETTINGS } from "./generated/optimize.js";
 import type { StopRequests } from "./stop-requests.js";
 
 const EVENTS = 3;
@@ -14,7 +14,7 @@ const EVENTS = 3;
 export interface Summary {
   event: "summary";
   run_id: string;
-  status: "completed" | "cancelled" | "paused" | "failed" | "refused";
+  status: Finished["status"];
   reason: string | null;
   output: string | null;
 }

@@ -71,7 +71,7 @@ it("it is set up once, by several processes at the same time too", async () => {
   expect(made).toHaveLength(2);
 });
 
-it("a set-up that fails says what failed, and leaves nothing", async () => {
+it("a set-up that fails states what failed, and leaves nothing", async () => {
   script("uv", 'case "$1" in --version) ;; *) echo "error: dns error: no such host pypi.org" >&2; exit 2 ;; esac');
   const message = await failure(optimizerCommand());
   expect(message).toContain("no such host pypi.org");
@@ -87,7 +87,7 @@ it("a set-up that is stopped leaves nothing", async () => {
   expect(cached()).toEqual([]);
 });
 
-it("without uv, and with a Python that is too old, the message names the command that mends it", async () => {
+it("without uv, and with a Python that is too old, the message names the command that installs it", async () => {
   script("python3", "exit 1"); // as it does if it is older than 3.11, or lacks venv
   expect(await failure(optimizerCommand())).toContain("Install uv: curl -LsSf https://astral.sh/uv/install.sh | sh");
 });

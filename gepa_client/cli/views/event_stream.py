@@ -13,7 +13,8 @@ from gepa_client.journal.run_events import Event
 class EventStream:
     """Writes events and the summary as JSON lines to `descriptor`; None writes nothing.
 
-    Once nobody reads them, this process gets a SIGTERM: the one that started the run is gone, and its program with it.
+    If the reader has closed it, this process gets a SIGTERM: the process that started the run is gone, and its program
+    with it.
     """
 
     def __init__(self, descriptor: int | None) -> None:

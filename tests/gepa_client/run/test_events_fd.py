@@ -46,7 +46,7 @@ def test_events_and_summary_are_written_to_the_descriptor_beside_the_display(
     assert (complete["output"], complete["status"]) == (summary["output"], "completed")
 
 
-def test_a_run_whose_events_nobody_reads_any_more_pauses_and_is_resumed(
+def test_a_run_whose_events_are_no_longer_read_pauses_and_is_resumed(
     serve: Callable[[Script], str], words: Script, read: Read
 ) -> None:
     url = serve(words)
