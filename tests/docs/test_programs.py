@@ -262,11 +262,9 @@ def test_the_typescript_program_compiles_strictly_and_is_optimized(tmp_path: Pat
 def test_the_typescript_program_optimizes_itself(tmp_path: Path) -> None:
     compile_with_openai(tmp_path, "docs/guides/typescript.md", "optimize.ts")
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    compiled = (tmp_path / "optimize.js").read_text()
-    without_model = compiled.replace('reflectionLm: "openai/gpt-5"', 'propose: () => ({ prompt: "billing" })')
-    (tmp_path / "optimize.js").write_text(
-        without_model.replace("maxMetricCalls: 300", "maxMetricCalls: 8, noCheck: true")
-    )
+    program = (tmp_path / "optimize.js").read_text()
+    program = program.replace('reflectionLm: "openai/gpt-5"', 'propose: () => ({ prompt: "billing" })')
+    (tmp_path / "optimize.js").write_text(program.replace("maxMetricCalls: 300", "maxMetricCalls: 8, noCheck: true"))
     environment = os.environ | {"GEPA_CLIENT": str(CLIENT)}
     done = subprocess.run(
         ["node", "optimize.js"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False

@@ -663,7 +663,7 @@ export interface FailedExamples {
  *
  * `rows`: the ids of the first rows it happened on, with their split (`val 7`), `row_count` of them in all.
  * `candidates`: how many examples failed by candidate: its index, or the beginning of its digest if it was not kept.
- * `message`, `traceback`, `row`, `candidate`: of the first one.
+ * `message`, `traceback`, `log` (what the program wrote), `row`, `candidate`: of the first one.
  */
 export interface FailureGroup {
   type: string;
@@ -676,6 +676,7 @@ export interface FailureGroup {
   };
   message: string;
   traceback: string | null;
+  log: string | null;
   row: string;
   candidate: string;
 }
