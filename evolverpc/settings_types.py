@@ -294,6 +294,9 @@ class ServerSettings(TypedDict, total=False):
     transient: Sequence[str] | str | None
     """Exception type of infrastructure failures; repeatable."""
 
+    logs: bool
+    """Print what the program writes, each example's as it ends."""
+
     start_timeout_s: float
     """Seconds that the program may take to start."""
 

@@ -9,6 +9,8 @@ import { given } from "./programs/optimizing.js";
 
 let folder: string;
 
+vi.setConfig({ testTimeout: 60_000 }); // each starts the optimizer, some of them three times
+
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "evolverpc-optimize-"));
   onTestFinished(() => rm(folder, { recursive: true }));

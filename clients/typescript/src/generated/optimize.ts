@@ -175,10 +175,6 @@ export interface OptimizeSettings {
    */
   scoreTokenFile?: string;
   /**
-   * Allow plain http to other machines. Default: no.
-   */
-  allowInsecure?: boolean;
-  /**
    * Allow programs of different names with the same components. Default: no.
    */
   allowMixedPrograms?: boolean;
@@ -335,7 +331,6 @@ export const SETTINGS: readonly string[] = [
   "trackBestOutputs",
   "scoreWith",
   "scoreTokenFile",
-  "allowInsecure",
   "allowMixedPrograms",
   "maxInFlight",
   "exampleTimeoutS",
