@@ -12,6 +12,7 @@ from gepa_client.errors import BadResponse, RecordedFailure
 from gepa_client.evolution.lineage import Lineage
 from gepa_client.evolution.mutations import CodeOutlines, MutationRequest, MutationRunner, wait_for_answers
 from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.gepa.record_budget import cut_middle
 from gepa_client.gepa.reflection import WHERE, ConcurrentReflection, Prompt
 from gepa_client.gepa.reflective_datasets import Records, without_images
 from gepa_client.journal.mutation_entries import MutationEntry
@@ -217,9 +218,8 @@ def change_request(text: str) -> tuple[str, str | None]:
 
 def _shortened(value: Any) -> Any:
     """Return the value with each text in it cut in its middle, as both ends of a text may matter."""
-    if isinstance(value, str) and len(value) > MAX_VALUE:
-        half = MAX_VALUE // 2
-        return f"{value[:half]}\n... ({len(value) - MAX_VALUE} more characters) ...\n{value[-half:]}"
+    if isinstance(value, str):
+        return cut_middle(value, MAX_VALUE)
     if isinstance(value, Mapping):
         return {key: _shortened(part) for key, part in value.items()}
     if isinstance(value, list):

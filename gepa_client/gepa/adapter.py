@@ -295,7 +295,10 @@ class RemoteAdapter:
             Interrupted: anything else. GEPA swallows every `Exception` here, so it is none.
         """
         try:
-            answers = self.wait_for(propose_new_texts(self.fleet, self.journal, jobs, self.call_timeout_s))
+            proposing = propose_new_texts(
+                self.fleet, self.journal, jobs, self.call_timeout_s, takes_images=self.offers("images")
+            )
+            answers = self.wait_for(proposing)
         except (RpcError, ClientError) as error:
             raise Interrupted("failed", f"propose_new_texts: {summary(error)}") from error
         for answer in answers:

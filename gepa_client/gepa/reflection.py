@@ -16,6 +16,7 @@ from gepa.strategies.instruction_proposal import InstructionProposalSignature
 from gepa_client.errors import BadResponse
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.hooks import Failures
+from gepa_client.gepa.record_budget import FittedRecords, RecordBudget
 from gepa_client.gepa.reflective_datasets import Records
 from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
@@ -53,7 +54,7 @@ class ConcurrentReflection(_ReflectionStrategy):
     `lm`: takes a prompt or chat messages and returns text; must support calls from several threads. If it has a method
     `complete`, as `LiteLLMModel` has, that is called and its cost is counted. `prompt_template`: one for all
     components, or one per component name. `max_workers`: requests at once. `journal`: has the answers of earlier
-    processes of the same run, and records new ones.
+    processes of the same run, and records new ones. `budget`: of tokens, without a limit by default.
 
     Raises:
         ValueError: a template lacks `<curr_param>` or `<side_info>`.
@@ -66,6 +67,7 @@ class ConcurrentReflection(_ReflectionStrategy):
         max_workers: int = 20,
         failures: Failures | None = None,
         journal: Journal | None = None,
+        budget: RecordBudget | None = None,
     ) -> None:
         for template in prompt_template.values() if isinstance(prompt_template, dict) else [prompt_template]:
             InstructionProposalSignature.validate_prompt_template(template)
@@ -74,6 +76,7 @@ class ConcurrentReflection(_ReflectionStrategy):
         self.max_workers = max_workers
         self.failures = Failures() if failures is None else failures
         self.journal = journal or Journal(uuid.uuid4().hex)
+        self.budget = budget or RecordBudget()
 
     @property
     def total_cost(self) -> float:
@@ -112,13 +115,21 @@ class ConcurrentReflection(_ReflectionStrategy):
             proposals[at].raw_lm_outputs[name] = text
         return [ReflectionProposal({}) if at in failed else found for at, found in enumerate(proposals)]
 
-    def _prompt(self, candidate: Mapping[str, str], records: Records, name: str) -> Prompt:
+    def fitted(self, candidate: Mapping[str, str], records: Records, name: str) -> FittedRecords:
+        """Return the records of a component as its prompt shows them."""
+        template = self._template(name) or InstructionProposalSignature.default_prompt_template
+        return self.budget.fit(records[name], template + candidate[name])
+
+    def _template(self, name: str) -> str | None:
         template = self.prompt_template
+        return template.get(name) if isinstance(template, dict) else template
+
+    def _prompt(self, candidate: Mapping[str, str], records: Records, name: str) -> Prompt:
         rendered: Prompt = InstructionProposalSignature.prompt_renderer(
             {
                 "current_instruction_doc": candidate[name],
-                "dataset_with_feedback": records[name],
-                "prompt_template": template.get(name) if isinstance(template, dict) else template,
+                "dataset_with_feedback": self.fitted(candidate, records, name).records,
+                "prompt_template": self._template(name),
             }
         )
         return rendered

@@ -199,18 +199,19 @@ def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def propose_new_texts(
-    fleet: Fleet, journal: Journal, jobs: Sequence[ProposalJob], call_timeout_s: float
+    fleet: Fleet, journal: Journal, jobs: Sequence[ProposalJob], call_timeout_s: float, *, takes_images: bool
 ) -> list[dict[str, str] | Exception]:
     """Return new texts by component for each job, in order; the exception for a job that failed in the program.
 
-    Endpoints with the capability `proposals` are asked; recorded answers are not requested again.
+    Endpoints with the capability `proposals` are asked; recorded answers are not requested again. `takes_images`: the
+    program has the capability `images`; another one gets the data URLs that its steps had.
 
     Raises:
         Interrupted: the run must stop. RpcError, ClientError: anything that is not the program's failure.
     """
     calls = []
     for at, job in enumerate(jobs):
-        params = _params(*job)
+        params = _params(*job, takes_images=takes_images)
         call = Call(
             "propose_new_texts",
             params,
@@ -225,8 +226,12 @@ async def propose_new_texts(
     return await gather_recorded(journal, fleet, calls)
 
 
-def _params(candidate: dict[str, str], records: Records, components: list[str]) -> dict[str, Any]:
+def _params(
+    candidate: dict[str, str], records: Records, components: list[str], *, takes_images: bool
+) -> dict[str, Any]:
     dataset, images = without_images(records)
+    if not takes_images:
+        dataset, images = _with_data_urls(dataset, images), {}
     params = {"candidate": candidate, "reflective_dataset": dataset, "components_to_update": components}
     return {**params, "images": images} if images else params
 
@@ -248,15 +253,23 @@ Images = Mapping[str, Mapping[str, str]]
 
 def with_images(value: Any, images: Images) -> Any:
     """Return records with an `Image` in place of each `{"$image": id}` that `images` holds."""
+    return _resolved(value, images, lambda known: Image(base64_data=known["base64"], media_type=known["media_type"]))
+
+
+def _with_data_urls(value: Any, images: Images) -> Any:
+    return _resolved(value, images, lambda known: f"data:{known['media_type']};base64,{known['base64']}")
+
+
+def _resolved(value: Any, images: Images, made_of: Callable[[Mapping[str, str]], Any]) -> Any:
     if not images:
         return value
     if isinstance(value, dict):
         known = images.get(value[REFERENCE]) if value.keys() == {REFERENCE} else None
         if known is not None:
-            return Image(base64_data=known["base64"], media_type=known["media_type"])
-        return {key: with_images(part, images) for key, part in value.items()}
+            return made_of(known)
+        return {key: _resolved(part, images, made_of) for key, part in value.items()}
     if isinstance(value, list):
-        return [with_images(part, images) for part in value]
+        return [_resolved(part, images, made_of) for part in value]
     return value
 
 

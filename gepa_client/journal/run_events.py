@@ -187,6 +187,48 @@ class Reflecting(_Event):
 MutationKind = Literal["change_request", "merge"]
 
 
+class RecordsCut(_Event):
+    """The records of a component do not fit into the prompt: of `records`, some were `shortened` and some `left_out`.
+
+    `tokens`: about how many are missing. `setting`: what to raise so that fewer are.
+    """
+
+    event: Literal["records_cut"] = "records_cut"
+    iteration: int
+    component: str
+    records: int
+    shortened: int
+    left_out: int
+    tokens: int
+    setting: str
+
+
+class RecordCuts(BaseModel):
+    """All such prompts of a run. `first`, `last`: their iterations; `settings`: what to raise."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    prompts: int = 0
+    shortened: int = 0
+    left_out: int = 0
+    tokens: int = 0
+    first: int = 0
+    last: int = 0
+    settings: tuple[str, ...] = ()
+
+    def added(self, cut: RecordsCut) -> "RecordCuts":
+        """Return the sum with one more prompt."""
+        return RecordCuts(
+            prompts=self.prompts + 1,
+            shortened=self.shortened + cut.shortened,
+            left_out=self.left_out + cut.left_out,
+            tokens=self.tokens + cut.tokens,
+            first=self.first or cut.iteration,
+            last=cut.iteration,
+            settings=tuple(sorted({*self.settings, cut.setting})),
+        )
+
+
 class _MutationEvent(_Event):
     """A requested change of a candidate's code.
 
@@ -355,6 +397,7 @@ Event = (
     | CandidateFound
     | Rejected
     | NoProposal
+    | RecordsCut
     | Reflecting
     | MutationStarted
     | MutationProgress

@@ -64,6 +64,7 @@ def html(record: RunRecord, explained: Explanation | None) -> str:
         "candidates": ("All candidates", [chart(record), tree(record)] if record.candidates[1:] else []),
         "failed": ("Failed examples", _failed_examples(record)),
         "failures": ("Failed iterations", _failures(record)),
+        "cuts": ("Records cut for reflection", _figures(fields.CUT_COLUMNS, fields.cut_rows(record))),
         "models": ("Model calls", _figures(fields.MODEL_CALL_COLUMNS, fields.model_call_rows(record))),
         "hosts": ("Hosts that sandboxes connected to", _figures(fields.HOST_COLUMNS, fields.host_rows(record))),
         "refused": ("Refused", [f"<p>{_text(fields.refusal_text(event))}</p>" for event in record.refusals]),

@@ -93,6 +93,7 @@ def _run(record: RunRecord) -> list[str]:
             f"- setting {_code(line(name, 100))}: {_code(line(json.dumps(value, ensure_ascii=False)))}"
             for name, value in changed.items()
         ]
+    parts += _figures("Records cut for reflection", fields.CUT_COLUMNS, fields.cut_rows(record))
     parts += _figures("Model calls", fields.MODEL_CALL_COLUMNS, fields.model_call_rows(record))
     parts += _figures("Hosts that sandboxes connected to", fields.HOST_COLUMNS, fields.host_rows(record))
     if record.refusals:

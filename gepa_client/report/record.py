@@ -50,6 +50,8 @@ class RunRecord:
     """What the sandboxes of the run reached through the gateway, by `host:port`."""
     failures: list[events.StepFailed] = field(default_factory=list)
     failed_examples: events.FailedExamples | None = None
+    cut_records: list[events.RecordsCut] = field(default_factory=list)
+    cuts: events.RecordCuts = field(default_factory=events.RecordCuts)
     warnings: list[str] = field(default_factory=list)
     tested: dict[int, events.Tested] = field(default_factory=dict)
     finalized: events.Finalized | None = None
@@ -104,6 +106,9 @@ class RunRecord:
                 self.rejected.append(event)
             case events.NoProposal():
                 self.skipped.append(event)
+            case events.RecordsCut():
+                self.cut_records.append(event)
+                self.cuts = self.cuts.added(event)
             case events.Reflecting():
                 self.reflecting = [] if event.ended else [*self.reflecting, event]
             case events.MutationStarted():

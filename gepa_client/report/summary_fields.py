@@ -16,6 +16,7 @@ from gepa_client.journal.run_events import (
     ModelTally,
     Mutated,
     MutationRejected,
+    RecordCuts,
     Rejected,
     Started,
 )
@@ -45,6 +46,11 @@ SIGNIFICANT = 0.05
 
 HOST_COLUMNS = ("host", "connections", "failed", "refused", "bytes sent", "received")
 ROW_NAMES = "Rows go by their ids; those of a file are numbered from 0."
+
+CUTS_SHOWN = 50
+"""Prompts with cut records that are listed."""
+
+CUT_COLUMNS = ("prompt", "records", "shortened", "left out", "tokens left out")
 
 MODEL_CALL_COLUMNS = ("model", "calls", "failed", "tokens in", "tokens out", "cost")
 
@@ -182,6 +188,7 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         f"{counted(len(record.skipped), 'iteration')} without a proposal, "
         f"{counted(len(record.failures), 'failed iteration')}",
         "failed examples": failure_summary(failed) if failed is not None else None,
+        "records cut": cut_summary(record.cuts) if record.cuts.prompts else None,
         "changes of code": f"{made} made, {len(record.mutations) - made} refused" if record.mutations else None,
         "model calls": model_call_summary(record),
         "refused": refusal_summary(record),
@@ -258,6 +265,26 @@ def first_failure(group: FailureGroup) -> str:
     if group.log:
         parts += ["the program wrote:", group.log.rstrip()]
     return "\n".join(parts)
+
+
+def cut_summary(cuts: RecordCuts) -> str:
+    """Return how much of the records did not fit into prompts, in which iterations, and which setting to raise."""
+    where = f"iteration {cuts.first:,}" if cuts.first == cuts.last else f"iterations {cuts.first:,} to {cuts.last:,}"
+    return (
+        f"in {counted(cuts.prompts, 'reflection prompt')} ({where}) {counted(cuts.shortened, 'record')} shortened and "
+        f"{cuts.left_out:,} left out, about {cuts.tokens:,} tokens; to show more, raise {' or '.join(cuts.settings)}"
+    )
+
+
+def cut_rows(record: RunRecord) -> list[tuple[str, ...]]:
+    """Return a row for each prompt whose records were cut, the first `CUTS_SHOWN` of them."""
+    return [
+        (
+            line(f"iteration {cut.iteration:,}, {cut.component}", 200),
+            *(f"{n:,}" for n in (cut.records, cut.shortened, cut.left_out, cut.tokens)),
+        )
+        for cut in record.cut_records[:CUTS_SHOWN]
+    ]
 
 
 def excerpt_text(value: Excerpt) -> str:

@@ -14,6 +14,7 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.litellm_model import LiteLLMModel, is_hopeless
+from gepa_client.gepa.record_budget import RecordBudget
 from gepa_client.gepa.reflection import ConcurrentReflection, ProgramReflection
 from gepa_client.gepa.rows import RowLoader
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE, CandidateRecord
@@ -146,7 +147,12 @@ class Optimization:
             **(config.reflection_lm_kwargs or {}),
         )
         return ConcurrentReflection(
-            model, template, config.reflection_workers, failures=adapter.failures, journal=adapter.journal
+            model,
+            template,
+            config.reflection_workers,
+            failures=adapter.failures,
+            journal=adapter.journal,
+            budget=RecordBudget(config.reflection_prompt_tokens, config.reflection_record_tokens),
         )
 
     def _search(self, reflection: Any) -> _SearchEnd:
@@ -166,6 +172,7 @@ class Optimization:
             self.kept,
             seed=config.seed,
             use_merge=config.use_merge,
+            fitted=reflection.fitted if isinstance(reflection, ConcurrentReflection) else None,
         )
         prices = PriceGuard(config, journal, self.emit)
         own_callbacks = [watcher, guard, prices, ScorerGuard(config, journal, self.emit)]

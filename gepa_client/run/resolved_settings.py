@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.redaction import secrets_of
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import Refused
@@ -28,6 +29,9 @@ AUTO_CANDIDATES = {"light": 6, "medium": 12, "heavy": 18}
 TRIALS_PER_CANDIDATE = 5
 
 DSPY_MINIBATCH = 35
+
+UNKNOWN_WINDOW_TOKENS = 64_000
+"""Tokens of a reflection prompt for a model whose context window is unknown."""
 
 FULL_EVALUATION_EVERY = 5
 """Constants of DSPy's estimate, in examples and in trials; a run's own minibatch does not change them."""
@@ -82,6 +86,17 @@ def metric_call_budget(config: RunConfig, *, texts: int, train: int, val: int | 
     if config.max_full_evals is not None:
         return config.max_full_evals * (train + (val or 0))
     return config.max_metric_calls
+
+
+def reflection_prompt_tokens(config: RunConfig) -> int | None:
+    """Return how long a new run's prompts may be: half of the model's window, for its answer and as the count is rough.
+
+    None if the program proposes.
+    """
+    if config.reflection_lm is None or config.reflection_prompt_tokens is not None:
+        return config.reflection_prompt_tokens
+    model = PriceTable({}).named(config.reflection_lm)
+    return UNKNOWN_WINDOW_TOKENS if model is None or not model.most_input else max(1000, model.most_input // 2)
 
 
 def endpoints(config: RunConfig) -> list[Address]:

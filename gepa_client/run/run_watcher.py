@@ -21,12 +21,15 @@ from gepa.core.callbacks import (
     ParetoFrontUpdatedEvent,
     ProposalEndEvent,
     ProposalStartEvent,
+    ReflectiveDatasetBuiltEvent,
     ValsetEvaluatedEvent,
 )
 from gepa.core.result import GEPAResult
 from gepa.core.state import GEPAState
 
 from gepa_client.errors import Interrupted
+from gepa_client.gepa.record_budget import FittedRecords
+from gepa_client.gepa.reflective_datasets import Records
 from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SHOWN, SpendingTotals, digest_of
@@ -37,10 +40,13 @@ from gepa_client.journal.run_events import (
     NoProposal,
     Phase,
     PhaseName,
+    RecordCuts,
+    RecordsCut,
     Reflecting,
     Rejected,
 )
 from gepa_client.run.run_errors import merge_unusable, stop_for
+from protocol.code import CODE_COMPONENTS, added_to
 
 
 class RunCounters:
@@ -100,7 +106,8 @@ class RunWatcher:
     `on_best` is called with the seed and with every candidate that beats all before it; `journal` records each
     candidate, `counters` what the run's store shows. During a replay they receive nothing but candidates that are not
     among the `kept` ones; the rest follows at its end. `result()` is GEPA's result at the last complete candidate; None
-    while the seed is being scored.
+    while the seed is being scored. `fitted`: returns the records of a component as the prompt shows them, by candidate,
+    dataset and name; None if the program proposes.
     """
 
     emit: Emit
@@ -110,6 +117,7 @@ class RunWatcher:
     kept: Mapping[int, CandidateRecord]
     seed: int
     use_merge: bool
+    fitted: Callable[[Mapping[str, str], Records, str], FittedRecords] | None = None
 
     def __post_init__(self) -> None:
         self._state: GEPAState[Any, int] | None = None
@@ -122,6 +130,7 @@ class RunWatcher:
         self._proposals: list[_Proposal] = []
         self._texts: dict[int, dict[str, str]] = {}
         self._skipped = ""
+        self._cuts = RecordCuts()
         self._reflecting = False
         self._phase: PhaseName | None = None
         self._over = False
@@ -235,6 +244,29 @@ class RunWatcher:
     def on_merge_rejected(self, event: MergeRejectedEvent) -> None:
         """Emit a merge that was worse than a parent; GEPA gives its scores in the reason only."""
         self.emit(Rejected(iteration=event["iteration"], reason=event["reason"]))
+
+    def on_reflective_dataset_built(self, event: ReflectiveDatasetBuiltEvent) -> None:
+        """Emit how much of the records the prompts leave out."""
+        candidate = self._texts[event["candidate_idx"]]
+        texts = {**added_to(candidate), **candidate}
+        for name, records in event["dataset"].items():
+            if self.fitted is None or name in CODE_COMPONENTS or name not in texts:
+                continue
+            found = self.fitted(texts, event["dataset"], name)
+            if found.setting is None:
+                continue
+            cut = RecordsCut(
+                iteration=event["iteration"],
+                component=name,
+                records=len(records),
+                shortened=found.shortened,
+                left_out=found.left_out,
+                tokens=found.tokens,
+                setting=found.setting,
+            )
+            self._cuts = self._cuts.added(cut)
+            self._note(records_cut=self._cuts.model_dump())
+            self.emit(cut)
 
     def on_proposal_start(self, event: ProposalStartEvent) -> None:
         """Emit that new texts are requested; GEPA announces all proposals of an iteration before it requests them."""

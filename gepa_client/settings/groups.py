@@ -199,6 +199,14 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
         anchor=_template,
     )
     reflection_minibatch_size: PositiveInt | None = setting(None, "Examples per reflection.", shown="GEPA's: 3")
+    reflection_prompt_tokens: Annotated[int, Field(ge=1000)] | None = setting(
+        None,
+        "Tokens of a prompt: longer records are cut in the middle. A token is counted as 4 bytes.",
+        shown="half of the model's context window; 64,000 if that is unknown",
+    )
+    reflection_record_tokens: Annotated[int, Field(ge=250)] | None = setting(
+        None, "Tokens of one record in it.", shown="as many as the prompt has room for"
+    )
     reflection_workers: PositiveInt = setting(20, "Calls to the reflection model at the same time.")
     reflection_per_minute: PositiveFloat | None = setting(
         None, "Calls to the reflection model per minute, evenly spaced.", shown="no limit"

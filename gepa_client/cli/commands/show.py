@@ -38,7 +38,7 @@ from gepa_client.cli.views.console import (
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import SEARCH, CandidateRecord, Spending, StoredRun
 from gepa_client.journal.history import discovery, end_of, row_counts, selection_rows, validation_rows
-from gepa_client.journal.run_events import FailedExamples
+from gepa_client.journal.run_events import FailedExamples, RecordCuts
 from gepa_client.journal.store import Store
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.record import RunRecord
@@ -256,6 +256,7 @@ def _run_facts(
         ("servers", _servers(run.config)),
         ("rows", _rows(store, run.id)),
         ("score", _score_fact(candidates)),
+        ("records cut", fields.cut_summary(RecordCuts(**cuts)) if (cuts := run.counters.get("records_cut")) else None),
         ("metric calls", _calls(run.counters, run.config.get("max_metric_calls"))),
         ("time", _time(run)),
         ("driven by", run.driver if run.claim.owner is not None else None),

@@ -65,6 +65,10 @@ def event_text(event: events.Event) -> str:
             return f"[yellow]change {event.number} rejected[/] {why}"
         case events.StepFailed():
             return f"[red]{safe_line(event.step)} failed:[/] {safe_line(event.message)}"
+        case events.RecordsCut():
+            cut = f"{event.shortened:,} of {event.records:,} shortened, {event.left_out:,} left out"
+            what = f"{safe_line(event.component, 80)}: {cut}, about {event.tokens:,} tokens"
+            return f"[yellow]records cut for[/] {what}; to show more, raise {safe_line(event.setting)}"
         case events.Tested():
             what = "seed" if event.index == 0 else f"candidate {event.index}"
             return f"{what}: {event.score:.4g} on {event.rows} test rows"

@@ -72,6 +72,19 @@ def test_a_program_that_proposes_gets_its_images_back(served):
     assert candidates[-1]["rules"].startswith("draw" + base64.b64encode(b"\x89PNG a drawing").decode())
 
 
+def test_a_program_that_proposes_gets_the_data_urls_of_its_steps_back(gepa_server):
+    with gepa_server(SERVED, "--program", "describing") as url, RemoteAdapter(url) as adapter:
+        assert not adapter.offers("images")
+        batch = adapter.evaluate(["a"], SEED, capture_traces=True)
+        records = adapter.make_reflective_dataset(SEED, batch, ["rules"])
+        [photo] = [record["Inputs"]["photo"] for record in records["rules"]]
+        assert photo.media_type == "image/png"  # a model that sees gets it so
+        texts = adapter.propose_new_texts(SEED, records, ["rules"])
+    content = base64.b64encode(b"\x89PNG a drawing").decode()
+    history = '```json\n  0: {"role":"user","content":"a"}\n```'
+    assert texts == {"rules": f"data:image/png;base64,{content} {history}"}
+
+
 @pytest.mark.parametrize("at", ["data_url", "file"])
 def test_images_by_path_and_by_data_url_are_carried_as_they_are(served, tmp_path, at):
     (tmp_path / "drawing.png").write_bytes(b"\x89PNG a drawing")

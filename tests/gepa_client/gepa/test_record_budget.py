@@ -1,0 +1,118 @@
+"""Records fit into a budget of tokens: long texts are cut in the middle, whole records left out last."""
+
+import random
+
+import pytest
+from gepa.image import Image
+from gepa.strategies.instruction_proposal import InstructionProposalSignature
+
+from gepa_client.gepa.record_budget import RecordBudget, cut_middle
+
+TEMPLATE = InstructionProposalSignature.default_prompt_template
+
+
+def record(text: str, feedback: str = "say why") -> dict[str, object]:
+    return {"Inputs": {"question": "q"}, "Generated Outputs": text, "Feedback": feedback}
+
+
+def prompt_bytes(records, text="Answer.") -> int:
+    rendered = InstructionProposalSignature.prompt_renderer(
+        {"current_instruction_doc": text, "dataset_with_feedback": records, "prompt_template": None}
+    )
+    shown = rendered if isinstance(rendered, str) else rendered[0]["content"][0]["text"]
+    return len(shown.encode())
+
+
+def test_records_that_fit_are_the_same_objects():
+    records = [record("short"), record("x" * 4000)]
+    found = RecordBudget(10_000, 5_000).fit(records, TEMPLATE)
+    assert found.records is records
+    assert (found.shortened, found.left_out, found.tokens, found.setting) == (0, 0, 0, None)
+    assert RecordBudget().fit([record("x" * 10**6)], "").setting is None
+
+
+def test_the_longest_text_is_cut_in_its_middle_and_states_how_much_is_left_out():
+    text = f"begin{'-' * 20_000}end"
+    found = RecordBudget(record_tokens=1000).fit([record(text), record("short")], TEMPLATE)
+    [cut, same] = found.records
+    assert same == record("short")
+    assert {**cut, "Generated Outputs": text} == record(text)
+    before, left_out, after = str(cut["Generated Outputs"]).split("\n")
+    assert before.startswith("begin-")
+    assert after.endswith("-end")
+    assert left_out == f"… {len(text) - len(before) - len(after):,} characters left out …"
+    assert 3900 < prompt_bytes([cut]) - prompt_bytes([]) < 4100
+    assert (found.shortened, found.left_out, found.setting) == (1, 0, "reflection_record_tokens")
+    assert found.tokens == pytest.approx(len(text) / 4 - 1000, rel=0.05)
+
+
+def test_short_records_leave_their_room_to_long_ones():
+    records = [record("a" * 100), record("b" * 30_000), record("c" * 60_000)]
+    found = RecordBudget(prompt_tokens=10_000).fit(records, TEMPLATE)
+    assert found.records[0] is records[0]
+    sizes = [len(str(each["Generated Outputs"])) for each in found.records]
+    assert sizes[1] == pytest.approx(sizes[2], abs=2)
+    assert 39_000 < prompt_bytes(found.records) < 40_500
+    assert (found.shortened, found.left_out, found.setting) == (2, 0, "reflection_prompt_tokens")
+
+
+def test_whole_records_are_left_out_last_and_the_first_is_always_there():
+    records = [record(f"{number}" * 5_000) for number in range(9)]
+    found = RecordBudget(prompt_tokens=2_000).fit(records, TEMPLATE)
+    assert 0 < len(found.records) < 9
+    assert found.left_out == 9 - len(found.records)
+    assert found.shortened == len(found.records)
+    assert [str(each["Generated Outputs"])[0] for each in found.records] == [
+        str(number) for number in range(len(found.records))
+    ]
+    alone = RecordBudget(prompt_tokens=1_000).fit(records, "x" * 10_000)
+    assert (len(alone.records), alone.left_out) == (1, 8)
+
+
+def test_images_and_messages_stay_and_texts_in_other_scripts_count_by_their_bytes():
+    image = Image(base64_data="aGk=", media_type="image/png")
+    messages = [{"role": "user", "content": "漢" * 9_000}, {"role": "assistant", "content": "ok"}]
+    [cut] = RecordBudget(record_tokens=3_000).fit([{"Inputs": {"messages": messages, "photo": image}}], "").records
+    assert cut["Inputs"]["photo"] is image
+    first, second = cut["Inputs"]["messages"]
+    assert (first["role"], second) == ("user", messages[1])
+    assert 7_000 < len(first["content"].encode()) < 8_100
+
+
+def test_a_value_of_very_many_parts_is_cut_as_json():
+    many = {f"field {number}": number for number in range(10_000)}
+    [cut] = RecordBudget(record_tokens=500).fit([{"Inputs": many, "Feedback": "f"}], "").records
+    assert cut["Feedback"] == "f"
+    assert str(cut["Inputs"]).startswith('{"field 0": 0, "field 1": 1')
+    assert str(cut["Inputs"]).endswith('"field 9999": 9999}')
+    [wide] = RecordBudget(record_tokens=250).fit([many], "").records
+    assert list(wide) == ["Record"]
+
+
+def test_any_records_keep_to_the_budget_and_give_the_same_result_again():
+    rng = random.Random(7)  # noqa: S311  # the same records in every run
+
+    def value(depth: int):
+        kind = rng.choice("tttdln" if depth < 4 else "tn")
+        if kind == "t":
+            return rng.choice("aé漢\n") * int(10 ** rng.uniform(0, 4.5))
+        if kind == "n":
+            return rng.random()
+        parts = [value(depth + 1) for _ in range(rng.randint(0, 6))]
+        return parts if kind == "l" else {f"k{at}": part for at, part in enumerate(parts)}
+
+    for _ in range(200):
+        records = [{"Inputs": value(0), "Feedback": value(3)} for _ in range(rng.randint(1, 12))]
+        budget = RecordBudget(rng.randint(4_000, 40_000), rng.choice([None, rng.randint(250, 10_000)]))
+        found = budget.fit(records, TEMPLATE)
+        assert found == budget.fit(records, TEMPLATE)
+        assert prompt_bytes(found.records) <= 4 * (budget.prompt_tokens or 0) * 1.1
+        for each in found.records:
+            limit = 4 * (budget.record_tokens or 10**9)
+            assert prompt_bytes([each]) - prompt_bytes([]) <= limit * 1.15 + 100
+
+
+def test_a_text_is_cut_to_the_characters_given():
+    assert cut_middle("abcdef", 6) == "abcdef"
+    assert cut_middle("abcdef", 3) == "ab\n… 3 characters left out …\nf"
+    assert cut_middle("abcdef", 0) == "\n… 6 characters left out …\n"

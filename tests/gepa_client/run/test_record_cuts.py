@@ -1,0 +1,93 @@
+"""Records that do not fit into a reflection prompt are cut, the same in every process, and reported."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_client.run.resolved_settings import reflection_prompt_tokens
+from gepa_client.settings.run_config import RunConfig
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.run_folder import only_run
+from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.word_program import Script, records
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+
+LONG = "begin " + "-" * 40_000 + " end"
+
+
+def with_long_records(params: dict[str, Any]) -> dict[str, Any]:
+    """The usual records, each with a long text before its feedback."""
+    made = records(params)["dataset"]
+    return {"dataset": {name: [{"Trace": LONG, **each} for each in own] for name, own in made.items()}}
+
+
+@pytest.fixture
+def model(host: Host, words: Script) -> list[str | int]:
+    """The arguments for a reflection model."""
+    url = host.serve(words.complete, "/v1/chat/completions").removesuffix("/chat/completions")
+    kwargs = json.dumps({"api_base": url, "api_key": "hush"})
+    return ["--reflection-lm", "openai/x", "--reflection-lm-kwargs", kwargs, "--no-check"]
+
+
+def test_cut_records_are_in_prompts_events_report_and_show_and_a_replay_repeats_them(
+    serve: Serve, cli: Cli, words: Script, model: list[str | int], tmp_path: Path
+) -> None:
+    words.reflect = with_long_records
+    limits = ["--max-metric-calls", 60, "--reflection-prompt-tokens", 9000, "--reflection-minibatch-size", 4]
+    ended = cli("optimize", serve(words), *model, *limits, "--json")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    prompts = [body["messages"][0]["content"] for body in words.calls("complete")]
+    for prompt in prompts:
+        assert 34_000 < len(prompt) < 36_500
+        assert prompt.count(" characters left out …\n") == 4
+        assert prompt.count("begin -") == prompt.count("- end") == prompt.count("needs ") == 4
+    cuts = [event for event in ended.events if event["event"] == "records_cut"]
+    assert len(cuts) == len(prompts)
+    first = {"iteration": 1, "component": "rules", "records": 4, "shortened": 4, "left_out": 0}
+    assert cuts[0].items() >= {**first, "setting": "reflection_prompt_tokens"}.items()
+    assert 31_000 < cuts[0]["tokens"] < 33_000
+    shown = cli("show", "last").stdout
+    run = only_run(tmp_path)
+    summary = f"in {len(cuts)} reflection prompts (iterations 1 to {cuts[-1]['iteration']}) {4 * len(cuts)} records"
+    for text in (shown, (run / "report.md").read_text(), (run / "report.html").read_text()):
+        assert summary in text
+        assert "to show more, raise reflection_prompt_tokens" in text
+    assert f"| `iteration 1, rules` | 4 | 4 | 0 | {cuts[0]['tokens']:,} |" in (run / "report.md").read_text()
+    replayed = cli("replay", "last", "--json", "--output", "again")
+    assert replayed.status == 0, replayed.stdout + replayed.stderr
+    again = [{**event, "seconds": 0} for event in replayed.events if event["event"] == "records_cut"]
+    assert again == [{**event, "seconds": 0} for event in cuts]
+
+
+def test_the_limit_of_a_run_is_recorded_and_another_one_is_refused(
+    serve: Serve, cli: Cli, words: Script, model: list[str | int]
+) -> None:
+    url = serve(words)
+    assert cli("optimize", url, *model, "--max-metric-calls", 30).status == 0
+    found = json.loads(cli("show", "last", "--json").stdout)
+    assert found["config"]["reflection_prompt_tokens"] == 64_000
+    assert "records_cut" not in found["counters"]
+    assert cli("resume", "last", *model[2:4], "--max-metric-calls", 40).status == 0
+    other = cli("resume", "last", *model[2:4], "--max-metric-calls", 50, "--reflection-prompt-tokens", 1000)
+    assert other.status == 2
+    assert "settings.reflection_prompt_tokens: 64000 -> 1000" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "tokens"),
+    [
+        ({"reflection_lm": "openai/gpt-5"}, 136_000),
+        ({"reflection_lm": "openai/a-model-of-my-own"}, 64_000),
+        ({"reflection_lm": "openai/gpt-5", "reflection_prompt_tokens": 5000}, 5000),
+        ({}, None),
+    ],
+)
+def test_a_prompt_takes_half_of_the_models_window_unless_a_limit_is_given(
+    settings: dict[str, Any], tokens: int | None
+) -> None:
+    assert reflection_prompt_tokens(RunConfig(url=("http://127.0.0.1:1",), **settings)) == tokens
