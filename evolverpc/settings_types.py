@@ -71,6 +71,12 @@ class OptimizeSettings(TypedDict, total=False):
     reflection_minibatch_size: int | None
     """Examples per reflection."""
 
+    reflection_prompt_tokens: int | None
+    """Tokens of a prompt: longer records are cut in the middle. A token is counted as 4 bytes."""
+
+    reflection_record_tokens: int | None
+    """Tokens of one record in it."""
+
     reflection_workers: int
     """Calls to the reflection model at the same time."""
 

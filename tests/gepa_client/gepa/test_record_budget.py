@@ -11,7 +11,7 @@ from gepa_client.gepa.record_budget import RecordBudget, cut_middle
 TEMPLATE = InstructionProposalSignature.default_prompt_template
 
 
-def record(text: str, feedback: str = "say why") -> dict[str, object]:
+def record(text: str, feedback: str = "state why") -> dict[str, object]:
     return {"Inputs": {"question": "q"}, "Generated Outputs": text, "Feedback": feedback}
 
 

@@ -95,6 +95,14 @@ export interface OptimizeSettings {
    */
   reflectionMinibatchSize?: number;
   /**
+   * Tokens of a prompt: longer records are cut in the middle. A token is counted as 4 bytes. Default: half of the model's context window; 64,000 if that is unknown.
+   */
+  reflectionPromptTokens?: number;
+  /**
+   * Tokens of one record in it. Default: as many as the prompt has room for.
+   */
+  reflectionRecordTokens?: number;
+  /**
    * Calls to the reflection model at the same time. Default: 20.
    */
   reflectionWorkers?: number;
@@ -311,6 +319,8 @@ export const SETTINGS: readonly string[] = [
   "reflectionLmKwargs",
   "reflectionPromptTemplate",
   "reflectionMinibatchSize",
+  "reflectionPromptTokens",
+  "reflectionRecordTokens",
   "reflectionWorkers",
   "reflectionPerMinute",
   "moduleSelector",
@@ -374,6 +384,7 @@ export type RunEvent =
   | CandidateFound
   | Rejected
   | NoProposal
+  | RecordsCut
   | Reflecting
   | MutationStarted
   | MutationProgress
@@ -550,6 +561,22 @@ export interface NoProposal {
   event: "no_proposal";
   iteration: number;
   reason: string;
+}
+/**
+ * The records of a component do not fit into the prompt: of `records`, some were `shortened` and some `left_out`.
+ *
+ * `tokens`: about how many are missing. `setting`: what to raise so that fewer are.
+ */
+export interface RecordsCut {
+  seconds: number;
+  event: "records_cut";
+  iteration: number;
+  component: string;
+  records: number;
+  shortened: number;
+  left_out: number;
+  tokens: number;
+  setting: string;
 }
 /**
  * New texts of `components` were requested for one proposal; `ended`: those of the whole iteration have arrived.
