@@ -1,16 +1,17 @@
-"""Optimize a framework's own starter: `python examples/frameworks/run.py NAME [flags of gepa-client optimize]`.
+"""Optimize a framework's own starter.
 
-It fetches the starter, applies the patch that makes it optimizable, installs the framework, and runs `gepa-client
-optimize` with the example's rows. If `OPENAI_API_KEY` is not set, a scripted model answers. Exit status 1: no gain.
+Fetches the starter, applies the patch that makes it optimizable, installs the framework, and runs `gepa-client
+optimize` with the example's rows; all other flags go there. If `OPENAI_API_KEY` is not set, a scripted model answers.
+Exit status 1: no gain.
 """
 
+import argparse
 import contextlib
 import difflib
 import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -22,17 +23,22 @@ from sandbox_runtime import ServerFailed, running_server
 BIN = Path(sys.executable).parent
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Run; return the exit status."""
     by_name = {example.name: example for example in examples()}
-    if not arguments or arguments[0] not in by_name:
-        print(f"{__doc__}\nNAME: {', '.join(by_name)}")
-        return 0 if arguments[:1] == ["--help"] else 2
-    example = by_name[arguments[0]]
-    print(f"Preparing {example.program}", flush=True)
+    parser = argparse.ArgumentParser(
+        description=__doc__, usage=f"run.py {'|'.join(by_name)} [FLAGS]", allow_abbrev=False
+    )
+    parser.add_argument("name", choices=by_name, help="a folder of examples/frameworks: %(choices)s", metavar="NAME")
+    parser.add_argument("--output", type=Path, help="the run's folder, by default one in runs/")
+    arguments, flags = parser.parse_known_args()
+    example = by_name[arguments.name]
+    starter = example.starter
+    print(f"Preparing {starter['path']} ({starter['licence']}) in {example.program}", flush=True)
     example.prepare()
     with _model(example) as variables:
-        return 0 if optimize(example, variables, arguments[1:]) else 1
+        folder = optimize(example, variables, arguments.output, flags)
+    return 0 if gained(example, folder) else 1
 
 
 @contextlib.contextmanager
@@ -46,18 +52,23 @@ def _model(example: Example) -> Iterator[Mapping[str, str]]:
         yield variables
 
 
-def optimize(example: Example, variables: Mapping[str, str], flags: list[str]) -> bool:
-    """Run `gepa-client optimize` and print what it changed; return whether the scores are better.
+def optimize(example: Example, variables: Mapping[str, str], output: Path | None, flags: list[str]) -> Path:
+    """Run `gepa-client optimize`; return the run's folder.
 
     Raises:
         ServerFailed: the program's server did not start.
         subprocess.CalledProcessError: the run failed, and has printed the reason.
     """
-    folder = Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{example.name}"
     with running_server([str(BIN / "gepa-server")], cwd=example.program, env=variables) as server:
         command = [str(BIN / "gepa-client"), "optimize", server.url, "--config", str(example.folder / "run.toml")]
+        command += ["--name", example.name] if output is None else ["--output", str(output)]
         environment = {**os.environ, **variables, "GEPA_TOKEN": server.token}
-        subprocess.run([*command, "--output", str(folder), *flags], env=environment, check=True)  # noqa: S603
+        subprocess.run([*command, *flags], env=environment, check=True)  # noqa: S603
+    return output or max(Path("runs").glob(f"*-{example.name}"))  # ids of runs sort by time
+
+
+def gained(example: Example, folder: Path) -> bool:
+    """Print what a run changed; return whether the scores are better."""
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     best = result["best_idx"]
     for component, text in result["candidates"][0].items():
@@ -73,7 +84,7 @@ def optimize(example: Example, variables: Mapping[str, str], flags: list[str]) -
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv[1:]))
+        sys.exit(main())
     except (NotPrepared, ServerFailed) as error:
         sys.exit(f"run.py: {error}")
     except subprocess.CalledProcessError as error:

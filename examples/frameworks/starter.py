@@ -123,7 +123,17 @@ class Example:
             raise NotPrepared("uv is needed to install the framework: make setup, or pip install uv")
         _run(uv, "venv", "--quiet", "--python", sys.executable, ".venv", folder=self.program)
         requirements = ["--requirement", str(self.folder / "requirements.txt")]
-        _run(uv, "pip", "install", "--quiet", "--python", ".venv/bin/python", *requirements, folder=self.program)
+        _run(
+            uv,
+            "pip",
+            "install",
+            "--quiet",
+            "--no-build",
+            "--python",
+            ".venv/bin/python",
+            *requirements,
+            folder=self.program,
+        )
 
 
 def examples() -> list[Example]:
