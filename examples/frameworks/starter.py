@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 FOLDER = Path(sys.prefix) / "frameworks" / "examples"
 """Where programs and their environments are kept; `make clean` removes them."""
 EVOLVERPC = HERE.parents[1] / "clients" / "typescript"
-BLOCK = re.compile(r"^( *)```\w*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^( *)```[^`\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
 
 class NotPrepared(Exception):
@@ -52,8 +52,8 @@ class Example:
     def starter(self) -> dict[str, Any]:
         """`starter.toml`: `url` and `sha256` of an archive, the `path` of a file or folder in it and its `licence`.
 
-        `block` is the number of the fenced block of code in the file, from 1, if the starter is such a block; it is
-        written to `file`.
+        If the starter is made of fenced blocks of code in the file, `blocks` has their numbers, from 1, by the files
+        that they are written to.
         """
         return tomllib.loads((self.folder / "starter.toml").read_text(encoding="utf-8"))
 
@@ -97,10 +97,11 @@ class Example:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     content = archive.extractfile(member)
                     target.write_bytes(content.read() if content is not None else b"")
-        if "block" in starter:
+        for file, number in starter.get("blocks", {}).items():
             page = (self.program / path.name).read_text(encoding="utf-8")
-            block = BLOCK.findall(page)[starter["block"] - 1][1]
-            (self.program / starter["file"]).write_text(textwrap.dedent(block), encoding="utf-8")
+            target = self.program / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(textwrap.dedent(BLOCK.findall(page)[number - 1][1]), encoding="utf-8")
 
     def _install(self) -> None:
         if (self.folder / "package-lock.json").is_file():

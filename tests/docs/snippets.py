@@ -11,6 +11,7 @@ RUN = {
         "examples/frameworks/dspy/README.md: $ make example ARGS=dspy",
         "examples/frameworks/langgraph-js/README.md: $ make example ARGS=langgraph-js",
         "examples/frameworks/langgraph/README.md: $ make example ARGS=langgraph",
+        "examples/frameworks/mastra/README.md: $ make example ARGS=mastra",
         "examples/frameworks/openai/README.md: $ make example ARGS=openai",
         "examples/frameworks/pydantic-ai/README.md: $ make example ARGS=pydantic-ai",
     ],

@@ -29,7 +29,8 @@ pytestmark = pytest.mark.timeout(600)  # the first run installs the frameworks
 
 def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name not in MODELS}
-    environment |= variables | {"LITELLM_LOCAL_MODEL_COST_MAP": "1", "PYTHONDONTWRITEBYTECODE": ""}  # compiled once
+    environment |= variables | {"LITELLM_LOCAL_MODEL_COST_MAP": "1", "MASTRA_TELEMETRY_DISABLED": "1"}
+    environment["PYTHONDONTWRITEBYTECODE"] = ""  # compiled once
     command = [sys.executable, str(FRAMEWORKS / "run.py"), *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=580)
 
