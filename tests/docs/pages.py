@@ -9,7 +9,11 @@ GENERATED = ("docs/benchmarks.md",)
 PAGES = (
     *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md"),
     *("clients/typescript/README.md", "deploy/README.md"),
-    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob("**/README.md")),
+    *sorted(
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "examples").glob("**/README.md")
+        if "node_modules" not in path.parts
+    ),
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")),
 )
 CODE = ("python", "ts", "js", "sh", "console", "go", "toml", "sql")

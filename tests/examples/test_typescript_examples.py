@@ -1,0 +1,97 @@
+"""TypeScript examples of one file get better, against a scripted model that follows the rules of its instructions."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gepa_client.cli.model_server import Conversation, ModelServer
+from tests.support.pnpm_workspace import needs_npm_registry
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "typescript"
+PACKAGE = ROOT / "clients" / "typescript"
+REFLECTED = re.compile(r"with the following instructions[^\n]*:\n```\n(.*?)\n```\n\nThe following are", re.DOTALL)
+EXPECTED = re.compile(r"Expected (\w+), not ")
+RULE = "Compute the result, however long a response is."
+ROWS = [json.loads(line) for line in (EXAMPLES / "data" / "banking.jsonl").read_text().splitlines()]
+INTENTS = {row["text"]: row["label"] for row in ROWS}
+
+pytestmark = [
+    needs_npm_registry,
+    pytest.mark.skipif(not (PACKAGE / "dist" / "index.js").is_file(), reason="the package has not been built"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the examples with their packages."""
+    top = tmp_path_factory.mktemp("top")
+    (top / "clients").symlink_to(PACKAGE.parent)
+    copy = top / "examples" / "typescript"
+    shutil.copytree(EXAMPLES, copy, ignore=shutil.ignore_patterns("node_modules"))
+    flags = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--prefer-offline")
+    subprocess.run(["npm", "ci", *flags], cwd=copy, check=True, timeout=300)
+    return copy
+
+
+@contextmanager
+def scripted() -> Iterator[dict[str, str]]:
+    with ModelServer(answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.variables
+        server.shutdown()
+        thread.join()
+
+
+def answer(conversation: Conversation) -> str:
+    reflected = REFLECTED.search(conversation.last)
+    if reflected is not None:
+        rules = [f"{label}: what its name says" for label in EXPECTED.findall(conversation.last)]
+        new = [rule for rule in dict.fromkeys(rules or [RULE]) if rule not in reflected[1]]
+        return "\n".join(["```", reflected[1], *new, "```"])
+    choose = intent if "bank" in conversation.instructions else better
+    return json.dumps({"result": choose(conversation.instructions, conversation.last)})
+
+
+def intent(instructions: str, message: str) -> str:
+    """The intent of a message, if the instructions describe it."""
+    label: str = INTENTS[message]
+    return label if f"{label}: " in instructions else "cash_fee"
+
+
+def better(instructions: str, message: str) -> str:
+    """The longer response; if the instructions have the rule, that with the right number."""
+    question, first, second = (part.partition(": ")[2] for part in message.split("\n\n"))
+    if RULE not in instructions:
+        return "A>B" if len(first) > len(second) else "B>A"
+    left, sign, right = re.findall(r"\d+|[+-]", question)
+    result = str(int(left) + int(right) * (1 if sign == "+" else -1))
+    return "A>B" if result in re.findall(r"-?\d+", first) else "B>A"
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", ["banking77", "judge"])
+def test_an_example_of_one_file_gets_better(folder: Path, name: str) -> None:
+    with scripted() as variables:
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = {**os.environ, **variables, "PATH": path, "LITELLM_LOCAL_MODEL_COST_MAP": "1"}
+        command = ["npx", "tsx", f"{name}.ts"]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    before, after = re.match(r"(\S+) -> (\S+)\n", done.stdout).groups()  # type: ignore[union-attr]
+    assert float(after) - float(before) >= 0.4, done.stdout + done.stderr
+
+
+def test_the_examples_compile_strictly(folder: Path) -> None:
+    done = subprocess.run(["npx", "tsc", "-p", "."], cwd=folder, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "")
