@@ -38,6 +38,9 @@ EXAMPLES, HINTS = 3, 3
 GEPA_MINIBATCH = 3
 """Rows of a minibatch by GEPA's default."""
 
+SAME = 3
+"""Proposals that show the same, from which on that is no chance."""
+
 FEW = 10
 """Proposals below which more of them are suggested first."""
 
@@ -387,11 +390,18 @@ def unused_iterations(record: RunRecord) -> str | None:
     unused, last = sum("perfect" in event.reason for event in record.skipped), _iterations(record)
     if unused < FEW or unused <= last / 2:
         return None
-    return (
+    found = (
         f"{unused:,} of {last:,} iterations proposed nothing, as their training rows were right already, while the "
-        f"validation rows score {record.best.score:.4g}: give more training rows, of the kinds of validation rows that "
-        "are still wrong (the report lists them), or end sooner with --patience N"
+        f"validation rows score {record.best.score:.4g}"
     )
+    advice = []
+    if record.best.score < _setting(record, "perfect_score", 1.0):
+        advice.append(
+            "give more training rows, of the kinds of validation rows that are still wrong (the report lists them)"
+        )
+    if not _setting(record, "patience", 0):
+        advice.append("end sooner with --patience N")
+    return ": ".join(filter(None, (found, ", or ".join(advice))))
 
 
 def _iterations(record: RunRecord) -> int:
@@ -489,6 +499,8 @@ def _hints(record: RunRecord) -> Iterator[str]:
             f"--reflection-minibatch-size {2 * size}: most proposals scored the same on {counted(size, 'row')}, "
             "too few to show a small improvement"
         )
+        if same == len(scored) >= SAME:
+            yield "a program that reads its texts: no proposal changed the score of a minibatch"
     if len(scored) - same > proposals / 2:
         yield (
             "feedback that states what was expected and why the output is wrong"
@@ -529,6 +541,9 @@ def _faults(record: RunRecord, proposals: int) -> Iterator[str]:
             f"another {proposer}: {unchanged:,} of {counted(proposals, 'proposal')} had the texts of their parent, "
             "unchanged"
         )
+    texts = {event.candidate for event in record.rejected}
+    if len(record.rejected) >= SAME and len(texts) == 1 and None not in texts and not unchanged:
+        yield f"another {proposer}: all {len(record.rejected):,} proposals that were not kept have the same texts"
     if perfect > proposals:
         yield "training rows that the seed fails on: most minibatches had perfect scores already"
     if empty > proposals:

@@ -57,7 +57,7 @@ class ForegroundRun:
     """A run to be driven in a driver process, and how it is displayed. `store_typed`: None if no store was named.
 
     `output`, `seen_action`, `seen_beat`: as in `DriverJob`. `sandboxes`: None if the run calls no server. `display`:
-    None for that of a command. `resumed_by`: what continues the run, if no command does.
+    None for that of a command. `resumed_by`, `typed`: as in `RunSummary`.
     """
 
     settings: RunConfig
@@ -76,6 +76,7 @@ class ForegroundRun:
     sandboxes: NoSandboxes | None = None
     display: Display | None = None
     resumed_by: str | None = None
+    typed: str | None = None
 
     def run(self) -> RunSummary:
         """Drive the run to its end, and print its summary."""
@@ -149,6 +150,7 @@ class ForegroundRun:
             replayed=self.replays,
             by_hand=stops.received > 0,
             resumed_by=self.resumed_by or self.stream.resumed_by(self.run_id),
+            typed=self.typed,
         )
         self.stream.summary(final_summary.as_json(ended))
         if self.json_events:

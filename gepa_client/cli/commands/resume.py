@@ -12,7 +12,7 @@ from gepa_client.cli.arguments import PAUSED
 from gepa_client.cli.commands.foreground_run import ForegroundRun
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.commands.store_access import open_cli_run
-from gepa_client.cli.flags import OF_CHECK
+from gepa_client.cli.flags import OF_CHECK, Typed
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.cli.views.event_stream import EventStream
 from gepa_client.journal.entries import SEARCH, StoredRun
@@ -58,6 +58,7 @@ def resume(
             stream=stream,
             console=make_console(),
             sandboxes=sandboxes,
+            typed=Typed((found.id, *(url or ())), config, given).command("resume"),
             **continued(found),
         ).run()
     raise typer.Exit(ended.exit_status)

@@ -45,7 +45,7 @@ class RunSummary:
     """A run that has ended; `written`: names in `output`, `seconds` since this command began.
 
     `store`: as it was typed. `replayed`: from its record. `by_hand`: the user stopped it. `resumed_by`: what continues
-    it, None for the command.
+    it, None for the command. `typed`: the command that resumed it, to be given again if the run could not start.
     """
 
     settings: RunConfig
@@ -59,6 +59,7 @@ class RunSummary:
     replayed: bool
     by_hand: bool
     resumed_by: str | None = None
+    typed: str | None = None
 
     @property
     def exit_status(self) -> int:
@@ -107,7 +108,9 @@ def show(ended: RunSummary, console: Console) -> None:
     if not ended.begun:
         fail(finished.reason or "the run was not begun")
         if finished.status == "paused" and not ended.replayed:
-            console.print(f"{'next':<15} {safe(_next_command(ended))}", soft_wrap=True)
+            console.print(f"{'next':<15} {safe(ended.resumed_by or ended.typed or _next_command(ended))}", soft_wrap=True)
+            if ended.typed is not None and ended.resumed_by is None:
+                echo(console, "[dim]if a server has started again at another address, add its URL and --token-file[/]")
         return
     lines = []
     if finished.reason is not None:

@@ -53,6 +53,8 @@ def test_proposals_are_counted_by_why_they_were_not_kept() -> None:
 def test_hints_fit_what_the_record_shows() -> None:
     same = [rejected(at, 1, 1) for at in range(1, 12)]
     assert ended(*same)["try"].startswith("--reflection-minibatch-size 6: ")
+    assert ended(*same)["or"] == "a program that reads its texts: no proposal changed the score of a minibatch"
+    assert "or" not in ended(*same, rejected(12, 2, 1))
     wide = started(config={"reflection_minibatch_size": 8})
     assert ended(*same, begin=wide)["try"].startswith("--reflection-minibatch-size 16: ")
     assert ended(*(rejected(at, 0, 0) for at in range(1, 12)))["try"].startswith("a score with values between 0 and 1")
@@ -97,6 +99,15 @@ def test_proposals_with_the_texts_of_their_parent_are_named_as_such() -> None:
     assert "or" not in facts
 
 
+def test_a_proposer_that_returns_one_text_again_and_again_is_named_as_the_cause() -> None:
+    alike = [rejected(at, 1, at % 2).model_copy(update={"candidate": "aaaa"}) for at in range(1, 10)]
+    facts = ended(*alike)
+    assert facts["try"] == "another propose_new_texts: all 9 proposals that were not kept have the same texts"
+    assert "or" not in facts, "larger minibatches and more metric calls would end in the same way"
+    other = rejected(10, 1, 1).model_copy(update={"candidate": "bbbb"})
+    assert "same texts" not in ended(*alike, other)["try"]
+
+
 def test_a_run_in_which_every_score_is_0_asks_for_the_score_function_first() -> None:
     skipped = [NoProposal(iteration=at, reason="no new text") for at in range(1, 32)]
     facts = ended(*skipped, seed=0.0)
@@ -112,12 +123,19 @@ def test_other_ends_have_no_such_lines() -> None:
 
 
 def test_iterations_without_anything_to_learn_are_counted_if_they_were_most() -> None:
-    def unused(first: int, last: int) -> str | None:
+    def unused(first: int, last: int, score: float = 0.5, **config: Any) -> str | None:
         record = RunRecord()
         skipped = [NoProposal(iteration=at, reason="all scores perfect") for at in range(first, last)]
         finished = Finished(status="completed", metric_calls=60, search_complete=True)
-        better = candidate(1, 0.5, [0], "b", 1, 30)
-        for event in (started(), Phase(phase="seed"), candidate(0, 0.25, [], "a", 0, 12), better, *skipped, finished):
+        better = candidate(1, score, [0], "b", 1, 30)
+        for event in (
+            started(config=config),
+            Phase(phase="seed"),
+            candidate(0, 0.25, [], "a", 0, 12),
+            better,
+            *skipped,
+            finished,
+        ):
             record.apply(event)
         return unused_iterations(record)
 
@@ -125,5 +143,9 @@ def test_iterations_without_anything_to_learn_are_counted_if_they_were_most() ->
     assert found is not None
     assert found.startswith("30 of 31 iterations proposed nothing, as their training rows were right already, while ")
     assert "validation rows score 0.5: give more training rows, of the kinds of validation rows that are still" in found
+    assert found.endswith(", or end sooner with --patience N")
+    assert "patience" not in (unused(2, 32, patience=5) or "")
+    assert (unused(2, 32, score=1.0) or "").endswith("the validation rows score 1: end sooner with --patience N")
+    assert (unused(2, 32, score=1.0, patience=5) or "").endswith("the validation rows score 1")
     assert unused(40, 70) is None, "most iterations had proposals"
     assert unused(2, 6) is None

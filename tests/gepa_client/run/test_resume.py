@@ -155,7 +155,10 @@ def test_a_resume_without_a_server_a_token_or_a_store_is_refused_and_changes_not
     assert away.status == 3
     [line] = away.stderr.splitlines()
     assert line.startswith(f"error: cannot connect to {url.removesuffix('/rpc')}")
-    assert away.stdout == f"next            gepa-client resume {run_id}\n"
+    assert away.stdout == (
+        f"next            gepa-client resume {run_id} --max-metric-calls 80\n"
+        "if a server has started again at another address, add its URL and --token-file\n"
+    )
     resumed = cli("resume", "last", "--max-metric-calls", 80, "--json")
     assert (resumed.event("finished")["status"], resumed.event("finished")["details"]) == ("paused", None)
     assert resumed.event("summary")["exit_status"] == 3
