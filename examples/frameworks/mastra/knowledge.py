@@ -1,4 +1,4 @@
-"""What the scripted model knows of the weather: to read the place of a question, and to say what a tool returned."""
+"""What the scripted model knows of the weather: to read the place of a question, and to write what a tool returned."""
 
 import json
 import re
