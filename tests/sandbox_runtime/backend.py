@@ -55,7 +55,7 @@ class BackendUnderTest:
     folders: tuple[Path, ...] = ()
     own_names: frozenset[str] = frozenset()
     another: str = ""
-    short_s: float = 1.0
+    short_s: float = 3.0
     settle_s: float = 0.0
     run: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -180,7 +180,6 @@ async def modal_backend() -> AsyncIterator[BackendUnderTest]:
             egress=Closed(),
             refused=(),
             own_names=frozenset({"GEPA_ALLOWED_HOSTS"}),
-            short_s=2.0,
             settle_s=5.0,
         )
         assert cloud.running == []

@@ -108,7 +108,9 @@ def show(ended: RunSummary, console: Console) -> None:
     if not ended.begun:
         fail(finished.reason or "the run was not begun")
         if finished.status == "paused" and not ended.replayed:
-            console.print(f"{'next':<15} {safe(ended.resumed_by or ended.typed or _next_command(ended))}", soft_wrap=True)
+            console.print(
+                f"{'next':<15} {safe(ended.resumed_by or ended.typed or _next_command(ended))}", soft_wrap=True
+            )
             if ended.typed is not None and ended.resumed_by is None:
                 echo(console, "[dim]if a server has started again at another address, add its URL and --token-file[/]")
         return

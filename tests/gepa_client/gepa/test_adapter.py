@@ -235,7 +235,7 @@ def test_a_finalize_that_exceeds_its_deadline_is_abandoned(server, connect):
     server.replies["finalize"] = lambda _: asyncio.sleep(30)
     adapter = connect()
     with pytest.raises(TimeoutError):
-        adapter.finalize(SEED, 0.5, {"id": "r", "metric_calls": 1, "candidates": 1, "seed_score": 0.0}, timeout_s=0.05)
+        adapter.finalize(SEED, 0.5, {"id": "r", "metric_calls": 1, "candidates": 1, "seed_score": 0.0}, timeout_s=2.0)
     [sent] = server.called("finalize")
     assert server.cancelled == [sent["_meta"]["call_id"]]
     assert adapter.evaluate(rows(1), SEED).scores == [1.0]

@@ -62,12 +62,12 @@ async def test_setup_runs_in_order_in_one_workspace_and_is_in_the_log(runtime: B
 FAILING = [
     ({"setup": (shell("echo broken >&2; exit 3"),)}, "setup", "broken"),
     ({"setup": (shell("sleep 60", timeout_s=0.2),)}, "setup", "longer than 0.2 s"),
-    ({"setup": (shell("sleep 60"),), "ready_s": 1.0}, "setup", "longer than 1 s"),
+    ({"setup": (shell("sleep 60"),), "ready_s": 3.0}, "setup", "longer than 3 s"),
     ({"main": shell("echo dying; exit 4")}, "main", "dying"),
-    ({"main": shell("sleep 60"), "ready_s": 1.0}, "ready", "longer than 1 s"),
+    ({"main": shell("sleep 60"), "ready_s": 3.0}, "ready", "longer than 3 s"),
     ({"main": python("no such syntax")}, "main", "SyntaxError"),
     ({"main": shell("true", cwd="nowhere")}, "main", "nowhere"),
-    ({"main": shell("sleep 60"), "limits": ResourceLimits(lifetime_s=1.0)}, "main", "ended before"),
+    ({"main": shell("sleep 60"), "limits": ResourceLimits(lifetime_s=3.0)}, "main", "ended before"),
 ]
 
 
@@ -166,7 +166,6 @@ async def test_wait_returns_how_a_sandbox_ended(runtime: BubblewrapRuntime) -> N
     main = python("import os, time; time.sleep(0.5); os._exit(7)")
     with pytest.raises(SandboxNotReady):
         await started(runtime, main=main, ready_s=5)
-    over = await started(runtime, limits=ResourceLimits(lifetime_s=1.0))
     killed, exits = await started(runtime), await started(runtime)
     (record,) = [record for record in runtime._records.all() if record.id == killed.id]
     monitor = RecordedResources.of(record).monitor
@@ -174,7 +173,6 @@ async def test_wait_returns_how_a_sandbox_ended(runtime: BubblewrapRuntime) -> N
     os.kill(monitor, signal.SIGKILL)
     assert (await killed.wait()).kind == "terminated"
     await exits.exec(shell("true"))
-    assert (await over.wait()).kind == "timed_out"
     await exits.close()
 
 
