@@ -14,7 +14,7 @@ NOT_OF_RUN = frozenset(
 NOT_OF_SERVER = frozenset({*ListenSettings.model_fields, *CodeChangeSettings.model_fields, "jail", "program"})
 """Settings of a server that are for the command."""
 
-NOT_OF_THREADS = frozenset({"workers", "python", "env", "root"})
+NOT_OF_THREADS = frozenset({"workers", "python", "env", "root", "logs"})
 """Settings of a server that do not apply to a program that runs in threads of this process."""
 
 RUN = {name: each for name, each in SETTINGS.items() if name not in NOT_OF_RUN}

@@ -5,7 +5,7 @@ import secrets
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from gepa_client.transport.event_loop import EventLoopThread
 from protocol.errors import ProgramFailed
 from rpc_server.cli.announce import start_failure
 from rpc_server.cli.listen_endpoint import bound, url_of
+from rpc_server.cli.output_lines import printed_output
 from rpc_server.http.app import create_app, listening
 from rpc_server.methods.dataset_rows import Datasets, program_rows
 from rpc_server.program.live_program import LiveLauncher, as_module
@@ -46,7 +47,10 @@ def served(program: object, server: Mapping[str, Any], propose: Propose | None) 
         SettingsError: the settings are wrong, or the program cannot start.
     """
     settings = _settings(program, server)
-    with tempfile.TemporaryDirectory(prefix="evolverpc-") as folder:
+    with (
+        printed_output() if settings.logs else nullcontext(),
+        tempfile.TemporaryDirectory(prefix="evolverpc-") as folder,
+    ):
         token, token_file = secrets.token_urlsafe(32), Path(folder) / "token"
         token_file.touch(mode=0o600)
         token_file.write_text(token)

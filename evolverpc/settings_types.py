@@ -270,6 +270,9 @@ class ServerSettings(TypedDict, total=False):
     reflection_lm: str | None
     """dspy.LM for the proposer dspy."""
 
+    instruction_proposer: str | None
+    """What proposes in place of DSPy's own, for the proposer dspy: its instruction_proposer."""
+
     field_descriptions: bool
     """Improve the fields' descriptions too."""
 
@@ -278,6 +281,9 @@ class ServerSettings(TypedDict, total=False):
 
     add_format_failure_as_feedback: bool
     """Reflect on answers that do not parse, as dspy.GEPA can."""
+
+    warn_on_score_mismatch: bool
+    """Have DSPy warn of a predictor's score that differs from the program's."""
 
     seed: int
     """Seed of the choice among a predictor's calls; dspy.GEPA's."""

@@ -1,6 +1,8 @@
 """Print what programs write on stderr, each line with the call and the example that it belongs to."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from evolverpc_common.display_text import plain
 from evolverpc_common.redaction import Secrets, secrets_of
@@ -18,10 +20,16 @@ class _SourceLines(logging.Formatter):
         return "\n".join(f"[{source}] {plain(line)}" for line in text.splitlines())
 
 
-def print_output() -> None:
-    """Print it from now on, without the values of secret environment variables."""
+@contextmanager
+def printed_output() -> Iterator[None]:
+    """Print it in the block, without the values of secret environment variables."""
     handler = logging.StreamHandler()
     handler.setFormatter(_SourceLines(Secrets(secrets_of())))
     written_output.addHandler(handler)
     written_output.setLevel(logging.INFO)
     written_output.propagate = False
+    try:
+        yield
+    finally:
+        written_output.removeHandler(handler)
+        written_output.setLevel(logging.NOTSET)

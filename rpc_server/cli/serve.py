@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from protocol.errors import ProgramFailed
 from rpc_server.cli.announce import Announcer
 from rpc_server.cli.flags import CANNOT_START
 from rpc_server.cli.listen_endpoint import Token, apply_listen_address, bound, token_for, url_of
-from rpc_server.cli.output_lines import print_output
+from rpc_server.cli.output_lines import printed_output
 from rpc_server.http.app import SERVICE, create_app, listening
 from rpc_server.jail.jail import JailFactory, check_jail, create_jails, protect_memory
 from rpc_server.methods.dataset_rows import Datasets, Row, program_rows
@@ -252,6 +253,5 @@ def start(config: Path | None, flags: Mapping[str, Any], *, json_lines: bool, co
         flags = {"program": str(file), "name": "conformance", "root": str(file.parent), **flags}
         rows = conformance_program.DATASETS
     settings, inherited = apply_listen_address(load_settings(config, flags, find=not conformance), os.environ, flags)
-    if settings.logs:
-        print_output()
-    return uvloop.run(serve(settings, Announcer(json_lines=json_lines), rows, inherited))
+    with printed_output() if settings.logs else nullcontext():
+        return uvloop.run(serve(settings, Announcer(json_lines=json_lines), rows, inherited))

@@ -74,10 +74,14 @@ def _seen_from(root: Path, path: Path | str) -> str:
     return absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else str(path)
 
 
-_DSPY_SETTINGS = ("metric", "field_descriptions", "demos", "add_format_failure_as_feedback", "seed", "reflection_lm")
+_DSPY_SETTINGS = (
+    *("metric", "field_descriptions", "demos", "add_format_failure_as_feedback", "seed", "reflection_lm"),
+    "instruction_proposer",
+)
 _WORKER_SETTINGS = (
     *("program", "adapter", "adapter_args", "name", "version", "max_concurrency", "thread_safe", "transient"),
     *("example_timeout_s", "max_batch_size", "max_request_bytes", "max_trace_bytes", *_DSPY_SETTINGS),
+    "warn_on_score_mismatch",
 )
 """Settings that the worker gets as they are."""
 

@@ -9,6 +9,7 @@ from protocol.errors import CallCancelled, ProgramFailed, RpcError
 from rpc_server.program import example_results
 from rpc_server.program.example_results import UsageDict
 from rpc_server.program.process import Exit
+from rpc_server.program.process_output import report_output
 from rpc_server.program.program import ResultDict
 from rpc_server.program.stdio import LenientMessage, OversizedMessage, UnreadableMessage, find_non_finite
 
@@ -218,6 +219,7 @@ class MethodRequest(ProcessRequest):
         elif isinstance(message, LenientMessage) and (problem := find_non_finite(result, "result")) is not None:
             self._failed(problem, log)
         elif not self.done.done():
+            report_output(log(), self._method)
             self.done.set_result(result)
 
     def reject(self, error: RpcError) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from protocol import Candidate, CandidateItem, Example
 from protocol.errors import ProgramFailed
 from rpc_server.program.program import Program, ResultDict
-from rpc_server.worker.functions import fault_of_texts
+from rpc_server.worker.functions import TEXTS_ADVICE, fault_of_texts
 from rpc_server.worker.reflective_records import put_back
 from rpc_server.worker.stdio_server import failure
 
@@ -77,8 +77,7 @@ class WithProposer:
         except Exception as problem:  # the user's function may raise anything
             raise ProgramFailed(**failure("propose", problem)) from problem
         if (fault := fault_of_texts(texts, components)) is not None:
-            advice = "return a dict from component to new text, with no component but those asked for"
-            raise ProgramFailed(f"propose() returned {fault}; {advice}", stage="propose")
+            raise ProgramFailed(f"propose() returned {fault}; {TEXTS_ADVICE}", stage="propose")
         return {"texts": texts}
 
     async def close(self) -> None:

@@ -51,6 +51,8 @@ _FOR: dict[str, tuple[Kind, ...]] = {
     "seed": ("dspy",),
     "proposer": ("dspy",),
     "reflection_lm": ("dspy",),
+    "instruction_proposer": ("dspy",),
+    "warn_on_score_mismatch": ("dspy",),
 }
 """Settings that mean something to some kinds only."""
 
@@ -154,10 +156,18 @@ class DspySettings(SettingsGroup, title="DSPy programs"):
     reflection_lm: str | None = setting(
         None, "dspy.LM for the proposer dspy.", variable="GEPA_PROGRAM_REFLECTION_LM", metavar="pkg.module.lm"
     )
+    instruction_proposer: str | None = setting(
+        None,
+        "What proposes in place of DSPy's own, for the proposer dspy: its instruction_proposer.",
+        metavar="pkg.module.proposer",
+    )
     field_descriptions: bool = setting(False, "Improve the fields' descriptions too.", rare=True)
     demos: bool = setting(False, "Improve the predictors' demos too.", rare=True)
     add_format_failure_as_feedback: bool = setting(
         False, "Reflect on answers that do not parse, as dspy.GEPA can.", rare=True
+    )
+    warn_on_score_mismatch: bool = setting(
+        True, "Have DSPy warn of a predictor's score that differs from the program's.", rare=True
     )
     seed: int = setting(
         0, "Seed of the choice among a predictor's calls; dspy.GEPA's.", rare=True, variable="GEPA_PROGRAM_SEED"
@@ -278,8 +288,12 @@ class Settings(
             raise ValueError(f"`kind` is {self.kind}, but the program is given as `{given[0]}`")
         if self.kind == "dspy" and self.metric is None:
             raise ValueError("`kind` dspy needs a `metric`: the dotted path of a function")
-        if self.proposer == "dspy" and self.reflection_lm is None:
-            raise ValueError("`proposer` dspy needs a `reflection_lm`: the dotted path of a dspy.LM")
+        if self.proposer == "dspy" and self.reflection_lm is None and self.instruction_proposer is None:
+            raise ValueError(
+                "`proposer` dspy needs a `reflection_lm`, the dotted path of a dspy.LM, or an `instruction_proposer`"
+            )
+        if self.proposer == "gepa" and self.instruction_proposer is not None:
+            raise ValueError("`instruction_proposer` is for `proposer` dspy: give that too")
         if self.proposer == "gepa" and self.reflection_lm is not None:
             raise ValueError("`reflection_lm` is for `proposer` dspy; for GEPA's, give it to gepa-client optimize")
         return self

@@ -187,17 +187,26 @@ class DspyModules:
             )
 
     def adapter(
-        self, student: Student, metric: Metric, rng: random.Random, *, format_failures: bool, reflection_lm: Any
+        self,
+        student: Student,
+        metric: Metric,
+        rng: random.Random,
+        *,
+        format_failures: bool,
+        reflection_lm: Any,
+        instruction_proposer: Any,
+        warn_on_score_mismatch: bool,
     ) -> Any:
         """Return a `DspyAdapter` made as `dspy.GEPA` makes it, whose programs have the opt-in components too.
 
-        With a `reflection_lm` it proposes new texts by DSPy's own proposer. Without, its records are plain texts, as
-        for GEPA's own proposer: then the optimizer proposes new texts.
+        It proposes new texts by the `instruction_proposer`, or else, with a `reflection_lm`, by DSPy's own proposer.
+        Without both, its records are plain texts, as for GEPA's own proposer: then the optimizer proposes new texts.
 
         Raises:
             ProgramProblem: this DSPy has no proposer of its own.
         """
-        if reflection_lm is not None and "propose_new_texts" not in vars(self._gepa.DspyAdapter):
+        is_own = instruction_proposer is None and reflection_lm is not None
+        if is_own and "propose_new_texts" not in vars(self._gepa.DspyAdapter):
             raise ProgramProblem(
                 "proposer",
                 "DSPy %s has no proposer of its own: its dspy.GEPA uses GEPA's, which is the default here; leave "
@@ -216,7 +225,8 @@ class DspyModules:
             add_format_failure_as_feedback=format_failures,
             rng=rng,
             reflection_lm=reflection_lm,
-            custom_instruction_proposer=_propose_nothing if reflection_lm is None else None,
+            custom_instruction_proposer=None if is_own else instruction_proposer or _propose_nothing,
+            warn_on_score_mismatch=warn_on_score_mismatch,
         )
 
     def usage(self, tracker: Any, program: Any) -> dict[str, Any] | None:

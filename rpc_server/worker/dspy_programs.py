@@ -17,6 +17,7 @@ from .adapters import BatchStore
 from .dspy_adapter import DspyModules, Metric, read_metric
 from .dspy_student import SavedProgram, Student
 from .errors import InvalidResult, ProgramProblem
+from .functions import TEXTS_ADVICE, fault_of_texts
 from .program_loading import Config, import_dotted
 from .results import Score
 from .stdio_server import Executor
@@ -44,6 +45,8 @@ class DspyProgram:
             self._rng,
             format_failures=config.add_format_failure_as_feedback,
             reflection_lm=_reflection_lm(config),
+            instruction_proposer=_instruction_proposer(config),
+            warn_on_score_mismatch=config.warn_on_score_mismatch,
         )
         self._records = RecordObjects()
         self._store = BatchStore(config.max_trace_bytes)
@@ -63,7 +66,7 @@ class DspyProgram:
             "make_reflective_dataset": self.make_reflective_dataset,
             "finalize": self.finalize,
         }
-        if config.reflection_lm is not None:
+        if config.reflection_lm is not None or config.instruction_proposer is not None:
             self.capabilities.append("proposals")
             self.methods["propose_new_texts"] = self.propose_new_texts
         if self._saved.is_set and self._saved.inside is not None:
@@ -105,10 +108,13 @@ class DspyProgram:
         )
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
-        """Return new texts of DSPy's own proposer, which calls the reflection model in this process."""
+        """Return new texts of DSPy's proposer or the user's, which call the reflection model in this process."""
         dataset = {name: self._records.objects_of(shown) for name, shown in params["reflective_dataset"].items()}
-        texts = self._adapter.propose_new_texts(params["candidate"], dataset, params["components_to_update"])
-        return '{"texts":%s}' % encode.to_text(dict(texts), "texts")
+        components = params["components_to_update"]
+        texts = self._adapter.propose_new_texts(params["candidate"], dataset, components)
+        if (fault := fault_of_texts(texts, components)) is not None:
+            raise ProgramProblem("propose_new_texts", "the proposer returned %s; %s" % (fault, TEXTS_ADVICE))
+        return '{"texts":%s}' % encode.to_text(texts, "texts")
 
     async def finalize(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
         """Save the best candidate's program."""
@@ -211,6 +217,24 @@ def _reflection_lm(config: Config) -> Any:
     if not callable(found):
         kind = encode.dotted(type(found))
         raise ProgramProblem("reflection_lm", "%s is a %s, not a dspy.LM" % (config.reflection_lm, kind))
+    return found
+
+
+def _instruction_proposer(config: Config) -> Any:
+    """Return the user's proposer, an object that is called or a class of such; None if it is DSPy's.
+
+    Raises:
+        ProgramProblem: it cannot be called.
+    """
+    if config.instruction_proposer is None:
+        return None
+    found = import_dotted(config.instruction_proposer)
+    if inspect.isclass(found):
+        found = found()
+    if not callable(found):
+        kind = encode.dotted(type(found))
+        reason = "%s is a %s, which cannot be called" % (config.instruction_proposer, kind)
+        raise ProgramProblem("instruction_proposer", reason)
     return found
 
 

@@ -136,8 +136,7 @@ class FunctionProgram:
         made = reflective_records.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = await executor.resolve(self._propose(params["candidate"], made, params["components_to_update"]))
         if (fault := fault_of_texts(texts, params["components_to_update"])) is not None:
-            advice = "return a dict from component to new text, with no component but those asked for"
-            reason = "propose_new_texts() returned %s; %s" % (fault, advice)
+            reason = "propose_new_texts() returned %s; %s" % (fault, TEXTS_ADVICE)
             raise ProgramProblem("propose_new_texts", reason)
         return '{"texts":%s}' % encode.to_text(texts, "texts")
 
@@ -226,6 +225,9 @@ class _ExampleRun:
         self.usage: dict[str, Any] = {}
         self.scoring_usage: dict[str, Any] = {}
         self.kept: dict[str, Any] = {}
+
+
+TEXTS_ADVICE = "return a dict from component to new text, with no component but those asked for"
 
 
 def fault_of_texts(texts: Any, components: list[str]) -> str | None:

@@ -136,6 +136,8 @@ class Config:
         self.add_format_failure_as_feedback: bool = given["add_format_failure_as_feedback"]
         self.seed: int = given["seed"]
         self.reflection_lm: str | None = given["reflection_lm"]
+        self.instruction_proposer: str | None = given["instruction_proposer"]
+        self.warn_on_score_mismatch: bool = given["warn_on_score_mismatch"]
         self.threads: int = given["threads"]
         self.max_concurrency: int | None = given["max_concurrency"]
         self.thread_safe: bool = given["thread_safe"]

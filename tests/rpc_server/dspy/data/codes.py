@@ -34,6 +34,14 @@ def reflection_lm():
     return ReflectingLM("reflecting", cache=False)
 
 
+class Proposer:
+    """An instruction proposer of the user's own."""
+
+    def __call__(self, candidate, reflective_dataset, components_to_update):
+        shown = {name: json.dumps(reflective_dataset[name]) for name in components_to_update}
+        return {name: learn(candidate[name], text, candidate[name] + text) for name, text in shown.items()}
+
+
 def _answer(word, known, fields):
     number = int(word[4:])
     if word not in known and number % 7 == 0:

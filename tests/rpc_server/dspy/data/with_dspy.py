@@ -1,6 +1,7 @@
 """Run by the environment that has DSPy: `dspy.GEPA`, its results as JSON on stdout.
 
-The argument is `[proposer, [options of a run, ...]]`; the proposer is `gepa` (GEPA's default) or `dspy` (untouched).
+The argument is `[proposer, [options of a run, ...]]`; the proposer is `gepa` (GEPA's default), `dspy` (untouched) or
+`own` (the program's).
 """
 
 import contextlib
@@ -8,7 +9,7 @@ import json
 import sys
 
 import dspy
-from codes import Codes, metric, reflection_lm
+from codes import Codes, Proposer, metric, reflection_lm
 from codes_task import TRAIN, VAL, reflect
 from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionLM
 
@@ -26,7 +27,11 @@ def texts(program):
     return {name: predictor.signature.instructions for name, predictor in program.named_predictors()}
 
 
-PROPOSERS = {"gepa": {"instruction_proposer": propose}, "dspy": {"reflection_lm": reflection_lm()}}
+PROPOSERS = {
+    "gepa": {"instruction_proposer": propose},
+    "dspy": {"reflection_lm": reflection_lm()},
+    "own": {"instruction_proposer": Proposer()},
+}
 
 
 def run(proposer, options):

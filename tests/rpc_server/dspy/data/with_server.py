@@ -1,6 +1,6 @@
 """Run by our own environment: `gepa.optimize` over a gepa-server, its results as JSON on stdout.
 
-The argument is `[proposer, [[URL, options of a run], ...]]`; the proposer is `gepa`, or `dspy`: the server's own.
+The argument is `[proposer, [[URL, options of a run], ...]]`; the proposer is `gepa`, or else the server's.
 """
 
 import json

@@ -1,0 +1,102 @@
+"""Every parameter of `dspy.GEPA` has a row in the guide; those of its proposer and warnings reach the program."""
+
+import json
+import logging
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import ProgramFailed
+from rpc_server.program.process_output import written_output
+from rpc_server.settings.settings import Settings
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "dspy.md"
+SIGNATURE = "import dspy, inspect, json; print(json.dumps([*inspect.signature(dspy.GEPA.__init__).parameters][1:]))"
+
+
+def rows_of_the_guide() -> set[str]:
+    table = GUIDE.read_text().partition("| parameter | here |")[2]
+    return {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+
+
+@pytest.mark.parametrize("environment", ["dspy_python", "oldest_dspy_python"])
+def test_the_guide_has_a_row_for_every_parameter_of_the_installed_dspy_gepa(request, environment):
+    python = request.getfixturevalue(environment)
+    env = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "HOME": str(python.parent)}
+    printed = subprocess.run(
+        [python, "-c", SIGNATURE], env=env, capture_output=True, text=True, timeout=100, check=True
+    )
+    parameters = json.loads(printed.stdout)
+    assert len(parameters) > 20
+    assert [name for name in parameters if name not in rows_of_the_guide()] == []
+
+
+async def proposed(running, results):
+    dataset = (await running.reflect(results, "look", "finish"))["dataset"]
+    params = {"candidate": running.seed, "reflective_dataset": dataset, "components_to_update": ["look", "finish"]}
+    return (await running.program.call("propose_new_texts", params))["texts"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"instruction_proposer": "codes.Proposer"}, "word3 is "),
+        ({"instruction_proposer": "variants.whose_model"}, "scripted"),
+        ({"instruction_proposer": "variants.whose_model", "reflection_lm": "variants.asked"}, "asked"),
+        ({"instruction_proposer": "variants.brief", "reflection_lm": "variants.asked"}, "Code the word."),
+        ({"reflection_lm": "variants.asked"}, "Guess."),
+    ],
+    ids=["class", "function", "function with a model", "dspy's with options", "dspy's"],
+)
+async def test_an_instruction_proposer_runs_beside_the_program_in_the_context_of_the_reflection_model(
+    opened, settings, expected
+):
+    async with opened(proposer="dspy", **settings) as running:
+        results = await running.evaluate({"word": "word3", "code": "ab12"}, capture_traces=True)
+        texts = await proposed(running, results)
+    assert texts.keys() == {"look", "finish"}
+    assert any(text.startswith(expected) for text in texts.values())
+
+
+async def test_an_instruction_proposer_works_with_the_oldest_dspy_too(opened, oldest_dspy_python):
+    settings = {"proposer": "dspy", "instruction_proposer": "codes.Proposer"}
+    async with opened(python=oldest_dspy_python, **settings) as running:
+        results = await running.evaluate({"word": "word3", "code": "ab12"}, capture_traces=True)
+        assert any("word3 is " in text for text in (await proposed(running, results)).values())
+
+
+async def test_texts_for_another_component_are_named(opened):
+    async with opened(proposer="dspy", instruction_proposer="variants.nonsense") as running:
+        results = await running.evaluate({"word": "word3", "code": "ab12"}, capture_traces=True)
+        with pytest.raises(ProgramFailed) as failed:
+            await proposed(running, results)
+    assert failed.value.message.startswith("the proposer returned a text for 'elsewhere', but `components` holds")
+
+
+async def test_a_proposer_that_cannot_be_called_is_named_at_the_start(opened):
+    with pytest.raises(ProgramFailed) as failed:
+        async with opened(proposer="dspy", instruction_proposer="variants.NUMBER"):
+            pass
+    assert failed.value.message == "variants.NUMBER is a int, which cannot be called"
+
+
+def test_a_proposer_needs_the_setting_that_it_is_for():
+    given = {"kind": "dspy", "program": "codes.Codes", "metric": "codes.metric"}
+    with pytest.raises(ValueError, match="`instruction_proposer` is for `proposer` dspy: give that too"):
+        Settings(**given, instruction_proposer="codes.Proposer")
+    with pytest.raises(ValueError, match=r"needs a `reflection_lm`, the dotted path of a dspy\.LM, or an `instr"):
+        Settings(**given, proposer="dspy")
+
+
+@pytest.mark.parametrize("warns", [True, False])
+async def test_dspys_warning_of_a_predictors_other_score_is_in_the_log_unless_it_is_off(opened, caplog, warns):
+    with caplog.at_level(logging.INFO, written_output.name):
+        async with opened(metric="variants.harsher", warn_on_score_mismatch=warns) as running:
+            results = await running.evaluate({"word": "word3", "code": "ab12"}, capture_traces=True)
+            await running.reflect(results, "look")
+    mismatch = "The score returned by the metric with pred_name is different from the overall metric score"
+    assert [record.source for record in caplog.records if mismatch in record.message] == (
+        ["make_reflective_dataset"] if warns else []
+    )
