@@ -198,7 +198,8 @@ class MethodRequest(ProcessRequest):
         return self._method, dict(self._params)
 
     def answered(self, message: dict[str, Any], *, late: bool, evidence: str | None, seconds: float, log: Log) -> None:
-        """Return the result, or the error in it."""
+        """Return the result, or the error in it; report what was written meanwhile."""
+        report_output(log(), self._method)
         if late and evidence is not None:
             self.timed_out(evidence, seconds, log)
             return

@@ -250,7 +250,11 @@ class Methods:
                 scored = failed("invalid_result", "the trajectory is at another server")
             if scored.get("status") == "program_error" and self.bad("bad_scores_are_zero"):
                 scored = {"status": "ok", "score": 0.0}
-            results.append({**result, **scored})
+            log = None if self.bad("scoring_drops_logs") else result.get("log")
+            if scored.get("error") and log is not None:
+                scored["error"]["log"] = log
+                log = None
+            results.append({**result, **scored, "log": log})
             if self.bad("score_drops_trajectories"):
                 results[-1].pop("trajectory", None)
         return {"results": results[::-1] if self.bad("scores_reversed") else results}

@@ -12,6 +12,7 @@ from tests.conformance.reference_steps import StepRecords, run_steps, whole_feed
 Bad = Callable[[str], bool]
 SEED = {"system": "seed system", "style": "seed style"}
 ROWS = {"train": [{"score": row / 10} for row in range(5)], "val": [{"score": row / 10} for row in range(3)]}
+MAX_LOG = 65_536
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf}
 
 
@@ -32,8 +33,10 @@ class ReferenceProgram:
         trajectory: Any = None
         printed = self.shared.get("printed", "") if self.bad("logs_grow") else ""
         try:
-            printed += data.get("print", "")
+            before = len(self.shared.setdefault("all printed", []))
             await asyncio.sleep(data.get("sleep_ms", 0) / 1000)
+            self.shared["all printed"].append(data.get("print", ""))
+            printed += "".join(self.shared["all printed"][before:]) if self.bad("logs_mixed") else data.get("print", "")
             if self.bad("shared_candidate"):
                 candidate = self.shared["latest"][0]
             if self.bad("shared_example"):
@@ -55,7 +58,15 @@ class ReferenceProgram:
             result |= failed(type(error).__name__, "failed" if self.bad("hides_reasons") else str(error))
             if self.bad("failures_have_no_steps"):
                 trajectory = None
+        if printed.startswith('{"jsonrpc"') and self.bad("printed_answers"):
+            return dict(json.loads(printed)["result"]["results"][0]) | {"trajectory": None}
         self.shared["printed"] = printed
+        if self.bad("logs_of_nothing"):
+            printed = printed or "(nothing)"
+        if self.bad("logs_tidied"):
+            printed = " ".join(printed.split())
+        if not self.bad("logs_unbounded"):
+            printed = printed[-MAX_LOG:]
         if printed:
             holder = result.get("error", result)
             if not self.bad("logs_failures_only" if holder is result else "logs_successes_only"):

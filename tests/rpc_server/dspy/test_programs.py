@@ -38,10 +38,14 @@ async def test_a_candidates_instructions_are_in_the_prompt(codes):
     assert (await codes.one(row(2), look="word2 is afb3"))["score"] == 0.5
 
 
-async def test_eight_examples_run_at_once_and_prints_do_no_harm(opened):
+async def test_eight_examples_run_at_once_and_each_has_its_own_prints_and_warnings(opened):
     async with opened("variants.Together") as running:
         results = await running.evaluate(*[row(2)] * 8)
         assert [result["status"] for result in results] == ["ok"] * 8
+    for result in results:
+        assert result["log"].startswith("[[ not a frame ]]\n")
+        assert result["log"].count("[[ not a frame ]]") == 1
+        assert result["log"].count("WARNING dspy.predict.predict: Input contains fields not in signature") == 1
 
 
 async def test_the_records_are_those_of_dspys_adapter(codes):

@@ -55,6 +55,16 @@ async def test_output_that_may_be_of_several_examples_is_of_none_and_is_not_lost
     assert {"from a thread", "from echo"} <= set("\n".join(caplog.messages).splitlines())
 
 
+async def test_what_another_method_writes_is_reported_by_its_name(opened, caplog):
+    with caplog.at_level(logging.INFO, written_output.name):
+        async with opened("writes.py", workers=1) as running:
+            params = {"candidate": {"prompt": "p"}, "eval_batch": {"batch": [], "results": []}}
+            await running.program.call("make_reflective_dataset", {**params, "components_to_update": ["prompt"]})
+    assert [(record.source, record.message) for record in caplog.records if record.name == written_output.name] == [
+        ("make_reflective_dataset", "making records\n")
+    ]
+
+
 async def test_a_failure_a_time_out_and_a_death_keep_their_own_logs(opened):
     async with opened("writes.py", workers=1, threads=3, example_timeout_s=1.0) as running:
         failed, late, dead = await running.evaluate(

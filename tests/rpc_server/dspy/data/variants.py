@@ -12,11 +12,12 @@ _TOGETHER = threading.Barrier(8)
 
 
 class Together(codes.Codes):
-    """Waits until eight examples run at once."""
+    """Waits until eight examples run at once, prints, and has DSPy warn of an unknown input."""
 
     def forward(self, word):
         _TOGETHER.wait(20)
         print("[[ not a frame ]]")
+        self.look(word=word, other=1)
         return super().forward(word)
 
 
