@@ -96,6 +96,23 @@ def sum_usage(usage: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return total
 
 
+def join_usage(usage: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
+    """Return the usage of calls together: what is unknown of one of them is unknown of all."""
+    if not usage:
+        return more
+    total = sum_usage(usage, more)
+    both = [(total, usage, more)]
+    for model, counts in total.get("models", {}).items():
+        parts = [each.get("models", {}).get(model) for each in (usage, more)]
+        if all(parts):
+            both.append((counts, parts[0], parts[1]))
+    for summed, *parts in both:
+        for name in ("input_tokens", "output_tokens", "cost_usd"):
+            if not all(name in part for part in parts):
+                summed.pop(name, None)
+    return total
+
+
 def tokens_of(usage: dict[str, Any]) -> dict[str, int] | None:
     """Return the contract's `ModelCallUsage` of a provider's `usage`; None if it has no counts.
 

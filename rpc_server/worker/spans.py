@@ -24,6 +24,7 @@ _OPERATIONS = {
 _OPENINFERENCE_KINDS = {"LLM": _MODEL, "TOOL": _TOOL, "AGENT": _AGENT, "CHAIN": _CHAIN}
 _SYSTEM_ROLES = ("system", "developer")
 _CALL_TYPES = ("tool_call", "tool-call", "tool_use")
+_TEXT_TYPES = ("text", "input_text", "output_text")
 _TOKENS = {  # the names of counts, in the order in which they are looked for
     "input_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
     "output_tokens": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
@@ -32,18 +33,24 @@ _TOKENS = {  # the names of counts, in the order in which they are looked for
         "llm.token_count.prompt_details.cache_read",
         "ai.usage.cachedInputTokens",
     ),
+    "cache_write_tokens": (
+        "gen_ai.usage.cache_creation.input_tokens",
+        "gen_ai.usage.cache_write.input_tokens",
+        "llm.token_count.prompt_details.cache_write",
+        "ai.usage.inputTokenDetails.cacheWriteTokens",
+    ),
 }
 _SHORTEST = 8
 """Characters of a component's text by which a system message is recognised; a shorter one may stand there by chance."""
 
-_OF_NO_COMPONENT = (
-    "the span %r of a model call is of no component; if it uses one, have its text in the system message as it is, or "
-    "set the attribute `evolverpc.component`"
-)
+_OF_NO_COMPONENT = "the span %r of a model call is of no component; %s, or set the attribute `evolverpc.component`"
+_WITH_MESSAGES = "if it uses one, have its text in the system message as it is"
+_WITHOUT_MESSAGES = "it has no messages: make the instrumentation record them"
 _STRAY = (
     "the span %r is not recorded: it starts in a thread without context while several examples run; copy the context "
     "into the thread, or run one example at once"
 )
+_TWICE = "%s and %s record the same calls of models, as two steps each; switch one of them off"
 _random = random.SystemRandom()
 _ID_METHODS = {  # the SDK's own draw from `random`, which the program may have seeded
     "generate_span_id": lambda _: _random.randrange(1, 2**64),
@@ -64,6 +71,7 @@ class ExampleSpans:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._steps: dict[int, _SpanStep] = {}
+        self._scopes: dict[str, str] = {}  # what records the calls of models, by component and messages
 
     def __enter__(self) -> None:
         watch()
@@ -86,7 +94,7 @@ class ExampleSpans:
     def add(self, span: Any) -> None:
         """Record a span that starts; what it holds is read when the example's program has returned."""
         if self._trace.is_wanted:
-            step = self._steps[span.context.span_id] = _SpanStep(span)
+            step = self._steps[span.context.span_id] = _SpanStep(span, self._scopes)
             self._trace.add(step, self._steps.get(span.parent.span_id) if span.parent is not None else None)
 
     def _surrounding(self) -> Step | None:
@@ -100,10 +108,13 @@ class _SpanStep(Step):
     """A step whose values are those of a span."""
 
     is_settled = False
+    _is_counted = False
+    """Whether a step around it has taken its usage."""
 
-    def __init__(self, span: Any) -> None:
+    def __init__(self, span: Any, scopes: dict[str, str]) -> None:
         super().__init__()
         self._span = span
+        self._scopes = scopes
 
     def settle(self, candidate: Mapping[str, str], around: tuple[Step, ...]) -> bool:
         span = self._span
@@ -118,7 +129,7 @@ class _SpanStep(Step):
             return False  # frameworks have chains for their own parts
         if component is None:
             if kind == _MODEL and not any(step.get("component") for step in around):
-                warn(_OF_NO_COMPONENT % span.name)
+                warn(_OF_NO_COMPONENT % (span.name, _WITH_MESSAGES if messages else _WITHOUT_MESSAGES))
             self["name"] = str(_first(attributes, "gen_ai.tool.name", "tool.name", "ai.toolCall.name") or span.name)
         else:
             self["component"] = component
@@ -134,10 +145,30 @@ class _SpanStep(Step):
         if span.end_time is not None:
             self["seconds"] = round(max(0, span.end_time - span.start_time) / 1e9, 6)
             self._ended = True
+        if component is not None and kind == _MODEL:
+            self._report_twice(component)
         same = [step for step in around if component is not None and step.get("component") == component]
         if same:
+            if self._is_within_counted():
+                self.pop("usage", None)  # it is a part of that
+            self._is_counted = "usage" in self
             same[-1].take(self)
         return not same
+
+    def _report_twice(self, component: str) -> None:
+        """Report a call that two instrumentations record beside each other."""
+        key = repr((component, self["inputs"].get("messages")))
+        scope = str(getattr(self._span.instrumentation_scope, "name", ""))
+        other = self._scopes.get(key, scope)
+        self._scopes[key] = scope
+        if other != scope and not self._is_within_counted():
+            warn(_TWICE % tuple(sorted((other, scope))))
+
+    def _is_within_counted(self) -> bool:
+        step = self._around
+        while step is not None and not getattr(step, "_is_counted", False):
+            step = step._around
+        return step is not None
 
 
 def watch() -> None:
@@ -277,8 +308,8 @@ def _usage(attributes: dict[str, Any], model: Any) -> dict[str, Any]:
         models: dict[str, dict[str, Any]] = {}
         add_call(models, model, taken or None)
         return {**usage_of(models), **usage}
-    taken.pop("cached_input_tokens", None)  # is known of models alone
-    return {"calls": 1, **taken, **usage}
+    sums = {name: count for name, count in taken.items() if name in ("input_tokens", "output_tokens")}
+    return {"calls": 1, **sums, **usage}
 
 
 def _error(span: Any, attributes: dict[str, Any]) -> dict[str, str] | None:
@@ -349,7 +380,7 @@ def _content(parts: list[Any]) -> Any:
     for part in parts:
         inner = part.get("message_content", part) if isinstance(part, dict) else part
         kind = _type(inner)
-        if kind == "text":
+        if kind in _TEXT_TYPES:
             contents.append(inner.get("content", inner.get("text")))
         elif kind == "tool_call_response":
             contents.append(inner.get("response", inner.get("result")))

@@ -12,7 +12,7 @@ from typing import Any, Awaitable, Callable, Iterable, Mapping
 
 from . import encode
 from .errors import describe
-from .model_usage import sum_usage
+from .model_usage import join_usage
 
 PARSE_FAILURE = "parse_failure"
 _UNFINISHED = {"type": "unfinished", "message": "the step did not end before its example"}
@@ -59,7 +59,7 @@ class Step(dict):  # type: ignore[type-arg]  # Python 3.8 has no `dict[str, Any]
             self["outputs"] = inner["outputs"]
             self._takes_outputs = True  # until the last of several
         if (self._takes_usage or not self.get("usage")) and inner.get("usage"):
-            self["usage"] = sum_usage(self.get("usage") or {}, inner["usage"])
+            self["usage"] = join_usage(self.get("usage"), inner["usage"])
             self._takes_usage = True
 
     @property

@@ -45,16 +45,27 @@ class Provider(BaseHTTPRequestHandler):
                 message = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             head = {"id": "1", "object": "chat.completion", "created": 1, "model": f"{asked['model']}-2024-07-18"}
-            total = {"total_tokens": 120}
-            self._answer(200, {**head, "choices": [choice], "usage": OPENAI | total})
+            usage = OPENAI | {"total_tokens": 120}
+            if asked.get("stream"):
+                chunk = {**head, "object": "chat.completion.chunk"}
+                delta = {"index": 0, "delta": message, "finish_reason": "stop"}
+                counted = [{**chunk, "choices": [], "usage": usage}] * ("stream_options" in asked)
+                self._stream({**chunk, "choices": [delta]}, *counted)
+            else:
+                self._answer(200, {**head, "choices": [choice], "usage": usage})
 
     def do_GET(self) -> None:  # the base class names it
         self._answer(200, {"data": []})
 
+    def _stream(self, *chunks: Any) -> None:
+        self._send(200, "text/event-stream", b"".join(b"data: %s\n\n" % orjson.dumps(each) for each in chunks))
+
     def _answer(self, status: int, value: Any) -> None:
-        body = orjson.dumps(value)
+        self._send(status, "application/json", orjson.dumps(value))
+
+    def _send(self, status: int, kind: str, body: bytes) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

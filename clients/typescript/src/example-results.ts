@@ -170,21 +170,6 @@ export function rescored(result: ExampleResult, scoring: ExampleResult): Example
   return withLog({ ...scoring, ...Object.fromEntries(kept) }, writtenBy(result) + writtenBy(scoring));
 }
 
-/** What two parts of an attempt cost, by model too; what is no number is left for the check of the result to find. */
-export function summed(usage: Usage, more: Usage): Usage {
-  return addedUp({ ...usage }, { ...more }) as Usage;
-}
-
-function addedUp(usage: Record<string, unknown>, more: Record<string, unknown>): Record<string, unknown> {
-  const total = { ...usage };
-  for (const [name, amount] of Object.entries(more)) {
-    const known = usage[name];
-    if (typeof known === "number" && typeof amount === "number") total[name] = known + amount;
-    else total[name] = isObject(known) && isObject(amount) ? addedUp(known, amount) : (amount ?? null);
-  }
-  return total;
-}
-
 /** One result of a program's own `evaluate`; throws `InvalidResult` or `NotJson`. */
 export function readBatchResult(
   given: unknown,

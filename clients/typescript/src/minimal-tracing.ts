@@ -67,12 +67,13 @@ export class MinimalProvider implements TracerProvider {
       const provider = globalProvider();
       return provider === undefined || provider === this ? undefined : provider.getTracer(name, version, options);
     };
-    return new MinimalTracer(this.onStart, later);
+    return new MinimalTracer(name, this.onStart, later);
   }
 }
 
 class MinimalTracer implements Tracer {
   constructor(
+    private readonly scope: string,
     private readonly onStart: OnStart,
     private readonly later: () => Tracer | undefined,
   ) {}
@@ -92,14 +93,15 @@ class MinimalTracer implements Tracer {
 
   #start(name: string, { attributes, root = false }: SpanOptions, context: Context | undefined): MinimalSpan {
     const parent = root ? undefined : spanContextOf(context);
-    const span = new MinimalSpan(name, { ...attributes }, parent?.traceId ?? hex(16));
+    const span = new MinimalSpan(name, { ...attributes }, { name: this.scope }, parent?.traceId);
     span.recorded = this.onStart(span, parent);
     return span;
   }
 }
 
 /** A span as the API has it. */
-class MinimalSpan implements Span {
+export class MinimalSpan implements Span {
+  /** Whether what is set on it has an effect. */
   recorded = false;
   readonly events: { name: string; attributes?: Record<string, unknown> }[] = [];
   status: Span["status"] = { code: 0 };
@@ -111,7 +113,8 @@ class MinimalSpan implements Span {
   constructor(
     public name: string,
     readonly attributes: Record<string, unknown>,
-    traceId: string,
+    readonly instrumentationScope: { name: string },
+    traceId = hex(16),
   ) {
     this.#context = { traceId, spanId: hex(8), traceFlags: SAMPLED };
   }

@@ -19,7 +19,6 @@ import {
   readBatchResult,
   readScore,
   rescored,
-  summed,
   timedOutResult,
   withTrajectory,
 } from "./example-results.js";
@@ -27,6 +26,7 @@ import type { ExampleResult, Step, Usage } from "./generated/types.js";
 import { InvalidResult } from "./invalid-result.js";
 import { toJsonValue } from "./json.js";
 import { jsonOrRepr } from "./json-or-repr.js";
+import { recordsModelCalls } from "./model-calls.js";
 import type { Notices } from "./notices.js";
 import {
   type BatchProgram,
@@ -41,6 +41,7 @@ import type { ExampleRow } from "./rows.js";
 import type { Slots } from "./slots.js";
 import { runExample, spanRecorder } from "./spans.js";
 import { parseFailure, unrecordedStep } from "./steps.js";
+import { joined, summed } from "./usage.js";
 
 /** How long examples that never wait may block the event loop. */
 const MAX_BLOCKED_MS = 20;
@@ -184,9 +185,14 @@ export class Runner {
     const trace: unknown[] = [];
     const usage: Usage = {};
     const scoring: Usage = {};
+    let measured: Usage | undefined;
+    const onUsage = (more: Usage): void => {
+      measured = joined(measured, more);
+    };
+    const stated = (): Usage => (Object.keys(usage).length > 0 ? usage : (measured ?? usage));
     const attempt = (): Attempt & { usage: Usage } => ({
       seconds: clock(),
-      usage: summed(conditions.spent, summed(usage, scoring)),
+      usage: summed(conditions.spent, summed(stated(), scoring)),
     });
     const components = Object.keys(candidate);
     const { readsTrajectory = false } = program;
@@ -195,7 +201,9 @@ export class Runner {
     const ending = await this.#timed(
       async (signal) => {
         const context = { signal, captureTraces, trace, usage, step, parseFailure };
-        const output = await runExample(recorder, () => program.run(row, { ...candidate }, context));
+        const isMeasured = recorder !== undefined || recordsModelCalls();
+        const run = () => program.run(row, { ...candidate }, context);
+        const output = await runExample(recorder, isMeasured ? onUsage : undefined, run);
         const steps = recorder?.end(true) ?? [];
         const taken = toJsonValue(output, "output");
         const judging = (): ScoreContext => {

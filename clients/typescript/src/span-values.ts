@@ -18,6 +18,9 @@ export interface Span {
   readonly status: { code: number; message?: string | undefined };
   readonly ended: boolean;
   readonly duration: HighResolutionTime;
+  /** What records it; `instrumentationLibrary` in version 1 of the SDK. */
+  readonly instrumentationScope?: { name: string };
+  readonly instrumentationLibrary?: { name: string };
   spanContext(): { spanId: string };
 }
 
@@ -38,6 +41,7 @@ const OPERATIONS: Record<string, Kind> = {
 };
 const OPENINFERENCE_KINDS: Record<string, Kind> = { LLM: "model", TOOL: "tool", AGENT: "agent", CHAIN: "chain" };
 const SYSTEM_ROLES = ["system", "developer"];
+const TEXT_TYPES = ["text", "input_text", "output_text"];
 const CALL_TYPES = ["tool_call", "tool-call", "tool_use"];
 
 /** Characters of a component's text by which a system message is recognised; a shorter one may stand there by chance. */
@@ -55,6 +59,13 @@ const TOKENS: readonly (readonly [keyof ModelUsage, ...string[]])[] = [
     "gen_ai.usage.cache_read.input_tokens",
     "llm.token_count.prompt_details.cache_read",
     "ai.usage.cachedInputTokens",
+  ],
+  [
+    "cache_write_tokens",
+    "gen_ai.usage.cache_creation.input_tokens",
+    "gen_ai.usage.cache_write.input_tokens",
+    "llm.token_count.prompt_details.cache_write",
+    "ai.usage.inputTokenDetails.cacheWriteTokens",
   ],
 ];
 
@@ -80,7 +91,7 @@ export function stepOfSpan(span: Span, candidate: Candidate): { kind: Kind; valu
   const messages = inputMessages(attributes, span.events);
   const component = componentOf(span.name, attributes, kind, messages, candidate);
   if (kind === "chain" && component === undefined) return undefined; // frameworks have chains for their own parts
-  const model = first(attributes, "gen_ai.request.model", "gen_ai.response.model", "llm.model_name");
+  const model = modelOf(attributes);
   const name = String(first(attributes, "gen_ai.tool.name", "tool.name", "ai.toolCall.name") ?? span.name);
   const inputs = inputsOf(attributes, kind, messages);
   if (kind === "model" && model) inputs.model = model;
@@ -90,10 +101,14 @@ export function stepOfSpan(span: Span, candidate: Candidate): { kind: Kind; valu
     inputs,
     outputs: outputsOf(attributes, span.events, kind),
     ...(error === undefined ? {} : { error }),
-    ...(kind === "model" ? { usage: usageOf(attributes, model) } : {}),
+    ...(kind === "model" ? { usage: spanUsage(attributes) } : {}),
     ...(span.ended ? { seconds: span.duration[0] + span.duration[1] / 1e9 } : {}),
   };
   return { kind, values };
+}
+
+function modelOf(attributes: Attributes): unknown {
+  return first(attributes, "gen_ai.request.model", "gen_ai.response.model", "llm.model_name");
 }
 
 function componentOf(
@@ -140,7 +155,9 @@ function outputsOf(attributes: Attributes, events: Span["events"], kind: Kind): 
   return messages.length === 1 && only.tool_calls === undefined ? only.content : messages;
 }
 
-function usageOf(attributes: Attributes, model: unknown): Usage {
+/** What a model call cost, by its span. */
+export function spanUsage(attributes: Attributes): Usage {
+  const model = modelOf(attributes);
   const counts: ModelUsage = {};
   for (const [name, ...sources] of TOKENS) {
     const count = first(attributes, ...sources);
@@ -148,7 +165,7 @@ function usageOf(attributes: Attributes, model: unknown): Usage {
   }
   const cost = first(attributes, "gen_ai.usage.cost", "llm.cost.total");
   const usage: Usage = typeof cost === "number" && cost >= 0 ? { calls: 1, cost_usd: cost } : { calls: 1 };
-  const { cached_input_tokens: _cached, ...sums } = counts;
+  const { cached_input_tokens: _cached, cache_write_tokens: _written, ...sums } = counts;
   if (typeof model !== "string" || model === "") return { ...usage, ...sums };
   if (Object.keys(counts).length === 0) return { ...usage, models: { [model]: { calls: 1 } } };
   const known = { input_tokens: 0, output_tokens: 0 };
@@ -224,7 +241,7 @@ function contentOf(parts: readonly unknown[]): unknown {
   const contents = parts.map((part) => {
     const inner = isObject(part) ? (part.message_content ?? part) : part;
     if (!isObject(inner)) return inner;
-    if (inner.type === "text") return inner.content ?? inner.text ?? null;
+    if (TEXT_TYPES.includes(String(inner.type))) return inner.content ?? inner.text ?? null;
     if (inner.type === "tool_call_response") return inner.response ?? inner.result ?? null;
     if (inner.type === "tool-result") return (isObject(inner.output) ? inner.output.value : inner.output) ?? null;
     return inner;

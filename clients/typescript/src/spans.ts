@@ -1,6 +1,5 @@
 /** Steps from spans: what instrumentations of models, tools and agents record while an example runs. */
 
-import { summed } from "./example-results.js";
 import type { Step } from "./generated/types.js";
 import { jsonOrRepr } from "./json-or-repr.js";
 import { contextManager, MinimalProvider } from "./minimal-tracing.js";
@@ -8,7 +7,8 @@ import type { Notices } from "./notices.js";
 import { activeContext, globalProvider, type SpanContext, spanContextOf, useWithoutSetUp } from "./opentelemetry.js";
 import type { Candidate } from "./program.js";
 import { type Span, spanKind, stepOfSpan } from "./span-values.js";
-import { checkComponent, currentRecorder, StepNode, StepRecorder } from "./steps.js";
+import { checkComponent, currentRecorder, type OnUsage, runIn, StepNode, StepRecorder } from "./steps.js";
+import { joined } from "./usage.js";
 
 /** What of a span processor is used here. */
 interface SpanProcessor {
@@ -23,37 +23,56 @@ type StartedSpan = Span & { parentSpanContext?: SpanContext; parentSpanId?: stri
 
 /** The examples that run; each with what records its steps if its trajectory is wanted. */
 const openExamples = new Set<{ readonly recorder: StepRecorder | undefined }>();
-const spanSteps = new WeakMap<StepRecorder, Map<string, SpanStep>>();
+const spansOf = new WeakMap<StepRecorder, ExampleSpans>();
+
+/** The spans of an example: the steps by the spans' ids, and what records the calls of models, by component and messages. */
+interface ExampleSpans {
+  steps: Map<string, SpanStep>;
+  scopes: Map<string, string>;
+}
 const watched = new WeakSet<SpanProcessor>();
 const minimal = new MinimalProvider((span, parent) => addSpan(span, parent?.spanId));
 
 /** Return what records the steps of an example: those of the program's own, and those of spans. */
 export function spanRecorder(candidate: Candidate, notices: Notices): StepRecorder {
   watchSpans(notices);
-  const steps = new Map<string, SpanStep>();
+  const spans: ExampleSpans = { steps: new Map(), scopes: new Map() };
+  const { steps } = spans;
   const surrounding = () => (steps.size === 0 ? undefined : steps.get(spanContextOf(activeContext())?.spanId ?? ""));
   const recorder = new StepRecorder(candidate, notices, surrounding);
-  spanSteps.set(recorder, steps);
+  spansOf.set(recorder, spans);
   return recorder;
 }
 
 /** Run the program on an example. A span without an asynchronous context belongs to the only example that runs. */
 export async function runExample<Output>(
   recorder: StepRecorder | undefined,
+  onUsage: OnUsage | undefined,
   program: () => Output | Promise<Output>,
 ): Promise<Output> {
   const example = { recorder };
   openExamples.add(example);
   try {
-    return await (recorder === undefined ? program() : recorder.run(program));
+    return await runIn(recorder, onUsage, program);
   } finally {
     openExamples.delete(example);
   }
 }
 
+/** Record a span that is made here as a step of the example that runs, and return whether it is. */
+export function recordSpan(span: Span): boolean {
+  return addSpan(span, spanContextOf(activeContext())?.spanId);
+}
+
 /** A step whose values are those of a span. */
 class SpanStep extends StepNode {
-  constructor(private readonly span: Span) {
+  /** Whether a step around it has taken its usage. */
+  #isCounted = false;
+
+  constructor(
+    private readonly span: Span,
+    private readonly scopes: Map<string, string>,
+  ) {
     super();
   }
 
@@ -72,12 +91,37 @@ class SpanStep extends StepNode {
     const { component } = step;
     if (component) checkComponent(component, candidate, notices);
     else if (found.kind === "model" && !around.some((each) => each.component)) {
-      notices.once(`span ${this.span.name}`, () => ofNoComponent(this.span.name));
+      const { messages } = step.inputs as { messages?: unknown };
+      notices.once(`span ${this.span.name}`, () => ofNoComponent(this.span.name, messages !== undefined));
     }
+    if (component && found.kind === "model") this.#reportTwice(component, step, notices);
     const same = around.findLast((each) => component && each.component === component);
     if (same === undefined) return step;
+    if (this.#isWithinCounted()) delete step.usage; // it is a part of that
+    this.#isCounted = Boolean(step.usage);
     take(same, step);
     return undefined;
+  }
+
+  /** Report a call that two instrumentations record beside each other. */
+  #reportTwice(component: string, { inputs }: Step, notices: Notices): void {
+    const { instrumentationScope, instrumentationLibrary = instrumentationScope } = this.span;
+    const key = JSON.stringify([component, (inputs as { messages?: unknown }).messages]);
+    const scope = instrumentationLibrary?.name ?? "";
+    const other = this.scopes.get(key) ?? scope;
+    this.scopes.set(key, scope);
+    if (other === scope || this.#isWithinCounted()) return;
+    const both = [other, scope].sort().join(" and ");
+    notices.once(`scopes ${both}`, () => {
+      return `${both} record the same calls of models, as two steps each; switch one of them off`;
+    });
+  }
+
+  #isWithinCounted(): boolean {
+    for (let node = this.around; node !== undefined; node = node.around) {
+      if (node instanceof SpanStep && node.#isCounted) return true;
+    }
+    return false;
   }
 }
 
@@ -93,16 +137,16 @@ function take(step: Step, inner: Step): void {
     takenOutputs.add(step); // until the last of several
   }
   if ((takenUsage.has(step) || !step.usage) && inner.usage) {
-    step.usage = summed(step.usage ?? {}, inner.usage);
+    step.usage = joined(step.usage ?? undefined, inner.usage);
     takenUsage.add(step);
   }
 }
 
-function ofNoComponent(name: string): string {
-  return (
-    `the span ${JSON.stringify(name)} of a model call is of no component; if it uses one, have its text in the system ` +
-    "message as it is, or set the attribute `evolverpc.component`"
-  );
+function ofNoComponent(name: string, hasMessages: boolean): string {
+  const remedy = hasMessages
+    ? "if it uses one, have its text in the system message as it is"
+    : "it has no messages: make the instrumentation record them";
+  return `the span ${JSON.stringify(name)} of a model call is of no component; ${remedy}, or set the attribute \`evolverpc.component\``;
 }
 
 /** See the spans of the program's tracer provider, or of a minimal one if its instrumentations have none. */
@@ -160,10 +204,10 @@ function addSpan(span: Span, parentId: string | undefined): boolean {
     if (spanKind(span.attributes)) recorder.reportLate(`of the span ${JSON.stringify(span.name)}`);
     return false;
   }
-  const steps = spanSteps.get(recorder);
-  const step = new SpanStep(span);
-  recorder.add(step, parentId === undefined ? undefined : steps?.get(parentId));
-  steps?.set(span.spanContext().spanId, step);
+  const { steps, scopes } = spansOf.get(recorder) as ExampleSpans;
+  const step = new SpanStep(span, scopes);
+  recorder.add(step, parentId === undefined ? undefined : steps.get(parentId));
+  steps.set(span.spanContext().spanId, step);
   return true;
 }
 

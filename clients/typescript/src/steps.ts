@@ -65,17 +65,38 @@ export function parseFailure(raw: string, expected: string, message?: string): n
   throw new ParseFailure(raw, expected, message);
 }
 
-/** Where steps are recorded: the example, and the step of the program's own that runs. */
+/** The example in whose asynchronous context the caller runs. */
 interface Place {
-  recorder: StepRecorder;
+  /** What records its steps, if its trajectory is wanted. */
+  recorder: StepRecorder | undefined;
+  /** The step of the program's own that runs. */
   around: RecordedStep | undefined;
+  /** Receives what calls of models cost. */
+  onUsage: OnUsage | undefined;
 }
+
+export type OnUsage = (usage: Usage) => void;
 
 const places = asyncStorage<Place>();
 
-/** The example in whose asynchronous context the caller runs, if steps are recorded there. */
+/** What records the steps of the example in whose asynchronous context the caller runs; undefined if nothing does. */
 export function currentRecorder(): StepRecorder | undefined {
   return places?.getStore()?.recorder;
+}
+
+/** Add what a call of a model cost to the example in whose asynchronous context the caller runs. */
+export function addUsage(usage: Usage): void {
+  places?.getStore()?.onUsage?.(usage);
+}
+
+/** Run a program on an example, whose calls of `step` are recorded by `recorder`. */
+export function runIn<Result>(
+  recorder: StepRecorder | undefined,
+  onUsage: OnUsage | undefined,
+  program: () => Result,
+): Result {
+  if (places === undefined || (recorder ?? onUsage) === undefined) return program();
+  return places.run({ recorder, around: undefined, onUsage }, program);
 }
 
 /** Parse failures that a step has recorded: the steps around it get an ordinary error. */
@@ -84,7 +105,7 @@ const recordedFailures = new WeakSet<ParseFailure>();
 /** Run a step of the example that runs now; outside of an example, and if no trajectory is wanted, only run `fn`. */
 export const step: RunStep = (label, inputs, fn) => {
   const place = places?.getStore();
-  return place === undefined ? unrecordedStep(label, inputs, fn) : place.recorder.step(label, inputs, fn);
+  return (place?.recorder?.step ?? unrecordedStep)(label, inputs, fn);
 };
 
 /** Run `fn` without recording it. */
@@ -208,11 +229,6 @@ export class StepRecorder {
     private readonly surrounding: () => StepNode | undefined = () => undefined,
   ) {}
 
-  /** Run the program, whose calls of `step` are recorded here. */
-  run<Result>(program: () => Result): Result {
-    return places === undefined ? program() : places.run({ recorder: this, around: undefined }, program);
-  }
-
   readonly step: RunStep = (label, inputs, fn) => {
     checkLabel(label);
     if (this.ended) {
@@ -224,8 +240,8 @@ export class StepRecorder {
     const recorded = new RecordedStep(label, inputs);
     this.add(recorded, this.surrounding());
     try {
-      const result =
-        places === undefined ? fn(recorded) : places.run({ recorder: this, around: recorded }, () => fn(recorded));
+      const place = { recorder: this, around: recorded, onUsage: places?.getStore()?.onUsage };
+      const result = places === undefined ? fn(recorded) : places.run(place, () => fn(recorded));
       if (!isThenable(result)) {
         recorded.end(result);
         return result as never;

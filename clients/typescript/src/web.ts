@@ -32,4 +32,5 @@ export { splitRows } from "./split-rows.js";
 export type { StandardSchema } from "./standard-schema.js";
 export { ParseFailure, type RunStep, type StepHandle, type StepLabel, type StepResult, step } from "./steps.js";
 export { MemoryStore, type StoreOptions } from "./store.js";
+export { tracedFetch } from "./traced-fetch.js";
 export { PACKAGE_VERSION } from "./version.js";

@@ -55,6 +55,7 @@ it("the exports are the intended ones", () => {
       "serveStdio",
       "splitRows",
       "step",
+      "tracedFetch",
     ].sort(),
   );
 });

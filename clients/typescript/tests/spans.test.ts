@@ -246,10 +246,30 @@ it("what is wrong with components of spans is reported once", async () => {
     });
   }, [0, 1]);
   expect(logged).toEqual([
-    expect.stringMatching(
-      /^the span "chat m" of a model call is of no component; if it uses one, have its text in the sys/,
-    ),
+    expect.stringMatching(/^the span "chat m" of a model call is of no component; it has no messages: make the instr/),
     expect.stringMatching(/^a step is of component "planer": .*did you mean "planner"\?$/),
+  ]);
+});
+
+it.each(["own", "none"])("a call that two instrumentations record is reported once (set-up: %s)", async (set) => {
+  if (set === "own") setUp();
+  const instructions = (text: string) => ({
+    "gen_ai.system_instructions": JSON.stringify([{ type: "text", content: text }]),
+  });
+  const call = (by: string, text: string, fn = () => {}) =>
+    trace
+      .getTracer(by)
+      .startActiveSpan("chat m", { attributes: { ...CHAT.attributes, ...instructions(text) } }, (span) => {
+        fn();
+        span.end();
+      });
+  const { steps, logged } = await ran(() => {
+    call("langchain", "Plan the trip in days.", () => call("openai", "Plan the trip in days."));
+    for (const by of ["langchain", "langchain", "openai", "langchain"]) call(by, "Solve it.");
+  }, [0, 1]);
+  expect(shape(steps)).toEqual(["planner", "solver", "solver", "solver", "solver"]);
+  expect(logged).toEqual([
+    "langchain and openai record the same calls of models, as two steps each; switch one of them off",
   ]);
 });
 

@@ -1,14 +1,15 @@
 // Asks a model for each example with the library that it names, so that its calls are steps. No tracer provider is set.
 // The first argument is the package, the second the folder in which the libraries are installed.
 import { createRequire } from "node:module";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 
 const [, , evolverpc, folder] = process.argv;
 const require = createRequire(join(folder, "package.json"));
 const load = (name) => import(pathToFileURL(require.resolve(name)).href);
 
-const { serveStdio } = await load(evolverpc);
+const { serveStdio, tracedFetch } = await load(evolverpc);
+const { traced } = await load(join(dirname(evolverpc), "ai-sdk.js"));
 const { createOpenAI } = await load("@ai-sdk/openai");
 const { createOpenAI: createOpenAI4 } = await load("@ai-sdk/openai-4");
 const { OpenTelemetry } = await load("@ai-sdk/otel");
@@ -25,7 +26,7 @@ const { Agent } = await load("@mastra/core/agent");
 const { createTool } = await load("@mastra/core/tools");
 const { Observability } = await load("@mastra/observability");
 const { OtelBridge } = await load("@mastra/otel-bridge");
-const { generateText, stepCountIs, tool } = await load("ai");
+const { generateText, stepCountIs, streamText, tool } = await load("ai");
 const ai7 = await load("ai-7");
 const { default: OpenAI } = await load("openai");
 const { z } = await load("zod");
@@ -36,9 +37,36 @@ const ASKED = [{ role: "user", content: "Rome?" }];
 const WEATHER = { description: "The weather", inputSchema: z.object({ city: z.string() }) };
 
 ai7.registerTelemetry(new OpenTelemetry());
-new LangChainInstrumentation().manuallyInstrument(callbackManager);
+
+const fetch = tracedFetch();
+const messages = (content) => [{ role: "system", content }, ...ASKED];
 
 const libraries = {
+  "ai by hand": async (system) => {
+    const model = traced(createOpenAI({ apiKey, baseURL }).chat("gpt-4o-mini"));
+    await generateText({ model, system, prompt: "Rome?" });
+    const { textStream } = streamText({ model, system, prompt: "Rome?" });
+    for await (const _ of textStream);
+  },
+  "ai 7 by hand": async (instructions) => {
+    const model = traced(createOpenAI4({ apiKey, baseURL }).chat("gpt-4o-mini"));
+    await ai7.generateText({ model, instructions, prompt: "Rome?", telemetry: { isEnabled: false } });
+  },
+  "@anthropic-ai/sdk by hand": async (system) => {
+    const client = new Anthropic({ apiKey, baseURL: baseURL.replace(/\/v1$/, ""), fetch });
+    await client.messages.create({ model: "claude", max_tokens: 99, system, messages: ASKED });
+  },
+  "@langchain/openai by hand": async (content) => {
+    await new ChatOpenAI({ model: "gpt-4o-mini", apiKey, configuration: { baseURL, fetch } }).invoke(messages(content));
+  },
+  "@mastra/core by hand": async (instructions) => {
+    const model = traced(createOpenAI({ apiKey, baseURL }).chat("gpt-4o-mini"));
+    await new Agent({ id: "guide", name: "guide", instructions, model }).generate("Rome?");
+  },
+  "openai by hand": async (content) => {
+    const client = new OpenAI({ apiKey, baseURL, fetch });
+    await client.chat.completions.create({ model: "gpt-4o-mini", messages: messages(content) });
+  },
   ai: async (system) => {
     const model = createOpenAI({ apiKey, baseURL }).chat("gpt-4o-mini");
     const tools = { weather: tool({ ...WEATHER, execute: () => "sunny" }) };
@@ -56,6 +84,7 @@ const libraries = {
     await client.messages.create({ model: "claude", max_tokens: 99, system, messages: ASKED });
   },
   "@langchain/core": async (system) => {
+    new LangChainInstrumentation().manuallyInstrument(callbackManager); // after the calls by hand, and for LangGraph too
     const prompt = ChatPromptTemplate.fromMessages([["system", system], ["user", "{question}"]]);
     await prompt.pipe(new ChatOpenAI({ model: "gpt-4o-mini", apiKey, configuration: { baseURL } })).invoke({ question: "Rome?" });
   },
@@ -75,12 +104,11 @@ const libraries = {
   },
   openai: async (content) => {
     new OpenAIInstrumentation().manuallyInstrument(OpenAI); // LangChain uses this package too
-    const messages = [{ role: "system", content }, ...ASKED];
-    await new OpenAI({ apiKey, baseURL }).chat.completions.create({ model: "gpt-4o-mini", messages });
+    await new OpenAI({ apiKey, baseURL }).chat.completions.create({ model: "gpt-4o-mini", messages: messages(content) });
   },
 };
 
-const versionOf = (name) => require(join(folder, "node_modules", name.replace(" ", "-"), "package.json")).version;
+const versionOf = (name) => require(join(folder, "node_modules", name.replace(" by hand", "").replace(" ", "-"), "package.json")).version;
 
 await serveStdio({
   name: "traced",

@@ -1,0 +1,103 @@
+/** Calls of models that are recorded where no instrumentation records spans: as steps, and as usage of the example. */
+
+import type { ModelUsage } from "./generated/types.js";
+import { jsonOrRepr } from "./json-or-repr.js";
+import { MinimalSpan } from "./minimal-tracing.js";
+import { spanUsage } from "./span-values.js";
+import { recordSpan } from "./spans.js";
+import { addUsage } from "./steps.js";
+
+let isUsed = false;
+
+/** Whether any call is recorded here. Until then, examples without a trajectory need no asynchronous context. */
+export function recordsModelCalls(): boolean {
+  return isUsed;
+}
+
+/** Record calls from now on. */
+export function useModelCalls(): void {
+  isUsed = true;
+}
+
+/** What goes into a call. */
+export interface Asked {
+  model: string;
+  messages: unknown;
+  /** Instructions apart from the messages. */
+  system?: unknown;
+}
+
+/** What came out of a call; `usage`: undefined if it is unknown. */
+export interface Answered {
+  messages: unknown[];
+  usage: ModelUsage | undefined;
+}
+
+/** A call of a model that has started. End it once, by `end` or `fail`. */
+export class ModelCall {
+  readonly #span: MinimalSpan;
+
+  constructor({ model, messages, system }: Asked) {
+    const attributes = { "gen_ai.operation.name": "chat", "gen_ai.request.model": model };
+    this.#span = new MinimalSpan(`chat ${model}`, attributes, { name: "evolverpc" });
+    if (!recordSpan(this.#span)) return;
+    this.#span.recorded = true;
+    this.#span.setAttributes({
+      "gen_ai.input.messages": jsonOrRepr(messages), // the program may change them later
+      ...(system === undefined ? {} : { "gen_ai.system_instructions": jsonOrRepr(system) }),
+    });
+  }
+
+  end({ messages, usage = {} }: Answered): void {
+    if (this.#span.ended) return;
+    const counts = Object.entries(usage).map(([name, count]) => [ATTRIBUTES[name as keyof ModelUsage], count]);
+    Object.assign(this.#span.attributes, Object.fromEntries(counts));
+    this.#span.setAttributes({ "gen_ai.output.messages": jsonOrRepr(messages) }).end();
+    addUsage(spanUsage(this.#span.attributes));
+  }
+
+  fail(error: unknown): void {
+    if (this.#span.ended) return;
+    const { name, message } = error instanceof Error ? error : new Error(String(error));
+    this.#span.recordException({ name, message });
+    this.#span.end();
+  }
+}
+
+const ATTRIBUTES: Record<keyof ModelUsage, string> = {
+  calls: "evolverpc.calls",
+  input_tokens: "gen_ai.usage.input_tokens",
+  output_tokens: "gen_ai.usage.output_tokens",
+  cached_input_tokens: "gen_ai.usage.cache_read.input_tokens",
+  cache_write_tokens: "gen_ai.usage.cache_creation.input_tokens",
+};
+
+/** Return a stream of the same parts, which are read here as they pass; `onEnd` is called once, with an error if it fails. */
+export function tapped<Part>(
+  stream: ReadableStream<Part>,
+  onPart: (part: Part) => void,
+  onEnd: (error?: unknown) => void,
+): ReadableStream<Part> {
+  const reader = stream.getReader();
+  return new ReadableStream<Part>({
+    async pull(controller) {
+      try {
+        const { done, value } = await reader.read();
+        if (done) {
+          onEnd();
+          controller.close();
+        } else {
+          onPart(value);
+          controller.enqueue(value);
+        }
+      } catch (error) {
+        onEnd(error);
+        throw error;
+      }
+    },
+    async cancel(reason) {
+      onEnd();
+      await reader.cancel(reason);
+    },
+  });
+}
