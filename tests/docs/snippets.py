@@ -8,6 +8,7 @@ RUN = {
     ],
     "tests/examples/test_frameworks.py": [
         "examples/frameworks/README.md: make example ARGS=pydantic-ai",
+        "examples/frameworks/ai-sdk/README.md: $ make example ARGS=ai-sdk",
         "examples/frameworks/dspy/README.md: $ make example ARGS=dspy",
         "examples/frameworks/langgraph-js/README.md: $ make example ARGS=langgraph-js",
         "examples/frameworks/langgraph/README.md: $ make example ARGS=langgraph",
