@@ -267,10 +267,10 @@ class _Call(Typed):
 
 
 def _as_keywords(message: str) -> str:
-    """Return a message of the command with its flags as keyword arguments."""
+    """Return a message of the command with its flags as keyword arguments, but for those of whole commands."""
     flags = {setting.flag[2:]: name for name, setting in SETTINGS.items()}
     message = message.replace(NO_PROPOSER, f"{NO_PROPOSER}, or give `propose`")
-    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda match: flags.get(match[1], match[0]), message)
+    return re.sub(r"`gepa-client[^`]*`|--([a-z]+(?:-[a-z]+)*)", lambda each: flags.get(each[1], each[0]), message)
 
 
 def _result(ended: RunSummary) -> Result:

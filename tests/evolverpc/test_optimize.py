@@ -177,6 +177,19 @@ def test_a_script_whose_call_is_not_below_its_guard_fails_once_with_the_remedy(f
     assert ended.stdout == "imported\n"
 
 
+def test_a_module_by_its_name_runs_in_processes_and_a_resume_with_a_smaller_budget_is_refused(folder: Path) -> None:
+    (folder / "counts.py").write_text(
+        "import os\nseed_candidate = {'number': '0'}\ndef run(example, candidate): return int(candidate['number'])\n"
+        f"def score(example, output): return (output + 1) / 100 if os.getpid() != {os.getpid()} else -1\n"
+    )
+    result = short("counts")
+    assert result.best.score > result.seed.score > 0
+    with pytest.raises(evolverpc.OptimizeError) as refused:
+        short("counts", resume=result.run_id, max_metric_calls=3)
+    assert f"max_metric_calls 3 is less than the {result.metric_calls} metric calls" in str(refused.value)
+    assert "--max-metric-calls 3`" in str(refused.value), "the command that it names has flags"
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_proposer_that_raises_or_returns_nonsense_ends_the_run_with_its_reason() -> None:
     def broken(*_: object) -> object:
