@@ -158,13 +158,13 @@ export type Program<Data = unknown, Output = unknown, Component extends string =
   | ScoreProgram<Data, Output>;
 
 /** Return the program, with the types of its rows, outputs and components inferred, to serve and use it in several places. */
-export function defineProgram<Data, Output, Component extends string>(
-  program: FunctionProgram<Data, Output, Component>,
-): FunctionProgram<Data, Output, Component>;
+export function defineProgram<Data, Output>(program: ScoreProgram<Data, Output>): ScoreProgram<Data, Output>;
 export function defineProgram<Data, Output, Component extends string>(
   program: BatchProgram<Data, Output, Component>,
 ): BatchProgram<Data, Output, Component>;
-export function defineProgram<Data, Output>(program: ScoreProgram<Data, Output>): ScoreProgram<Data, Output>;
+export function defineProgram<Data, Output, Component extends string>(
+  program: FunctionProgram<Data, Output, Component>,
+): FunctionProgram<Data, Output, Component>;
 export function defineProgram(program: Program): Program {
   return program;
 }

@@ -8,7 +8,7 @@ import { checkSchema, type StandardSchema, validated } from "./standard-schema.j
 import { isObject, shown } from "./values.js";
 
 /** Where rows come from: a path (or `file:` URL) of a .jsonl, .json or .csv file, an array, or another iterable. */
-export type RowSource<Row = unknown> = string | URL | Iterable<Row> | AsyncIterable<Row>;
+export type RowSource<Row = unknown> = string | URL | Row[] | Iterable<Row> | AsyncIterable<Row>;
 
 interface PlacedRow {
   row: unknown;

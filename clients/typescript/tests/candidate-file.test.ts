@@ -72,6 +72,21 @@ it("a candidate has the components of its program, in types and at run time", ()
   expect(() => loadCandidate(file, later)).toThrow(/give its seed candidate instead of the program/);
 });
 
+it("texts and steps of unknown components do not compile", () => {
+  const { name, seedCandidate } = program;
+  // @ts-expect-error: there is no `planer`
+  defineProgram({ name, seedCandidate, run: (_row: string, { planer }) => planer });
+  // @ts-expect-error: there is no `planer`
+  defineProgram({ name, seedCandidate, run: (_row: string, _texts, { step }) => step("planer", {}, () => 1) });
+  expectTypeOf(defineProgram({ name, score: (_row: string, output: number) => output }).score).toBeFunction();
+  const batches = defineProgram({
+    name,
+    seedCandidate,
+    evaluate: ({ planner }, batch) => batch.map(() => planner.length),
+  });
+  expect(batches.seedCandidate).toBe(seedCandidate);
+});
+
 it("a candidate of a run of another program or version is refused, if the run's result is beside it", () => {
   const file = written(texts);
   const beside = (run: object) => writeFileSync(join(file, "..", "result.json"), JSON.stringify({ program: run }));
