@@ -94,6 +94,7 @@ NOT_RUN = {
     'docs/guides/sandboxes.md: secret_headers = ["api.example.com Authorization=Bearer EXAMPLE_TOKEN", "gitlab.example.com PRIVATE-TOKEN=GITLAB_TOKEN"]': "hosts of the reader's own; tests/sandbox_runtime/gateway/test_secret_headers.py sends such requests",
     'docs/guides/sandboxes.md: base = os.environ["GATEWAY_URL_API_EXAMPLE_COM"]': "in a sandbox of the reader's own; tests/sandbox_runtime/gateway/test_secret_headers.py sends such requests",
     "docs/guides/sandboxes.md: gepa-client sandboxes --publish --sandbox modal --repo https://github.com/you/program": "needs an account at Modal; tests/support/modal_cloud runs it if there is one",
+    'docs/guides/typescript.md: import { defineProgram, readRows, splitRows } from "evolverpc";': "clients/typescript/tests/row-sources.test.ts makes the same calls",
     "docs/guides/typescript.md: npm init --yes && npm pkg set type=module && npm install PATH_TO_CLONE/clients/typescript openai && npm install --save-dev tsx": "downloads packages; `npm run pack-check` installs the package",
     "docs/guides/typescript.md: npx tsx program.ts": "test_programs.py compiles and runs the program",
     "docs/guides/typescript.md: gepa-client optimize http://127.0.0.1:PORT --token-file FILE --trainset rows.jsonl --max-metric-calls 300 --reflection-lm openai/gpt-5": "the README's command, which runs",

@@ -56,7 +56,7 @@ def scripted() -> Iterator[dict[str, str]]:
 def answer(conversation: Conversation) -> str:
     reflected = REFLECTED.search(conversation.last)
     if reflected is not None:
-        rules = [f"{label}: what its name says" for label in EXPECTED.findall(conversation.last)]
+        rules = [f"{label}: what its name means" for label in EXPECTED.findall(conversation.last)]
         new = [rule for rule in dict.fromkeys(rules or [RULE]) if rule not in reflected[1]]
         return "\n".join(["```", reflected[1], *new, "```"])
     choose = intent if "bank" in conversation.instructions else better

@@ -126,7 +126,7 @@ function textOf(path: string): string {
 
 function* jsonLines(path: string, text: string): Generator<PlacedRow> {
   for (const [at, line] of text.split("\n").entries()) {
-    if (line.trim() === "") continue;
+    if (/^[^\S\ufeff]*$/.test(line)) continue; // as Python does: a byte order mark is no space
     const place = `${path}: line ${at + 1}`;
     yield { row: objectOf(place, parsed(place, line)), place };
   }
