@@ -111,6 +111,10 @@ try {
     ["LICENSE", "README.md", "dist/index.js", "dist/web.d.ts"].every((path) => paths.includes(path)),
     "has its files",
   );
+  check(
+    paths.some((path) => /^optimizer\/.+\.whl$/.test(path)) && paths.includes("optimizer/constraints.txt"),
+    "carries the optimizer",
+  );
   check(!paths.some((path) => /^(src|tests|scripts)\/|\/\./.test(path)), "has no others");
 
   writeFileSync(join(folder, "package.json"), '{ "name": "consumer", "private": true, "type": "module" }');
@@ -118,7 +122,7 @@ try {
   writeFileSync(join(folder, "use.js"), USE);
   check(run("node", ["use.js"]).trim() === '{"score":1,"health":200}', "works from plain Node");
 
-  const exported = "import('evolverpc').then((all) => console.log('serve' in all, 'handler' in all))";
+  const exported = "import('evolverpc').then((all) => console.log('optimize' in all, 'handler' in all))";
   check(run("node", ["-e", exported]).trim() === "true true", "has everything on Node");
   check(run("node", ["-C", "workerd", "-e", exported]).trim() === "false true", "has no Node in it on Workers");
 

@@ -17,9 +17,7 @@ const PYTHONS = ["python3", "python3.14", "python3.13", "python3.12", "python3.1
 const IS_USABLE = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
 const TAIL_LINES = 15;
 
-const NO_INSTALLER =
-  "the optimizer needs Python 3.11 or newer with `venv`, or uv, which brings its own; neither is on PATH. Install uv: " +
-  "curl -LsSf https://astral.sh/uv/install.sh | sh";
+const INSTALL_UV = "curl -LsSf https://astral.sh/uv/install.sh | sh";
 
 /** What is installed: `words` for pip, and a key that differs for other contents. */
 interface Source {
@@ -60,9 +58,10 @@ async function cached(source: Source, signal: AbortSignal | undefined): Promise<
   mkdirSync(cache, { recursive: true });
   // Programs in it name its path, so it is made where it stays; the link is made when it is complete.
   const folder = `${link}-${randomUUID().slice(0, 8)}`;
+  const commands = await steps(source, folder);
   console.error(`evolverpc: setting up the optimizer, once, in ${folder} (about a minute)`);
   try {
-    for (const step of await steps(source, folder)) await run(step, signal);
+    for (const words of commands) await run(words, signal);
   } catch (error) {
     await rm(folder, { recursive: true, force: true });
     throw error;
@@ -122,10 +121,14 @@ async function steps({ words, constraints }: Source, folder: string): Promise<st
     ];
   }
   if (await succeeds(["pipx", "--version"])) {
-    const places = [`PIPX_HOME=${folder}`, `PIPX_BIN_DIR=${join(folder, "bin")}`, `PIP_CONSTRAINT=${constraints}`];
-    return [["env", ...places, "pipx", "install", "--quiet", ...words]];
+    const places = [`PIPX_HOME=${folder}`, `PIPX_BIN_DIR=${join(folder, "bin")}`];
+    return [["env", ...places, "pipx", "install", "--quiet", `--pip-args=--constraint "${constraints}"`, ...words]];
   }
-  throw new SetupError(NO_INSTALLER);
+  const { status, output } = await outcome(["python3", "--version"]);
+  const found = status === 0 ? `python3 on PATH is ${output.trim()}` : "there is no python3 on PATH";
+  throw new SetupError(
+    `the optimizer needs uv, or Python 3.11 or newer with venv; ${found}, and no uv is. Install uv: ${INSTALL_UV}`,
+  );
 }
 
 async function versionOf(command: string): Promise<string | undefined> {

@@ -1,11 +1,15 @@
-import { existsSync, mkdtempSync } from "node:fs";
+import { execFile } from "node:child_process";
+import { existsSync, mkdtempSync, writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { OptimizeError, optimize, type RunEvent } from "../src/index.js";
+import { readResult } from "../src/optimize-result.js";
 import { nextMessage, started } from "./processes.js";
 import { given } from "./programs/optimizing.js";
+import { served } from "./support.js";
 
 let folder: string;
 
@@ -36,6 +40,24 @@ it("returns the best candidate with its scores, the candidates, and the run's fi
   const begun = events.find((event) => event.event === "started");
   expect(begun).toMatchObject({ run_id: result.runId, splits: { train: 20, val: 8, test: 8 } });
   expect(events.at(-1)).toMatchObject({ event: "finished", status: "completed" });
+});
+
+it.each([0, 7])("finds the candidates that the command finds with the seed %i", async (seed) => {
+  const settings = { seed, proposals: "2x2", maxMetricCalls: 100, pastPerfect: true };
+  const own = await optimize({ ...given, ...settings, ...here(), onEvent: () => {} });
+  const { program, propose, trainset, valset, testset } = given;
+  const server = await served({ ...program, proposeNewTexts: propose });
+  const words = ["optimize", server.url, "--no-check", "--seed", String(seed), "--proposals", "2x2", "--past-perfect"];
+  for (const [name, rows] of Object.entries({ trainset, valset, testset })) {
+    writeFileSync(join(folder, `${name}.jsonl`), rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
+    words.push(`--${name}`, `${name}.jsonl`);
+  }
+  const env = { ...process.env, GEPA_TOKEN: server.token };
+  words.push("--max-metric-calls", "100", "--output", "command");
+  await promisify(execFile)(process.env.GEPA_CLIENT ?? "", words, { cwd: folder, env });
+  const command = readResult("", join(folder, "command"));
+  expect(own.candidates.length).toBeGreaterThan(3);
+  expect([command?.candidates, command?.testScore]).toEqual([own.candidates, own.testScore]);
 });
 
 it("pauses a run at an abort; `resume` continues it with the same program alone, and returns the result of a completed one", async () => {
