@@ -41,13 +41,15 @@ class ProgramInfo(ResultModel):
 
     `version` is the program's own, null where it declares none. `digest` changes when the program's code or
     configuration does, as far as the server sees them; null where it sees nothing. `files`: the files that `digest`
-    covers, each with a digest of its own, so that a client can name those that have changed.
+    covers, each with a digest of its own, so that a client can name those that have changed. `changed_files`: those of
+    `files` that were changed after the program was loaded, so that it runs without the change; null if none is known.
     """
 
     name: str
     version: str | None = None
     digest: Annotated[str, Field(min_length=1)] | None = None
     files: dict[str, str] | None = None
+    changed_files: Items[str] | None = None
     components: Items[ComponentInfo]
     seed_candidate: Candidate
 

@@ -33,7 +33,7 @@ from gepa_client.check.preflight import client_of, discovered
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.fleet.endpoints_file import Address
-from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT, differences, lacking
+from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT, changed_since_start, differences, lacking
 from gepa_client.gepa.litellm_model import sees
 from gepa_client.gepa.rows import AnyRow, list_server_rows
 from gepa_client.run import splits
@@ -142,6 +142,8 @@ class _ServerCheck:
         offered = ", ".join(self.discovery.capabilities) or "the core alone"
         components = ", ".join(self.discovery.program.seed_candidate)
         self.note("handshake", "ok", f"components {components}; the server offers {offered}")
+        if (warning := changed_since_start(self.discovery)) is not None:
+            self.note("handshake", "warning", warning)
         self._example_timeout(self.client.url, self.discovery)
         self._code()
         await self._discover_scorers()

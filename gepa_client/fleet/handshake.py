@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from evolverpc_common.display_text import plain
 from gepa_client.errors import ClientError, ConnectionLost, Refused, summary
 from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.transport.rpc import RESENDS
@@ -162,6 +163,16 @@ def lacking(discovery: DiscoverResult, required: Mapping[str, str]) -> list[str]
         for capability, needed_by in required.items()
         if capability not in discovery.capabilities
     ]
+
+
+def changed_since_start(discovery: DiscoverResult) -> str | None:
+    """Return a warning if files of the program were changed after the server loaded it; None if none is known."""
+    changed = discovery.program.changed_files
+    if not changed:
+        return None
+    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    name = plain(changed[0], limit=80)
+    return f"{name}{more} changed after the server started, which runs the program as it was then: start it again"
 
 
 def digests_differ(leader: DiscoverResult, other: DiscoverResult) -> bool:

@@ -10,7 +10,14 @@ from gepa_client.errors import ClientError, ConnectionLost, Interrupted, Refused
 from gepa_client.fleet.cooldown import Cooldown, requested_pause_s
 from gepa_client.fleet.endpoint import Endpoint, FleetEvent, FleetEventKind
 from gepa_client.fleet.endpoints_file import Address, file_changes, read_endpoints_file
-from gepa_client.fleet.handshake import SplitChoice, differences, digests_differ, lacking, shake_hands
+from gepa_client.fleet.handshake import (
+    SplitChoice,
+    changed_since_start,
+    differences,
+    digests_differ,
+    lacking,
+    shake_hands,
+)
 from gepa_client.fleet.slots import Outage, Shutdown, Slots
 from protocol import DiscoverResult
 from protocol.errors import Overloaded, RpcError
@@ -182,8 +189,10 @@ class Membership:
         twin = self.holding(discovery.server.instance_id)
         if kind == "joined" and twin is not None:
             self._report("warning", endpoint, f"reports that it is the same process as {twin.url}; is it given twice?")
-        if self.leader is not None and digests_differ(self.leader, discovery):
+        doubt = changed_since_start(discovery)
+        if doubt is None and self.leader is not None and digests_differ(self.leader, discovery):
             doubt = "its program's digest is not the leader's: other code, or settings of its own; scores may differ"
+        if doubt is not None:
             self._warn(endpoint, doubt)
         else:
             endpoint.last_warning = ""

@@ -35,6 +35,7 @@ from protocol import (
     OutlineCodeParams,
     OutlineCodeResult,
     Params,
+    ProgramInfo,
     ProposeNewTextsParams,
     ScoreParams,
     ServerInfo,
@@ -48,6 +49,7 @@ from rpc_server.methods.jobs import CallJob, EvaluateJob, MutationJob, ProgramCa
 from rpc_server.methods.trace_store import TraceStore
 from rpc_server.mutations.agents import agent_label
 from rpc_server.mutations.transaction import CodeMutations
+from rpc_server.program.changed_files import changed_files
 from rpc_server.program.program import WRITE_TEXTS, Program, ProgramRefs, combined_limits
 from rpc_server.rpc import wire
 from rpc_server.rpc.dispatch import Dispatcher, Handler
@@ -102,7 +104,8 @@ class Service:
         self._capabilities = (OWN_CAPABILITIES | program.capabilities) - {WRITE_TEXTS}
         self._capabilities |= {name for name, is_offered in offered.items() if is_offered}
         self._agent = None if mutations is None else agent_label(settings)
-        self._discovery = orjson.Fragment(self._describe())
+        self._folders = [settings.root, *([(settings.root / settings.program).parent] if settings.program else [])]
+        self._discovery = orjson.Fragment(self._describe(program.info))
         self._openrpc = orjson.Fragment(orjson.dumps(orjson.loads((SCHEMA_DIR / OPENRPC_FILE).read_bytes())))
         self.dispatcher = Dispatcher(self._table(), max_batch_entries=settings.max_batch_entries)
 
@@ -151,7 +154,11 @@ class Service:
 
     async def _discover(self, params: dict[str, Any]) -> JsonValue:
         read_params(DiscoverParams, params)
-        return self._discovery
+        files = None if self._commits is not None else self._program.info.files
+        changed = await asyncio.to_thread(changed_files, files or {}, self._folders)
+        if not changed:
+            return self._discovery
+        return orjson.Fragment(self._describe(self._program.info.model_copy(update={"changed_files": changed})))
 
     async def _rpc_discover(self, params: dict[str, Any]) -> JsonValue:
         read_params(RpcDiscoverParams, params)
@@ -296,7 +303,7 @@ class Service:
         if unknown:
             raise UnknownCandidate("no such component", unknown=unknown)
 
-    def _describe(self) -> bytes:
+    def _describe(self, program: ProgramInfo) -> bytes:
         discovery = DiscoverResult(
             protocol_versions=list(KNOWN_VERSIONS),
             server=ServerInfo(
@@ -306,7 +313,7 @@ class Service:
                 instance_id=self.instance_id,
                 agent=self._agent,
             ),
-            program=self._program.info,
+            program=program,
             datasets=self._datasets.infos,
             capabilities=sorted(self._capabilities),
             limits=self.limits,

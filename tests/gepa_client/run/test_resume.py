@@ -124,6 +124,24 @@ def test_a_program_that_has_changed_is_refused_with_the_names_of_its_files(host:
     )
 
 
+def test_a_server_that_runs_without_a_change_of_its_files_is_warned_of_in_check_optimize_and_resume(
+    host: Host, cli: Cli
+) -> None:
+    made = program().server()
+    described = made.discover
+
+    async def discover(params: dict[str, Any]) -> dict[str, Any]:
+        answer = await described(params)
+        return {**answer, "program": {**answer["program"], "changed_files": ["program.py", "rules.py"]}}
+
+    made.replies["discover"] = discover
+    url = host.serve(made.handle)
+    warning = "program.py and 1 more changed after the server started, which runs the program as it was then: start it"
+    assert warning in cli("check", url).stdout
+    assert warning in cli("optimize", url, "--max-metric-calls", 30, "--no-check").stdout
+    assert warning in cli("resume", "last", "--max-metric-calls", 60).stdout
+
+
 def test_the_time_of_an_example_and_how_many_are_in_flight_are_recorded_and_may_change(serve: Serve, cli: Cli) -> None:
     words = program(capabilities=("proposals", "finalize", "datasets", "example_timeout"))
     limits = ("--max-in-flight", 2, "--example-timeout-s", 9)

@@ -242,6 +242,25 @@ def test_a_program_that_cannot_start_is_explained_in_one_block(
     assert "rpc_server" not in reported
 
 
+async def test_a_file_that_is_changed_after_its_program_was_loaded_is_named_until_it_is_as_before(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "app.py").write_text("import parts\n" + PLAIN)
+    parts = tmp_path / "project" / "parts.py"
+    parts.write_text("ONE = 1\n")
+    async with started(tmp_path, "--json", "--program", "project/app.py") as process:
+        event = await ready(process)
+        before = (await call(event, "discover", {}))["program"]
+        parts.write_text("ONE = 2\n")
+        after = (await call(event, "discover", {}))["program"]
+        parts.write_text("ONE = 1\n")
+        again = (await call(event, "discover", {}))["program"]
+    assert set(before["files"]) == {"project/app.py", "project/parts.py"}
+    assert after == {**before, "changed_files": ["project/parts.py"]}
+    assert again == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
