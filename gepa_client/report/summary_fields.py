@@ -260,13 +260,16 @@ def failure_places(group: FailureGroup, named: int = FAILURES_NAMED) -> str:
     )
 
 
-def first_failure(group: FailureGroup) -> str:
-    """Return the first failure: row, candidate and message, with its traceback and its log on further lines."""
+def first_failure(group: FailureGroup, most: int | None = None) -> str:
+    """Return the first failure: row, candidate and message, with its traceback and its log on further lines.
+
+    `most`: lines of the traceback, and of the log, that are kept, from the end.
+    """
     parts = [f"the first: row {group.row}, candidate {group.candidate}: {group.type}: {group.message}"]
     if group.traceback:
-        parts.append(group.traceback.rstrip())
+        parts += group.traceback.rstrip().splitlines()[-(most or 0) :]
     if group.log:
-        parts += ["the program wrote:", group.log.rstrip()]
+        parts += ["the program wrote:", *group.log.rstrip().splitlines()[-(most or 0) :]]
     return "\n".join(parts)
 
 

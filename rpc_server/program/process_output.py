@@ -10,7 +10,7 @@ MAX_LOG_BYTES = 16 * 1024
 
 _HALF = MAX_LOG_BYTES // 2
 _FRAME = re.compile(rb"\0([0-9]{1,15}):([0-9]{1,4})\0")
-"""The head of a frame (see `rpc_server/worker/output_streams.py`): the id of a request, and the bytes that follow."""
+"""The head of a frame (docs/protocol.md, stdio): the id of a request, and the bytes that follow."""
 
 _START_OF_A_FRAME = re.compile(rb"\0[0-9]{0,15}(?::[0-9]{0,4})?\Z")
 _HEADER_BYTES = 22

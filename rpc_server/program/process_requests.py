@@ -220,7 +220,6 @@ class MethodRequest(ProcessRequest):
         elif isinstance(message, LenientMessage) and (problem := find_non_finite(result, "result")) is not None:
             self._failed(problem, log)
         elif not self.done.done():
-            report_output(log(), self._method)
             self.done.set_result(result)
 
     def reject(self, error: RpcError) -> None:

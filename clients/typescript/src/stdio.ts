@@ -2,7 +2,7 @@
 
 import type { Readable } from "node:stream";
 import { Cancellation } from "./cancellation.js";
-import { captureOutput } from "./capture-output.js";
+import { captureOutput, withFrames } from "./capture-output.js";
 import { rejectMisplacedOptions, rejectUnknownOptions } from "./configuration.js";
 import { withDigest } from "./digest.js";
 import { Dispatcher } from "./dispatcher.js";
@@ -43,19 +43,28 @@ export async function serveStdio<Data, Output, Component extends string = string
   const dispatcher = await Dispatcher.create(program as Program, settings, stdioTransport()).catch((error: unknown) => {
     throw asSetupError(error, serveStdio);
   });
+  const isBehindServer = process.env.GEPA_STDIO !== undefined;
   const open = new Cancellation();
   for await (const line of linesOf(process.stdin, settings.maxRequestBytes)) {
     if (line === undefined) {
       const details = { limit: "max_request_bytes", allowed: settings.maxRequestBytes };
       write(errorText(null, new LimitExceeded(undefined, details)));
     } else {
-      dispatcher.answerBytes(line, open).then(({ body }) => {
+      const answer = () => dispatcher.answerBytes(line, open);
+      const request = isBehindServer ? requestId(line) : undefined;
+      (request === undefined ? answer() : withFrames(request, answer)).then(({ body }) => {
         if (body !== null) write(body);
       });
     }
   }
   open.cancel();
   process.exit(0);
+}
+
+/** The id of a request as `gepa-server` writes it. */
+function requestId(line: Buffer): number | undefined {
+  const found = /^\{"jsonrpc":"2\.0","id":(\d{1,15}),/.exec(line.subarray(0, 60).toString());
+  return found === null ? undefined : Number(found[1]);
 }
 
 /** Reserve the standard output for frames and return the function that writes one; all else goes to the standard error. */

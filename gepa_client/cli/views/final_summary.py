@@ -27,9 +27,9 @@ EXIT = {"completed": 0, "failed": 1, "paused": PAUSED, "cancelled": STOPPED, "re
 _NO_SEED = "the run ended before the seed was scored"
 
 TYPES_SHOWN = 5
-"""Types of failures that are shown; rows of each, and lines of its first traceback, from the end."""
+"""Types of failures that are shown; rows of each, and lines of its first traceback, and of its log, from the end."""
 ROWS_SHOWN = 5
-TRACEBACK_SHOWN = 8
+LINES_SHOWN = 8
 
 LABELS = {
     files.BEST_CANDIDATE: "best candidate",
@@ -191,10 +191,10 @@ def _failed_examples(ended: RunSummary) -> list[str]:
     lines = [f"[yellow]{'failed':<15} {safe_line(fields.failure_summary(failed))}[/]"]
     for group in failed.groups[:TYPES_SHOWN]:
         name, where = fields.failure_name(group), fields.failure_places(group, ROWS_SHOWN)
-        first, *traceback = fields.first_failure(group).splitlines()
+        first, *more = fields.first_failure(group, LINES_SHOWN).splitlines()
         lines.append(f"  {safe_line(name, 200)}: {safe_line(where, 1000)}")
         lines.append(f"    {safe_line(first, 1000)}")
-        lines += [f"[dim]    {safe(text)}[/]" for text in traceback[-TRACEBACK_SHOWN:]]
+        lines += [f"[dim]    {safe(text)}[/]" for text in more[-(2 * LINES_SHOWN + 1) :]]
     lines.append(f"{'all failures':<15} {safe_line(command('show', ended.run_id, '--failures', store=ended.store))}")
     return lines
 

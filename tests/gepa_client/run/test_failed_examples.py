@@ -26,7 +26,7 @@ def fails(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
                 "type": "KeyError",
                 "message": "'amount'",
                 "traceback": TRACEBACK,
-                "log": "reading the\nrow with no sum\n",
+                "log": "line\n" * 50 + "row with no sum\n",
             },
         ),
         "row 5": ("timeout", {"type": "Timeout", "message": "not done within 60 s"}),
@@ -90,6 +90,8 @@ def test_failed_examples_are_in_terminal_report_log_events_and_show(
             "with no sum",
         ):
             assert part in text, (place, part)
+    assert ended.stdout.count("    line\n") == 7
+    assert shown.stdout.count("line\n") == 50
     assert f"failed          {on_val + on_train} of {len(seen)} evaluations: " in ended.stdout
     assert f"failed examples: {on_val + on_train} of {len(seen)} evaluations: " in cli("show", "last").stdout
     assert cli("replay", "last", "--json").event("failed_examples")["groups"] == event["groups"]

@@ -2,11 +2,14 @@
 
 import logging
 import re
+import shutil
 
 import pytest
 
 from rpc_server.program.process_output import MAX_LOG_BYTES, BoundedLog, ProcessOutput, written_output
+from tests.rpc_server.program.conftest import DATA
 
+PACKAGE = DATA.parents[3] / "clients" / "typescript" / "dist" / "index.js"
 WORDS = [[f"{name}{number}" for number in range(20)] for name in "abcd"]
 
 
@@ -90,6 +93,20 @@ async def test_a_long_log_keeps_its_first_and_last_lines_and_states_what_is_left
     assert last.endswith("\n000019999\nlast\n")
     assert len(first) + len(last) <= MAX_LOG_BYTES
     assert int(left_out.replace(",", "")) == len("first\n") + 20_000 * 10 + len("last\n") - len(first) - len(last)
+
+
+@pytest.mark.skipif(shutil.which("node") is None or not PACKAGE.is_file(), reason="node, or the package, is missing")
+async def test_a_typescript_program_marks_what_each_example_writes_even_if_it_is_killed(opened, caplog):
+    command = ("node", str(DATA / "writes.mjs"), str(PACKAGE))
+    rows = [{"print": words} for words in WORDS]
+    with caplog.at_level(logging.INFO, written_output.name):
+        async with opened(command=command, workers=1, example_timeout_s=2.0) as running:
+            results = await running.evaluate(*rows)
+            stuck, dead = await running.evaluate({"print": ["stuck"], "hang": True}, {"print": ["dead"], "die": True})
+    assert [result["log"] for result in results] == [_lines(words) for words in WORDS]
+    assert (stuck["status"], stuck["error"]["log"]) == ("timeout", "stuck\n")
+    assert (dead["error"]["type"], dead["error"]["log"]) == ("process_died", "dead\n")
+    assert not caplog.messages
 
 
 def test_a_log_as_long_as_the_limit_is_whole():
