@@ -1,9 +1,11 @@
 """The end of a long output, and the error of Node in it."""
 
+import json
 import re
 from pathlib import Path
 
 from evolverpc_common.files import no_such_file
+from evolverpc_common.node_packages import MODULES, PACKAGE_JSON
 
 
 class OutputTail:
@@ -77,7 +79,8 @@ def _missing(error: str) -> str | None:
         by, name = module["by"] or module["of"] or "", module["name"]
         if not name.startswith("/"):
             return f"{by} requires {name}, which is not there: install or correct it"
-        return no_such_file(name) + (f"; {by} imports it" if by and not by.endswith("/") else "; correct the command")
+        next_step = f"; {by} imports it" if by and not by.endswith("/") else "; correct the command"
+        return no_such_file(name) + (_build_of(Path(name)) or next_step)
     if package := _NO_PACKAGE.search(error):
         folder = Path(package["by"]).parent
         return f"{package['by']} imports {package['name']}, which is not installed: run npm install in {folder}"
@@ -85,3 +88,17 @@ def _missing(error: str) -> str | None:
         file = script["file"]
         return f"{file}: this Node runs no TypeScript: npm install tsx, then start it with node --import tsx {file}"
     return None
+
+
+def _build_of(missing: Path) -> str:
+    """Return how to make a missing file of a package of the user's with a `build` script; nothing for another file."""
+    folder = next((above for above in missing.parents if (above / PACKAGE_JSON).is_file()), None)
+    if folder is None or MODULES in folder.resolve().parts:
+        return ""
+    try:
+        scripts = json.loads((folder / PACKAGE_JSON).read_bytes()).get("scripts")
+    except (OSError, ValueError, AttributeError):
+        return ""
+    if not isinstance(scripts, dict) or "build" not in scripts:
+        return ""
+    return f"; {folder} has a script `build`: set build_command, such as to `npm run build`"

@@ -232,6 +232,21 @@ describe("a program with a row schema", () => {
     expect((await evaluate(server, [good, good])).map(({ score }) => score)).toEqual([1, 1]);
   });
 
+  it("checks the rows of batches and of scorers too", async () => {
+    const batches = await served({
+      name: "batches",
+      seedCandidate: { rules: "" },
+      rowSchema: dated,
+      evaluate: (_, batch) => batch.map(({ data }) => data.day.getUTCDate()),
+    });
+    expect((await evaluate(batches, [{ day: "2026-01-02" }]))[0].score).toBe(2);
+    const scorer = await served({ name: "scorer", rowSchema: dated, score: ({ day }) => day.getUTCDate() });
+    const score = (data: object) =>
+      call(scorer, "score", { batch: [{ id: "0", data }], results: [{ status: "rollout", output: 1, score: null, seconds: 0 }] });
+    expect((await score({ day: "2026-01-03" })).result.results[0].score).toBe(3);
+    expect((await score({ day: "soon" })).error.data.errors[0].path).toBe("batch[0].data");
+  });
+
   it("does not start with a row of its own that does not fit", async () => {
     const program = { name: "p", seedCandidate: { rules: "" }, rowSchema: SCHEMAS.valibot, run: () => 1 };
     const unfit = { ...program, datasets: { val: [{ text: "x", label: "c" } as never] } };

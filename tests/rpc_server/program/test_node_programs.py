@@ -87,6 +87,8 @@ FAULTY = "console.error('first');\nconst broken = (a) => { return a ; , };\n"
 FILES = {
     "package.json": '{"type": "module"}',
     "served.mjs": "",
+    "built/package.json": '{"scripts": {"build": "tsc"}}',
+    "built/index.mjs": "import './dist/made.mjs';\n",
     "faulty.mjs": FAULTY,
     "faulty.ts": FAULTY,
     "imports.mjs": "import './gone.mjs';\n",
@@ -109,6 +111,12 @@ FILES = {
         (f"{WITH_TSX} faulty.ts", '{folder}/faulty.ts, line 2: Unexpected ","; correct it and start again', []),
         ("faulty.ts", "{folder}/faulty.ts: this Node runs no TypeScript: npm install tsx, then start it with", []),
         ("imports.mjs", "{folder}/gone.mjs: no such file; {folder}/imports.mjs imports it", []),
+        (
+            "built/dist/serve.mjs",
+            "there is no folder {folder}/built/dist; {folder}/built has a script `build`: set build_command",
+            [],
+        ),
+        ("built/index.mjs", "{folder}/built/dist; {folder}/built has a script `build`", []),
         ("requires.cjs", "{folder}/requires.cjs requires ./gone, which is not there: install or correct it", []),
         ("package.mjs", "imports not-installed, which is not installed: run npm install in {folder}", []),
         (
@@ -129,6 +137,7 @@ def test_a_program_that_node_cannot_start_is_reported_in_one_line_without_nodes_
 ) -> None:
     if started == "faulty.ts" and _runs_typescript():
         pytest.skip("this Node runs TypeScript")
+    (tmp_path / "built").mkdir()
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     command = [str(SERVER), "--command", f"node {started}"]
