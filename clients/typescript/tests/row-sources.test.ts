@@ -242,7 +242,10 @@ describe("a program with a row schema", () => {
     expect((await evaluate(batches, [{ day: "2026-01-02" }]))[0].score).toBe(2);
     const scorer = await served({ name: "scorer", rowSchema: dated, score: ({ day }) => day.getUTCDate() });
     const score = (data: object) =>
-      call(scorer, "score", { batch: [{ id: "0", data }], results: [{ status: "rollout", output: 1, score: null, seconds: 0 }] });
+      call(scorer, "score", {
+        batch: [{ id: "0", data }],
+        results: [{ status: "rollout", output: 1, score: null, seconds: 0 }],
+      });
     expect((await score({ day: "2026-01-03" })).result.results[0].score).toBe(3);
     expect((await score({ day: "soon" })).error.data.errors[0].path).toBe("batch[0].data");
   });
