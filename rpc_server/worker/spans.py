@@ -43,6 +43,9 @@ _TOKENS = {  # the names of counts, in the order in which they are looked for
 _SHORTEST = 8
 """Characters of a component's text by which a system message is recognised; a shorter one may stand there by chance."""
 
+_LONGEST_MODEL = 256
+"""Characters of a model's name in the contract."""
+
 _OF_NO_COMPONENT = "the span %r of a model call is of no component; %s, or set the attribute `evolverpc.component`"
 _WITH_MESSAGES = "if it uses one, have its text in the system message as it is"
 _WITHOUT_MESSAGES = "it has no messages: make the instrumentation record them"
@@ -303,8 +306,8 @@ def _usage(attributes: dict[str, Any], model: Any) -> dict[str, Any]:
     counts = {name: _first(attributes, *names) for name, names in _TOKENS.items()}
     taken = {name: count for name, count in counts.items() if type(count) is int and count >= 0}
     cost = _first(attributes, "gen_ai.usage.cost", "llm.cost.total")
-    usage = {"cost_usd": cost} if type(cost) in (int, float) and cost >= 0 else {}
-    if isinstance(model, str) and model:
+    usage = {"cost_usd": cost} if type(cost) in (int, float) and 0 <= cost < float("inf") else {}
+    if isinstance(model, str) and 0 < len(model) <= _LONGEST_MODEL:
         models: dict[str, dict[str, Any]] = {}
         add_call(models, model, taken or None)
         return {**usage_of(models), **usage}

@@ -79,15 +79,18 @@ export function withSpan(context: Context, span: unknown): Context {
 /**
  * Make all tracers use a provider until the program sets one, and a context manager if none is set.
  *
- * The provider is not registered: only one can be, and that is the program's.
+ * The provider is not registered: only one can be, and that is the program's. Return whether any tracer has changed.
  */
-export function useWithoutSetUp(provider: TracerProvider, manager: ContextManager): void {
+export function useWithoutSetUp(provider: TracerProvider, manager: ContextManager): boolean {
+  let hasChanged = false;
   for (const api of loadedModules(API) as Api[]) {
     const proxy = api.trace?.getTracerProvider(); // undefined of a module that is still loading
     if (proxy?.setDelegate === undefined || proxy.getDelegate?.() === provider) continue;
     proxy.setDelegate(provider);
     if (registry().context === undefined) api.context?.setGlobalContextManager(manager);
+    hasChanged = true;
   }
+  return hasChanged;
 }
 
 function registry(): Registry {

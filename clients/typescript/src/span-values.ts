@@ -47,6 +47,9 @@ const CALL_TYPES = ["tool_call", "tool-call", "tool_use"];
 /** Characters of a component's text by which a system message is recognised; a shorter one may stand there by chance. */
 const SHORTEST = 8;
 
+/** Characters of a model's name in the contract. */
+const LONGEST_MODEL = 256;
+
 const STATUS_OK = 1;
 const STATUS_UNSET = 0;
 
@@ -161,12 +164,13 @@ export function spanUsage(attributes: Attributes): Usage {
   const counts: ModelUsage = {};
   for (const [name, ...sources] of TOKENS) {
     const count = first(attributes, ...sources);
-    if (typeof count === "number" && Number.isInteger(count) && count >= 0) counts[name] = count;
+    if (typeof count === "number" && Number.isSafeInteger(count) && count >= 0) counts[name] = count;
   }
   const cost = first(attributes, "gen_ai.usage.cost", "llm.cost.total");
-  const usage: Usage = typeof cost === "number" && cost >= 0 ? { calls: 1, cost_usd: cost } : { calls: 1 };
+  const usage: Usage =
+    typeof cost === "number" && Number.isFinite(cost) && cost >= 0 ? { calls: 1, cost_usd: cost } : { calls: 1 };
   const { cached_input_tokens: _cached, cache_write_tokens: _written, ...sums } = counts;
-  if (typeof model !== "string" || model === "") return { ...usage, ...sums };
+  if (typeof model !== "string" || model === "" || model.length > LONGEST_MODEL) return { ...usage, ...sums };
   if (Object.keys(counts).length === 0) return { ...usage, models: { [model]: { calls: 1 } } };
   const known = { input_tokens: 0, output_tokens: 0 };
   return { ...usage, ...known, ...sums, models: { [model]: { calls: 1, ...known, ...counts } } };

@@ -56,6 +56,14 @@ export async function runExample<Output>(
     return await runIn(recorder, onUsage, program);
   } finally {
     openExamples.delete(example);
+    if (recorder !== undefined && watchSpans(recorder.notices)) {
+      recorder.notices.once("set up late", () => {
+        return (
+          "OpenTelemetry was loaded or set up while an example ran: spans are steps of the next examples, and may be missing " +
+          "in this one; do it before the program is served"
+        );
+      });
+    }
   }
 }
 
@@ -149,29 +157,30 @@ function ofNoComponent(name: string, hasMessages: boolean): string {
   return `the span ${JSON.stringify(name)} of a model call is of no component; ${remedy}, or set the attribute \`evolverpc.component\``;
 }
 
-/** See the spans of the program's tracer provider, or of a minimal one if its instrumentations have none. */
-function watchSpans(notices: Notices): void {
+/**
+ * See the spans of the program's tracer provider, or of a minimal one if its instrumentations have none.
+ *
+ * Return whether there are some that were not seen before.
+ */
+function watchSpans(notices: Notices): boolean {
   const provider = globalProvider();
-  if (provider === undefined) {
-    useWithoutSetUp(minimal, contextManager);
-    return;
-  }
+  if (provider === undefined) return useWithoutSetUp(minimal, contextManager);
   const { _activeSpanProcessor, activeSpanProcessor = _activeSpanProcessor } = provider as {
     _activeSpanProcessor?: SpanProcessor; // of version 2 of the SDK
     activeSpanProcessor?: SpanProcessor;
   };
-  if (activeSpanProcessor !== undefined) {
-    watch(activeSpanProcessor, notices);
-  } else if (provider !== minimal && provider.constructor.name !== "NoopTracerProvider") {
+  if (activeSpanProcessor !== undefined) return watch(activeSpanProcessor, notices);
+  if (provider !== minimal && provider.constructor.name !== "NoopTracerProvider") {
     const name = provider.constructor.name;
     notices.once(`provider ${name}`, () => {
       return `spans do not become steps: the tracer provider, a ${name}, is not one of OpenTelemetry's SDK`;
     });
   }
+  return false;
 }
 
-function watch(processor: SpanProcessor, notices: Notices): void {
-  if (watched.has(processor)) return;
+function watch(processor: SpanProcessor, notices: Notices): boolean {
+  if (watched.has(processor)) return false;
   watched.add(processor);
   for (const each of [...(processor._spanProcessors ?? []), processor]) guard(each, notices);
   const others = processor.onStart.bind(processor);
@@ -179,6 +188,7 @@ function watch(processor: SpanProcessor, notices: Notices): void {
     addSpan(span, span.parentSpanContext?.spanId ?? span.parentSpanId);
     others(span, context);
   };
+  return true;
 }
 
 /** Report what a span processor of the program throws, which would else be thrown by the code that is traced. */

@@ -292,7 +292,7 @@ it("a span processor that throws is reported once, and no span is lost", async (
 
 it("a tracer provider that the program sets late gets the spans from then on, as steps from the next example on", async () => {
   let exported: string[] = [];
-  const { server } = await ran((data) => {
+  const { server, logged } = await ran((data) => {
     inSpan("before", () => 1);
     if (data === 0) exported = setUp();
     inSpan("after", () => 1);
@@ -301,6 +301,11 @@ it("a tracer provider that the program sets late gets the spans from then on, as
   const [result] = await evaluate(server, [1], { candidate: seedCandidate, ...traced });
   expect(shape(result.trajectory.steps)).toEqual(["before", "after"]);
   expect(exported).toEqual(["after", "before", "after"]);
+  expect(logged.filter((line) => !line.includes("of no component"))).toEqual([
+    expect.stringMatching(
+      /^OpenTelemetry was loaded or set up while an example ran: spans are steps of the next examples/,
+    ),
+  ]);
 });
 
 it("a tracer provider that is not of the SDK is reported, unless it is the one that does nothing", async () => {
