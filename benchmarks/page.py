@@ -269,22 +269,29 @@ arrives there, not how much a real program gains.
 
 
 def _steps_overhead(figures: Figures) -> str:
-    taken = figures["microseconds"]
     labels = {
-        "plain": "takes no `trace`",
+        "plain": "takes no `trace`; in TypeScript, records nothing",
         "unused": "takes `trace`, records nothing",
         "steps": f"{figures['steps']} steps, traces not wanted",
         "kept": f"{figures['steps']} steps, kept by the server (`trajectory_ref`)",
         "sent": f"{figures['steps']} steps, sent in the answer",
     }
-    rows = [(label, f"{taken[way]} us", f"{figures.get(f'{way}_vs_plain', 1):g}") for way, label in labels.items()]
+    rows = [
+        (label, *(cell for each in (way, f"ts_{way}") for cell in _call(each, figures)))
+        for way, label in labels.items()
+    ]
     return f"""
 A call of `evaluate` with one example of 2 KB that is answered at once with 2 KB. Medians of {figures["calls"]} calls.
 
-{table(("program", "a call", "ratio"), rows)}
+{table(("program", "a call in Python", "ratio", "in TypeScript", "ratio"), rows)}
 
 An optimizer wants traces of minibatches only, not of validation.
 """
+
+
+def _call(way: str, figures: Figures) -> tuple[str, str]:
+    taken = figures["microseconds"].get(way)
+    return ("", "") if taken is None else (f"{taken} us", f"{figures.get(f'{way}_vs_plain', 1):g}")
 
 
 SECTIONS: dict[str, Callable[[Figures], str]] = {

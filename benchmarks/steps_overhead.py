@@ -1,9 +1,10 @@
 """What recording 20 steps an example adds to a call of 2 KB, and what a program that could record steps but does not.
 
-Three servers of the same program, called in turn over one connection each: one that takes no `trace`, one that takes it
+Servers of the same program, called in turn over one connection each: one that takes no `trace`, one that takes it
 and uses it for nothing, one that has 20 steps; also the last with traces wanted, by reference as a client asks for them
-(`kept`) and in the answer (`sent`). A figure is the median
-over rounds of the ratio of medians within a round. The last line is JSON; the exit status is 1 if a limit is missed.
+(`kept`) and in the answer (`sent`). Then the same in TypeScript (`ts_`), where a program that records nothing is plain.
+A figure is the median over rounds of the ratio of medians within a round, to the plain program of the same language.
+The last line is JSON; the exit status is 1 if a limit is missed.
 """
 
 import argparse
@@ -24,15 +25,32 @@ sys.path.insert(0, str(ROOT))
 from sandbox_runtime import running_server  # noqa: E402
 
 SERVER = str(Path(sys.executable).with_name("gepa-server"))
-WAYS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
-    "plain": ((), {}),
-    "unused": (("STEPS=0",), {}),
-    "steps": (("STEPS=20",), {}),
-    "kept": (("STEPS=20",), {"capture_traces": True, "_meta": {"group": "a"}}),
-    "sent": (("STEPS=20",), {"capture_traces": True}),
+PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
+KEPT: dict[str, Any] = {"capture_traces": True, "_meta": {"group": "a"}}
+SENT: dict[str, Any] = {"capture_traces": True}
+
+
+def _python(*env: str) -> list[str]:
+    return [SERVER, "--program", "traced_program.py", *(part for one in env for part in ("--env", one))]
+
+
+def _typescript(steps: int) -> list[str]:
+    return ["node", "traced_program.mjs", str(steps), str(PACKAGE)]
+
+
+WAYS: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "plain": (_python(), {}),
+    "unused": (_python("STEPS=0"), {}),
+    "steps": (_python("STEPS=20"), {}),
+    "kept": (_python("STEPS=20"), KEPT),
+    "sent": (_python("STEPS=20"), SENT),
+    "ts_plain": (_typescript(0), {}),
+    "ts_steps": (_typescript(20), {}),
+    "ts_kept": (_typescript(20), KEPT),
+    "ts_sent": (_typescript(20), SENT),
 }
-"""Name -> the environment of the server, and params of the call."""
-LIMITS = {"steps_vs_plain": 1.05, "unused_vs_plain": 1.02}
+"""Name -> the command of the server, and params of the call."""
+LIMITS = {"steps_vs_plain": 1.05, "unused_vs_plain": 1.02, "ts_steps_vs_plain": 1.05}
 CALLS = 200
 
 
@@ -56,9 +74,7 @@ async def measure(rounds: int) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {way: [] for way in WAYS}
     async with contextlib.AsyncExitStack() as stack:
         opened = {}
-        for way, (env, given) in WAYS.items():
-            flags = [part for one in env for part in ("--env", one)]
-            command = [SERVER, "--program", "traced_program.py", *flags]
+        for way, (command, given) in WAYS.items():
             server = stack.enter_context(running_server(command, cwd=ROOT / "benchmarks"))
             headers = {"Authorization": f"Bearer {server.token}"}
             session = await stack.enter_async_context(aiohttp.ClientSession(headers=headers))
@@ -72,15 +88,19 @@ async def measure(rounds: int) -> dict[str, list[float]]:
     return found
 
 
+def _plain(way: str) -> str:
+    return "ts_plain" if way.startswith("ts_") else "plain"
+
+
 def main() -> int:
     """Measure, end with the line of JSON; 0 if every limit is kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     found = asyncio.run(measure(parser.parse_args().rounds))
     figures = {
-        f"{way}_vs_plain": round(statistics.median(a / b for a, b in zip(taken, found["plain"], strict=True)), 3)
+        f"{way}_vs_plain": round(statistics.median(a / b for a, b in zip(taken, found[_plain(way)], strict=True)), 3)
         for way, taken in found.items()
-        if way != "plain"
+        if way != _plain(way)
     }
     medians = {way: round(statistics.median(taken) * 1e6) for way, taken in found.items()}
     print(json.dumps({**figures, "limits": LIMITS, "microseconds": medians, "steps": 20, "calls": CALLS}))

@@ -55,26 +55,31 @@ export const contextManager: ContextManager = {
   disable: () => contextManager,
 };
 
-/** `onStart` gets each span, with the ids of the one around it, and returns whether it is recorded. */
-export type OnStart = (span: Span, parent: SpanContext | undefined) => boolean;
+/** Who records the spans. */
+export interface SpanRecorder {
+  /** Whether any span may be recorded now. */
+  isWanted(): boolean;
+  /** Take a span, with the ids of the one around it; return whether it is recorded. */
+  onStart(span: Span, parent: SpanContext | undefined): boolean;
+}
 
 /** Makes spans until the program sets a tracer provider of its own, which then makes them. */
 export class MinimalProvider implements TracerProvider {
-  constructor(private readonly onStart: OnStart) {}
+  constructor(private readonly recorder: SpanRecorder) {}
 
   getTracer(name: string, version?: string, options?: object): Tracer {
     const later = (): Tracer | undefined => {
       const provider = globalProvider();
       return provider === undefined || provider === this ? undefined : provider.getTracer(name, version, options);
     };
-    return new MinimalTracer(name, this.onStart, later);
+    return new MinimalTracer(name, this.recorder, later);
   }
 }
 
 class MinimalTracer implements Tracer {
   constructor(
     private readonly scope: string,
-    private readonly onStart: OnStart,
+    private readonly recorder: SpanRecorder,
     private readonly later: () => Tracer | undefined,
   ) {}
 
@@ -86,15 +91,17 @@ class MinimalTracer implements Tracer {
     const later = this.later();
     if (later !== undefined) return later.startActiveSpan(...given);
     const fn = given.at(-1) as (span: unknown) => unknown;
+    if (!this.recorder.isWanted()) return fn(UNRECORDED);
     const [name, options = {}, context = activeContext()] = given.slice(0, -1) as [string, SpanOptions?, Context?];
     const span = this.#start(name, options, context);
     return contextManager.with(withSpan(context ?? ROOT, span), fn, undefined, span);
   }
 
   #start(name: string, { attributes, root = false }: SpanOptions, context: Context | undefined): MinimalSpan {
+    if (!this.recorder.isWanted()) return UNRECORDED;
     const parent = root ? undefined : spanContextOf(context);
     const span = new MinimalSpan(name, { ...attributes }, { name: this.scope }, parent?.traceId);
-    span.recorded = this.onStart(span, parent);
+    span.recorded = this.recorder.onStart(span, parent);
     return span;
   }
 }
@@ -114,9 +121,9 @@ export class MinimalSpan implements Span {
     public name: string,
     readonly attributes: Record<string, unknown>,
     readonly instrumentationScope: { name: string },
-    traceId = hex(16),
+    traceId = newId(32),
   ) {
-    this.#context = { traceId, spanId: hex(8), traceFlags: SAMPLED };
+    this.#context = { traceId, spanId: newId(16), traceFlags: SAMPLED };
   }
 
   spanContext(): SpanContext {
@@ -178,7 +185,10 @@ export class MinimalSpan implements Span {
   }
 }
 
-function hex(bytes: number): string {
-  const drawn = crypto.getRandomValues(new Uint8Array(bytes));
-  return Array.from(drawn, (byte) => byte.toString(16).padStart(2, "0")).join("");
+/** Stands for each span while nothing is recorded. */
+const UNRECORDED = new MinimalSpan("unrecorded", {}, { name: "evolverpc" });
+
+/** Return hexadecimal digits that differ each time, whatever the program does with `Math.random`. */
+function newId(digits: number): string {
+  return crypto.randomUUID().replaceAll("-", "").slice(0, digits);
 }

@@ -31,7 +31,10 @@ interface ExampleSpans {
   scopes: Map<string, string>;
 }
 const watched = new WeakSet<SpanProcessor>();
-const minimal = new MinimalProvider((span, parent) => addSpan(span, parent?.spanId));
+const minimal = new MinimalProvider({
+  isWanted: () => currentRecorder() !== undefined || [...openExamples].some(({ recorder }) => recorder !== undefined),
+  onStart: (span, parent) => addSpan(span, parent?.spanId),
+});
 
 /** Return what records the steps of an example: those of the program's own, and those of spans. */
 export function spanRecorder(candidate: Candidate, notices: Notices): StepRecorder {
