@@ -77,6 +77,9 @@ class OptimizeSettings(TypedDict, total=False):
     reflection_record_tokens: int | None
     """Tokens of one record in it."""
 
+    reflection_images: bool | None
+    """Show it the images of records; else it reads their type and size."""
+
     reflection_workers: int
     """Calls to the reflection model at the same time."""
 

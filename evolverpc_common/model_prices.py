@@ -72,6 +72,8 @@ class ModelPrice:
     above: tuple[tuple[int, TokenPrices], ...] = ()
     most_input: int | None = None
     most_output: int | None = None
+    takes_images: bool = False
+    """As litellm lists it."""
 
     def cost(self, tokens: TokenCounts, calls: int = 1) -> float:
         """Return what so many calls cost together, in US dollars; `tokens`: of all of them, about as many each."""
@@ -174,9 +176,12 @@ def _read(entry: Mapping[str, Any]) -> ModelPrice | None:
             least = int(match[1])
             if more := _rates(entry, f"_above_{least}k_tokens"):
                 above.append((least * 1000, more))
-    most_output = _count(entry.get("max_output_tokens"))
     return ModelPrice(
-        rates, tuple(sorted(above, key=lambda pair: pair[0])), _count(entry.get("max_input_tokens")), most_output
+        rates,
+        tuple(sorted(above, key=lambda pair: pair[0])),
+        _count(entry.get("max_input_tokens")),
+        _count(entry.get("max_output_tokens")),
+        bool(entry.get("supports_vision")),
     )
 
 

@@ -34,7 +34,6 @@ from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.fleet.endpoints_file import Address
 from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT, changed_since_start, differences, lacking
-from gepa_client.gepa.litellm_model import sees
 from gepa_client.gepa.rows import AnyRow, list_server_rows
 from gepa_client.run import splits
 from gepa_client.run.resolved_settings import endpoints, evolve_of, metric_call_budget, scorers
@@ -386,17 +385,18 @@ class _ServerCheck:
         if answer.images:
             about += f", {len(answer.images)} different images"
         model = self.config.reflection_lm
-        seen = sees(model) if answer.images and model is not None else True
-        if seen and hold_scores_alone([result for _, result in usable], records):
+        shown = self.config.reflection_images
+        listed = PriceTable({}).named(model) if answer.images and model is not None and shown is None else None
+        if listed is not None and not listed.takes_images:
+            message = f"{about}, but {model} takes no images and reads their type and size"
+            self.note("reflective dataset", "warning", f"{message}: name a model that does with --reflection-lm")
+        elif answer.images and model is not None and shown is None and listed is None:
+            self.note("reflective dataset", "warning", f"{about}; it is not known whether {model} takes images")
+        elif hold_scores_alone([result for _, result in usable], records):
             message = f"{about}, whose feedback is the score alone: have `score` return feedback beside the number"
             self.note("reflective dataset", "warning", f"{message}, such as what was expected and why it is wrong")
-        elif seen:
-            self.note("reflective dataset", "ok", about)
-        elif seen is None:
-            self.note("reflective dataset", "warning", f"{about}; it is not known whether {model} takes images")
         else:
-            message = f"{about}, but {model} takes no images: name a model that does with --reflection-lm"
-            self.note("reflective dataset", "failed", message)
+            self.note("reflective dataset", "ok", about)
 
     def _proposals(self) -> None:
         if self.config.reflection_lm is not None:

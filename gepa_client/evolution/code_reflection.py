@@ -123,7 +123,9 @@ class CodeReflection:
                 if isinstance(outline, Exception):
                     raise outline
                 lineage = self.lineage.as_text(candidate)
-                prompts[at, GIT_BRANCH] = code_prompt(self.template, outline, records[GIT_BRANCH], lineage)
+                prompts[at, GIT_BRANCH] = code_prompt(
+                    self.template, outline, self.texts.shown(records[GIT_BRANCH]), lineage
+                )
             except Exception as error:  # noqa: BLE001 - records that cannot be rendered cost their job its proposal
                 self.texts.failures.record(WHERE, error)
                 failed.add(at)

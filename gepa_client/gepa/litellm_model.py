@@ -205,16 +205,6 @@ def fault(name: str, kwargs: Mapping[str, Any]) -> str | None:
     return f"{name} needs a key: set {' or '.join(missing)}"
 
 
-def sees(name: str) -> bool | None:
-    """Whether the model takes images; None for a model that litellm does not list."""
-    litellm = _litellm()
-    try:
-        info = litellm.get_model_info(name)
-    except Exception:  # noqa: BLE001 - litellm raises its bare Exception, among others, for a model it does not list
-        return None
-    return bool(info.get("supports_vision"))
-
-
 def is_hopeless(error: Exception) -> bool:
     """Whether every further call will end so too: a missing or wrong key, an unknown model or provider."""
     return (

@@ -17,7 +17,7 @@ from gepa_client.errors import BadResponse
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.hooks import Failures
 from gepa_client.gepa.record_budget import FittedRecords, RecordBudget
-from gepa_client.gepa.reflective_datasets import Records
+from gepa_client.gepa.reflective_datasets import Records, images_described
 from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RecordedRequest, digest_of, request_key
@@ -55,6 +55,7 @@ class ConcurrentReflection(_ReflectionStrategy):
     `complete`, as `LiteLLMModel` has, that is called and its cost is counted. `prompt_template`: one for all
     components, or one per component name. `max_workers`: requests at once. `journal`: has the answers of earlier
     processes of the same run, and records new ones. `budget`: of tokens, without a limit by default.
+    `shows_images`: False for a model that takes none, which then reads their type and size.
 
     Raises:
         ValueError: a template lacks `<curr_param>` or `<side_info>`.
@@ -68,6 +69,8 @@ class ConcurrentReflection(_ReflectionStrategy):
         failures: Failures | None = None,
         journal: Journal | None = None,
         budget: RecordBudget | None = None,
+        *,
+        shows_images: bool = True,
     ) -> None:
         for template in prompt_template.values() if isinstance(prompt_template, dict) else [prompt_template]:
             InstructionProposalSignature.validate_prompt_template(template)
@@ -77,6 +80,7 @@ class ConcurrentReflection(_ReflectionStrategy):
         self.failures = Failures() if failures is None else failures
         self.journal = journal or Journal(uuid.uuid4().hex)
         self.budget = budget or RecordBudget()
+        self.shows_images = shows_images
 
     @property
     def total_cost(self) -> float:
@@ -118,7 +122,11 @@ class ConcurrentReflection(_ReflectionStrategy):
     def fitted(self, candidate: Mapping[str, str], records: Records, name: str) -> FittedRecords:
         """Return the records of a component as its prompt shows them."""
         template = self._template(name) or InstructionProposalSignature.default_prompt_template
-        return self.budget.fit(records[name], template + candidate[name])
+        return self.budget.fit(self.shown(records[name]), template + candidate[name])
+
+    def shown(self, records: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Return the records with images only if the model takes them."""
+        return records if self.shows_images else images_described(records)
 
     def _template(self, name: str) -> str | None:
         template = self.prompt_template

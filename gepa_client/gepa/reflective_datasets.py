@@ -292,6 +292,15 @@ def without_images(value: Any) -> tuple[Any, dict[str, dict[str, str]]]:
     return replaced(value), images
 
 
+def images_described(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the records with `(image/png, 1,234 bytes)` in place of each image."""
+    written, images = without_images(records)
+    described: list[dict[str, Any]] = _resolved(
+        written, images, lambda known: f"({known['media_type']}, {len(known['base64'].rstrip('=')) * 3 // 4:,} bytes)"
+    )
+    return described
+
+
 def _content(image: Image) -> dict[str, str]:
     """Return the image itself; one given by path or URL is read as GEPA reads it.
 

@@ -33,7 +33,7 @@ from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.optimizer import Optimization
 from gepa_client.run.replay_run import emit_failed_examples, emit_started, inherited_numbers, replay_run
-from gepa_client.run.resolved_settings import evolve_of, known_secrets, metric_call_budget, reflection_prompt_tokens
+from gepa_client.run.resolved_settings import evolve_of, known_secrets, metric_call_budget, with_reflection_model
 from gepa_client.run.run_errors import finished_by, stop_reason
 from gepa_client.run.run_watcher import RunCounters
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
@@ -102,8 +102,7 @@ class _DriverRun:
         if (
             not resumed and run.parent is None
         ):  # a recorded run keeps what it was recorded with, so that its prompts stay the same
-            tokens = reflection_prompt_tokens(config)
-            self.config = config = config.model_copy(update={"reflection_prompt_tokens": tokens})
+            self.config = config = with_reflection_model(config)
         before = {"status": run.status, "reason": run.reason, "config": run.config, "completed": run.completed}
         if run.status == "running":  # its driver is dead
             before |= {"status": "paused", "reason": "its driver gave no sign of life any more"}

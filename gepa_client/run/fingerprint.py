@@ -18,7 +18,7 @@ from protocol.code import GIT_BRANCH, commit_of
 IDENTITY_SETTINGS = frozenset(
     {
         *("failure_score", "reflection_lm", "reflection_lm_kwargs", "reflection_prompt_template"),
-        *("reflection_prompt_tokens", "reflection_record_tokens"),
+        *("reflection_prompt_tokens", "reflection_record_tokens", "reflection_images"),
         *("reflection_minibatch_size", "batch_sampler", "skip_perfect_score", "perfect_score", "module_selector"),
         *("evolve", "prompts_per_code", "decay_factor", "decay_every", "code_until", "code_prompt_template"),
         *("candidate_selection_strategy", "frontier_type", "proposals", "selection_strategy"),

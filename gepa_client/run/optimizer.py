@@ -153,6 +153,7 @@ class Optimization:
             failures=adapter.failures,
             journal=adapter.journal,
             budget=RecordBudget(config.reflection_prompt_tokens, config.reflection_record_tokens),
+            shows_images=config.reflection_images is not False,
         )
 
     def _search(self, reflection: Any) -> _SearchEnd:

@@ -88,15 +88,17 @@ def metric_call_budget(config: RunConfig, *, texts: int, train: int, val: int | 
     return config.max_metric_calls
 
 
-def reflection_prompt_tokens(config: RunConfig) -> int | None:
-    """Return how long a new run's prompts may be: half of the model's window, for its answer and as the count is rough.
+def with_reflection_model(config: RunConfig) -> RunConfig:
+    """Return a new run's settings with what its reflection model can take, unless they state it.
 
-    None if the program proposes.
+    A prompt may have half of the model's window: the rest is for its answer, and the count of tokens is rough.
     """
-    if config.reflection_lm is None or config.reflection_prompt_tokens is not None:
-        return config.reflection_prompt_tokens
+    if config.reflection_lm is None:
+        return config
     model = PriceTable({}).named(config.reflection_lm)
-    return UNKNOWN_WINDOW_TOKENS if model is None or not model.most_input else max(1000, model.most_input // 2)
+    tokens = UNKNOWN_WINDOW_TOKENS if model is None or not model.most_input else max(1000, model.most_input // 2)
+    found = {"reflection_prompt_tokens": tokens, "reflection_images": model is None or model.takes_images}
+    return config.model_copy(update={name: value for name, value in found.items() if getattr(config, name) is None})
 
 
 def endpoints(config: RunConfig) -> list[Address]:

@@ -207,6 +207,11 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
     reflection_record_tokens: Annotated[int, Field(ge=250)] | None = setting(
         None, "Tokens of one record in it.", shown="as many as the prompt has room for"
     )
+    reflection_images: bool | None = setting(
+        None,
+        "Show it the images of records; else it reads their type and size.",
+        shown="unless it is known to take none",
+    )
     reflection_workers: PositiveInt = setting(20, "Calls to the reflection model at the same time.")
     reflection_per_minute: PositiveFloat | None = setting(
         None, "Calls to the reflection model per minute, evenly spaced.", shown="no limit"

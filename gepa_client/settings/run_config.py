@@ -61,7 +61,7 @@ DEPENDS: dict[str, tuple[str, ...]] = {
     "decay_every": ("decay_factor",),
     "reflection_lm": (
         *("reflection_lm_kwargs", "reflection_prompt_template", "max_reflection_cost"),
-        *("reflection_per_minute", "reflection_prompt_tokens", "reflection_record_tokens"),
+        *("reflection_per_minute", "reflection_prompt_tokens", "reflection_record_tokens", "reflection_images"),
     ),
     "score_with": ("score_token_file",),
     "github_app_id": ("github_app_key_file", "github_installation_id"),

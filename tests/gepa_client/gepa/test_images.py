@@ -61,7 +61,11 @@ def test_a_reflection_model_sees_what_it_sees_in_one_process(served, monkeypatch
     with served() as url, RemoteAdapter(url) as adapter:
         assert optimize(adapter, reflection_lm=remote) == in_one_process
         assert optimize(adapter, reflection_strategy=ConcurrentReflection(ours)) == in_one_process
+        blind = Model()
+        optimize(adapter, reflection_strategy=ConcurrentReflection(blind, shows_images=False))
     assert local.prompts == remote.prompts == ours.prompts
+    assert isinstance(blind.prompts[0], str)
+    assert "(image/png, 14 bytes)" in blind.prompts[0]
     [message] = local.prompts[0]
     assert [part["type"] for part in message["content"]] == ["text", "image_url", "image_url", "image_url"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gepa_client.run.resolved_settings import reflection_prompt_tokens
+from gepa_client.run.resolved_settings import with_reflection_model
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import only_run
@@ -79,15 +79,17 @@ def test_the_limit_of_a_run_is_recorded_and_another_one_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("settings", "tokens"),
+    ("settings", "tokens", "images"),
     [
-        ({"reflection_lm": "openai/gpt-5"}, 136_000),
-        ({"reflection_lm": "openai/a-model-of-my-own"}, 64_000),
-        ({"reflection_lm": "openai/gpt-5", "reflection_prompt_tokens": 5000}, 5000),
-        ({}, None),
+        ({"reflection_lm": "openai/gpt-5"}, 136_000, True),
+        ({"reflection_lm": "openai/o3-mini"}, 100_000, False),
+        ({"reflection_lm": "openai/a-model-of-my-own"}, 64_000, True),
+        ({"reflection_lm": "openai/gpt-5", "reflection_prompt_tokens": 5000, "reflection_images": False}, 5000, False),
+        ({}, None, None),
     ],
 )
-def test_a_prompt_takes_half_of_the_models_window_unless_a_limit_is_given(
-    settings: dict[str, Any], tokens: int | None
+def test_prompts_have_half_of_the_models_window_and_images_if_it_takes_them(
+    settings: dict[str, Any], tokens: int | None, images: bool | None
 ) -> None:
-    assert reflection_prompt_tokens(RunConfig(url=("http://127.0.0.1:1",), **settings)) == tokens
+    found = with_reflection_model(RunConfig(url=("http://127.0.0.1:1",), **settings))
+    assert (found.reflection_prompt_tokens, found.reflection_images) == (tokens, images)

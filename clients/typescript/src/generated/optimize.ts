@@ -103,6 +103,10 @@ export interface OptimizeSettings {
    */
   reflectionRecordTokens?: number;
   /**
+   * Show it the images of records; else it reads their type and size. Default: unless it is known to take none.
+   */
+  reflectionImages?: boolean;
+  /**
    * Calls to the reflection model at the same time. Default: 20.
    */
   reflectionWorkers?: number;
@@ -321,6 +325,7 @@ export const SETTINGS: readonly string[] = [
   "reflectionMinibatchSize",
   "reflectionPromptTokens",
   "reflectionRecordTokens",
+  "reflectionImages",
   "reflectionWorkers",
   "reflectionPerMinute",
   "moduleSelector",
