@@ -1,5 +1,6 @@
 """A server of one program in this process, for `evolverpc.optimize`: on loopback, from a thread, with its own token."""
 
+import functools
 import os
 import secrets
 import sys
@@ -20,7 +21,7 @@ from rpc_server.cli.listen_endpoint import bound, url_of
 from rpc_server.cli.output_lines import printed_output
 from rpc_server.http.app import create_app, listening
 from rpc_server.methods.dataset_rows import Datasets, program_rows
-from rpc_server.program.live_program import LiveLauncher, as_module
+from rpc_server.program.live_program import LiveLauncher, is_dspy
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
 from rpc_server.program.with_proposer import Propose, WithProposer
@@ -88,7 +89,13 @@ def _settings(program: object, server: Mapping[str, Any]) -> Settings:
             f"server: `{name}` is for programs in processes of their own, and an object is served by this process: "
             "give the program as the path of its file, or leave it out"
         )
-    return load_settings(None, {"program": _name(), "workers": 1, **server}, find=False)
+    if not is_dspy(program):
+        return load_settings(None, {"program": _name(), "workers": 1, **server}, find=False)
+    own = {name: name for name in ("reflection_lm", "instruction_proposer") if program.get(name) is not None}
+    proposer = {"proposer": "dspy", **own} if own else {}
+    return load_settings(
+        None, {"program": _name(), "kind": "dspy", "metric": "metric", **proposer, **server}, find=False
+    )
 
 
 def _name() -> str:
@@ -105,10 +112,8 @@ async def _serving(
     program: object, settings: Settings, propose: Propose | None, token: str
 ) -> AsyncGenerator[str, None]:
     """Yield the URL; closing the generator ends the server and the program."""
-    module = None if _is_named(program) else as_module(program, settings.program or "")
-    opened: Program = await open_program(
-        settings, make_launcher=None if module is None else lambda config: LiveLauncher(module, config)
-    )
+    make_launcher = None if _is_named(program) else functools.partial(LiveLauncher, program)
+    opened: Program = await open_program(settings, make_launcher=make_launcher)
     try:
         if propose is not None:
             opened = WithProposer(opened, propose)

@@ -34,6 +34,7 @@ from gepa_client.run.output_folder import new_run_id
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import NO_PROPOSER, ROW_SETTINGS, SETTINGS, RunConfig
 from protocol.errors import RpcError
+from rpc_server.program.live_program import is_dspy
 from rpc_server.program.with_proposer import Propose
 
 WORKER = "_evolverpc_worker"
@@ -45,10 +46,6 @@ NO_SERVER_YET = "http://127.0.0.1:1"
 
 Rows = str | Path | Iterable[Mapping[str, Any]]
 """A .json, .jsonl or .csv file, the name of a split that the program holds, or the rows themselves."""
-
-
-class OptimizeError(Exception):
-    """A run cannot start, or ended before it scored the seed; the message states why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +73,11 @@ class Diff:
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """How a run ended.
+    """What a run found.
 
-    `status`: `completed`, or `paused` (Ctrl-C, or an infrastructure failure) and `failed`, with the `reason`; a paused
-    run continues with `optimize(..., resume=run_id)`. `best`: the best candidate, which is the seed if none is better.
-    `folder`: where `best_candidate.json` and the report are. `spent_usd`: what is known to be spent. `seconds`: of
-    work.
+    `status`: `completed`; another one, such as `paused`, in an `OptimizeError`. `reason`: what ended the run. `best`:
+    the best candidate, which is the seed if none is better. `folder`: where `best_candidate.json` and the report are.
+    `spent_usd`: what is known to be spent. `seconds`: of work.
     """
 
     run_id: str
@@ -116,6 +112,18 @@ class Result:
         return Diff("\n".join(parts), text_diff(self.seed.texts, self.best.texts))
 
 
+class OptimizeError(Exception):
+    """A run could not start, was paused or failed; the message states why and what to do.
+
+    `run_id`: of a run that was begun; `result`: what it found before it ended, if the seed was scored.
+    """
+
+    def __init__(self, message: str, run_id: str | None = None, result: Result | None = None) -> None:
+        super().__init__(message)
+        self.run_id = run_id
+        self.result = result
+
+
 def optimize(
     program: object = None,
     *,
@@ -130,19 +138,19 @@ def optimize(
     """Improve the texts of a program with GEPA; show the progress, and return the best candidate.
 
     Everything is recorded as by `gepa-client optimize`, whose settings are the other keyword arguments; the candidates
-    are those of the command with the same seed. Ctrl-C pauses the run.
+    are those of the command with the same seed. Ctrl-C pauses the run, and raises the error that has its result.
 
     `program`: the path of a Python file or the name of a module, which runs in processes of its own, where an example
     that hangs is ended. Or functions of this process, as a dict of them by name (`seed_candidate`, `run`, `score`, ...)
-    or an object that has them: these run in threads of this process. None if `server` names an `adapter` or a
-    `command`. `trainset`, `valset`, `testset`: a file of rows, or the rows. `propose`: a function of (candidate,
+    or an object that has them, or a DSPy program as `{"student": ..., "metric": ...}`: these run in threads of this
+    process. None if `server` names an `adapter` or a `command`. `trainset`, `valset`, `testset`: a file of rows, or the rows. `propose`: a function of (candidate,
     reflective dataset, components) that returns new texts by component, in place of a `reflection_lm`. `server`:
     settings of `gepa-server`, such as `{"threads": 16}` for 16 examples at once. `resume`: the id of a run to continue,
     or `last`; the settings given replace those recorded.
 
     Raises:
-        OptimizeError: a setting is wrong, the program cannot start, the check of a few rows failed, or the run ended
-            before the seed was scored.
+        OptimizeError: a setting is wrong, the program cannot start, the check of a few rows failed, or the run did not
+            complete; then the error has the `run_id` to resume, and what was found so far.
     """
     if WORKER in sys.modules:
         raise OptimizeError(
@@ -152,12 +160,14 @@ def optimize(
     try:
         rows = zip(ROW_SETTINGS, (trainset, valset, testset), strict=True)
         given = {**settings, **{name: _rows(name, value) for name, value in rows}}
-        _check_names(settings, server or {})
+        own: dict[str, Any] = {"seed": settings.get("seed", 0)} if is_dspy(program) else {}
+        own |= server or {}
+        _check_names(settings, own)
         if propose is not None and settings.get("reflection_lm") is not None:
             raise SettingsError("`propose` and `reflection_lm` both propose new texts: leave one of them out")
         if resume is None:
             load(None, {**given, "url": [NO_SERVER_YET]})  # a mistake is found before the program starts
-        with served(program, server or {}, propose) as endpoint:
+        with served(program, own, propose) as endpoint:
             given |= {"url": [endpoint.url], "token_file": endpoint.token_file}
             ended = (_start(given) if resume is None else _continue(given, resume)).run()
     except (SettingsError, ClientError, RpcError, OSError) as error:
@@ -199,6 +209,7 @@ def _rows(name: str, rows: Rows | None) -> Any:
         raise SettingsError(f"{name} is {_a(rows)}: give a list of dicts, or a file")
     found = []
     for index, row in enumerate(rows):
+        row = row.toDict() if hasattr(row, "toDict") else row  # a dspy.Example
         if not isinstance(row, Mapping):
             raise SettingsError(f"{name}: row {index} is {_a(row)}: give a list of dicts, or a file")
         try:
@@ -275,8 +286,12 @@ def _as_keywords(message: str) -> str:
 
 def _result(ended: RunSummary) -> Result:
     record, finished = ended.record, ended.finished
-    if record.seed is None or record.best is None or ended.output is None or not ended.begun:
-        raise OptimizeError(_as_keywords(finished.reason or "the run ended before the seed was scored"))
+    reason = _as_keywords(finished.reason or "the seed was not scored")
+    if finished.status == "refused":
+        raise OptimizeError(reason)
+    again = f"run {ended.run_id} is {finished.status}: {reason}\nTo continue it: {ended.resumed_by}"
+    if record.seed is None or record.best is None or ended.output is None:
+        raise OptimizeError(again, ended.run_id)
     result = Result(
         run_id=ended.run_id,
         status=finished.status,
@@ -291,6 +306,8 @@ def _result(ended: RunSummary) -> Result:
     if notebook.in_notebook():
         diff = result.diff
         notebook.show(diff.html, diff.text)
+    if finished.status != "completed":
+        raise OptimizeError(again, ended.run_id, result)
     return result
 
 

@@ -2,15 +2,17 @@
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import os
 import threading
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeGuard
 
 from protocol.errors import ProgramFailed
 from rpc_server.program.process import Exit, Pipes, ProgramProcess
+from rpc_server.worker.dspy_programs import DspyProgram
 from rpc_server.worker.executors import EventLoopExecutor, ThreadExecutor
 from rpc_server.worker.functions import FunctionProgram
 from rpc_server.worker.program_loading import Config
@@ -23,14 +25,13 @@ NAMES = (
 """What a module of plain functions may define."""
 
 
-def as_module(program: object, name: str) -> ModuleType:
-    """Return a module with those of `NAMES` that a mapping holds as keys, or another object as attributes."""
-    found = ModuleType(name)
-    for each in NAMES:
-        value = program.get(each) if isinstance(program, Mapping) else getattr(program, each, None)
-        if value is not None:
-            setattr(found, each, value)
-    return found
+DSPY_NAMES = ("student", "metric", "reflection_lm", "instruction_proposer")
+"""What a DSPy program consists of, the last two of them if it proposes its own texts."""
+
+
+def is_dspy(program: object) -> TypeGuard[Mapping[str, Any]]:
+    """Return whether it is a DSPy program: a mapping of `DSPY_NAMES`."""
+    return isinstance(program, Mapping) and "student" in program
 
 
 class LiveLauncher:
@@ -39,12 +40,26 @@ class LiveLauncher:
     An example that hangs cannot be ended: it is reported, and its thread runs on. What the functions print is printed.
     """
 
-    def __init__(self, module: ModuleType, config: dict[str, Any]) -> None:
-        """`config`: as `rpc_server/worker/program_loading.py` reads it. Raises `ProgramFailed`: it is no program."""
-        sources = {name: _source(getattr(module, name)) for name in NAMES if callable(getattr(module, name, None))}
-        self._config = Config({**config, "digested": {**config["digested"], "functions": sources}})
+    def __init__(self, program: object, config: dict[str, Any]) -> None:
+        """Read the program: a mapping with some of `NAMES` or `DSPY_NAMES`, or an object with some of `NAMES`.
+
+        `config`: as `rpc_server/worker/program_loading.py` reads it. Raises `ProgramFailed`: it is no program.
+        """
+        names = DSPY_NAMES if is_dspy(program) else NAMES
+        get = program.get if isinstance(program, Mapping) else functools.partial(getattr, program)
+        parts = {name: part for name in names if (part := get(name, None)) is not None}
+        sources = {name: _source(part) for name, part in parts.items() if callable(part)}
+        config = {**config, "digested": {**config["digested"], "functions": sources}}
         try:
-            self._program = FunctionProgram(module, self._config)
+            if is_dspy(program):
+                student, objects = parts["student"], {name: parts.get(name) for name in DSPY_NAMES[1:]}
+                self._config = Config({**config, "program": student, **objects})
+                self._program: Any = DspyProgram(self._config)
+            else:
+                self._config = Config(config)
+                module = ModuleType(config["program"])
+                module.__dict__.update(parts)
+                self._program = FunctionProgram(module, self._config)
         except Exception as problem:  # as a worker reports it
             raise ProgramFailed(**failure("program", problem)) from problem
 
@@ -60,7 +75,7 @@ class LiveLauncher:
 class _Threads:
     """Threads in the place of a child process."""
 
-    def __init__(self, program: FunctionProgram, config: Config, pipes: Pipes) -> None:
+    def __init__(self, program: Any, config: Config, pipes: Pipes) -> None:
         self._loop = asyncio.get_running_loop()
         self._ended = False
         self._on_exit: Any = None
@@ -104,10 +119,10 @@ class _ThreadChannel(Channel):
         """Drop the answer: nothing waits for it any more."""
 
 
-def _source(function: Any) -> str:
-    """Return a text that changes when the function does, as far as it can be known."""
+def _source(part: Any) -> str:
+    """Return a text that changes when a function, or the class of an object, does, as far as it can be known."""
     try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):  # typed at a prompt, or a callable object
-        code = getattr(function, "__code__", None)
-        return code.co_code.hex() + repr(code.co_consts) if code is not None else type(function).__qualname__
+        return inspect.getsource(part if inspect.isroutine(part) or inspect.isclass(part) else type(part))
+    except (OSError, TypeError):  # typed at a prompt, or written in C
+        code = getattr(part, "__code__", None)
+        return code.co_code.hex() + repr(code.co_consts) if code is not None else type(part).__qualname__

@@ -28,10 +28,12 @@ class DspyProgram:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        sys.path.insert(0, config.root)
+        if isinstance(config.program, str):
+            sys.path.insert(0, config.root)
         self._dspy = DspyModules()
         program = self._create_program(config.program or "")
-        self._metric = Metric(import_dotted(config.metric or ""), config.metric or "")
+        metric = import_dotted(config.metric or "")
+        self._metric = Metric(metric, config.metric if isinstance(config.metric, str) else "metric")
         self._saved = SavedProgram(config.saved_program, config.root)
         self._saved.load_into(program)
         self._dspy.refuse_flex(program)

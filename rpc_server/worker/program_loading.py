@@ -121,6 +121,7 @@ class Config:
     """The settings of the server that the worker needs."""
 
     def __init__(self, given: dict[str, Any]) -> None:
+        """Read it. A DSPy program in the server's own process is given as objects in place of dotted paths."""
         self.root: str = given["root"]
         self.kind: str = given["kind"]
         self.program: str | None = given["program"]
@@ -199,8 +200,10 @@ def import_adapter(target: str, arguments: dict[str, Any], root: str) -> tuple[A
     return _import_object(target), {name: _resolved(value) for name, value in arguments.items()}
 
 
-def import_dotted(target: str) -> Any:
-    """Return the object named `pkg.module.Name` or `pkg.module:Name`."""
+def import_dotted(target: Any) -> Any:
+    """Return the object named `pkg.module.Name` or `pkg.module:Name`; one that is no text is itself meant."""
+    if not isinstance(target, str):
+        return target
     return _import_object(target if ":" in target else ":".join(target.rsplit(".", 1)))
 
 

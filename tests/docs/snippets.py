@@ -43,6 +43,7 @@ RUN = {
         "docs/guides/python.md: def evaluator(candidate, example):",
         "docs/guides/sandboxes.md: import asyncio",
     ],
+    "tests/rpc_server/dspy/test_live_equality.py": ["docs/guides/dspy.md: # optimize_student.py"],
     "tests/docs/test_store_queries.py": [
         "docs/guides/long-runs.md: SELECT id, started, json_extract(best, '$.score') AS score, json_extract(best, '$.texts.\"qa.prompt\"') AS prompt",
         "docs/guides/long-runs.md: from pymongo import MongoClient",

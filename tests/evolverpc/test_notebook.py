@@ -22,7 +22,13 @@ def interrupting(candidate, dataset, components):
 
 given = {"trainset": rows(range(2)), "valset": rows(range(2, 5)), "propose": interrupting, "max_metric_calls": 200}
 """
-PAUSED = "paused = evolverpc.optimize(globals(), **given)\npaused.status, interrupted"
+PAUSED = """\
+try:
+    evolverpc.optimize(globals(), **given)
+except evolverpc.OptimizeError as error:
+    paused = error
+paused.result.status, interrupted
+"""
 RESUMED = "result = evolverpc.optimize(globals(), **given, resume='last')\nassert result.run_id == paused.run_id"
 
 

@@ -136,9 +136,13 @@ if __name__ == "__main__":
     resume = sys.argv[2] if len(sys.argv) > 2 else None
     program = __file__ if sys.argv[1] == "file" else globals()
     given = {} if resume else {"trainset": ROWS, "valset": ROWS}
-    result = evolverpc.optimize(
-        program, propose=propose, max_metric_calls=90, no_check=True, resume=resume, **given
-    )
+    try:
+        result = evolverpc.optimize(
+            program, propose=propose, max_metric_calls=90, no_check=True, resume=resume, **given
+        )
+    except evolverpc.OptimizeError as error:
+        print(error)
+        result = error.result
     print(result.status, result.best.texts["number"], result.run_id, result.metric_calls)
 """
 
@@ -195,11 +199,17 @@ def test_a_proposer_that_raises_or_returns_nonsense_ends_the_run_with_its_reason
     def broken(*_: object) -> object:
         raise KeyError("the proposer's own")
 
-    result = short(counting(lambda *_: 0), propose=broken)
-    assert result.status == "failed"
-    assert "the proposer's own" in (result.reason or "")
-    result = short(counting(lambda *_: 0), propose=lambda *_: {"numbre": "1"})
-    assert "propose() returned a text for 'numbre', but `components` holds 'number' alone" in (result.reason or "")
+    for propose, reason in (
+        (broken, "the proposer's own"),
+        (lambda *_: {"numbre": "1"}, "propose() returned a text for 'numbre', but `components` holds 'number' alone"),
+    ):
+        with pytest.raises(evolverpc.OptimizeError) as failed:
+            short(counting(lambda *_: 0), propose=propose)
+        error = failed.value
+        assert str(error).startswith(f"run {error.run_id} is failed: ")
+        assert reason in str(error)
+        assert error.result is not None
+        assert error.result.best == error.result.seed
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {

@@ -20,8 +20,8 @@ from rpc_server.program.program import Program
 from rpc_server.settings.settings import Settings
 
 DATA = Path(__file__).parent / "data"
-_NEWEST = ("dspy==3.4.1", "gepa==0.1.4")
-_OLDEST = ("dspy==3.0.4", "gepa==0.0.17")
+NEWEST = ("dspy==3.4.1", "gepa==0.1.4")
+OLDEST = ("dspy==3.0.4", "gepa==0.0.17")
 _LIKE_PIP = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_FIND_LINKS": "UV_FIND_LINKS", "PIP_CERT": "SSL_CERT_FILE"}
 """Variables of pip, which uv does not read, and the variables of uv with the same meaning."""
 
@@ -29,16 +29,16 @@ _LIKE_PIP = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_FIND_LINKS": "UV_FIND_LIN
 @pytest.fixture(scope="session")
 def dspy_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment with the newest DSPy that is supported."""
-    return _environment(tmp_path_factory, *_NEWEST)
+    return environment(tmp_path_factory, *NEWEST)
 
 
 @pytest.fixture(scope="session")
 def oldest_dspy_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment with the oldest DSPy that is supported."""
-    return _environment(tmp_path_factory, *_OLDEST)
+    return environment(tmp_path_factory, *OLDEST)
 
 
-def _environment(tmp_path_factory: pytest.TempPathFactory, *requirements: str) -> Path:
+def environment(tmp_path_factory: pytest.TempPathFactory, *requirements: str) -> Path:
     """The interpreter of an environment with these packages; the tests' processes share it."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base

@@ -1,0 +1,60 @@
+"""A DSPy program given to `evolverpc.optimize` as objects is optimized as by `dspy.GEPA`."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs import pages
+from tests.rpc_server.dspy.conftest import NEWEST, environment
+
+ROOT = Path(__file__).parents[3]
+OURS = ("aiohttp", "gitpython", "jsonrpcserver", "orjson", "platformdirs", "pydantic", "rich", "typer", "uvloop")
+OPTIONS = {"seed": 1, "max_metric_calls": 150, "use_merge": False}
+FIRST = """
+import dspy
+from codes import Codes, metric
+from codes_task import TRAIN
+
+student, trainset = Codes(), [dspy.Example(row).with_inputs("word") for row in TRAIN]
+propose = lambda candidate, dataset, components: {name: "word1 is " + "0" * 4 for name in components}
+"""
+LAST = """
+import json
+print(json.dumps([result.texts, {name: one.signature.instructions for name, one in student.named_predictors()}]))
+"""
+
+
+@pytest.fixture(scope="session")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with DSPy and what our packages need."""
+    return environment(tmp_path_factory, *NEWEST, *OURS)
+
+
+def printed(python: Path, project: Path, *command: str) -> Any:
+    """The JSON in the last line that a script prints."""
+    env = os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    ended = subprocess.run([python, *command], cwd=project, env=env, capture_output=True, text=True, timeout=110)
+    assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-4000:]
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("proposer", ["dspy", "own"])
+def test_the_candidates_are_those_of_dspy_gepa_with_the_same_seed(project, python, proposer):
+    argument = json.dumps([proposer, [OPTIONS]])
+    [theirs] = printed(python, project, "with_dspy.py", argument)
+    [ours] = printed(python, project, "with_one_call.py", argument)
+    assert len(ours) > 3
+    assert ours == theirs["candidates"]
+
+
+def test_the_call_of_the_guide_ends_with_the_best_program_in_the_student(project, python):
+    call = pages.block("docs/guides/dspy.md", "# optimize_student.py").text
+    assert 'reflection_lm="openai/gpt-5"' in call
+    call = call.replace('reflection_lm="openai/gpt-5"', "propose=propose, no_check=True").replace("=500", "=60")
+    (project / "optimize_student.py").write_text(f"import evolverpc\n{FIRST}{call}{LAST}")
+    best, student = printed(python, project, "optimize_student.py")
+    assert best == student
