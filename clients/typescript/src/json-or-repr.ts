@@ -1,6 +1,7 @@
 /** The JSON of any value of a program: what JSON cannot hold is replaced by its type and a text. */
 
 import { type JsonValue, wellFormed } from "./json.js";
+import { asChatMessage } from "./langchain-message.js";
 import { inspected } from "./runtime.js";
 
 /** Levels of arrays and objects that are kept; those of the steps around a value are left of the 200 of a result. */
@@ -11,7 +12,7 @@ const MAX_SHOWN = 8 * 1024;
  * A copy of a value as JSON, so that later changes by the program have no effect here.
  *
  * `{type, repr}` stands for each part that is not JSON: functions, maps, NaN, what contains itself, what is nested beyond
- * 64 levels, what throws when it is read.
+ * 64 levels, what throws when it is read. A message of LangChain is a chat message.
  */
 export function jsonOrRepr(value: unknown): JsonValue {
   return copied(value, []);
@@ -36,7 +37,7 @@ function copied(value: unknown, around: object[]): JsonValue {
 
 function copiedObject(value: object, around: object[]): JsonValue {
   if (ArrayBuffer.isView(value) || value instanceof Error) return replaced(value);
-  if ("toJSON" in value && typeof value.toJSON === "function") return copied(value.toJSON(), around);
+  if ("toJSON" in value && typeof value.toJSON === "function") return copied(asChatMessage(value.toJSON()), around);
   if (Array.isArray(value)) return Array.from(value, (item) => copied(item, around));
   const fields = Object.entries(value).filter(([, item]) => item !== undefined);
   if (fields.length === 0 && !isPlain(value)) return replaced(value);

@@ -487,3 +487,37 @@ it("the conformance program runs the steps that an example describes", async () 
   expect(second).toMatchObject({ status: "program_error", error: { message: "no luck" } });
   expect(second.trajectory.steps).toMatchObject([{ error: { type: "Error", message: "no luck" } }]);
 });
+
+it("messages of LangChain are chat messages, which records show as context", async () => {
+  const message = (type: string, kwargs: object, lc = 1) => ({
+    toJSON: () => ({ lc, type: "constructor", id: ["langchain_core", "messages", type], kwargs }),
+  });
+  const asked = message("HumanMessage", { content: "Rome?", additional_kwargs: {} });
+  const calls = [{ name: "weather", args: { city: "Rome" }, id: "call_1", type: "tool_call" }];
+  const called = message("AIMessageChunk", { content: "", tool_calls: calls, usage_metadata: {} });
+  const others = [message("RemoveMessage", { id: "1" }), message("AIMessage", {}, 2), message("constructor", {})];
+  const { steps } = await ran((_, context) => {
+    context.step(
+      "rules",
+      { messages: [asked, message("SystemMessage", { content: [{ text: "Be short." }] })] },
+      () => called,
+    );
+    context.step("rules", {}, () => [
+      message("ToolMessage", { content: "sunny" }),
+      message("AIMessage", {}),
+      ...others,
+    ]);
+    return 0;
+  });
+  expect(steps[0].inputs.messages).toEqual([
+    { role: "user", content: "Rome?" },
+    { role: "system", content: [{ text: "Be short." }] },
+  ]);
+  const tool_calls = [{ name: "weather", arguments: { city: "Rome" } }];
+  expect(steps[0].outputs).toEqual({ role: "assistant", content: "", tool_calls });
+  expect(steps[1].outputs.slice(0, 2)).toEqual([
+    { role: "tool", content: "sunny" },
+    { role: "assistant", content: null },
+  ]);
+  expect(steps[1].outputs.slice(2)).toEqual(others.map((each) => each.toJSON()));
+});
