@@ -4,7 +4,9 @@ import gc
 import os
 import shlex
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,6 +35,13 @@ _OWN: dict[str, tuple[Any, Any]] = {
     ),
     "json_lines": (
         Annotated[bool, typer.Option("--json", envvar=JSON_VARIABLE, help="Print events as JSON lines.")],
+        False,
+    ),
+    "until_stdin_closes": (
+        Annotated[
+            bool,
+            typer.Option("--until-stdin-closes", help="End with the process that holds this one's standard input."),
+        ],
         False,
     ),
     "conformance": (Annotated[bool, typer.Option("--conformance", help="Serve the conformance program.")], False),
@@ -73,7 +82,7 @@ def run(arguments: Sequence[str]) -> None:
         sys.exit(CANNOT_START)
 
 
-def _serve(config: Path | None, json_lines: bool, conformance: bool, **flags: Any) -> None:
+def _serve(config: Path | None, json_lines: bool, until_stdin_closes: bool, conformance: bool, **flags: Any) -> None:
     """Serve one program to gepa-client over HTTP.
 
     Every flag is also a key of gepa.toml, or of [tool.gepa] in pyproject.toml, in the working directory, and a variable
@@ -81,10 +90,18 @@ def _serve(config: Path | None, json_lines: bool, conformance: bool, **flags: An
     """
     from rpc_server.cli.serve import start  # with all that a server needs, and its help does not
 
+    if until_stdin_closes:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
     gc.freeze()  # what was imported is never garbage
     gc.enable()
     given = {name: value for name, value in flags.items() if value is not None and value != []}
     sys.exit(start(config, given, json_lines=json_lines, conformance=conformance))
+
+
+def _end_with_stdin() -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def with_one_command(arguments: Sequence[str]) -> list[str]:

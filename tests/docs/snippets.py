@@ -27,7 +27,7 @@ RUN = {
         "README.md: # program.py",
         "README.md: import evolverpc",
         "docs/guides/python.md: # optimize_rules.py",
-        "README.md: // program.ts",
+        "README.md: // optimize.ts",
         "docs/quickstart.md: # with_openai.py",
         "docs/quickstart.md: # with_anthropic.py",
         "docs/guides/typescript.md: // program.ts",

@@ -232,9 +232,8 @@ def test_the_same_program_stands_on_each_page() -> None:
         path = example / name.replace("program.py", "with_openai.py")
         shown = pages.block(page, f"# {name}").text.removeprefix(f"# {name}\n")
         assert shown == path.read_text(encoding="utf-8").partition("\n\n")[2], f"{page}: {name}"
-    assert (
-        pages.block("README.md", "// program.ts").text == pages.block("docs/guides/typescript.md", "// program.ts").text
-    )
+    of_guide = pages.block("docs/guides/typescript.md", "// optimize.ts").text
+    assert pages.block("README.md", "// optimize.ts").text == of_guide
 
 
 def compile_with_openai(folder: Path, page: str, name: str) -> None:
@@ -253,7 +252,7 @@ def compile_with_openai(folder: Path, page: str, name: str) -> None:
 
 @needs_typescript
 def test_the_typescript_program_compiles_strictly_and_is_optimized(tmp_path: Path) -> None:
-    compile_with_openai(tmp_path, "README.md", "program.ts")
+    compile_with_openai(tmp_path, "docs/guides/typescript.md", "program.ts")
     with running_server(["node", "program.js"], cwd=tmp_path) as endpoint:
         assert optimized(endpoint, tmp_path) == [0.0, 0.5]
 

@@ -20,8 +20,18 @@ export async function serveIsolated(optimizer: string, exampleTimeoutS: number |
   const own = [process.execPath, ...process.execArgv, ...process.argv.slice(1)];
   const limit = exampleTimeoutS === undefined ? [] : ["--example-timeout-s", String(exampleTimeoutS)];
   // No gepa.toml: it would be about another server.
-  const words = ["--json", "--config", devNull, "--root", process.cwd(), ...limit, "--command", ...own];
-  const child = spawn(command, words, { stdio: ["ignore", "pipe", "inherit"], detached: true });
+  const words = [
+    "--json",
+    "--config",
+    devNull,
+    "--root",
+    process.cwd(),
+    "--until-stdin-closes",
+    ...limit,
+    "--command",
+    ...own,
+  ];
+  const child = spawn(command, words, { stdio: ["pipe", "pipe", "inherit"], detached: true });
   const closed = once(child, "close");
   const failed = closed.then(
     ([status]) => `ended with status ${status}`,

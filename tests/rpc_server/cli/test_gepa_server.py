@@ -53,6 +53,7 @@ async def started(folder: Path, *arguments: str, **variables: str) -> AsyncItera
         *arguments,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **variables},
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -110,6 +111,14 @@ def text_of(file: Path) -> str | None:
 def evaluation(*data: Any, candidate: dict[str, str], **meta: Any) -> dict[str, Any]:
     batch = [{"id": str(position), "data": one} for position, one in enumerate(data)]
     return {"candidate": candidate, "batch": batch, **({"_meta": meta} if meta else {})}
+
+
+async def test_a_server_can_end_with_its_standard_input(tmp_path: Path) -> None:
+    async with started(tmp_path, "--conformance", "--json", "--until-stdin-closes") as process:
+        await ready(process)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert await asyncio.wait_for(process.wait(), WAIT_S) == 0
 
 
 async def test_the_conformance_program_is_served_and_sigterm_ends_it(tmp_path: Path) -> None:
