@@ -67,6 +67,9 @@ class Example:
         Raises:
             NotPrepared: it is not possible.
         """
+        is_typescript = (self.folder / "package.json").is_file()
+        if is_typescript and (shutil.which("npm") is None or not (EVOLVERPC / "dist" / "index.js").is_file()):
+            raise NotPrepared("Node.js is needed, and the built package evolverpc: make setup")
         made_from = [
             "starter.toml",
             "optimise.patch",
@@ -84,7 +87,7 @@ class Example:
                 self._unpack()
                 _run("git", "apply", str(self.folder / "optimise.patch"), folder=self.program)
                 shutil.copy(self.folder / "gepa.toml", self.program)
-                self._install()
+                (self._install_node if is_typescript else self._install_python)()
 
     def _unpack(self) -> None:
         starter = self.starter
@@ -103,15 +106,7 @@ class Example:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(textwrap.dedent(BLOCK.findall(page)[number - 1][1]), encoding="utf-8")
 
-    def _install(self) -> None:
-        if (self.folder / "package-lock.json").is_file():
-            self._install_node()
-        else:
-            self._install_python()
-
     def _install_node(self) -> None:
-        if shutil.which("npm") is None or not (EVOLVERPC / "dist" / "index.js").is_file():
-            raise NotPrepared("Node.js is needed, and evolverpc for it: make setup")
         for name in ("package.json", "package-lock.json"):
             shutil.copy(self.folder / name, self.program)
         flags = ["--omit=peer", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]

@@ -111,6 +111,13 @@ def test_a_starter_that_is_not_the_one_that_was_patched_is_refused(frameworks: d
         starter.fetch("http://127.0.0.1:1/", "0" * 64)
 
 
+def test_a_starter_in_typescript_needs_node(frameworks: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+    starter = frameworks["starter"]
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(starter.NotPrepared, match=r"Node.js is needed.*make setup"):
+        starter.Example("mastra").prepare()
+
+
 def test_a_line_that_replaces_another_counts_once_and_blank_lines_do_not(frameworks: dict[str, ModuleType]) -> None:
     patch = ["--- a/x", "+++ b/x", "@@ -1,5 +1,5 @@", "-a", "-b", "+c", "+", " d", "-e", "+f", "+g", "\\ No newline"]
     assert frameworks["starter"].lines_changed(patch) == 4
