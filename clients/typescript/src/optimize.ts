@@ -228,8 +228,11 @@ function variablesOf(options: AnyOptions): Record<string, string> {
   return Object.fromEntries([...settings, ...proposer].map(([name, value]) => asVariable(name, value)));
 }
 
-function resultOf({ summary, printed }: Ended, { signal }: StopRequests): OptimizeResult {
+function resultOf({ runId, summary, printed }: Ended, { signal }: StopRequests): OptimizeResult {
   const cause = signal.aborted ? { cause: signal.reason } : undefined;
+  if (summary === undefined && runId !== undefined) {
+    throw new OptimizeError(`the optimizer was killed. ${toContinue(runId)}`, "paused", runId, undefined, cause);
+  }
   if (summary === undefined) {
     const message = respelled(printed.replace(/^error: /, "")) || "the optimizer ended before the run was begun";
     throw new OptimizeError(message, "refused", undefined, undefined, cause);
@@ -238,6 +241,10 @@ function resultOf({ summary, printed }: Ended, { signal }: StopRequests): Optimi
   const result = output === null ? undefined : readResult(id, output);
   if (status === "completed" && result !== undefined) return result;
   const why = reason === null ? "" : `: ${respelled(reason)}`;
-  const again = status === "refused" ? "" : `. To continue it: optimize({ ..., resume: "${id}" })`;
+  const again = status === "refused" ? "" : `. ${toContinue(id)}`;
   throw new OptimizeError(`run ${id} is ${status}${why}${again}`, status, id, result, cause);
+}
+
+function toContinue(runId: string): string {
+  return `To continue it: optimize({ ..., resume: "${runId}" })`;
 }

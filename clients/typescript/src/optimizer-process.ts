@@ -9,6 +9,7 @@ import { type Finished, type RunEvent, SETTINGS } from "./generated/optimize.js"
 import type { StopRequests } from "./stop-requests.js";
 
 const EVENTS = 3;
+const MOST_PRINTED = 20_000;
 
 /** The last line of the events. */
 export interface Summary {
@@ -19,8 +20,10 @@ export interface Summary {
   output: string | null;
 }
 
-/** How the process ended: `summary` is missing if the run was not begun, for the reason that it `printed`. */
+/** How the process ended; it `printed` the reason if the run was not begun, or if there is no `summary`. */
 export interface Ended {
+  /** Undefined if the run was not begun. */
+  runId: string | undefined;
   summary: Summary | undefined;
   printed: string;
 }
@@ -43,11 +46,11 @@ export async function runOptimizer(command: string, words: string[], options: Pr
   const closed = once(child, "close").catch((error: Error) => {
     throw new SetupError(`the optimizer ${command} cannot be started: ${error.message}`);
   });
-  let started = false;
+  let runId: string | undefined;
   let printed = "";
   const print = (chunk: Buffer | string): void => {
-    if (started && onEvent === undefined) process.stderr.write(chunk);
-    else printed += chunk;
+    if (runId !== undefined && onEvent === undefined) process.stderr.write(chunk);
+    else printed = (printed + chunk).slice(-MOST_PRINTED);
   };
   child.stdout?.on("data", print);
   child.stderr?.on("data", print);
@@ -61,8 +64,8 @@ export async function runOptimizer(command: string, words: string[], options: Pr
         continue;
       }
       if (event.event === "started") {
-        started = true;
-        print(printed);
+        runId = event.run_id;
+        if (onEvent === undefined) print(printed);
       }
       await onEvent?.(event);
     }
@@ -72,7 +75,7 @@ export async function runOptimizer(command: string, words: string[], options: Pr
   } finally {
     await closed;
   }
-  return { summary, printed: printed.trim() };
+  return { runId, summary, printed: printed.trim() };
 }
 
 /** Return a setting as the environment holds it. Throws `SetupError` for a value that would have no effect. */

@@ -147,7 +147,8 @@ async function run(words: string[], signal: AbortSignal | undefined): Promise<vo
   const end = output.trim().split("\n").slice(-TAIL_LINES).join("\n");
   throw new SetupError(
     `the optimizer could not be set up, and nothing of it was kept: \`${words.join(" ")}\` failed:\n${end}\n` +
-      "It is downloaded from PyPI once, or from the index that uv and pip are set to: run this again when that answers.",
+      "It needs PyPI once, or the index that uv and pip are set to: run this again when that answers, or name an installed " +
+      "gepa-client by the option `optimizer` or the variable GEPA_CLIENT.",
   );
 }
 

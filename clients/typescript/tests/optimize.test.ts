@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { existsSync, mkdtempSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -102,6 +102,21 @@ it("an error of `onEvent` pauses the run and is the error", async () => {
   };
   expect(await failure(optimize({ ...given, ...here(), onEvent }))).toBe(error);
   expect(existsSync(join(folder, "run", "best_candidate.json"))).toBe(true);
+});
+
+it("a run whose optimizer was killed can be resumed", async () => {
+  const optimizer = join(folder, "optimizer");
+  writeFileSync(optimizer, `#!/bin/sh\necho $$ > ${folder}/pid\nexec ${process.env.GEPA_CLIENT} "$@"\n`, {
+    mode: 0o755,
+  });
+  const kill = ({ event }: RunEvent) => {
+    if (event === "candidate") process.kill(Number(readFileSync(join(folder, "pid"), "utf8")), "SIGKILL");
+  };
+  const killed = await failure(optimize({ ...given, ...here(), optimizer, onEvent: kill }));
+  expect(killed).toMatchObject({ status: "paused", runId: expect.stringMatching(/^\d{8}/) });
+  expect(killed.message).toContain(
+    `the optimizer was killed. To continue it: optimize({ ..., resume: "${killed.runId}" })`,
+  );
 });
 
 it.each([
