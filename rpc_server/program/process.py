@@ -221,7 +221,6 @@ class ProgramProcess:
             )
         self._pending[self._number] = on_answer
         if log is not None:
-            self.collect_output()
             self._output.open(self._number, log)
         self.write(line)
 

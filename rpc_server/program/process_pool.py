@@ -299,7 +299,7 @@ class Pool:
             item.isolated = True
             self._scheduler.add_suspect(item)
         elif not item.abandoned:
-            seconds, log = self._seconds(item), self._log(slot, item)
+            seconds, log = self._seconds(item), item.log.text
             item.work.answered(message, late=ran_over, evidence=evidence, seconds=seconds, log=log)
         if used_up and slot in self._slots:
             self._retire(slot, gracefully=not (stale or requeue))
@@ -353,7 +353,8 @@ class Pool:
         ran = self._remove(slot)
         if evidence is not None and not item.abandoned:
             ran.remove(item)
-            item.work.timed_out(evidence, self._seconds(item), self._log(slot, item))
+            slot.process.collect_output()
+            item.work.timed_out(evidence, self._seconds(item), item.log.text)
         for one in reversed(ran):
             one.isolated = one.isolated or one.late  # blocked by another or too slow itself: isolation will show
             self._scheduler.requeue(one)
@@ -369,7 +370,7 @@ class Pool:
             self._factory.failed(ProgramFailed(f"the program's process {how} before its first request", stage="start"))
         for item in victims:
             if item.exclusive or (item.died and not how.parent_died):
-                item.work.died(how, self._seconds(item), self._log(slot, item))
+                item.work.died(how, self._seconds(item), item.log.text)
             else:
                 item.isolated, item.exclusive, item.died = True, how.parent_died, True
                 self._scheduler.add_suspect(item)
@@ -389,10 +390,6 @@ class Pool:
 
     def _seconds(self, item: WorkItem) -> float:
         return round(self._loop.time() - item.sent, 6)
-
-    def _log(self, slot: WorkerSlot, item: WorkItem) -> Callable[[], str]:
-        slot.process.collect_output()
-        return item.log.text
 
     # -- giving up ---------------------------------------------------------------------------------------------------
 
