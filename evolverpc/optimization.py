@@ -143,10 +143,10 @@ def optimize(
     `program`: the path of a Python file or the name of a module, which runs in processes of its own, where an example
     that hangs is ended. Or functions of this process, as a dict of them by name (`seed_candidate`, `run`, `score`, ...)
     or an object that has them, or a DSPy program as `{"student": ..., "metric": ...}`: these run in threads of this
-    process. None if `server` names an `adapter` or a `command`. `trainset`, `valset`, `testset`: a file of rows, or the rows. `propose`: a function of (candidate,
-    reflective dataset, components) that returns new texts by component, in place of a `reflection_lm`. `server`:
-    settings of `gepa-server`, such as `{"threads": 16}` for 16 examples at once. `resume`: the id of a run to continue,
-    or `last`; the settings given replace those recorded.
+    process. None if `server` names an `adapter` or a `command`. `trainset`, `valset`, `testset`: a file of rows, or the
+    rows. `propose`: a function of (candidate, reflective dataset, components) that returns new texts by component, in
+    place of a `reflection_lm`. `server`: settings of `gepa-server`, such as `{"threads": 16}` for 16 examples at once.
+    `resume`: the id of a run to continue, or `last`; the settings given replace those recorded.
 
     Raises:
         OptimizeError: a setting is wrong, the program cannot start, the check of a few rows failed, or the run did not

@@ -1,6 +1,8 @@
-"""`evolverpc.optimize` finds the candidates of the commands `gepa-server` and `gepa-client optimize`."""
+"""`optimize` of both languages finds the candidates of the commands `gepa-server` and `gepa-client optimize`."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,8 @@ import pytest
 from sandbox_runtime import running_server
 
 BIN = Path(sys.executable).parent
+DATA = Path(__file__).parent / "data"
+PACKAGE = Path(__file__).parents[2] / "clients" / "typescript" / "dist" / "index.js"
 TOKEN = "token-of-the-tests"
 
 
@@ -35,6 +39,18 @@ def by_the_command(units: ModuleType, folder: Path, seed: int) -> Any:
         ended = subprocess.run(optimize, cwd=folder, env=env, capture_output=True, text=True, timeout=100)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return candidates(folder / "command")
+
+
+@pytest.mark.skipif(shutil.which("node") is None or not PACKAGE.exists(), reason="the TypeScript package is not set up")
+def test_optimize_of_typescript_gives_the_candidates_of_python(units: ModuleType, folder: Path) -> None:
+    shutil.copy(DATA / "units.mjs", folder)
+    env = os.environ | {"GEPA_CLIENT": str(BIN / "gepa-client")}
+    command = ["node", "units.mjs", PACKAGE.as_uri(), "3"]
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    by_python = candidates(units.optimized(vars(units), 3).folder)
+    assert len(by_python) > 2
+    assert candidates(folder / "typescript") == by_python
 
 
 @pytest.mark.parametrize("seed", [1, 5])
