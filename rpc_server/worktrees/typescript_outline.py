@@ -21,16 +21,25 @@ _DEFINITIONS = (
     *("method_definition", "abstract_method_signature"),
     *("interface_declaration", "type_alias_declaration", "enum_declaration"),
 )
-_HOLDERS = ("lexical_declaration", "variable_declaration", "public_field_definition")
+_HOLDERS = ("lexical_declaration", "variable_declaration", "public_field_definition", "pair")
 """What holds a function as its value: `const ask = async (question) => ...`."""
+
+_AROUND_OBJECTS = (
+    *("export_statement", "lexical_declaration", "variable_declarator", "expression_statement", "await_expression"),
+    *("call_expression", "new_expression", "arguments", "satisfies_expression", "as_expression", "object", "pair"),
+)
+"""What leads to an object of functions: `await serve({ run: ... })`."""
 
 
 def definitions(path: str, content: bytes) -> list[str]:
     """Return a line for each definition, indented, after the comment of the file, as far as it can be parsed."""
     top = _parser(PurePosixPath(path).suffix in WITH_JSX).parse(content).root_node.named_children
     first = next((node for node in top if node.type != "hash_bang_line"), None)
-    about = [] if first is None or first.type != "comment" or _is_about_next(first) else [_sentence(first)]
-    return [*(f"    // {line}" for line in about if line), *_definitions(top, "    ")]
+    try:
+        about = [] if first is None or first.type != "comment" or _is_about_next(first) else [_sentence(first)]
+        return [*(f"    // {line}" for line in about if line), *_definitions(top, "    ")]
+    except RecursionError:
+        return ["    (nested too deep)"]
 
 
 @functools.cache
@@ -44,15 +53,26 @@ def _parser(with_jsx: bool) -> "Parser":
 
 def _definitions(nodes: "list[Node]", indent: str) -> Iterator[str]:
     for node in nodes:
-        definition = _exported(node)
-        if (end := _end_of_head(definition)) is None:
+        if (end := _end_of_head(node)) is None:
             continue
         start = next((child for child in node.children if child.type not in ("decorator", "comment")), node).start_byte
         before = node.prev_named_sibling
         about = _sentence(before) if before is not None and before.type == "comment" and _is_about_next(before) else ""
         yield indent + _head(node, start, end) + (f"  // {about}" if about else "")
-        if definition.type in _CLASSES and (body := definition.child_by_field_name("body")) is not None:
-            yield from _definitions(body.named_children, indent + "    ")
+        definition = _exported(node)
+        body = definition.child_by_field_name("body") if definition.type in _CLASSES else None
+        yield from _definitions(_functions_in_objects(node) if body is None else body.named_children, indent + "    ")
+
+
+def _functions_in_objects(node: "Node") -> "list[Node]":
+    """Return what is or holds a function in an object that a statement passes or assigns."""
+    found = []
+    for child in node.named_children if node.type in _AROUND_OBJECTS else ():
+        if child.type in ("pair", "method_definition"):
+            found += [child] if _end_of_head(child) is not None else []
+        else:
+            found += _functions_in_objects(child)
+    return found
 
 
 def _exported(node: "Node") -> "Node":
@@ -62,12 +82,15 @@ def _exported(node: "Node") -> "Node":
 
 
 def _end_of_head(node: "Node") -> int | None:
-    """Return where the body of a definition begins, the end if it has none; None for what is no definition."""
-    if node.type in _HOLDERS:
-        holders = [child for child in node.named_children if child.type == "variable_declarator"] or [node]
+    """Return where the body or the object of a definition begins, the end if it has none; None for what is none."""
+    if members := _functions_in_objects(node):
+        return (members[0].parent or node).start_byte
+    definition = _exported(node)
+    if definition.type in _HOLDERS:
+        holders = [child for child in definition.named_children if child.type == "variable_declarator"] or [definition]
         value = holders[0].child_by_field_name("value")
         return None if value is None or value.type not in _FUNCTIONS else _end_of_head_of(value)
-    return _end_of_head_of(node) if node.type in _DEFINITIONS else None
+    return _end_of_head_of(definition) if definition.type in _DEFINITIONS else None
 
 
 def _end_of_head_of(node: "Node") -> int:
@@ -78,7 +101,7 @@ def _end_of_head_of(node: "Node") -> int:
 
 def _head(node: "Node", start: int, end: int) -> str:
     text = (node.text or b"")[start - node.start_byte : end - node.start_byte].decode("utf-8", "replace")
-    line = " ".join(text.split()).removesuffix(";").removesuffix("=>").removesuffix("=").rstrip()
+    line = " ".join(text.split()).removesuffix(";").removesuffix("=>").removesuffix("=").removesuffix("(").rstrip()
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
@@ -87,7 +110,7 @@ def _is_about_next(comment: "Node") -> bool:
     following = comment.next_named_sibling
     if following is None or following.start_point.row != comment.end_point.row + 1:
         return False
-    return _end_of_head(_exported(following)) is not None
+    return _end_of_head(following) is not None
 
 
 def _sentence(comment: "Node") -> str:

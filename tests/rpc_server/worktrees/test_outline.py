@@ -45,6 +45,15 @@ export abstract class Sorter<T> extends Base<T> implements Other {
 export const ask = async (question: string): Promise<string> => question;
 export const limit = 3;
 function helper(a) { return a; }
+/** What is optimized. */
+export const program = defineProgram({
+  name: "tickets",
+  // Runs one.
+  run: async (row: Row, { words }) => ask(words),
+  score({ label }, output) { return { better: () => 1 }; },
+});
+await serve({ program, nested: { stop: () => {} } }, 3);
+app.get("/", () => { const inner = { f: () => 1 }; });
 export default function (a: string): void {}
 """
 
@@ -57,6 +66,12 @@ OUTLINE = """\
         #hidden = (): void
     export const ask = async (question: string): Promise<string>  // Asks a model.
     function helper(a)
+    export const program = defineProgram  // What is optimized.
+        run: async (row: Row, { words })  // Runs one.
+        score({ label }, output)
+    await serve
+        nested:
+            stop: ()
     export default function (a: string): void
 """
 
@@ -72,7 +87,8 @@ def test_typescript_and_javascript_have_their_definitions(tmp_path: Path, suffix
 
 
 @pytest.mark.parametrize(
-    "content", ["export class {{{", "}" * 9, "(" * 100_000, "\ud800", "export const f = (x: " + "a" * 999]
+    "content",
+    ["export class {{{", "}" * 9, "(" * 100_000, "f({a:" * 9000, "\ud800", "export const f = (x: " + "a" * 999],
 )
 def test_typescript_that_cannot_be_parsed_is_outlined_as_far_as_it_goes(tmp_path: Path, content: str) -> None:
     files: dict[str, str | bytes] = {"a.ts": content.encode("utf-8", "surrogatepass"), "b.ts": "export class B {}"}
