@@ -31,6 +31,8 @@ def test_the_guide_has_a_row_for_every_parameter_of_the_installed_dspy_gepa(requ
     parameters = json.loads(printed.stdout)
     assert len(parameters) > 20
     assert [name for name in parameters if name not in rows_of_the_guide()] == []
+    if environment == "dspy_python":
+        assert rows_of_the_guide() - {*parameters} == {"custom_instruction_proposer"}
 
 
 async def proposed(running, results):
