@@ -86,6 +86,7 @@ def _jsonl_rows(path: Path | str, text: str) -> list[dict[str, Any]]:
 
 
 def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # 131,072 characters by default
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[dict[str, Any]] = []
     try:

@@ -37,6 +37,8 @@ def test_both_languages_read_the_same_rows(tmp_path: Path, suffix: str) -> None:
         text = "".join(source.choices(PARTS[suffix], k=source.randrange(1, 8)))
         head = "x,y\n" if suffix == ".csv" else source.choice(["", "\ufeff"])
         (tmp_path / f"{number}{suffix}").write_text(head + text, encoding="utf-8", newline="")
+    if suffix == ".csv":
+        (tmp_path / "long.csv").write_text(f"x,y\n{'long ' * 50_000},1\n")
     script = tmp_path.with_suffix(".mjs")
     script.write_text(READ)
     command = ["node", str(script), PACKAGE.as_uri(), str(tmp_path)]
