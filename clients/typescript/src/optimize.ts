@@ -1,4 +1,4 @@
-/** Optimise a program in one call: serve it, run the optimizer beside it, and return what it found. */
+/** Optimize a program in one call: serve it, run the optimizer beside it, and return what it found. */
 
 import { createHash } from "node:crypto";
 import { checkProgram } from "./check-program.js";
@@ -21,11 +21,11 @@ import { shown } from "./values.js";
 export interface OptimizeOptions<Data, Output, Component extends string = string> extends OptimizeSettings {
   program: FunctionProgram<Data, Output, Component> | BatchProgram<Data, Output, Component>;
   /** Rows to learn from: an array, another iterable, or a .jsonl, .json or .csv file. Default: split `train` of the program. */
-  trainset?: RowSource<Data>;
+  trainset?: RowSource<Data> | undefined;
   /** Rows to select candidates by. Default: split `val`, else by `valFraction`. */
-  valset?: RowSource<NoInfer<Data>>;
+  valset?: RowSource<NoInfer<Data>> | undefined;
   /** Rows to score the seed and the best candidate on, at the end only. Default: split `test`, if any. */
-  testset?: RowSource<NoInfer<Data>>;
+  testset?: RowSource<NoInfer<Data>> | undefined;
   /** Returns new texts for `components`, in place of a reflection model. */
   propose?(
     candidate: Candidate<Component>,
@@ -36,15 +36,15 @@ export interface OptimizeOptions<Data, Output, Component extends string = string
    * Run the program in child processes, which are replaced if an example hangs or ends them. They start this process's
    * own command again, up to this call. Default: false.
    */
-  isolated?: boolean;
+  isolated?: boolean | undefined;
   /** The id of a run to continue, or `last`, with the same program and rows. A completed one needs a larger limit. */
-  resume?: string;
+  resume?: string | undefined;
   /** Pauses the run when it is aborted; the promise is then rejected with `OptimizeError`. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Receives each event of the run; the optimizer then displays nothing. The next one waits for a returned promise. */
   onEvent?(event: RunEvent): unknown;
   /** The command `gepa-client` to use. Default: `GEPA_CLIENT`, else that on PATH, else one that is set up once. */
-  optimizer?: string;
+  optimizer?: string | undefined;
 }
 
 const SPLITS = { trainset: "train", valset: "val", testset: "test" } as const;
@@ -97,7 +97,7 @@ type AnyOptions = OptimizeOptions<unknown, unknown>;
 let calls = 0;
 
 /**
- * Optimise the texts of a program, and return the best ones with their scores.
+ * Optimize the texts of a program, and return the best ones with their scores.
  *
  * Ctrl-C and SIGTERM pause the run, and then end the process; `resume` continues it.
  *
@@ -117,7 +117,7 @@ export async function optimize<Data, Output, Component extends string>(
 }
 
 async function optimized(options: AnyOptions): Promise<OptimizeResult> {
-  checkOptions(options);
+  checkOptions(Object(options));
   const program = programOf(options);
   const digest = digestOf(options);
   if (process.env.GEPA_STDIO !== undefined) return serveStdio(program, { digest }); // a worker of `serveIsolated`
@@ -125,10 +125,8 @@ async function optimized(options: AnyOptions): Promise<OptimizeResult> {
   const stop = new StopRequests(options.signal);
   try {
     const command = await optimizerCommand(options.optimizer, stop.signal);
-    return resultOf(
-      await runBeside(await served(program, digest, command, options), command, settings, options, stop),
-      stop,
-    );
+    const server = await served(program, digest, command, options);
+    return resultOf(await runBeside(server, command, settings, options, stop), stop);
   } catch (error) {
     if (stop.received !== undefined) console.error(`evolverpc: ${(error as Error).message}`); // the process ends next
     throw error;
@@ -163,6 +161,7 @@ async function runBeside(
   const words = resume === undefined ? ["optimize", server.url] : ["resume", resume, server.url];
   const env = { ...process.env, ...settings, GEPA_TOKEN: server.token, GEPA_TOKEN_FILE: undefined };
   try {
+    stop.signal.throwIfAborted();
     return await runOptimizer(optimizer, words, { env, onEvent, stop });
   } finally {
     await server.close();

@@ -1,4 +1,4 @@
-// Optimises a program that learns words; options that functions cannot be are given as JSON.
+// Optimizes a program that learns words; options that functions cannot be are given as JSON.
 import { optimize } from "../../src/index.js";
 
 interface Row {
