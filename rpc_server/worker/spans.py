@@ -148,14 +148,14 @@ class _SpanStep(Step):
         if span.end_time is not None:
             self["seconds"] = round(max(0, span.end_time - span.start_time) / 1e9, 6)
             self._ended = True
-        if component is not None and kind == _MODEL:
-            self._report_twice(component)
         same = [step for step in around if component is not None and step.get("component") == component]
         if same:
             if self._is_within_counted():
                 self.pop("usage", None)  # it is a part of that
             self._is_counted = "usage" in self
             same[-1].take(self)
+        elif component is not None and kind == _MODEL:
+            self._report_twice(component)
         return not same
 
     def _report_twice(self, component: str) -> None:
@@ -164,7 +164,7 @@ class _SpanStep(Step):
         scope = str(getattr(self._span.instrumentation_scope, "name", ""))
         other = self._scopes.get(key, scope)
         self._scopes[key] = scope
-        if other != scope and not self._is_within_counted():
+        if other != scope:
             warn(_TWICE % tuple(sorted((other, scope))))
 
     def _is_within_counted(self) -> bool:

@@ -1,7 +1,7 @@
 /** Models of the AI SDK (version 5 or later) and of Mastra whose calls are steps, with telemetry or without. */
 
-import type { ModelUsage } from "./generated/types.js";
-import { type Answered, ModelCall, tapped, useModelCalls } from "./model-calls.js";
+import { answered } from "./ai-sdk-answers.js";
+import { ModelCall, tapped, useModelCalls } from "./model-calls.js";
 import { isObject, shown } from "./values.js";
 
 /** What a language model of any version has. */
@@ -25,7 +25,7 @@ export function traced<Model extends LanguageModel>(model: Model): Model {
   if (!isObject(model) || typeof model.doGenerate !== "function") {
     throw new TypeError(`traced() takes a language model, such as traced(openai("gpt-5")); it got ${shown(model)}`);
   }
-  useModelCalls();
+  useModelCalls(model);
   const begun = ({ prompt }: { prompt?: unknown }): ModelCall =>
     new ModelCall({ model: model.modelId, messages: prompt });
   const wrapped: LanguageModel = {
@@ -38,7 +38,7 @@ export function traced<Model extends LanguageModel>(model: Model): Model {
     async doGenerate(options) {
       const call = begun(options);
       return ending(call, async () => {
-        const result = await model.doGenerate(options);
+        const result = await call.run(() => model.doGenerate(options));
         call.end(answered(result));
         return result;
       });
@@ -46,7 +46,7 @@ export function traced<Model extends LanguageModel>(model: Model): Model {
     async doStream(options) {
       const call = begun(options);
       return ending(call, async () => {
-        const result = await model.doStream(options);
+        const result = await call.run(() => model.doStream(options));
         return { ...result, stream: recorded(result.stream, call) };
       });
     },
@@ -79,23 +79,4 @@ function recorded(stream: ReadableStream<unknown>, call: ModelCall): ReadableStr
     const text = texts.length === 0 ? [] : [{ type: "text", text: texts.join("") }];
     call.end(answered({ content: [...text, ...content], usage }));
   });
-}
-
-function answered(result: unknown): Answered {
-  const { content, usage } = isObject(result) ? result : {};
-  const parts = Array.isArray(content) ? content.filter((part) => isObject(part) && part.type !== "reasoning") : [];
-  return { messages: [{ role: "assistant", content: parts }], usage: isObject(usage) ? counted(usage) : undefined };
-}
-
-/** The counts of versions 3 and later of the models' specification, and those of version 2. */
-function counted(usage: Record<string, unknown>): ModelUsage | undefined {
-  const input = isObject(usage.inputTokens) ? usage.inputTokens : { total: usage.inputTokens };
-  const output = isObject(usage.outputTokens) ? usage.outputTokens : { total: usage.outputTokens };
-  if (typeof input.total !== "number" || typeof output.total !== "number") return undefined;
-  const parts = {
-    cached_input_tokens: input.cacheRead ?? usage.cachedInputTokens,
-    cache_write_tokens: input.cacheWrite,
-  };
-  const known = Object.entries(parts).filter(([, count]) => typeof count === "number" && count > 0);
-  return { input_tokens: input.total, output_tokens: output.total, ...Object.fromEntries(known) };
 }

@@ -188,7 +188,7 @@ export class MinimalSpan implements Span {
 /** Stands for each span while nothing is recorded. */
 const UNRECORDED = new MinimalSpan("unrecorded", {}, { name: "evolverpc" });
 
-/** Return hexadecimal digits that differ each time, whatever the program does with `Math.random`. */
+/** Return hexadecimal digits that differ each time, also if the program replaces `Math.random`. */
 function newId(digits: number): string {
   return crypto.randomUUID().replaceAll("-", "").slice(0, digits);
 }

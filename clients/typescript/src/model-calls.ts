@@ -5,7 +5,7 @@ import { jsonOrRepr } from "./json-or-repr.js";
 import { MinimalSpan } from "./minimal-tracing.js";
 import { spanUsage } from "./span-values.js";
 import { recordSpan } from "./spans.js";
-import { addUsage } from "./steps.js";
+import { inModelCall, isInModelCall, type OnUsage, usageReceiver } from "./steps.js";
 
 let isUsed = false;
 
@@ -14,9 +14,26 @@ export function recordsModelCalls(): boolean {
   return isUsed;
 }
 
-/** Record calls from now on. */
-export function useModelCalls(): void {
+/** Record calls from now on; `model`: whose calls these are, if that is known. */
+export function useModelCalls(model?: ModelName): void {
   isUsed = true;
+  if (model !== undefined) traced.add(fullName(model));
+}
+
+/** Whether the calls of a model are recorded here. */
+export function isTraced(model: ModelName): boolean {
+  return traced.has(fullName(model));
+}
+
+interface ModelName {
+  provider?: string;
+  modelId: string;
+}
+
+const traced = new Set<string>();
+
+function fullName({ provider, modelId }: ModelName): string {
+  return `${provider} ${modelId}`;
 }
 
 /** What goes into a call. */
@@ -36,11 +53,17 @@ export interface Answered {
 /** A call of a model that has started. End it once, by `end` or `fail`. */
 export class ModelCall {
   readonly #span: MinimalSpan;
+  readonly #onUsage: OnUsage | undefined;
 
-  constructor({ model, messages, system }: Asked) {
+  /** `counts`: whether the call counts as usage of the example. */
+  constructor(
+    { model, messages, system }: Asked,
+    private readonly counts = true,
+  ) {
+    this.#onUsage = counts ? usageReceiver() : undefined;
     const attributes = { "gen_ai.operation.name": "chat", "gen_ai.request.model": model };
     this.#span = new MinimalSpan(`chat ${model}`, attributes, { name: "evolverpc" });
-    if (!recordSpan(this.#span)) return;
+    if (isInModelCall() || !recordSpan(this.#span)) return;
     this.#span.recorded = true;
     this.#span.setAttributes({
       "gen_ai.input.messages": jsonOrRepr(messages), // the program may change them later
@@ -48,12 +71,17 @@ export class ModelCall {
     });
   }
 
+  /** Run what makes the call: calls that are recorded there are this one. */
+  run<Result>(make: () => Result): Result {
+    return inModelCall(this.counts, make);
+  }
+
   end({ messages, usage = {} }: Answered): void {
     if (this.#span.ended) return;
     const counts = Object.entries(usage).map(([name, count]) => [ATTRIBUTES[name as keyof ModelUsage], count]);
     Object.assign(this.#span.attributes, Object.fromEntries(counts));
     this.#span.setAttributes({ "gen_ai.output.messages": jsonOrRepr(messages) }).end();
-    addUsage(spanUsage(this.#span.attributes));
+    this.#onUsage?.(spanUsage(this.#span.attributes));
   }
 
   fail(error: unknown): void {

@@ -6,6 +6,7 @@
  * delayed by its neighbours, and runs once more alone.
  */
 
+import { watchAiSdk } from "./ai-sdk-telemetry.js";
 import type { Cancellation } from "./cancellation.js";
 import { reportComponentFeedback } from "./component-feedback.js";
 import { type Outcome, runWithDeadline } from "./deadline.js";
@@ -201,6 +202,7 @@ export class Runner {
     const ending = await this.#timed(
       async (signal) => {
         const context = { signal, captureTraces, trace, usage, step, parseFailure };
+        if (recorder !== undefined) watchAiSdk();
         const isMeasured = recorder !== undefined || recordsModelCalls();
         const run = () => program.run(row, { ...candidate }, context);
         const output = await runExample(recorder, isMeasured ? onUsage : undefined, run);

@@ -105,9 +105,11 @@ class SpanStep extends StepNode {
       const { messages } = step.inputs as { messages?: unknown };
       notices.once(`span ${this.span.name}`, () => ofNoComponent(this.span.name, messages !== undefined));
     }
-    if (component && found.kind === "model") this.#reportTwice(component, step, notices);
     const same = around.findLast((each) => component && each.component === component);
-    if (same === undefined) return step;
+    if (same === undefined) {
+      if (component && found.kind === "model") this.#reportTwice(component, step, notices);
+      return step;
+    }
     if (this.#isWithinCounted()) delete step.usage; // it is a part of that
     this.#isCounted = Boolean(step.usage);
     take(same, step);
@@ -121,7 +123,7 @@ class SpanStep extends StepNode {
     const scope = instrumentationLibrary?.name ?? "";
     const other = this.scopes.get(key) ?? scope;
     this.scopes.set(key, scope);
-    if (other === scope || this.#isWithinCounted()) return;
+    if (other === scope) return;
     const both = [other, scope].sort().join(" and ");
     notices.once(`scopes ${both}`, () => {
       return `${both} record the same calls of models, as two steps each; switch one of them off`;

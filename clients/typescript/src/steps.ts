@@ -73,6 +73,8 @@ interface Place {
   around: RecordedStep | undefined;
   /** Receives what calls of models cost. */
   onUsage: OnUsage | undefined;
+  /** Whether a call of a model runs that is recorded: those that it makes are parts of it. */
+  inModelCall?: boolean;
 }
 
 export type OnUsage = (usage: Usage) => void;
@@ -84,9 +86,21 @@ export function currentRecorder(): StepRecorder | undefined {
   return places?.getStore()?.recorder;
 }
 
-/** Add what a call of a model cost to the example in whose asynchronous context the caller runs. */
-export function addUsage(usage: Usage): void {
-  places?.getStore()?.onUsage?.(usage);
+/** What receives the usage of the example in whose asynchronous context the caller runs. */
+export function usageReceiver(): OnUsage | undefined {
+  return places?.getStore()?.onUsage;
+}
+
+/** Whether the caller runs within `inModelCall`. */
+export function isInModelCall(): boolean {
+  return places?.getStore()?.inModelCall ?? false;
+}
+
+/** Run what makes a recorded call of a model. `counts`: whether its usage is counted there, and not by calls within. */
+export function inModelCall<Result>(counts: boolean, make: () => Result): Result {
+  const place = places?.getStore();
+  if (places === undefined || place === undefined) return make();
+  return places.run({ ...place, ...(counts ? { onUsage: undefined } : {}), inModelCall: true }, make);
 }
 
 /** Run a program on an example, whose calls of `step` are recorded by `recorder`. */

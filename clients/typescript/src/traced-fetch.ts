@@ -1,4 +1,4 @@
-/** A `fetch` whose calls of models are steps, for the clients of OpenAI, Anthropic and whatever speaks as they do. */
+/** A `fetch` whose calls of models are steps, for the clients of OpenAI and Anthropic, and others with the same APIs. */
 
 import type { ModelUsage } from "./generated/types.js";
 import { type Answered, type Asked, ModelCall, tapped, useModelCalls } from "./model-calls.js";
@@ -91,7 +91,7 @@ export function tracedFetch(fetch: Fetch = globalThis.fetch): Fetch {
     const { call, api } = begun;
     let response: Response;
     try {
-      response = await fetch(input, init);
+      response = await call.run(() => fetch(input, init));
     } catch (error) {
       call.fail(error);
       throw error;

@@ -1,5 +1,5 @@
 // Calls of models by `tracedFetch` and by `traced` models: steps, and usage of the example, without OpenTelemetry.
-import { expect, it } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { traced } from "../src/ai-sdk.js";
 import type { RunContext } from "../src/program.js";
 import { tracedFetch } from "../src/traced-fetch.js";
@@ -330,6 +330,77 @@ it("errors of a traced model are thrown as they are, and those within a stream a
   });
   const error = { type: "Error", message: "overloaded" };
   expect(steps).toMatchObject([{ error }, { error }]);
+});
+
+/** Make a call as version 7 of the AI SDK does: with the integrations that are registered globally. */
+async function generating(callId: string, { instructions, answer = "so", tool, fail, make }: any) {
+  const all: any[] = (globalThis as any).AI_SDK_TELEMETRY_INTEGRATIONS ?? [];
+  const report = (name: string, event: object) => {
+    for (const each of all) each[name]?.({ callId, ...event });
+  };
+  const wrapped = (name: string, execute: () => Promise<unknown>, event: object): Promise<unknown> =>
+    all.reduce(
+      (inner, each) => (each[name] ? () => each[name]({ callId, ...event, execute: inner }) : inner),
+      execute,
+    )();
+  const messages = [{ role: "user", content: "Rome?" }];
+  report("onLanguageModelCallStart", { provider: "tests", modelId: "m", instructions, messages });
+  await wrapped("executeLanguageModelCall", async () => make?.(), {});
+  if (fail) return report("onError", { error: new Error("overloaded") });
+  report("onLanguageModelCallEnd", { content: [{ type: "text", text: answer }], usage: V3_USAGE });
+  if (!tool) return;
+  const toolCall = { toolCallId: "1", toolName: "search", input: { city: "Rome" } };
+  const failed = await wrapped("executeTool", async () => void (await tool()), { toolCall }).catch((error) => ({
+    error,
+  }));
+  report("onToolExecutionEnd", { toolCall, toolOutput: failed ?? { output: "sunny" } });
+}
+
+it("calls of the AI SDK are steps by themselves from version 7 on, with its tools", async () => {
+  const { result, steps, logged } = await ran(async ({ step }) => {
+    const searching = () => step({ name: "lookup" }, {}, () => generating("b", { instructions: { ...SYSTEM } }));
+    await generating("a", { instructions: system, tool: searching });
+    await generating("c", { instructions: [SYSTEM], fail: true });
+    await generating("d", { tool: () => Promise.reject(new Error("no luck")) });
+  });
+  const inputs = { messages: [SYSTEM, ROME], model: "m" };
+  const usage = { ...counted, models: { m: { ...counted, cached_input_tokens: 40 } } };
+  const asked = { component: "planner", inputs, outputs: "so", usage, seconds };
+  const found = { name: "search", inputs: { city: "Rome" }, outputs: "sunny", seconds };
+  expect(steps).toMatchObject([
+    asked,
+    { ...found, steps: [{ name: "lookup", steps: [asked] }] },
+    { component: "planner", error: { type: "Error", message: "overloaded" } },
+    { name: "chat m" },
+    { ...found, outputs: null, error: { type: "Error", message: "no luck" } },
+  ]);
+  expect(result).not.toHaveProperty("usage");
+  expect(logged).toHaveLength(1); // of the call without instructions
+  const untraced = await ran(() => generating("a", { instructions: system, tool: () => {} }), {});
+  expect(untraced.result).not.toHaveProperty("trajectory");
+});
+
+it("a call that the AI SDK, a traced model and tracedFetch record is one step, and counts once", async () => {
+  const url = "http://models.invalid/v1/chat/completions";
+  const fetching = () => tracedFetch(answering({ usage: CHAT_USAGE }))(url, post({ model: "m", messages: [SYSTEM] }));
+  const doGenerate = async () => ({ content: [], usage: V3_USAGE, response: await fetching() });
+  const { result, steps } = await ran(() =>
+    generating("a", {
+      instructions: system,
+      make: () => traced(modelOf({}, { doGenerate })).doGenerate({ prompt: [] }),
+    }),
+  );
+  expect(steps).toMatchObject([{ component: "planner", outputs: "so" }]);
+  expect(steps).toHaveLength(1);
+  expect(result.usage).toMatchObject({ calls: 1, input_tokens: 100 });
+});
+
+it("calls of the AI SDK of which another integration makes spans are left to that", async () => {
+  const all: unknown[] = (globalThis as any).AI_SDK_TELEMETRY_INTEGRATIONS;
+  all.push({ tracer: {} });
+  onTestFinished(() => void all.pop());
+  const { steps } = await ran(() => generating("a", { instructions: system, tool: () => {} }));
+  expect(steps).toBeUndefined();
 });
 
 it("traced() refuses what is no model", () => {

@@ -29,8 +29,8 @@ FAILURES = ("429", "500", "503", "529", "refused", "reset", "time-out", "DNS", "
 REJECTIONS = ("400", "401")
 REQUEST_TIMEOUT_S = 90.0  # of requests that are answered, however busy the machine is
 
-WITH_TOOLS = ("ai", "ai 7", "@langchain/langgraph", "@mastra/core")
-BY_HAND = " by hand"
+WITH_TOOLS = ("ai", "ai 7", "ai 7 by hand", "ai 7 by itself", "@langchain/langgraph", "@mastra/core")
+BY_HAND, BY_ITSELF = " by hand", " by itself"
 TRACED = "a wrapper: `traced(model)` of `evolverpc/ai-sdk`"
 TRACED_FETCH = "one option of the client: `fetch: tracedFetch()` of `evolverpc`"
 OPENINFERENCE = "@arizeai/openinference-instrumentation"
@@ -46,6 +46,7 @@ ARRIVALS_IN_PYTHON = {
     "pydantic_ai": "one line: `Agent.instrument_all()`",
 }
 ARRIVALS_IN_NODE = {
+    "ai 7 by itself": "itself; nothing is needed",
     "ai by hand": TRACED,
     "ai 7 by hand": TRACED,
     "@anthropic-ai/sdk by hand": TRACED_FETCH,
@@ -165,7 +166,9 @@ def check_arrivals(versions: dict[str, str], arrivals: dict[str, str]) -> None:
     """The page states how the steps of each library arrive."""
     table = ["| library | version | its calls become steps by |", "| --- | --- | --- |"]
     for library, version in versions.items():
-        name = library.removesuffix("_v2").removesuffix(BY_HAND).removesuffix(" 7")  # rows of the same library
+        name = (
+            library.removesuffix("_v2").removesuffix(BY_HAND).removesuffix(BY_ITSELF).removesuffix(" 7")
+        )  # rows of the same library
         table.append(f"| {name} | {version} | {arrivals[library]} |")
     text = "\n".join(table)
     assert text in PAGE.read_text(), f"{PAGE.name} has not this table:\n{text}"

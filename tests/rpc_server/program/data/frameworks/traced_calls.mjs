@@ -36,22 +36,24 @@ const baseURL = process.env.PROVIDER_URL;
 const ASKED = [{ role: "user", content: "Rome?" }];
 const WEATHER = { description: "The weather", inputSchema: z.object({ city: z.string() }) };
 
-ai7.registerTelemetry(new OpenTelemetry());
 
 const fetch = tracedFetch();
 const messages = (content) => [{ role: "system", content }, ...ASKED];
 
+const withTools = async (instructions, model = createOpenAI4({ apiKey, baseURL }).chat("gpt-4o-mini")) => {
+  const tools = { weather: ai7.tool({ ...WEATHER, execute: () => "sunny" }) };
+  await ai7.generateText({ model, instructions, prompt: "Rome?", tools, stopWhen: ai7.isStepCount(2) });
+};
+
 const libraries = {
+  "ai 7 by itself": (instructions) => withTools(instructions),
   "ai by hand": async (system) => {
     const model = traced(createOpenAI({ apiKey, baseURL }).chat("gpt-4o-mini"));
     await generateText({ model, system, prompt: "Rome?" });
     const { textStream } = streamText({ model, system, prompt: "Rome?" });
     for await (const _ of textStream);
   },
-  "ai 7 by hand": async (instructions) => {
-    const model = traced(createOpenAI4({ apiKey, baseURL }).chat("gpt-4o-mini"));
-    await ai7.generateText({ model, instructions, prompt: "Rome?", telemetry: { isEnabled: false } });
-  },
+  "ai 7 by hand": (instructions) => withTools(instructions, traced(createOpenAI4({ apiKey, baseURL, fetch }).chat("gpt-4o-mini"))),
   "@anthropic-ai/sdk by hand": async (system) => {
     const client = new Anthropic({ apiKey, baseURL: baseURL.replace(/\/v1$/, ""), fetch });
     await client.messages.create({ model: "claude", max_tokens: 99, system, messages: ASKED });
@@ -74,9 +76,8 @@ const libraries = {
     await generateText({ model, system, prompt: "Rome?", tools, stopWhen: stepCountIs(2), experimental_telemetry });
   },
   "ai 7": async (instructions) => {
-    const model = createOpenAI4({ apiKey, baseURL }).chat("gpt-4o-mini");
-    const tools = { weather: ai7.tool({ ...WEATHER, execute: () => "sunny" }) };
-    await ai7.generateText({ model, instructions, prompt: "Rome?", tools, stopWhen: ai7.isStepCount(2) });
+    ai7.registerTelemetry(new OpenTelemetry()); // after the calls without it
+    await withTools(instructions);
   },
   "@anthropic-ai/sdk": async (system) => {
     const openTelemetry = { traces: { contentMode: "content" } };
@@ -108,7 +109,7 @@ const libraries = {
   },
 };
 
-const versionOf = (name) => require(join(folder, "node_modules", name.replace(" by hand", "").replace(" ", "-"), "package.json")).version;
+const versionOf = (name) => require(join(folder, "node_modules", name.replace(/ by .*/, "").replace(" ", "-"), "package.json")).version;
 
 await serveStdio({
   name: "traced",
