@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from evolverpc_common.display_text import counted, line
+from evolverpc_common.redaction import Secrets, secrets_of
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.requests import digest_of
 from gepa_client.settings.groups import Evolve
@@ -90,9 +91,9 @@ class CheckedExample(_ReportModel):
             step=_place(result) if failed is None else _named(failed),
             inputs=None if failed is None else line(json.dumps(failed.get("inputs"), ensure_ascii=False), 200),
             error=message,
-            details="\n".join(text for key in ("traceback", "log") if (text := error.get(key))) or None,
+            details=error.get("traceback"),
             cost_usd=(result.get("usage") or {}).get("cost_usd"),
-            log=result.get("log"),
+            log=Secrets(secrets_of()).redact_text(result.get("log") or error.get("log") or "") or None,
             trace=trace_size(result),
         )
 

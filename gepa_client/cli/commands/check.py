@@ -181,15 +181,17 @@ def _show_errors(console: Console, examples: "list[CheckedExample]") -> None:
         echo(console, f"\n[bold red]{where}: {safe(error)}")
         if further:
             echo(console, f"[dim]{safe(further.rstrip())}[/]")
+        if failed[0].log:
+            echo(console, f"[dim]row {failed[0].row} wrote:\n{safe(failed[0].log.rstrip())}[/]")
     left = sum(map(len, list(alike.values())[ERRORS_IN_FULL:]))
     if left:
         echo(console, f"\n... and {counted(left, 'more error')}")
 
 
 def _show_logs(console: Console, examples: "list[CheckedExample]") -> None:
-    """Print what the program wrote while rows ran that did not fail; an error is printed with its own."""
+    """Print what the program wrote while rows ran that did not fail."""
     for example in examples:
-        if example.log:
+        if example.log and example.error is None:
             echo(console, f"\n[bold]row {example.row} wrote:[/]\n{safe(example.log.rstrip())}")
 
 

@@ -163,7 +163,7 @@ def test_more_than_a_tenth_of_system_errors_fails_and_five_are_shown_in_full(ser
     assert "failed evaluate: the program failed on 7 of 15 examples" in ended.stdout
     for at in range(5):
         assert f"row {at} (id {at}): KeyError: row {at} broke" in ended.stdout
-        assert f"Traceback of row {at} broke\nlog of row {at} broke" in ended.stdout
+        assert f"Traceback of row {at} broke\nrow {at} wrote:\nlog of row {at} broke" in ended.stdout
     assert "Traceback of row 5 broke" not in ended.stdout
     assert "and 2 more errors" in ended.stdout
 
@@ -582,6 +582,21 @@ def test_a_failed_step_is_named_by_its_component_with_its_inputs_and_the_number_
     shown = " ".join(ended.stdout.split())
     assert 'failed step: component \'solver\' (first at row 0, inputs {"plan": "again"}, trace: 3 steps, ' in shown
     assert all("group" not in params.get("_meta", {}) for params in script.calls("evaluate"))
+
+
+def test_the_same_error_on_several_rows_is_printed_once_with_what_the_first_wrote(
+    serve: Serve, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789abcdef")
+
+    def fails(row: dict[str, Any], _: dict[str, str]) -> dict[str, Any]:
+        error = {"type": "KeyError", "message": "'x'", "log": f"with sk-0123456789abcdef for {row['text']}\n"}
+        return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
+
+    printed = cli("check", serve(learned(evaluate=fails))).stdout
+    assert printed.count("KeyError: 'x'") == 1
+    assert printed.count(" wrote:\nwith [redacted] for row ") == 1
+    assert "sk-0123" not in printed
 
 
 def test_what_the_program_wrote_for_a_row_is_printed_if_asked_for(serve: Serve, cli: Cli) -> None:
