@@ -97,7 +97,10 @@ def test_async_functions_and_an_object_with_attributes_are_programs_too_below_a_
 
 
 @pytest.mark.usefixtures("folder")
-def test_an_example_that_hangs_in_this_process_gets_the_failure_score_and_the_run_continues() -> None:
+@pytest.mark.parametrize("blocks_a_loop", [False, True], ids=["a thread", "an event loop"])
+def test_an_example_that_hangs_in_this_process_gets_the_failure_score_and_the_run_continues(
+    blocks_a_loop: bool,
+) -> None:
     hang = threading.Event()
 
     def run(example: dict[str, Any], texts: dict[str, str]) -> int:
@@ -105,8 +108,11 @@ def test_an_example_that_hangs_in_this_process_gets_the_failure_score_and_the_ru
             hang.wait(100)
         return 10 * int(texts["number"])
 
-    server: Any = {"example_timeout_s": 0.3, "threads": 4}
-    result = short(counting(run), server=server, max_metric_calls=25)
+    async def run_in_loop(example: dict[str, Any], texts: dict[str, str]) -> int:
+        return run(example, texts)
+
+    server: Any = {"example_timeout_s": 0.3, **({} if blocks_a_loop else {"threads": 4})}
+    result = short(counting(run_in_loop if blocks_a_loop else run), server=server, max_metric_calls=20)
     hang.set()
     assert result.status == "completed"
     assert result.best.score == pytest.approx((7 * 0.1 + sum(range(8)) / 1000 - 0.003) / 8)
