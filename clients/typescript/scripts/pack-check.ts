@@ -126,6 +126,9 @@ try {
   check(run("node", ["-e", exported]).trim() === "true true", "has everything on Node");
   check(run("node", ["-C", "workerd", "-e", exported]).trim() === "false true", "has no Node in it on Workers");
 
+  const wrapper = "import('evolverpc/ai-sdk').then((all) => console.log(Object.keys(all).join()))";
+  check(run("node", ["-e", wrapper]).trim() === "traced", "has its part for the AI SDK");
+
   const line = '{"jsonrpc":"2.0","id":1,"method":"discover"}';
   const response = execFileSync("npx", ["evolverpc-conformance", "--stdio"], {
     cwd: folder,

@@ -115,18 +115,17 @@ export class MinimalSpan implements Span {
   duration: Span["duration"] = [0, 0];
   ended = false;
   readonly #started = performance.now();
-  readonly #context: SpanContext;
+  #context: SpanContext | undefined;
 
   constructor(
     public name: string,
     readonly attributes: Record<string, unknown>,
     readonly instrumentationScope: { name: string },
-    traceId = newId(32),
-  ) {
-    this.#context = { traceId, spanId: newId(16), traceFlags: SAMPLED };
-  }
+    private readonly traceId?: string,
+  ) {}
 
   spanContext(): SpanContext {
+    this.#context ??= { traceId: this.traceId ?? newId(32), spanId: newId(16), traceFlags: SAMPLED };
     return this.#context;
   }
 

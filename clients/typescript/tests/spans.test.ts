@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { context, type Span, SpanStatusCode, type Tracer, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { BasicTracerProvider, type SpanProcessor } from "@opentelemetry/sdk-trace-base";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { afterEach, beforeEach, expect, it, onTestFinished, vi } from "vitest";
 import type { RunContext } from "../src/program.js";
 import { step } from "../src/steps.js";
 import { faults } from "../src/validate.js";
@@ -378,4 +378,15 @@ it("a span of the minimal provider has what the API promises", async () => {
     usage: { calls: 1 },
   });
   expect(steps[0].inputs).not.toHaveProperty("model");
+});
+
+it("no random number is drawn while the modules load, which some platforms do not allow", async () => {
+  vi.resetModules();
+  const refuse = (): never => {
+    throw new Error("no random numbers in the global scope");
+  };
+  const spies = [vi.spyOn(crypto, "randomUUID"), vi.spyOn(crypto, "getRandomValues")];
+  for (const spy of spies) spy.mockImplementation(refuse);
+  onTestFinished(() => spies.forEach((spy) => void spy.mockRestore()));
+  await expect(Promise.all([import("../src/web.js"), import("../src/ai-sdk.js")])).resolves.toHaveLength(2);
 });
