@@ -7,14 +7,14 @@ from typing import Any
 
 import orjson
 
-from gepa_client.journal.run_events import Event
+from gepa_client.journal.run_events import Event, Finished
 
 
 class EventStream:
     """Writes events and the summary as JSON lines to `descriptor`; None writes nothing.
 
-    If the reader has closed it, this process gets a SIGTERM: the process that started the run is gone, and its program
-    with it.
+    If the reader has closed it while the run goes on, this process gets a SIGTERM: the process that started the run is
+    gone, and its program with it.
     """
 
     def __init__(self, descriptor: int | None) -> None:
@@ -22,8 +22,10 @@ class EventStream:
 
     def event(self, event: Event) -> None:
         """Write an event."""
-        if self._descriptor is not None:
-            self._write(event.model_dump_json().encode())
+        if self._descriptor is None or self._write(event.model_dump_json().encode()):
+            return
+        if not isinstance(event, Finished):
+            signal.raise_signal(signal.SIGTERM)
 
     def summary(self, summary: Mapping[str, Any]) -> None:
         """Write the last line, as `--json` prints it."""
@@ -34,11 +36,12 @@ class EventStream:
         """Return what continues the run, None for a command."""
         return None if self._descriptor is None else f"the program that started it, with `resume` {run_id}"
 
-    def _write(self, line: bytes) -> None:
+    def _write(self, line: bytes) -> bool:
+        """Return whether there is a reader; without one nothing more is written."""
         left = memoryview(line + b"\n")
         try:
             while left and self._descriptor is not None:
                 left = left[os.write(self._descriptor, left) :]
         except (BrokenPipeError, ConnectionResetError):
             self._descriptor = None
-            signal.raise_signal(signal.SIGTERM)
+        return self._descriptor is not None
