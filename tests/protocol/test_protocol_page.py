@@ -22,6 +22,7 @@ from gepa_client.conformance import Verdict, load_checks, run_conformance
 from protocol import CAPABILITIES, METHODS, ExampleResult, Limits, Meta, Status, Usage
 from protocol.errors import ALL, MethodNotFound, Unauthorized
 from sandbox_runtime import running_server
+from tests.support.installed import INSTALLED
 
 PAGE_FILE = Path(__file__).parents[2] / "docs" / "protocol.md"
 PAGE = PAGE_FILE.read_text(encoding="utf-8")
@@ -91,10 +92,10 @@ def test_the_conversation_is_what_a_server_answers() -> None:
 
 
 @pytest.fixture
-def build(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def build(tmp_path: Path) -> Callable[..., Path]:
     """Builds some of the page's Go files; one build at a time, which finds the packages that those before it compiled.
 
-    The builds of all workers have one cache.
+    The builds of all runs have one cache.
     """
     if shutil.which("go") is None:
         pytest.skip("Go is not installed")
@@ -103,8 +104,8 @@ def build(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
         assert re.fullmatch(r"\w+\.go", name)
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "go.mod").write_text("module core\n\ngo 1.19\n", encoding="utf-8")
-    base = tmp_path_factory.getbasetemp()
-    cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "go-cache"
+    INSTALLED.mkdir(exist_ok=True)
+    cache = INSTALLED / "go-cache"
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GOCACHE": str(cache)}
 
     def run(*names: str) -> Path:

@@ -1,7 +1,7 @@
 """An environment of its own with DSPy, made once for all tests, and the programs in `data/` opened with it."""
 
 import asyncio
-import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -18,6 +18,7 @@ from protocol import Example, ExampleResult
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
 from rpc_server.settings.settings import Settings
+from tests.support.installed import installed
 
 DATA = Path(__file__).parent / "data"
 NEWEST = ("dspy==3.4.1", "gepa==0.1.4")
@@ -27,30 +28,26 @@ _LIKE_PIP = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_FIND_LINKS": "UV_FIND_LIN
 
 
 @pytest.fixture(scope="session")
-def dspy_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dspy_python() -> Path:
     """The interpreter of an environment with the newest DSPy that is supported."""
-    return environment(tmp_path_factory, *NEWEST)
+    return environment(*NEWEST)
 
 
 @pytest.fixture(scope="session")
-def oldest_dspy_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def oldest_dspy_python() -> Path:
     """The interpreter of an environment with the oldest DSPy that is supported."""
-    return environment(tmp_path_factory, *OLDEST)
+    return environment(*OLDEST)
 
 
-def environment(tmp_path_factory: pytest.TempPathFactory, *requirements: str) -> Path:
-    """The interpreter of an environment with these packages; the tests' processes share it."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    folder = shared / "-".join(requirements).replace("=", "")
-    python = folder / "bin" / "python"
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "made").exists():
-            _uv("venv", "--quiet", "--clear", "--python", sys.executable, str(folder))
-            _uv("pip", "install", "--quiet", "--python", str(python), *requirements)
-            (folder / "made").touch()
-    return python
+def environment(*requirements: str) -> Path:
+    """The interpreter of an environment with these packages."""
+
+    def install(folder: Path) -> None:
+        _uv("venv", "--quiet", "--clear", "--python", sys.executable, str(folder))
+        _uv("pip", "install", "--quiet", "--python", str(folder / "bin" / "python"), *requirements)
+
+    wanted = " ".join(requirements)
+    return installed(f"dspy-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}", wanted, install) / "bin" / "python"
 
 
 def _uv(*arguments: str) -> None:

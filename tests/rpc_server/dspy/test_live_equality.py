@@ -29,9 +29,9 @@ print(json.dumps([result.texts, {name: one.signature.instructions for name, one 
 
 
 @pytest.fixture(scope="session")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def python() -> Path:
     """The interpreter of an environment with DSPy and what our packages need."""
-    return environment(tmp_path_factory, *NEWEST, *OURS)
+    return environment(*NEWEST, *OURS)
 
 
 def printed(python: Path, project: Path, *command: str) -> Any:

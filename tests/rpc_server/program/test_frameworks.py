@@ -1,15 +1,13 @@
 """Client libraries and frameworks as they are installed: how their failures are taken, how calls become steps."""
 
 import asyncio
-import fcntl
-import hashlib
 import json
 import shutil
 import socket
 import struct
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import pytest
 
 from rpc_server.worker.steps import flattened
 from tests.rpc_server.model_provider import ANSWER, provider
+from tests.support.installed import installed
 
 __all__ = ["provider"]
 
@@ -24,7 +23,6 @@ ROOT = Path(__file__).parents[3]
 CALLS = Path(__file__).parent / "data" / "frameworks"
 PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
 PAGE = ROOT / "docs" / "frameworks.md"
-INSTALLED = Path(sys.prefix) / "frameworks"
 FAILURES = ("429", "500", "503", "529", "refused", "reset", "time-out", "DNS", "400", "401")
 REJECTIONS = ("400", "401")
 REQUEST_TIMEOUT_S = 90.0  # of requests that are answered, however busy the machine is
@@ -67,19 +65,15 @@ ARRIVALS_IN_NODE = {
 pytestmark = pytest.mark.timeout(600)  # the first run installs the libraries
 
 
-def installed(name: str, lock: Path, install: Callable[[Path], None]) -> Path:
-    """The folder of an environment that is made again when its lock file changes."""
-    INSTALLED.mkdir(exist_ok=True)
-    folder, stamp, wanted = INSTALLED / name, INSTALLED / f"{name}.lock", hashlib.sha256(lock.read_bytes()).hexdigest()
-    with stamp.open("a+") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        held.seek(0)
-        if held.read() != wanted:
-            shutil.rmtree(folder, ignore_errors=True)
-            install(folder)
-            held.truncate(0)
-            held.write(wanted)
-    return folder
+def python_of_libraries() -> Path:
+    """The interpreter of an environment with the libraries for Python."""
+    wanted = (CALLS / "requirements.txt").read_text()
+    return installed("frameworks-python", wanted, install_python) / "bin" / "python"
+
+
+def node_libraries() -> Path:
+    """The folder with the libraries for Node."""
+    return installed("frameworks-node", (CALLS / "node" / "package-lock.json").read_text(), install_node)
 
 
 def install_python(folder: Path) -> None:
@@ -175,7 +169,7 @@ def check_arrivals(versions: dict[str, str], arrivals: dict[str, str]) -> None:
 
 
 async def test_no_failure_of_a_provider_or_the_network_is_a_score_in_python(opened):
-    python = installed("python", CALLS / "requirements.txt", install_python) / "bin" / "python"
+    python = python_of_libraries()
     settings = {"root": CALLS, "python": python, "workers": 1, "max_concurrency": 1000}
     bytecode = {"PYTHONDONTWRITEBYTECODE": ""}  # the libraries are not compiled in each run
     limits = {"start_timeout_s": 300.0, "example_timeout_s": REQUEST_TIMEOUT_S}
@@ -184,7 +178,7 @@ async def test_no_failure_of_a_provider_or_the_network_is_a_score_in_python(open
 
 
 async def test_spans_of_instrumented_libraries_are_steps_in_python(opened, provider):
-    python = installed("python", CALLS / "requirements.txt", install_python) / "bin" / "python"
+    python = python_of_libraries()
     env = {"PYTHONDONTWRITEBYTECODE": "", "PROVIDER_URL": provider, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     env["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = "SPAN_ONLY"
     limits = {"start_timeout_s": 300.0, "example_timeout_s": REQUEST_TIMEOUT_S}
@@ -213,7 +207,7 @@ async def test_spans_of_instrumented_libraries_are_steps_in_python(opened, provi
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 @pytest.mark.skipif(not PACKAGE.is_file(), reason="the TypeScript package has not been built")
 async def test_calls_with_libraries_are_steps_in_node(opened, provider):
-    folder = installed("node", CALLS / "node" / "package-lock.json", install_node)
+    folder = node_libraries()
     command = ("node", str(CALLS / "traced_calls.mjs"), str(PACKAGE), str(folder))
     limits = {"start_timeout_s": 300.0, "example_timeout_s": REQUEST_TIMEOUT_S}
     async with opened(command=command, workers=1, env={"PROVIDER_URL": provider}, **limits) as running:
@@ -245,7 +239,7 @@ async def test_calls_with_libraries_are_steps_in_node(opened, provider):
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 @pytest.mark.skipif(not PACKAGE.is_file(), reason="the TypeScript package has not been built")
 async def test_no_failure_of_a_provider_or_the_network_is_a_score_in_node(opened):
-    folder = installed("node", CALLS / "node" / "package-lock.json", install_node)
+    folder = node_libraries()
     command = ("node", str(CALLS / "calls.mjs"), str(PACKAGE), str(folder))
     limits = {"start_timeout_s": 300.0, "example_timeout_s": REQUEST_TIMEOUT_S}
     async with opened(command=command, workers=1, **limits) as running:
