@@ -38,7 +38,7 @@ const CHAT_COMPLETIONS: Api = {
 
 const RESPONSES: Api = {
   asked: ({ input, instructions }) => ({
-    messages: typeof input === "string" ? [{ role: "user", content: input }] : input,
+    messages: typeof input === "string" ? [{ role: "user", content: input }] : list(input).flatMap(messageOfItem),
     system: instructions ?? undefined,
   }),
   answered: ({ output }) => {
@@ -174,6 +174,13 @@ function parsed(text: string | undefined): Json | undefined {
 
 function object(value: unknown): Json {
   return isObject(value) ? value : {};
+}
+
+/** The message of an item of a response's input: calls of tools and their results have no role there. */
+function messageOfItem(item: Json): Json[] {
+  if (item.type === "function_call") return [{ role: "assistant", content: null, tool_calls: [item] }];
+  if (item.type === "function_call_output") return [{ role: "tool", content: item.output }];
+  return item.type === "reasoning" ? [] : [item];
 }
 
 function list(value: unknown): Json[] {

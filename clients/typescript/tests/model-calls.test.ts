@@ -168,6 +168,24 @@ it.each(Object.entries(CALLS))("%s by tracedFetch is a step, and the program get
   expect(untraced.result.usage).toEqual(usage);
 });
 
+it("calls of tools in the input of a response are messages", async () => {
+  const input = [
+    { role: "developer", content: system },
+    ROME,
+    { type: "reasoning", id: "rs_1", summary: [] },
+    { type: "function_call", call_id: "call_1", name: "search", arguments: '{"city":"Rome"}' },
+    { type: "function_call_output", call_id: "call_1", output: '{"found":1}' },
+  ];
+  const fetch = tracedFetch(answering(COMPLETED));
+  const { steps } = await ran(() => fetch("http://models.invalid/v1/responses", post({ model: "m", input })));
+  expect(steps[0].inputs.messages).toEqual([
+    { role: "developer", content: system },
+    ROME,
+    { ...SEARCH, content: null },
+    { role: "tool", content: { found: 1 } },
+  ]);
+});
+
 it("other requests pass through tracedFetch, and are no steps", async () => {
   const seen: unknown[] = [];
   const fetch = tracedFetch(async (...given) => {
