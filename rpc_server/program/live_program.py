@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 import inspect
 import os
+import sys
 import threading
 from collections.abc import Mapping
 from types import ModuleType
@@ -15,6 +17,7 @@ from rpc_server.program.process import Exit, Pipes, ProgramProcess
 from rpc_server.worker.dspy_programs import DspyProgram
 from rpc_server.worker.executors import EventLoopExecutor, ThreadExecutor
 from rpc_server.worker.functions import FunctionProgram
+from rpc_server.worker.output_streams import frames
 from rpc_server.worker.program_loading import Config
 from rpc_server.worker.stdio_server import Channel, Server, failure
 
@@ -34,10 +37,15 @@ def is_dspy(program: object) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(program, Mapping) and "student" in program
 
 
+_running: contextvars.ContextVar["tuple[_ThreadChannel, int] | None"] = contextvars.ContextVar("running", default=None)
+"""The channel and the id of the request that runs here."""
+
+
 class LiveLauncher:
     """Serves one program again and again, each time from new threads of this process.
 
-    An example that hangs cannot be ended: it is reported, and its thread runs on. What the functions print is printed.
+    An example that hangs cannot be ended: it is reported, and its thread runs on. What the functions print is printed,
+    and kept with the example.
     """
 
     def __init__(self, program: object, config: dict[str, Any]) -> None:
@@ -45,6 +53,7 @@ class LiveLauncher:
 
         `config`: as `rpc_server/worker/program_loading.py` reads it. Raises `ProgramFailed`: it is no program.
         """
+        self._streams: dict[str, _LoggedStream] = {}
         names = DSPY_NAMES if is_dspy(program) else NAMES
         get = program.get if isinstance(program, Mapping) else functools.partial(getattr, program)
         parts = {name: part for name in names if (part := get(name, None)) is not None}
@@ -65,11 +74,36 @@ class LiveLauncher:
 
     async def launch(self) -> ProgramProcess:
         """Serve from new threads."""
+        for name in ("stdout", "stderr"):
+            if name not in self._streams:
+                stream = self._streams[name] = _LoggedStream(getattr(sys, name))
+                setattr(sys, name, stream)
         pipes = Pipes()
         return ProgramProcess(_Threads(self._program, self._config, pipes), pipes)
 
     async def close(self) -> None:
-        """Do nothing: threads end with their input."""
+        """Put the streams of this process back; threads end with their input."""
+        for name, stream in self._streams.items():
+            if getattr(sys, name) is stream:  # not replaced since
+                setattr(sys, name, stream.inner)
+        self._streams.clear()
+
+
+class _LoggedStream:
+    """A stream of this process that also gives a request's log what the request writes; `inner`: the stream itself."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def write(self, text: str) -> Any:
+        """Write to the stream, and to the log of the request that runs here."""
+        if (running := _running.get()) is not None:
+            channel, request = running
+            channel.log(request, text)
+        return self.inner.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
 
 class _Threads:
@@ -79,8 +113,8 @@ class _Threads:
         self._loop = asyncio.get_running_loop()
         self._ended = False
         self._on_exit: Any = None
-        os.close(pipes.child_stderr)  # nothing is logged
-        server = Server(_ThreadChannel(pipes.child_stdin, pipes.child_stdout), program, config)
+        channel = _ThreadChannel(pipes.child_stdin, pipes.child_stdout, pipes.child_stderr)
+        server = Server(channel, program, config)
         threading.Thread(target=self._serve, args=(server, program.mode), name="program", daemon=True).start()
 
     def kill(self) -> None:
@@ -109,11 +143,28 @@ class _Threads:
 
 
 class _ThreadChannel(Channel):
-    """A channel whose end is not the end of the process."""
+    """A channel whose end is not the end of the process. `log`: the descriptor for what requests write."""
+
+    def __init__(self, source: int, sink: int, log: int) -> None:
+        super().__init__(source, sink)
+        self._log = log
+
+    def begin(self, request: int) -> None:
+        _running.set((self, request))
+
+    def log(self, request: int, text: str) -> None:
+        """Give a request's log what it wrote; do nothing after the end."""
+        content = text.encode("utf-8", "backslashreplace")
+        with self._lock, contextlib.suppress(BrokenPipeError):
+            for frame in frames(request, content) if self._log >= 0 else ():
+                os.write(self._log, frame)
 
     def close(self) -> None:
         with self._lock:
             super().close()
+            if self._log >= 0:
+                os.close(self._log)
+                self._log = -1
 
     def lost(self) -> None:
         """Drop the answer: nothing waits for it any more."""

@@ -7,7 +7,7 @@ import io
 import os
 import select
 import sys
-from typing import Any
+from typing import Any, Iterator
 
 current_request: contextvars.ContextVar[int | None] = contextvars.ContextVar("request", default=None)
 """The id of the request in which code runs; None in a thread that the program started without its context."""
@@ -15,6 +15,14 @@ current_request: contextvars.ContextVar[int | None] = contextvars.ContextVar("re
 _PIPE_BYTES = getattr(select, "PIPE_BUF", 512)
 """Bytes that a pipe takes at once, so that frames of threads and forked processes never mix."""
 _HEADER_BYTES = 24
+
+
+def frames(request: int, content: bytes) -> Iterator[bytes]:
+    """Yield the content in frames of the request, each of which a pipe takes at once."""
+    size = _PIPE_BYTES - _HEADER_BYTES
+    for start in range(0, len(content), size):
+        part = content[start : start + size]
+        yield b"\0%d:%d\0%b" % (request, len(part), part)
 
 
 class _OutputFile(io.RawIOBase):
@@ -36,10 +44,8 @@ class _OutputFile(io.RawIOBase):
         if request is None:
             self._write(content)
             return len(content)
-        size = _PIPE_BYTES - _HEADER_BYTES
-        for start in range(0, len(content), size):
-            part = content[start : start + size].tobytes()
-            self._write(b"\0%d:%d\0%b" % (request, len(part), part))
+        for frame in frames(request, content.tobytes()):
+            self._write(frame)
         return len(content)
 
     def _write(self, data: bytes | memoryview) -> None:

@@ -63,6 +63,10 @@ class Channel:
         """End the process: the server is gone, or user code closed the descriptor."""
         os._exit(1)
 
+    def begin(self, request: int) -> None:
+        """Have what the code that runs from here writes belong to this request."""
+        current_request.set(request)
+
     @property
     def source(self) -> int:
         """The descriptor to wait on, for an event loop that reads itself."""
@@ -152,7 +156,7 @@ class Server:
     async def reply(self, request: dict[str, Any], executor: Executor) -> None:
         """Execute a request and respond."""
         name, params = request["method"], request.get("params") or {}
-        current_request.set(request["id"])
+        self.channel.begin(request["id"])
         try:
             if name == "discover":
                 text = encode.to_text(self._discovery(), "discover")

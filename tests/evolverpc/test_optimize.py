@@ -82,6 +82,29 @@ def test_functions_of_this_process_run_in_its_threads_as_many_at_once_as_the_ser
 
 
 @pytest.mark.usefixtures("folder")
+def test_what_functions_of_this_process_print_appears_and_is_kept_with_their_example(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    together, calls = threading.Barrier(8), itertools.count()
+
+    def run(example: dict[str, Any], candidate: dict[str, str]) -> int:
+        print("before", example["n"])
+        if next(calls) < 8:
+            together.wait(20)  # all rows of the seed print before any of them continues
+        print("after", example["n"], file=sys.stderr)
+        if example["n"] == 3:
+            raise KeyError("three")
+        return int(candidate["number"])
+
+    streams = sys.stdout, sys.stderr
+    result = short(counting(run), server={"threads": 8}, no_check=True, output=folder / "out")
+    assert (sys.stdout, sys.stderr) == streams
+    events = [json.loads(line) for line in (result.folder / "events.jsonl").read_text().splitlines()]
+    [failed] = [event for event in events if event["event"] == "failed_examples"]
+    assert failed["groups"][0]["log"] == "before 3\nafter 3\n"
+    assert "before 3\n" in capsys.readouterr().out
+
+
 def test_async_functions_and_an_object_with_attributes_are_programs_too_below_a_running_loop() -> None:
     async def run(_: object, texts: dict[str, str]) -> int:
         await asyncio.sleep(0)
