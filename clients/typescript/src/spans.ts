@@ -32,7 +32,7 @@ interface ExampleSpans {
 }
 const watched = new WeakSet<SpanProcessor>();
 const minimal = new MinimalProvider({
-  isWanted: () => currentRecorder() !== undefined || [...openExamples].some(({ recorder }) => recorder !== undefined),
+  isWanted: () => currentRecorder() !== undefined || runningExamples().some(({ recorder }) => recorder !== undefined),
   onStart: (span, parent) => addSpan(span, parent?.spanId),
 });
 
@@ -226,9 +226,14 @@ function addSpan(span: Span, parentId: string | undefined): boolean {
   return true;
 }
 
+/** The examples that run, without those that have timed out and do not stop. */
+function runningExamples(): { readonly recorder: StepRecorder | undefined }[] {
+  return [...openExamples].filter(({ recorder }) => recorder === undefined || !recorder.ended);
+}
+
 /** What records the only example that runs; undefined if there are several. */
 function soleRecorder(span: Span): StepRecorder | undefined {
-  const open = [...openExamples];
+  const open = runningExamples();
   if (open.length === 1) return open[0]?.recorder;
   const traced = open.find(({ recorder }) => recorder)?.recorder;
   if (traced !== undefined && spanKind(span.attributes)) {

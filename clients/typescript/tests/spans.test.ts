@@ -199,6 +199,24 @@ it("a span without asynchronous context belongs to the only example that runs; a
   ]);
 });
 
+it("an example that has timed out and does not stop takes no span of the next one", async () => {
+  setUp();
+  const stray = { now: () => {} };
+  const started = gate();
+  const outside = started.opened.then(() => stray.now());
+  const run = async (data: string) => {
+    if (data === "hangs") await new Promise(() => {});
+    stray.now = () => inSpan("stray", () => 1);
+    started.open();
+    await outside;
+  };
+  const server = await served(programOf({ seedCandidate, run }), { log: () => {}, exampleTimeoutS: 0.3 });
+  const [hung] = await evaluate(server, ["hangs"], { candidate: seedCandidate, ...traced });
+  expect(hung.status).toBe("timeout");
+  const [next] = await evaluate(server, ["next"], { candidate: seedCandidate, ...traced });
+  expect(shape(next.trajectory.steps)).toEqual(["stray"]);
+});
+
 it.each(["own", "none"])(
   "a span that never ends, or ends or starts too late, is reported once (set-up: %s)",
   async (set) => {
