@@ -13,8 +13,8 @@ from gepa_client.journal.run_events import Event, Finished
 class EventStream:
     """Writes events and the summary as JSON lines to `descriptor`; None writes nothing.
 
-    If the reader has closed it while the run goes on, this process gets a SIGTERM: the process that started the run is
-    gone, and its program with it.
+    If the reader has closed it before the run has ended, this process gets a SIGTERM: the process that started the run
+    is gone, and its program with it.
     """
 
     def __init__(self, descriptor: int | None) -> None:
