@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import contextvars
 import functools
-import inspect
 import os
 import sys
 import threading
@@ -13,6 +12,7 @@ from types import ModuleType
 from typing import Any, TypeGuard
 
 from protocol.errors import ProgramFailed
+from rpc_server.program.live_digests import live_digests
 from rpc_server.program.process import Exit, Pipes, ProgramProcess
 from rpc_server.worker.dspy_programs import DspyProgram
 from rpc_server.worker.executors import EventLoopExecutor, ThreadExecutor
@@ -57,8 +57,8 @@ class LiveLauncher:
         names = DSPY_NAMES if is_dspy(program) else NAMES
         get = program.get if isinstance(program, Mapping) else functools.partial(getattr, program)
         parts = {name: part for name in names if (part := get(name, None)) is not None}
-        sources = {name: _source(part) for name, part in parts.items() if callable(part)}
-        config = {**config, "digested": {**config["digested"], "functions": sources}}
+        functions = live_digests({name: part for name, part in parts.items() if callable(part)})
+        config = {**config, "functions": functions}
         try:
             if is_dspy(program):
                 student, objects = parts["student"], {name: parts.get(name) for name in DSPY_NAMES[1:]}
@@ -168,12 +168,3 @@ class _ThreadChannel(Channel):
 
     def lost(self) -> None:
         """Drop the answer: nothing waits for it any more."""
-
-
-def _source(part: Any) -> str:
-    """Return a text that changes when a function, or the class of an object, does, as far as it can be known."""
-    try:
-        return inspect.getsource(part if inspect.isroutine(part) or inspect.isclass(part) else type(part))
-    except (OSError, TypeError):  # typed at a prompt, or written in C
-        code = getattr(part, "__code__", None)
-        return code.co_code.hex() + repr(code.co_consts) if code is not None else type(part).__qualname__

@@ -75,11 +75,14 @@ def _program_folders(root: str, entry: ModuleType | None) -> list[str]:
 
 
 def _own_files(folders: list[str], entry: ModuleType | None) -> dict[str, str]:
-    """Return the files by their path relative to the first folder that holds them."""
+    """Return the files by their path relative to the first folder that holds them.
+
+    Not the script of a program whose functions are given: its call of `optimize` changes, and they have own digests.
+    """
     found = {}
     for name, module in list(sys.modules.items()):
         path = _file_of(module)
-        if path is None or name.partition(".")[0] == _OWN_PACKAGE:
+        if path is None or name.partition(".")[0] in (_OWN_PACKAGE, "__main__"):
             continue
         inside = next((inside for inside in (_inside(folder, path) for folder in folders) if inside), None)
         if inside is not None:
@@ -121,7 +124,11 @@ class Config:
     """The settings of the server that the worker needs."""
 
     def __init__(self, given: dict[str, Any]) -> None:
-        """Read it. A DSPy program in the server's own process is given as objects in place of dotted paths."""
+        """Read it.
+
+        A program in the server's own process has digests of its `functions` by name, and a DSPy program there is given
+        as objects in place of dotted paths.
+        """
         self.root: str = given["root"]
         self.kind: str = given["kind"]
         self.program: str | None = given["program"]
@@ -149,6 +156,7 @@ class Config:
         self.max_trace_bytes: int = given["max_trace_bytes"]
         self.server_version: str = given["server_version"]
         self.digested: dict[str, Any] = given["digested"]
+        self.functions: dict[str, str] = given.get("functions", {})
         self.jailed: bool = given["jailed"]
 
     def limit_s(self, params: dict[str, Any]) -> float | None:
@@ -159,8 +167,8 @@ class Config:
 
     def identity(self, entry: ModuleType | None, **more: Any) -> dict[str, Any]:
         """Return the `digest` of the loaded program, its settings and further JSON that changes it, and its `files`."""
-        digest = digest_of({**self.digested, **more}, self.root, entry)
-        return {"digest": digest, "files": file_digests(self.root, entry)}
+        digest = digest_of({**self.digested, "functions": self.functions, **more}, self.root, entry)
+        return {"digest": digest, "files": {**file_digests(self.root, entry), **self.functions}}
 
 
 def import_program(target: str, root: str) -> ModuleType:

@@ -224,6 +224,35 @@ def test_a_module_by_its_name_runs_in_processes_and_a_resume_with_a_smaller_budg
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("changed", ["run", "helper"])
+def test_a_run_is_not_resumed_with_another_function_which_is_named(changed: str) -> None:
+    cell = "def run(example, texts): return helper(texts)\ndef helper(texts): return int(texts['number'])\n"
+    names: dict[str, Any] = {"__name__": "cell", "seed_candidate": SEED, "score": as_score}
+    exec(cell, names)  # noqa: S102  # as a notebook does
+    result = short(names)
+    exec(cell, names)  # noqa: S102
+    assert short(names, resume="last", max_metric_calls=100).run_id == result.run_id
+    line = next(line for line in cell.splitlines() if line.startswith(f"def {changed}("))
+    exec(f"{line} + 1", names)  # noqa: S102
+    with pytest.raises(evolverpc.OptimizeError, match=f"function {changed} has changed"):
+        short(names, resume="last", max_metric_calls=200)
+
+
+def test_a_script_that_gives_functions_resumes_its_run_after_only_the_call_was_changed(folder: Path) -> None:
+    script = PAUSED.partition("    resume =")[0].replace('not os.path.exists("interrupted")', "False") + (
+        "    given = {'trainset': ROWS, 'valset': ROWS, 'no_check': True}\n"
+        "    print(evolverpc.optimize(globals(), propose=propose, max_metric_calls=40, **given).run_id)\n"
+    )
+    ran = []
+    for each in (script, script.replace("=40", "=80, resume='last'")):
+        (folder / "script.py").write_text(each)
+        ended = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, timeout=60, cwd=folder)
+        assert ended.returncode == 0, ended.stderr
+        ran.append(ended.stdout.splitlines()[-1])
+    assert ran[0] == ran[1]
+
+
+@pytest.mark.usefixtures("folder")
 def test_a_proposer_that_raises_or_returns_nonsense_ends_the_run_with_its_reason() -> None:
     def broken(*_: object) -> object:
         raise KeyError("the proposer's own")

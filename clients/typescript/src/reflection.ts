@@ -6,8 +6,8 @@ import type { ReflectiveDataset } from "./program.js";
 import { stepRecords, type WholeRecord } from "./step-records.js";
 
 /**
- * The records of the steps of each component; for an example without steps of components its inputs, outputs and
- * feedback, for every component.
+ * The records of the steps of each component, else the same ones for every component: inputs, outputs and feedback of
+ * each example.
  *
  * `isOwn`: whether a trajectory without steps is one the program recorded itself, to be shown as `Trace`. `seed`: of the
  * choice between several steps of a component. Images in steps are given by reference.
@@ -20,7 +20,8 @@ export async function defaultReflectiveDataset(
 ): Promise<{ dataset: ReflectiveDataset; images?: Images }> {
   const whole = results.map((result, at) => wholeRecord(batch[at]?.data, result, isOwn));
   const images: Images = {};
-  const dataset = await stepRecords(results, whole, components, seed, images);
+  const ofSteps = await stepRecords(results, whole, components, seed, images);
+  const dataset = ofSteps ?? Object.fromEntries(components.map((component) => [component, whole]));
   return Object.keys(images).length === 0 ? { dataset } : { dataset, images };
 }
 
