@@ -22,7 +22,7 @@ from typing import IO
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 TS = "clients/typescript"
-WORKERS = str(2 * (os.cpu_count() or 1))
+WORKERS = str(3 * (os.cpu_count() or 1))
 """Python tests at once: they wait for processes more than they compute."""
 POLL_S = 0.2
 

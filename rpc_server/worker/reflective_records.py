@@ -125,26 +125,23 @@ def default_dataset(
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, dict[str, str]]]:
     """Return the records, and the images in them by id.
 
-    With steps of components in any trajectory each component has the records of its own, else all have those of the
-    examples.
+    For an example with steps of components each component has a record of one of its own, else all have one of the
+    whole example, with the feedback on the component.
     `traced`: the program records its trajectories itself. `seed`: of the choice between several steps.
     """
-    whole = [_record(example.get("data"), result, traced=traced) for example, result in zip(batch, results)]  # noqa: B905  # Python 3.8 has no `strict`
     steps = [_steps(result) for result in results]
-    if not any(steps):
-        return dict.fromkeys(components, whole), {}
     rng = random.Random(seed)  # noqa: S311  # drawn as dspy.GEPA draws
     images: dict[str, dict[str, str]] = {}
     dataset: dict[str, list[dict[str, Any]]] = {}
     for component in components:
         records = dataset[component] = []
-        for result, own, record in zip(results, steps, whole):  # noqa: B905  # as above
+        for example, result, own in zip(batch, results, steps):  # noqa: B905  # Python 3.8 has no `strict`
             found = [step for step in own if step.get("component") == component]
             if found:
                 failed = [step for step in found if step.get("error")]
                 records.append(_step_record(failed[0] if failed else rng.choice(found), component, result, images))
             elif not own:
-                records.append(record)
+                records.append(_record(example.get("data"), component, result, traced=traced))
     return dataset, images
 
 
@@ -158,7 +155,7 @@ def _step_record(
     step: dict[str, Any], component: str, result: dict[str, Any], images: dict[str, dict[str, str]]
 ) -> dict[str, Any]:
     error = step.get("error") or {}
-    feedback = (result.get("component_feedback") or {}).get(component) or _feedback(result)
+    feedback = _feedback(result, component)
     outputs: Any
     if error.get("type") == PARSE_FAILURE:
         outputs = _UNPARSED % (step.get("raw") or "")
@@ -212,19 +209,22 @@ def _with_references(value: Any, images: dict[str, dict[str, str]]) -> Any:
     return value
 
 
-def _record(data: Any, result: dict[str, Any], *, traced: bool) -> dict[str, Any]:
+def _record(data: Any, component: str, result: dict[str, Any], *, traced: bool) -> dict[str, Any]:
     output = result.get("output")
     record = {
         "Inputs": data,
         "Generated Outputs": "" if output is None else output,
-        "Feedback": _feedback(result),
+        "Feedback": _feedback(result, component),
     }
     if traced and result.get("trajectory") is not None:
         record["Trace"] = result["trajectory"]
     return record
 
 
-def _feedback(result: dict[str, Any]) -> str:
+def _feedback(result: dict[str, Any], component: str) -> str:
+    own = (result.get("component_feedback") or {}).get(component)
+    if own:
+        return str(own)
     if result.get("feedback"):
         return str(result["feedback"])
     error = result.get("error")

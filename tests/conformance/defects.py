@@ -316,6 +316,7 @@ DEFECTS = (
     _defect("errors_last", "puts the error after the feedback", "steps.record.error"),
     _defect("component_feedback_unread", "does not read feedback on components", "steps.record.feedback"),
     _defect("feedback_of_any_component", "mixes feedback of components up", "steps.record.feedback"),
+    _defect("feedback_needs_steps", "reads feedback on components with steps only", "steps.record.feedback.whole"),
     _defect("no_feedback_of_examples", "knows feedback on components only", "steps.record.no_feedback"),
     _defect("nulls_in_records", "puts null for what a step lacks", "steps.record.absent"),
     _defect("falsy_is_nothing", "takes false for no output", "steps.record.absent"),

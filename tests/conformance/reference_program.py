@@ -112,7 +112,12 @@ class ReferenceProgram:
         if self.bad("one_record"):
             made = made[:1]
         own = of_steps.of(results, made, names)
-        return dict.fromkeys(SEED if self.bad("all_components") else names, made) if own is None else own
+        if own is not None:
+            return own
+        return {
+            name: [of_steps.whole_record(*pair) for pair in zip(made, [name] * len(made), results, strict=False)]
+            for name in (SEED if self.bad("all_components") else names)
+        }
 
 
 def failed(kind: str, message: str) -> dict[str, Any]:

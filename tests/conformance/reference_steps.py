@@ -80,7 +80,7 @@ class StepRecords:
             if own:
                 dataset[name].append(self.record(self.chosen(own), name, results[at]))
             elif self.bad("whole_if_no_own_steps") or (stepless[at] and not self.bad("drops_examples_without_steps")):
-                dataset[name].append(whole[at])
+                dataset[name].append(self.whole_record(whole[at], name, results[at]))
         if self.bad("drops_empty_components"):
             dataset = {name: records for name, records in dataset.items() if records}
         return dataset
@@ -141,6 +141,11 @@ class StepRecords:
             "Generated Outputs": outputs,
             "Feedback": feedback,
         }
+
+    def whole_record(self, record: dict[str, Any], name: str, result: dict[str, Any]) -> dict[str, Any]:
+        """The record of an example without steps, with the feedback on the component."""
+        feedback = (result.get("component_feedback") or {}).get(name)
+        return record | {"Feedback": feedback} if feedback and not self.bad("feedback_needs_steps") else record
 
     def with_context(self, inputs: Any) -> Any:
         if not isinstance(inputs, dict) or self.bad("histories_stay"):

@@ -6,8 +6,8 @@ import type { ReflectiveDataset } from "./program.js";
 import { stepRecords, type WholeRecord } from "./step-records.js";
 
 /**
- * The records of the steps of each component, else the same ones for every component: inputs, outputs and feedback of
- * each example.
+ * The records of the steps of each component; for an example without steps of components its inputs, outputs and
+ * feedback, for every component.
  *
  * `isOwn`: whether a trajectory without steps is one the program recorded itself, to be shown as `Trace`. `seed`: of the
  * choice between several steps of a component. Images in steps are given by reference.
@@ -20,8 +20,7 @@ export async function defaultReflectiveDataset(
 ): Promise<{ dataset: ReflectiveDataset; images?: Images }> {
   const whole = results.map((result, at) => wholeRecord(batch[at]?.data, result, isOwn));
   const images: Images = {};
-  const ofSteps = await stepRecords(results, whole, components, seed, images);
-  const dataset = ofSteps ?? Object.fromEntries(components.map((component) => [component, whole]));
+  const dataset = await stepRecords(results, whole, components, seed, images);
   return Object.keys(images).length === 0 ? { dataset } : { dataset, images };
 }
 

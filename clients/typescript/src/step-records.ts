@@ -19,10 +19,10 @@ export type WholeRecord = {
 };
 
 /**
- * For each component the records of its own steps, at most one for each example; undefined if no result has any.
+ * For each component the records of its own steps, at most one for each example.
  *
  * Of several steps the first that failed is taken, else one is drawn. `whole`: the records of the examples, for those
- * without steps of components. `seed`: of the draws, from 0 to 2^53 - 1. `images` receives the images of the records.
+ * without steps of components, with the feedback on the component in place of that on the example. `seed`: of the draws, from 0 to 2^53 - 1. `images` receives the images of the records.
  */
 export async function stepRecords(
   results: readonly ExampleResult[],
@@ -30,9 +30,8 @@ export async function stepRecords(
   components: readonly string[],
   seed: number,
   images: Images,
-): Promise<Record<string, StepRecord[]> | undefined> {
+): Promise<Record<string, StepRecord[]>> {
   const steps = results.map(({ trajectory }) => stepsOf(trajectory).filter(({ component }) => component));
-  if (steps.every((own) => own.length === 0)) return undefined;
   const random = new PythonRandom(seed);
   const dataset = new Map<string, StepRecord[]>();
   for (const component of components) {
@@ -40,11 +39,11 @@ export async function stepRecords(
     for (const [at, result] of results.entries()) {
       const own = steps[at] as Step[];
       const record = whole[at] as WholeRecord;
+      const feedback = new Map(Object.entries(result.component_feedback ?? {})).get(component) || record.Feedback;
       const found = own.filter((step) => step.component === component);
-      if (own.length === 0) records.push(record);
+      if (own.length === 0) records.push({ ...record, Feedback: feedback });
       if (found.length === 0) continue;
       const step = found.find(({ error }) => error) ?? random.choice(found);
-      const feedback = new Map(Object.entries(result.component_feedback ?? {})).get(component) || record.Feedback;
       records.push(await stepRecord(step, feedback, images));
     }
     dataset.set(component, records);

@@ -1,5 +1,6 @@
 // What a program writes while an example runs is kept with that example, and with no other.
 import { expect, it } from "vitest";
+import { ExampleLog } from "../src/example-log.js";
 import type { RunningServer } from "../src/serve.js";
 import { type Child, nextMessage, started } from "./processes.js";
 import { evaluate } from "./support.js";
@@ -58,6 +59,19 @@ it.each(Object.keys(WAYS))("%s keeps the logs of examples that run at the same t
   await child.ended;
   const shown = way === "serve" ? await rest(child) : child.stderr();
   expect(shown.includes("a0\n")).toBe(true);
+});
+
+it.each(["x", "😀"])("a long line of %s keeps its beginning and its end, cut between characters", (character) => {
+  for (const shift of ["", "s"]) {
+    const log = new ExampleLog();
+    log.write(`before\n${shift}${character.repeat(20_000)}\nafter\n`);
+    const [first, leftOut, last] = log.text.split(/\n… (.*) characters left out …\n/) as [string, string, string];
+    expect(first).toMatch(new RegExp(`^before\n${shift}(${character})+$`, "u"));
+    expect(last).toMatch(new RegExp(`^(${character})+\nafter\n$`, "u"));
+    const kept = first.length + last.length;
+    expect(kept).toBeGreaterThan(16_380);
+    expect(Number(leftOut.replaceAll(",", ""))).toBe(14 + shift.length + 20_000 * character.length - kept);
+  }
 });
 
 it("an example past its deadline keeps its log", async () => {

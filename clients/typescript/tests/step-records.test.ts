@@ -134,6 +134,15 @@ it("feedback on the component comes before that on the example", async () => {
   expect(dataset.writer[0]).toEqual({ Inputs: {}, "Generated Outputs": "x", Feedback: "all wrong" });
 });
 
+it("feedback on a component is in the records of examples without steps", async () => {
+  const more = { feedback: "all wrong", component_feedback: { planner: "no plan" } };
+  const whole = { Inputs: { row: 0 }, "Generated Outputs": "out" };
+  expect(await recordsOf([undefined], ["planner", "writer"], more)).toEqual({
+    planner: [{ ...whole, Feedback: "no plan" }],
+    writer: [{ ...whole, Feedback: "all wrong" }],
+  });
+});
+
 it("a parse failure shows the raw answer and the expected structure", async () => {
   const step = { component: "planner", inputs: {}, outputs: null, raw: "I would look." };
   const error = { type: "parse_failure", message: "no JSON" };

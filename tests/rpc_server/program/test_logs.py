@@ -95,6 +95,20 @@ async def test_a_long_log_keeps_its_first_and_last_lines_and_states_what_is_left
     assert int(left_out.replace(",", "")) == len("first\n") + 20_000 * 10 + len("last\n") - len(first) - len(last)
 
 
+@pytest.mark.parametrize("character", ["x", "é", "…", "😀"])
+@pytest.mark.parametrize("shift", range(4))
+def test_a_long_line_keeps_its_beginning_and_its_end_cut_between_characters(character, shift):
+    log, size = BoundedLog(), len(character.encode())
+    line = "s" * shift + character * (20_000 // size)
+    log.write(f"before\n{line}\nafter\n".encode())
+    first, left_out, last = re.split("\n… (.*) bytes left out …\n", log.text())
+    kept = len(first.encode()) + len(last.encode())
+    assert first == "before\n" + line[: len(first) - len("before\n")]
+    assert last == line[len(line) + len("\nafter\n") - len(last) :] + "\nafter\n"
+    assert MAX_LOG_BYTES - 2 * size < kept <= MAX_LOG_BYTES
+    assert int(left_out.replace(",", "")) == len(f"before\n{line}\nafter\n".encode()) - kept
+
+
 @pytest.mark.skipif(shutil.which("node") is None or not PACKAGE.is_file(), reason="node, or the package, is missing")
 async def test_a_typescript_program_marks_what_each_example_writes_even_if_it_is_killed(opened, caplog):
     command = ("node", str(DATA / "writes.mjs"), str(PACKAGE))

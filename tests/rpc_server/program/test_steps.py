@@ -194,6 +194,18 @@ async def test_each_component_has_the_records_of_its_own_steps(opened):
     assert [record["Generated Outputs"] for record in made["solver"]] == [{"answer": "PLAN FOR Q"}] * 2 + ["nothing"]
 
 
+async def test_feedback_on_a_component_is_in_the_records_of_examples_without_steps(opened):
+    async with opened("parts.py") as running:
+        made = await _records(
+            running,
+            {"do": "nothing", "component_feedback": {"planner": "plan better"}},
+            {"do": "nothing"},
+            components=["planner", "checker"],
+        )
+    feedback = {name: [record["Feedback"] for record in records] for name, records in made.items()}
+    assert feedback == {"planner": ["plan better", "so so"], "checker": ["so so", "so so"]}
+
+
 async def test_the_error_of_a_step_precedes_the_feedback_on_the_example(opened):
     async with opened("parts.py") as running:
         made = await _records(running, {**SEEN, "do": "error"}, components=["solver", "planner"])

@@ -25,6 +25,9 @@ PYTHON = """
 seed_candidate = {"planner": "Plan.", "solver": "Solve.", "checker": "Check."}
 
 def run(example, candidate, trace):
+    if example["n"] == 5:
+        trace.append("no step")
+        return "none"
     with trace.step("planner", question=example["q"], messages=[{"role": "user", "content": example["q"]}]) as step:
         step.outputs = {"plan": [example["q"], None, True, 0.5]}
     if example["n"] == 4:
@@ -51,6 +54,10 @@ await serve({
   name: "three",
   seedCandidate: { planner: "Plan.", solver: "Solve.", checker: "Check." },
   async run(example, candidate, context) {
+    if (example.n === 5) {
+      context.trace.push("no step");
+      return "none";
+    }
     const messages = [{ role: "user", content: example.q }];
     await context.step("planner", { question: example.q, messages }, () => ({ plan: [example.q, null, true, 0.5] }));
     if (example.n === 4) return "early";
@@ -99,6 +106,7 @@ async def records(command: list[str], folder: Path) -> list[str]:
             for seed in SEEDS:
                 made, body = await call("make_reflective_dataset", {**params, "seed": seed})
                 assert [len(made["dataset"][name]) for name in COMPONENTS] == [6, 5, 4]
+                assert made["dataset"]["solver"][-1]["Feedback"] == f"solve {batch[5]['data']['q']}"
                 assert len({json.dumps(own) for own in made["dataset"].values()}) == 3
                 text = body.decode()
                 start = text.index('"dataset":') + len('"dataset":')
