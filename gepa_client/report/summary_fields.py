@@ -490,8 +490,8 @@ def _examples(record: RunRecord) -> str:
 def _hints(record: RunRecord) -> Iterator[str]:
     """Yield what to try next, the most promising first; more proposals only if nothing else was found."""
     proposals = _proposals(record)
-    faults = list(_faults(record, proposals))
-    yield from faults
+    faults = sorted(_faults(record, proposals), key=lambda fault: -fault[0])
+    yield from (hint for _, hint in faults)
     scored = _judged(record)
     same = sum(event.new_score == event.old_score for event in scored)
     if not faults and scored and not any(event.old_score or event.new_score for event in scored):
@@ -519,38 +519,43 @@ def _hints(record: RunRecord) -> Iterator[str]:
         yield f"--max-metric-calls {2 * record.metric_calls}: {counted(proposals, 'proposal')} may be too few"
 
 
-def _faults(record: RunRecord, proposals: int) -> Iterator[str]:
-    """Yield what kept most proposals from being judged by their scores; more of them would end in the same way."""
-    proposer = _proposer(record)
+def _faults(record: RunRecord, proposals: int) -> Iterator[tuple[int, str]]:
+    """Yield how often what kept proposals from being judged by their scores, with the hint; more would end the same."""
+    proposer, iterations = _proposer(record), counted(_iterations(record), "iteration")
     perfect = sum("perfect" in event.reason for event in record.skipped)
     empty = sum("no new text" in event.reason for event in record.skipped)
     unchanged = sum(event.unchanged for event in record.rejected)
     if record.failures:
-        yield f"the log: {record.failures[0].step} failed first with {line(record.failures[0].message, 200)}"
+        first = record.failures[0]
+        yield len(record.failures), f"the log: {first.step} failed first with {line(first.message, 200)}"
     if failed := _most_failed(record):
         group = failed[0]
         yield (
+            len(failed),
             f"a fix of the program, or of {proposer}: on {len(failed):,} of {counted(proposals, 'proposal')} the "
-            f"program failed, as with {line(failure_name(group), 60)}: {line(group.message, 200)}"
+            f"program failed, as with {line(failure_name(group), 60)}: {line(group.message, 200)}",
         )
     scores = [score for event in record.rejected for score in (event.old_score, event.new_score)]
     if (scores or empty) and not any([*scores, *(event.score for event in record.candidates)]):
         yield (
+            len(record.rejected) - len(failed) + empty,
             "a fix of the score function: every score of this run was 0; is it given the field that holds the expected "
-            "answer, and does it read the output as the program writes it?"
+            "answer, and does it read the output as the program writes it?",
         )
     if unchanged > proposals / 2:
         yield (
+            unchanged,
             f"another {proposer}: {unchanged:,} of {counted(proposals, 'proposal')} had the texts of their parent, "
-            "unchanged"
+            "unchanged",
         )
     texts = {event.candidate for event in record.rejected}
     if len(record.rejected) >= SAME and len(texts) == 1 and None not in texts and not unchanged:
-        yield f"another {proposer}: all {len(record.rejected):,} proposals that were not kept have the same texts"
+        count = len(record.rejected)
+        yield count, f"another {proposer}: all {count:,} proposals that were not kept have the same texts"
     if perfect > proposals:
-        yield "training rows that the seed fails on: most minibatches had perfect scores already"
+        yield perfect, f"training rows that the seed fails on: {perfect:,} of {iterations} had perfect scores already"
     if empty > proposals:
-        yield f"another {proposer}: most iterations had no new text"
+        yield empty, f"another {proposer}: {empty:,} of {iterations} had no new text"
 
 
 def _by_model(record: RunRecord) -> bool:

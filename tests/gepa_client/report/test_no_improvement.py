@@ -91,6 +91,19 @@ def test_proposals_that_the_program_fails_on_are_the_first_cause() -> None:
     assert ended(*crashed, one_row, failures(aaaa=27), status="paused")["try"] == facts["try"]
 
 
+def test_hints_are_in_the_order_of_what_happened_most() -> None:
+    perfect = [NoProposal(iteration=at, reason="all scores perfect") for at in range(1, 9)]
+    empty = [NoProposal(iteration=at, reason="no new text") for at in range(9, 43)]
+    no_text, no_rows = "another propose_new_texts: ", "training rows that the seed fails on: "
+    facts = ended(*perfect, *empty)
+    assert facts["try"] == f"{no_text}34 of 42 iterations had no new text"
+    assert facts["or"] == f"{no_rows}8 of 42 iterations had perfect scores already"
+    facts = ended(*perfect, *empty[:3])
+    assert (facts["try"][: len(no_rows)], facts["or"][: len(no_text)]) == (no_rows, no_text)
+    failed = [StepFailed(iteration=at, step="propose_new_texts", message="no luck") for at in range(1, 3)]
+    assert ended(*perfect, *failed)["try"].startswith(no_rows)
+
+
 def test_proposals_with_the_texts_of_their_parent_are_named_as_such() -> None:
     same = [rejected(at, 1, 1).model_copy(update={"unchanged": True}) for at in range(1, 17)]
     facts = ended(*same, begin=started(server="evolverpc 1 (typescript)"))
@@ -112,7 +125,7 @@ def test_a_run_in_which_every_score_is_0_asks_for_the_score_function_first() -> 
     skipped = [NoProposal(iteration=at, reason="no new text") for at in range(1, 32)]
     facts = ended(*skipped, seed=0.0)
     assert facts["try"].startswith("a fix of the score function: every score of this run was 0; ")
-    assert facts["or"] == "another propose_new_texts: most iterations had no new text"
+    assert facts["or"] == "another propose_new_texts: 31 of 31 iterations had no new text"
     assert "or" not in ended(*(rejected(at, 0, 0) for at in range(1, 12)), seed=0.0)
 
 
