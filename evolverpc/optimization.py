@@ -236,7 +236,7 @@ def _start(given: Mapping[str, Any]) -> ForegroundRun:
     if not settings.no_check:
         status = run_check(settings, _Call((), None, given), json_output=False, brief=True)
         if status == STOPPED:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt("the check of a few rows was stopped by hand, so no run was started")
         if status != 0:
             raise OptimizeError("the check of a few rows failed, so no run was started: its findings are printed above")
     return _foreground(settings, where, run_id, create_run(settings, where, run_id))

@@ -1,5 +1,6 @@
 """Try a server on a few training rows before a run is paid for, and estimate the run."""
 
+import asyncio
 import contextlib
 import functools
 import json
@@ -56,11 +57,25 @@ MORE_ROWS = 2
 Numbered = tuple[int, AnyRow]
 """A training row with its index among all of them."""
 
-Trying = Callable[[int], None]
-"""Called with a number of rows before they are tried."""
+FIRST_WAIT_S = 10.0
+"""Seconds after which rows that are still tried are reported; then each time after twice as long."""
 
 
-async def check_server(config: RunConfig, examples: int, trying: Trying = lambda _count: None) -> CheckReport:
+@dataclass(frozen=True)
+class Trial:
+    """`count` rows, tried for `seconds`: `done` have ended, those with the indices `running` have not."""
+
+    count: int
+    done: int = 0
+    running: Sequence[int] = ()
+    seconds: float = 0.0
+
+
+Trying = Callable[[Trial], None]
+"""Called before rows are tried, and while they take long."""
+
+
+async def check_server(config: RunConfig, examples: int, trying: Trying = lambda _trial: None) -> CheckReport:
     """Handshake, up to `examples` training rows with traces, and one reflective dataset; spends no budget.
 
     While every score is 0 and few examples fail, more rows are tried (once if all outputs are equal or empty, else up
@@ -254,7 +269,6 @@ class _ServerCheck:
         began = time.monotonic()
         try:
             while chosen:
-                self.trying(len(chosen))
                 results += await self._evaluate([(at, rows[at]) for at in chosen], traced=not results)
                 untried = sorted(set(untried) - set(chosen))
                 chosen = self._more(results, untried)
@@ -297,9 +311,21 @@ class _ServerCheck:
         group = uuid.uuid4().hex if traced and not inline else None
         prices = PriceTable(self.config.model_prices or {})
         results: list[Result] = [{}] * len(rows)
+        begun: set[int] = set()
+
+        async def report() -> None:
+            self.trying(Trial(len(rows)))
+            await asyncio.sleep(seconds := FIRST_WAIT_S)
+            while True:
+                pending = [at for (at, _), result in zip(rows, results, strict=True) if not result]
+                running = [at for at in pending if at in begun]
+                self.trying(Trial(len(rows), len(rows) - len(pending), running, seconds))
+                await asyncio.sleep(seconds)
+                seconds *= 2
 
         async def evaluate(start: int, batch: list[Numbered], job: GroupTask) -> None:
             job.begun = True
+            begun.update(at for at, _ in batch)
             began = time.monotonic()
             try:
                 answer = await self.client.evaluate(
@@ -327,7 +353,11 @@ class _ServerCheck:
         most = self.config.max_in_flight or limits.max_concurrency
         width = min(len(rows), self.config.max_in_flight or len(rows)) if limits.whole_batches else 1
         jobs = [GroupTask(functools.partial(evaluate, at, rows[at : at + width])) for at in range(0, len(rows), width)]
-        await run_group(jobs, min(most // width or 1, limits.max_concurrency))
+        reporting = asyncio.create_task(report())
+        try:
+            await run_group(jobs, min(most // width or 1, limits.max_concurrency))
+        finally:
+            reporting.cancel()
         self.examples += [CheckedExample.of(at, row, result) for (at, row), result in zip(rows, results, strict=True)]
         return results
 

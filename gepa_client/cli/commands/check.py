@@ -27,6 +27,7 @@ from gepa_client.cli.views.console import (
     safe_line,
     value_cell,
 )
+from gepa_client.cli.views.event_text import clock
 from gepa_client.errors import ClientError, summary
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import CALL_BUDGETS, RunConfig
@@ -34,6 +35,7 @@ from protocol.errors import RpcError
 
 if TYPE_CHECKING:
     from gepa_client.check.check_report import CheckedExample, CheckReport, RunEstimate
+    from gepa_client.check.server_check import Trial
     from gepa_client.settings.groups import Evolve
 
 ERRORS_IN_FULL = 5
@@ -80,10 +82,13 @@ def run_check(
     from gepa_client.transport.event_loop import run_to_end
 
     console = make_console()
+    latest: Trial | None = None
 
-    def trying(count: int) -> None:
+    def trying(trial: "Trial") -> None:
+        nonlocal latest
+        latest = trial
         if not json_output:
-            echo(console, f"[dim]check: trying {counted(count, 'row')} …[/]")
+            echo(console, f"[dim]check: {_trial(trial)}[/]")
 
     try:
         report = run_to_end(check_server(settings, examples, trying))
@@ -91,7 +96,7 @@ def run_check(
         fail(summary(error))
         return USAGE
     except KeyboardInterrupt:
-        fail("stopped by hand")
+        fail(f"stopped by hand during the check{f', {_trial(latest)}' if latest is not None else ''}")
         return STOPPED
     if json_output:
         print_json({"event": "check", "passed": report.passed, **report.model_dump(mode="json")})
@@ -113,6 +118,14 @@ def run_check(
         )
         return USAGE
     return 0 if report.passed else 1 if report.reached else USAGE
+
+
+def _trial(trial: "Trial") -> str:
+    """Return `trying 15 rows …`, and after a while for which of them the check waits."""
+    if not trial.running:
+        return f"trying {counted(trial.count, 'row')} …"
+    rows = f"row{'s' if len(trial.running) > 1 else ''} {_ranges(list(trial.running))}"
+    return f"waiting {clock(trial.seconds)} for {rows}; {trial.done} of {counted(trial.count, 'row')} have ended"
 
 
 def _otherwise(report: "CheckReport") -> str:

@@ -4,14 +4,18 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gepa_client.check import server_check
 from gepa_client.check.check_report import trace_size
-from gepa_client.cli.commands.check import _span
+from gepa_client.cli.commands.check import _span, _trial
+from gepa_client.settings.loading import load
+from gepa_client.transport.event_loop import run_to_end
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import TIMEOUT_S, Ran, environment
@@ -55,6 +59,31 @@ def test_a_good_server_passes_and_the_cost_of_a_run_is_stated(serve: Serve, cli:
     assert "ok scores: 0 to 1" in ended.stdout
     assert re.search(r"3,000 metric calls would take \S+ \S+ to \S+ \S+", ended.stdout)
     assert "red found" in ended.stdout
+
+
+def test_rows_that_take_long_are_named(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported = threading.Event()
+
+    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        assert data["text"] != rows(15)[3]["text"] or reported.wait(TIMEOUT_S)
+        return scored(data, candidate)
+
+    def trying(trial: server_check.Trial) -> None:
+        trials.append(trial)
+        if trial.running == [3]:
+            reported.set()
+
+    trials: list[server_check.Trial] = []
+    monkeypatch.setattr(server_check, "FIRST_WAIT_S", 0.05)
+    monkeypatch.setenv("GEPA_TOKEN", TOKEN)
+    config = load(None, {"url": [serve(learned(evaluate=evaluate, max_concurrency=1))]}, must_end=False)
+    assert run_to_end(server_check.check_server(config, 15, trying)).passed
+    assert _trial(trials[0]) == "trying 15 rows …"
+    [late, *_] = [trial for trial in trials if trial.running == [3]]
+    assert _trial(late) == "waiting 0:00 for row 3; 3 of 15 rows have ended"
+    assert (
+        _trial(server_check.Trial(15, 6, [3, 4, 5, 9], 70)) == "waiting 1:10 for rows 3-5, 9; 6 of 15 rows have ended"
+    )
 
 
 def test_at_most_15_rows_are_tried_spread_over_all(serve: Serve, cli: Cli) -> None:
