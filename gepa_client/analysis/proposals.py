@@ -54,6 +54,15 @@ class Excerpt:
     omitted: int = 0
 
 
+COMPARED = {
+    "output": "output",
+    "feedback": "feedback",
+    "component_feedback": "feedback on components",
+    "error": "error",
+}
+"""Fields of a `RowResult` that views show before and after a change, with their names."""
+
+
 @dataclass(frozen=True)
 class RowResult:
     """The result of a candidate on a row. `score`: the failure score if the program failed. `log`: what it wrote."""
@@ -62,6 +71,7 @@ class RowResult:
     score: float
     output: Excerpt | None
     feedback: Excerpt | None
+    component_feedback: Excerpt | None
     error: Excerpt | None
     log: Excerpt | None
 
@@ -361,6 +371,7 @@ def _row_result(result: Mapping[str, Any] | None, failure_score: float) -> RowRe
         score=float(score) if score is not None else failure_score,
         output=excerpt(result.get("output")),
         feedback=excerpt(result.get("feedback")),
+        component_feedback=excerpt(result.get("component_feedback") or None),
         error=excerpt(message),
         log=excerpt(result.get("log") or error.get("log")),
     )

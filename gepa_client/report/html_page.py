@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evolverpc_common.display_text import counted, line, plain
 from gepa_client.analysis.explanation import Change, Explanation, MovedRows
-from gepa_client.analysis.proposals import ComparedRow, Excerpt, Proposal, TextChange, marked_texts
+from gepa_client.analysis.proposals import COMPARED, ComparedRow, Excerpt, Proposal, TextChange, marked_texts
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.evolution.patches import FileDiff, Line, Words, by_file, changed_words
 from gepa_client.journal.run_events import Mutated, MutationRejected
@@ -298,8 +298,8 @@ def _row_group(name: str, moved: MovedRows) -> list[str]:
 def _row(row: ComparedRow, *, opened: bool) -> str:
     first = f' <span class="first">{_text(line(row.input.text, 100))}</span>' if row.input is not None else ""
     parts = [f"<dt>input</dt><dd>{_excerpt(row.input)}</dd>"] if row.input is not None else []
-    for name in ("output", "feedback", "error", "log"):
-        old, new = (getattr(one, name) if one is not None else None for one in (row.before, row.after))
+    for field, name in {**COMPARED, "log": "log"}.items():
+        old, new = (getattr(one, field) if one is not None else None for one in (row.before, row.after))
         if old is None and new is None:
             continue
         if old == new:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from evolverpc_common.display_text import counted, line, plain
 from gepa_client.analysis.explanation import Change, Explanation
-from gepa_client.analysis.proposals import ComparedRow, Excerpt, TextChange
+from gepa_client.analysis.proposals import COMPARED, ComparedRow, Excerpt, TextChange
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.run_events import Mutated, MutationRejected
 from gepa_client.report import summary_fields as fields
@@ -139,7 +139,13 @@ def _explained(record: RunRecord, explained: Explanation | None) -> list[str]:
         parts += ["", "## Other proposals"]
         if explained.others_omitted:
             parts += ["", f"{counted(explained.others_omitted, 'earlier one')} left out."]
-    for proposal in reversed(others):
+    unchanged: dict[str, list[str]] = {}
+    for proposal in others:
+        if not proposal.texts:
+            unchanged.setdefault(line(proposal.why), []).append(str(proposal.number))
+    for why, numbers in unchanged.items():
+        parts += ["", f"{_code(why)}: {counted(len(numbers), 'proposal')} without a change, at {', '.join(numbers)}."]
+    for proposal in (each for each in reversed(others) if each.texts):
         parts += ["", f"### {fields.proposal_title(proposal)}", "", _code(line(proposal.why)), *_words(proposal.texts)]
     return parts
 
@@ -167,8 +173,8 @@ def _row(row: ComparedRow) -> str:
     parts = [f"- {_code(fields.row_title(row))}"]
     if row.input is not None:
         parts.append(f"  - input: {_excerpt(row.input)}")
-    for name in ("output", "feedback", "error"):
-        old, new = (getattr(one, name) if one is not None else None for one in (row.before, row.after))
+    for field, name in COMPARED.items():
+        old, new = (getattr(one, field) if one is not None else None for one in (row.before, row.after))
         if old is not None or new is not None:
             same = _excerpt(new) + " (the same before)" if old == new else f"{_excerpt(old)} -> {_excerpt(new)}"
             parts.append(f"  - {name}: {same}")

@@ -128,8 +128,8 @@ def code_record(*more: Event) -> RunRecord:
 def explanation(record: RunRecord, text: str = "a value") -> Explanation:
     """Every candidate of the record as a step on the way, with `text` wherever a program or a model may write."""
     value = Excerpt(text, 7)
-    result = RowResult(text, 0.5, value, value, value, value)
-    other = RowResult(text, 0.75, Excerpt(f"another {text}"), value, None, value)
+    result = RowResult(text, 0.5, value, value, value, value, value)
+    other = RowResult(text, 0.75, Excerpt(f"another {text}"), value, value, None, value)
     row = ComparedRow(text, value, result, other)
     proposal = Proposal(
         number=15, parent=0, components=(text,), size=9, rows=(row,), before=1.0, after=2.0,

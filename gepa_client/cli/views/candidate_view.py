@@ -8,7 +8,7 @@ from rich.tree import Tree
 from evolverpc_common.display_text import counted
 from gepa_client.analysis.explanation import Change
 from gepa_client.analysis.mutation_outcomes import CodeHistory
-from gepa_client.analysis.proposals import ComparedRow
+from gepa_client.analysis.proposals import COMPARED, ComparedRow
 from gepa_client.cli.views.console import LONGEST, echo, plain_table, safe, safe_line
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.evolution.patches import LineKind, lines, text_diff
@@ -123,8 +123,8 @@ def _show_compared(console: Console, rows: Sequence[ComparedRow], *, full: bool)
         echo(console, f"[bold]{safe_line(fields.row_title(row))}[/]")
         if row.input is not None:
             echo(console, f"  [dim]input[/] {safe_line(row.input.text, longest)}")
-        for name in ("output", "feedback", "error"):
-            old, new = (getattr(one, name) if one is not None else None for one in (row.before, row.after))
+        for field, name in COMPARED.items():
+            old, new = (getattr(one, field) if one is not None else None for one in (row.before, row.after))
             if old == new and new is not None:
                 echo(console, f"  [dim]{name}[/] {safe_line(new.text, longest)}")
             elif old is not None or new is not None:

@@ -56,12 +56,14 @@ def test_each_change_has_its_reason_and_the_rows_it_moved() -> None:
     assert step.startswith("### 2. Candidate 2: 0.75 -> 0.625 on validation\n\nFrom the seed and candidate 1, merged;")
     assert "Reflection read the results of 9 training rows. Their scores add up to 1 before the change and 2" in step
     assert "- `Row a value: 0.5 -> 0.75`\n  - input: `a value`\n  - output: `a value` -> `another a value`" in step
+    assert "\n  - feedback on components: `a value` (the same before)\n" in step
     assert "  - log:\n\n    ```text\n    a value\n    … 7 characters left out …\n    ```\n" in step
     assert "Better: 9 rows, 1 of them here" in step
     assert "The same, and not perfect: 2 rows, 1 of them here" in step
     assert "3 earlier ones left out" in text
     assert "Why it was proposed" in page
     assert '<strong>Row a value: 0.5 -&gt; 0.75</strong> <span class="first">a value</span>' in page
+    assert "<dt>feedback on components</dt>" in page
     assert "<dt>log</dt>" in page
     assert 'a value<span class="cut">[\u2026 7 more characters \u2026]</span>' in page
     assert "<summary>What the model answered about a value</summary>" in page
@@ -80,6 +82,16 @@ def test_a_run_without_improvement_states_that_and_shows_its_proposals() -> None
         assert "the seed is still the best candidate" in report_text
     assert "None: no candidate is better than the seed." in page
     assert "<svg" not in page
+
+
+def test_proposals_without_a_change_take_one_line() -> None:
+    record = example_record()
+    explained = explanation(record)
+    [proposal] = explained.others
+    empty = [replace(proposal, number=at, texts=(), why="no new text") for at in (20, 25)]
+    text = report.markdown(record, replace(explained, others=(proposal, *empty)))
+    assert "\n`no new text`: 2 proposals without a change, at 20, 25.\n" in text
+    assert text.count("### Proposal at ") == 1
 
 
 def test_a_report_without_the_store_has_the_best_text_and_states_what_it_lacks() -> None:
