@@ -25,7 +25,7 @@ from gepa_client.cli.views.console import make_console
 from gepa_client.cli.views.final_summary import RunSummary
 from gepa_client.errors import ClientError, summary
 from gepa_client.evolution.names import component_texts
-from gepa_client.journal.entries import SEARCH, StoredRun
+from gepa_client.journal.entries import ITS_ID, SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.run_events import CandidateFound, Status
 from gepa_client.journal.store import default_store, find_run, open_store
@@ -239,7 +239,7 @@ def _start(given: Mapping[str, Any]) -> ForegroundRun:
             raise KeyboardInterrupt("the check of a few rows was stopped by hand, so no run was started")
         if status != 0:
             raise OptimizeError("the check of a few rows failed, so no run was started: its findings are printed above")
-    return _foreground(settings, where, run_id, create_run(settings, where, run_id))
+    return _foreground(settings, where, run_id, create_run(settings, where, run_id, _resumed_by(ITS_ID)))
 
 
 def _continue(given: Mapping[str, Any], resume: str) -> ForegroundRun:
@@ -264,9 +264,15 @@ def _foreground(settings: RunConfig, store: str, run_id: str, output: Path, **mo
         json_events=False,
         console=make_console(),
         display=notebook.NotebookDisplay() if notebook.in_notebook() else None,
-        resumed_by=f'evolverpc.optimize(..., resume="{run_id}")',
+        resumed_by=_resumed_by(run_id),
         **more,
     )
+
+
+def _resumed_by(run_id: str) -> str:
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    where = "" if script is None else f" in {Path(script).name}"
+    return f'evolverpc.optimize(..., resume="{run_id}"){where}'
 
 
 @dataclass(frozen=True)

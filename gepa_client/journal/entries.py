@@ -45,6 +45,12 @@ VERBATIM = {MUTATION: frozenset({"bundle", "commit", "parent"}), REFLECTIVE_DATA
 """Keys, by kind, whose values are not redacted: ids of commits, bundles and images in base64 may match anything."""
 
 
+RESUMED_BY = "resumed_by"
+"""Key of a run's config: the call that continues it in place of `gepa-client resume`, with `ITS_ID` for its id."""
+
+ITS_ID = "{RUN}"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """The answer to one request, as GEPA saw it; (run, part, number) is unique.
@@ -204,3 +210,9 @@ class StoredRun:
     updated: str = field(default_factory=now)
     started: str | None = None
     completed: str | None = None
+
+    @property
+    def resumed_by(self) -> str | None:
+        """The call that continues it, None if the command does: of a run whose program has no server of its own."""
+        call = self.config.get(RESUMED_BY)
+        return call.replace(ITS_ID, self.id) if isinstance(call, str) else None

@@ -17,7 +17,7 @@ from gepa_client.fleet import FleetEvent
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.journal.buffer import JournalBuffer
-from gepa_client.journal.entries import SEARCH, STOP, StoredRun, now
+from gepa_client.journal.entries import RESUMED_BY, SEARCH, STOP, StoredRun, now
 from gepa_client.journal.history import end_of
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.lease import LeaseHeartbeat, take
@@ -163,7 +163,7 @@ class _DriverRun:
         changes = {
             "status": "running",
             "reason": None,
-            "config": self.config.recorded(),
+            "config": self._recorded(run),
             "started": run.started or now(),
         }
         done = {"requested_action": None} if run.requested_action is not None else {}
@@ -317,7 +317,11 @@ class _DriverRun:
             )
         self.config = self.config.model_copy(update={"auto": None, "max_full_evals": None, "max_metric_calls": calls})
         counters.set(max_metric_calls=calls)
-        self.store.update(run.id, {"config": self.config.recorded()}, owner=self.job.owner)
+        self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
+
+    def _recorded(self, run: StoredRun) -> dict[str, Any]:
+        """Return the settings for the record, with who continues the run."""
+        return self.config.recorded() | {key: run.config[key] for key in (RESUMED_BY,) if key in run.config}
 
 
 def _requested(action: str) -> Interrupted:

@@ -18,6 +18,7 @@ from evolverpc_common.settings.sources import (
     from_flags,
     validated,
 )
+from gepa_client.journal.entries import RESUMED_BY
 from gepa_client.settings.groups import STDIN
 from gepa_client.settings.run_config import ALTERNATIVES, DEPENDS, REPLACED, ROW_SETTINGS, SETTINGS, RunConfig
 from gepa_client.settings.secrets import NOT_RECORDED, left_out
@@ -183,7 +184,7 @@ def upgraded(recorded: Mapping[str, Any]) -> dict[str, Any]:
         SettingsError: a value is not of its kind.
     """
     values = {**EARLIER_DEFAULTS, **recorded}
-    for name in ("reflection", "wandb_api_key"):
+    for name in ("reflection", "wandb_api_key", RESUMED_BY):
         values.pop(name, None)
     sampling = values.pop("sampling_strategy", None)
     if "proposals" in values and values["proposals"] is None:

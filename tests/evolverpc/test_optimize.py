@@ -192,7 +192,13 @@ def test_ctrl_c_pauses_the_run_and_resume_continues_it_without_repeating_anythin
     paused, best, run_id, _ = called()
     assert (paused, best) == ("paused", "2")
     assert f'evolverpc.optimize(..., resume="{run_id}")' in printed[0]
-    status, final, again, metric_calls = called("last")
+    own = f'evolverpc.optimize(..., resume="{run_id}") in paused.py'
+    for words, shown in {"resume last": own, "runs": own, "fork last --at 1": '") in paused.py'}.items():
+        command = [sys.executable, "-m", "gepa_client", *words.split()]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder)
+        assert shown in ended.stdout + ended.stderr
+        assert "gepa-client resume" not in ended.stdout + ended.stderr
+    status, final, again, metric_calls = called(run_id)
     assert (status, again) == ("completed", run_id)
     assert int(final) > 3
     assert len((folder / "calls.txt").read_text().splitlines()) == int(metric_calls)

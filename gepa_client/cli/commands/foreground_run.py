@@ -23,7 +23,7 @@ from gepa_client.cli.views.event_stream import EventStream
 from gepa_client.cli.views.final_summary import RunSummary
 from gepa_client.cli.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from gepa_client.errors import ClientError, JournalError, summary
-from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.entries import RESUMED_BY, StoredRun
 from gepa_client.journal.run_events import Finished, Warned
 from gepa_client.journal.store import open_store
 from gepa_client.report.record import RunRecord
@@ -36,8 +36,10 @@ from gepa_client.settings.run_config import RunConfig
 TICK_S = 0.125
 
 
-def create_run(settings: RunConfig, store: str, run_id: str) -> Path:
+def create_run(settings: RunConfig, store: str, run_id: str, resumed_by: str | None = None) -> Path:
     """Make the folder for the results of a new run and its record in the store; return the folder's absolute path.
+
+    `resumed_by`: as in `StoredRun`.
 
     Raises:
         SettingsError: the folder cannot be made.
@@ -48,7 +50,8 @@ def create_run(settings: RunConfig, store: str, run_id: str) -> Path:
     except OSError as error:
         raise SettingsError(f"no folder for the results: {error}") from None
     with closing(open_store(store)) as opened:
-        opened.create(StoredRun(id=run_id, name=settings.name, config=settings.recorded(), output=str(output)))
+        config = settings.recorded() | ({} if resumed_by is None else {RESUMED_BY: resumed_by})
+        opened.create(StoredRun(id=run_id, name=settings.name, config=config, output=str(output)))
     return output
 
 

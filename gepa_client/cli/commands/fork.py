@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from evolverpc_common.printed_commands import command
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.cli.commands.store_access import open_cli_run, run_as_json
+from gepa_client.cli.commands.store_access import open_cli_run, resume_call, run_as_json
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
-from gepa_client.journal.entries import SEARCH, STOP, Entry, StoredRun
+from gepa_client.journal.entries import RESUMED_BY, SEARCH, STOP, Entry, StoredRun
 from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.soundness import damage
 from gepa_client.journal.store import Store
@@ -44,7 +43,7 @@ def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) 
         return
     console = make_console()
     echo(console, f"{safe_line(forked.id)} begins with {taken:,} entries of {safe_line(found.id)}")
-    echo(console, f"next: {safe_line(command('resume', forked.id, store=store))}")
+    echo(console, f"next: {safe_line(resume_call(forked, store))}")
 
 
 def _refuse_beyond(store: Store, run: StoredRun, at: int) -> None:
@@ -69,7 +68,8 @@ def _settings(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Ru
     secret = {key: value for key, value in recorded.items() if given.get(key) in (None, []) and left_out(key, value)}
     open_part = {key: value for key, value in recorded.items() if key not in secret}
     config = from_record(open_part, given, without=OF_ITS_OWN, must_end=False)
-    return config, {**config.recorded(), **secret}
+    kept = {key: recorded[key] for key in (RESUMED_BY,) if key in recorded and not given["url"]}
+    return config, {**config.recorded(), **secret, **kept}
 
 
 def _copied(store: Store, run_id: str, at: int) -> Iterator[Entry]:

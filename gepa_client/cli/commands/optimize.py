@@ -16,6 +16,7 @@ from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.views.console import echo, fail, log_markup, make_console, refuse
 from gepa_client.cli.views.event_stream import EventStream
 from gepa_client.errors import ClientError, JournalError, summary
+from gepa_client.journal.entries import ITS_ID
 from gepa_client.journal.store import default_store, open_store
 from gepa_client.run.output_folder import new_run_id
 from gepa_client.sandboxing.session_interface import NoSandboxes
@@ -76,7 +77,7 @@ def _go(
                 echo(make_console(stderr=True), log_markup(log))
             return status
     try:
-        output = create_run(settings, where, run_id)
+        output = create_run(settings, where, run_id, stream.resumed_by(ITS_ID))
     except (SettingsError, JournalError) as error:
         fail(str(error))
         return USAGE

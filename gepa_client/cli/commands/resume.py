@@ -38,6 +38,11 @@ def resume(
     with open_cli_run(given["store"], run, unavailable=PAUSED) as (kept, found):
         spent_usd = SpendingTotals(kept.spending(found.id)).cost_usd
         end = end_of(kept, found.id, SEARCH)
+    if found.resumed_by is not None and events_fd is None and not (url or given.get("fleet") or given.get("repo")):
+        refuse(
+            f"run {found.id} was started by a call of optimize, which serves the program: continue it with "
+            f"{found.resumed_by}, or give the URL of a server of the same program"
+        )
     try:
         settings = settings_again(found, {**given, "url": url or None}, config, end)
         if _is_over(found, settings):

@@ -20,6 +20,7 @@ from gepa_client.cli.commands.store_access import (
     is_silent,
     next_command,
     open_cli_store,
+    resume_call,
     run_as_json,
 )
 from gepa_client.cli.views.console import duration, echo, make_console, print_json, safe_line, seconds_since
@@ -65,7 +66,7 @@ def runs(
         console.print(_table(found, seeds, console), soft_wrap=not console.is_terminal)
         for run in found:
             if is_silent(run):
-                again = command("resume", run.id, store=store)
+                again = resume_call(run, store)
                 silent = f"{run.id} gave no sign of life for {duration(seconds_since(run.updated))}"
                 echo(console, f"[yellow]{safe_line(silent)}:[/] {safe_line(again)} takes it over")
         newest = found[0]

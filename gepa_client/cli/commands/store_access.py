@@ -78,12 +78,17 @@ def next_command(run: StoredRun, store: str | None, *, candidates: bool = True) 
     if run.status == "running" and not is_silent(run):
         return command("cancel", run.id, store=store)
     if run.status in ("pending", "running", "paused", "failed"):
-        return command("resume", run.id, store=store)
+        return resume_call(run, store)
     report = Path(run.output) / "report.md" if run.output else None
     if report is not None and report.is_file():
         here = Path.cwd()
         return shlex.join(["less", str(report.relative_to(here) if report.is_relative_to(here) else report)])
     return command("replay" if candidates else "runs", *([run.id] if candidates else []), store=store)
+
+
+def resume_call(run: StoredRun, store: str | None) -> str:
+    """Return what continues a run: a command, or the call of a run whose program that call serves."""
+    return run.resumed_by or command("resume", run.id, store=store)
 
 
 def is_silent(run: StoredRun) -> bool:
