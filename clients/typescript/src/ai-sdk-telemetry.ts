@@ -2,7 +2,7 @@
 
 import { answered } from "./ai-sdk-answers.js";
 import { isTraced, ModelCall } from "./model-calls.js";
-import { type StepHandle, step } from "./steps.js";
+import { inModelCall, type StepHandle, step } from "./steps.js";
 import { isObject } from "./values.js";
 
 /** Events have further fields; `callId` names the call of the AI SDK, such as `generateText`. Version 6 has none. */
@@ -71,8 +71,7 @@ const integration = {
   onError: onFailure,
   onAbort: onFailure,
   async executeLanguageModelCall<Result>({ callId = "", execute }: Execution<Result>): Promise<Result> {
-    const call = running.get(callId);
-    return call === undefined ? execute() : call.run(execute);
+    return running.has(callId) ? inModelCall(false, execute) : execute();
   },
   async executeTool<Result>({ callId, toolCall, execute }: Execution<Result>): Promise<Result> {
     if (toolCall === undefined || isRecordedByAnother()) return execute();

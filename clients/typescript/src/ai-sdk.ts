@@ -1,7 +1,8 @@
 /** Models of the AI SDK (version 5 or later) and of Mastra whose calls are steps, with telemetry or without. */
 
 import { answered } from "./ai-sdk-answers.js";
-import { ModelCall, tapped, useModelCalls } from "./model-calls.js";
+import { ModelCall, useModelCalls } from "./model-calls.js";
+import { tapped } from "./tapped-stream.js";
 import { isObject, shown } from "./values.js";
 
 /** What a language model of any version has. */
@@ -37,30 +38,17 @@ export function traced<Model extends LanguageModel>(model: Model): Model {
     },
     async doGenerate(options) {
       const call = begun(options);
-      return ending(call, async () => {
-        const result = await call.run(() => model.doGenerate(options));
-        call.end(answered(result));
-        return result;
-      });
+      const result = await call.run(() => model.doGenerate(options));
+      call.end(answered(result));
+      return result;
     },
     async doStream(options) {
       const call = begun(options);
-      return ending(call, async () => {
-        const result = await call.run(() => model.doStream(options));
-        return { ...result, stream: recorded(result.stream, call) };
-      });
+      const result = await call.run(() => model.doStream(options));
+      return { ...result, stream: recorded(result.stream, call) };
     },
   };
   return wrapped as Model;
-}
-
-async function ending<Result>(call: ModelCall, work: () => Promise<Result>): Promise<Result> {
-  try {
-    return await work();
-  } catch (error) {
-    call.fail(error);
-    throw error;
-  }
 }
 
 function recorded(stream: ReadableStream<unknown>, call: ModelCall): ReadableStream<unknown> {

@@ -2,7 +2,7 @@
 
 import type { ModelUsage } from "./generated/types.js";
 import { jsonOrRepr } from "./json-or-repr.js";
-import { MinimalSpan } from "./minimal-tracing.js";
+import { MinimalSpan } from "./minimal-span.js";
 import { spanUsage } from "./span-values.js";
 import { recordSpan } from "./spans.js";
 import { inModelCall, isInModelCall, type OnUsage, usageReceiver } from "./steps.js";
@@ -71,9 +71,14 @@ export class ModelCall {
     });
   }
 
-  /** Run what makes the call: calls that are recorded there are this one. */
-  run<Result>(make: () => Result): Result {
-    return inModelCall(this.counts, make);
+  /** Run what makes the call: calls that are recorded there are this one. If it throws, the call has failed. */
+  async run<Result>(make: () => PromiseLike<Result>): Promise<Result> {
+    try {
+      return await inModelCall(this.counts, make);
+    } catch (error) {
+      this.fail(error);
+      throw error;
+    }
   }
 
   end({ messages, usage = {} }: Answered): void {
@@ -99,33 +104,3 @@ const ATTRIBUTES: Record<keyof ModelUsage, string> = {
   cached_input_tokens: "gen_ai.usage.cache_read.input_tokens",
   cache_write_tokens: "gen_ai.usage.cache_creation.input_tokens",
 };
-
-/** Return a stream of the same parts, which are read here as they pass; `onEnd` is called once, with an error if it fails. */
-export function tapped<Part>(
-  stream: ReadableStream<Part>,
-  onPart: (part: Part) => void,
-  onEnd: (error?: unknown) => void,
-): ReadableStream<Part> {
-  const reader = stream.getReader();
-  return new ReadableStream<Part>({
-    async pull(controller) {
-      try {
-        const { done, value } = await reader.read();
-        if (done) {
-          onEnd();
-          controller.close();
-        } else {
-          onPart(value);
-          controller.enqueue(value);
-        }
-      } catch (error) {
-        onEnd(error);
-        throw error;
-      }
-    },
-    async cancel(reason) {
-      onEnd();
-      await reader.cancel(reason);
-    },
-  });
-}

@@ -46,6 +46,7 @@ export interface Tracer {
 }
 
 interface Api {
+  ROOT_CONTEXT: Context;
   trace?: { getTracerProvider(): TracerProvider };
   context?: { setGlobalContextManager(manager: ContextManager): boolean };
 }
@@ -72,22 +73,25 @@ export function spanContextOf(context: Context | undefined): SpanContext | undef
   return span?.spanContext();
 }
 
-export function withSpan(context: Context, span: unknown): Context {
-  return context.setValue(SPAN, span);
+/** Call `fn` with a span, which is the active one until it returns if a context manager is set. */
+export function withActiveSpan(span: unknown, context: Context | undefined, fn: (span: unknown) => unknown): unknown {
+  const manager = registry().context;
+  if (manager === undefined || context === undefined) return fn(span);
+  return manager.with(context.setValue(SPAN, span), fn, undefined, span);
 }
 
 /**
- * Make all tracers use a provider until the program sets one, and a context manager if none is set.
+ * Make all tracers use a provider until the program sets one, and make a context manager if none is set.
  *
  * The provider is not registered: only one can be, and that is the program's. Return whether any tracer has changed.
  */
-export function useWithoutSetUp(provider: TracerProvider, manager: ContextManager): boolean {
+export function useWithoutSetUp(provider: TracerProvider, managerOf: (root: Context) => ContextManager): boolean {
   let hasChanged = false;
   for (const api of loadedModules(API) as Api[]) {
     const proxy = api.trace?.getTracerProvider(); // undefined of a module that is still loading
     if (proxy?.setDelegate === undefined || proxy.getDelegate?.() === provider) continue;
     proxy.setDelegate(provider);
-    if (registry().context === undefined) api.context?.setGlobalContextManager(manager);
+    if (registry().context === undefined) api.context?.setGlobalContextManager(managerOf(api.ROOT_CONTEXT));
     hasChanged = true;
   }
   return hasChanged;

@@ -40,7 +40,7 @@ import {
 } from "./program.js";
 import type { ExampleRow } from "./rows.js";
 import type { Slots } from "./slots.js";
-import { runExample, spanRecorder } from "./spans.js";
+import { runExample, spanStepRecorder } from "./spans.js";
 import { parseFailure, unrecordedStep } from "./steps.js";
 import { joined, summed } from "./usage.js";
 
@@ -197,7 +197,7 @@ export class Runner {
     });
     const components = Object.keys(candidate);
     const { readsTrajectory = false } = program;
-    const recorder = captureTraces || readsTrajectory ? spanRecorder(candidate, this.notices) : undefined;
+    const recorder = captureTraces || readsTrajectory ? spanStepRecorder(candidate, this.notices) : undefined;
     const { step = unrecordedStep } = recorder ?? {};
     const ending = await this.#timed(
       async (signal) => {

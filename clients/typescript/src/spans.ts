@@ -1,14 +1,13 @@
-/** Steps from spans: what instrumentations of models, tools and agents record while an example runs. */
+/** See the spans that instrumentations of models, tools and agents make while an example runs. */
 
-import type { Step } from "./generated/types.js";
-import { jsonOrRepr } from "./json-or-repr.js";
-import { contextManager, MinimalProvider } from "./minimal-tracing.js";
+import { asyncContextManager, MinimalProvider } from "./minimal-tracing.js";
 import type { Notices } from "./notices.js";
 import { activeContext, globalProvider, type SpanContext, spanContextOf, useWithoutSetUp } from "./opentelemetry.js";
 import type { Candidate } from "./program.js";
-import { type Span, spanKind, stepOfSpan } from "./span-values.js";
-import { checkComponent, currentRecorder, type OnUsage, runIn, StepNode, StepRecorder } from "./steps.js";
-import { joined } from "./usage.js";
+import type { Span } from "./span-attributes.js";
+import { SpanStepRecorder } from "./span-steps.js";
+import { spanKind } from "./span-values.js";
+import { currentRecorder, type OnUsage, runIn, type StepRecorder } from "./steps.js";
 
 /** What of a span processor is used here. */
 interface SpanProcessor {
@@ -23,28 +22,16 @@ type StartedSpan = Span & { parentSpanContext?: SpanContext; parentSpanId?: stri
 
 /** The examples that run; each with what records its steps if its trajectory is wanted. */
 const openExamples = new Set<{ readonly recorder: StepRecorder | undefined }>();
-const spansOf = new WeakMap<StepRecorder, ExampleSpans>();
-
-/** The spans of an example: the steps by the spans' ids, and what records the calls of models, by component and messages. */
-interface ExampleSpans {
-  steps: Map<string, SpanStep>;
-  scopes: Map<string, string>;
-}
 const watched = new WeakSet<SpanProcessor>();
 const minimal = new MinimalProvider({
   isWanted: () => currentRecorder() !== undefined || runningExamples().some(({ recorder }) => recorder !== undefined),
   onStart: (span, parent) => addSpan(span, parent?.spanId),
 });
 
-/** Return what records the steps of an example: those of the program's own, and those of spans. */
-export function spanRecorder(candidate: Candidate, notices: Notices): StepRecorder {
+/** Return what records the steps of an example. */
+export function spanStepRecorder(candidate: Candidate, notices: Notices): SpanStepRecorder {
   watchSpans(notices);
-  const spans: ExampleSpans = { steps: new Map(), scopes: new Map() };
-  const { steps } = spans;
-  const surrounding = () => (steps.size === 0 ? undefined : steps.get(spanContextOf(activeContext())?.spanId ?? ""));
-  const recorder = new StepRecorder(candidate, notices, surrounding);
-  spansOf.set(recorder, spans);
-  return recorder;
+  return new SpanStepRecorder(candidate, notices);
 }
 
 /** Run the program on an example. A span without an asynchronous context belongs to the only example that runs. */
@@ -75,93 +62,6 @@ export function recordSpan(span: Span): boolean {
   return addSpan(span, spanContextOf(activeContext())?.spanId);
 }
 
-/** A step whose values are those of a span. */
-class SpanStep extends StepNode {
-  /** Whether a step around it has taken its usage. */
-  #isCounted = false;
-
-  constructor(
-    private readonly span: Span,
-    private readonly scopes: Map<string, string>,
-  ) {
-    super();
-  }
-
-  get ended(): boolean {
-    return this.span.ended;
-  }
-
-  get title(): string {
-    return `of the span ${JSON.stringify(this.span.name)}`;
-  }
-
-  toStep(candidate: Candidate, around: readonly Step[], notices: Notices): Step | undefined {
-    const found = stepOfSpan(this.span, candidate);
-    if (found === undefined) return undefined;
-    const step = jsonOrRepr(found.values) as Step;
-    const { component } = step;
-    if (component) checkComponent(component, candidate, notices);
-    else if (found.kind === "model" && !around.some((each) => each.component)) {
-      const { messages } = step.inputs as { messages?: unknown };
-      notices.once(`span ${this.span.name}`, () => ofNoComponent(this.span.name, messages !== undefined));
-    }
-    const same = around.findLast((each) => component && each.component === component);
-    if (same === undefined) {
-      if (component && found.kind === "model") this.#reportTwice(component, step, notices);
-      return step;
-    }
-    if (this.#isWithinCounted()) delete step.usage; // it is a part of that
-    this.#isCounted = Boolean(step.usage);
-    take(same, step);
-    return undefined;
-  }
-
-  /** Report a call that two instrumentations record beside each other. */
-  #reportTwice(component: string, { inputs }: Step, notices: Notices): void {
-    const { instrumentationScope, instrumentationLibrary = instrumentationScope } = this.span;
-    const key = JSON.stringify([component, (inputs as { messages?: unknown }).messages]);
-    const scope = instrumentationLibrary?.name ?? "";
-    const other = this.scopes.get(key) ?? scope;
-    this.scopes.set(key, scope);
-    if (other === scope) return;
-    const both = [other, scope].sort().join(" and ");
-    notices.once(`scopes ${both}`, () => {
-      return `${both} record the same calls of models, as two steps each; switch one of them off`;
-    });
-  }
-
-  #isWithinCounted(): boolean {
-    for (let node = this.around; node !== undefined; node = node.around) {
-      if (node instanceof SpanStep && node.#isCounted) return true;
-    }
-    return false;
-  }
-}
-
-/** The steps that have taken outputs, or usage, from steps within them. */
-const takenOutputs = new WeakSet<Step>();
-const takenUsage = new WeakSet<Step>();
-
-/** Give a step the inputs, outputs and usage that it does not have from one within it that stands for the same. */
-function take(step: Step, inner: Step): void {
-  if (Object.keys(step.inputs ?? {}).length === 0) step.inputs = inner.inputs;
-  if ((takenOutputs.has(step) || (step.outputs ?? null) === null) && (inner.outputs ?? null) !== null) {
-    step.outputs = inner.outputs;
-    takenOutputs.add(step); // until the last of several
-  }
-  if ((takenUsage.has(step) || !step.usage) && inner.usage) {
-    step.usage = joined(step.usage ?? undefined, inner.usage);
-    takenUsage.add(step);
-  }
-}
-
-function ofNoComponent(name: string, hasMessages: boolean): string {
-  const remedy = hasMessages
-    ? "if it uses one, have its text in the system message as it is"
-    : "it has no messages: make the instrumentation record them";
-  return `the span ${JSON.stringify(name)} of a model call is of no component; ${remedy}, or set the attribute \`evolverpc.component\``;
-}
-
 /**
  * See the spans of the program's tracer provider, or of a minimal one if its instrumentations have none.
  *
@@ -169,7 +69,7 @@ function ofNoComponent(name: string, hasMessages: boolean): string {
  */
 function watchSpans(notices: Notices): boolean {
   const provider = globalProvider();
-  if (provider === undefined) return useWithoutSetUp(minimal, contextManager);
+  if (provider === undefined) return useWithoutSetUp(minimal, asyncContextManager);
   const { _activeSpanProcessor, activeSpanProcessor = _activeSpanProcessor } = provider as {
     _activeSpanProcessor?: SpanProcessor; // of version 2 of the SDK
     activeSpanProcessor?: SpanProcessor;
@@ -211,19 +111,10 @@ function guard(processor: SpanProcessor, notices: Notices): void {
   }
 }
 
-/** Record a span that starts, and return whether it is: what it holds is read when the example's program has returned. */
+/** Record a span that starts as a step of the example that it belongs to, and return whether it is recorded. */
 function addSpan(span: Span, parentId: string | undefined): boolean {
   const recorder = currentRecorder() ?? soleRecorder(span);
-  if (recorder === undefined) return false;
-  if (recorder.ended) {
-    if (spanKind(span.attributes)) recorder.reportLate(`of the span ${JSON.stringify(span.name)}`);
-    return false;
-  }
-  const { steps, scopes } = spansOf.get(recorder) as ExampleSpans;
-  const step = new SpanStep(span, scopes);
-  recorder.add(step, parentId === undefined ? undefined : steps.get(parentId));
-  steps.set(span.spanContext().spanId, step);
-  return true;
+  return recorder instanceof SpanStepRecorder && recorder.addSpan(span, parentId);
 }
 
 /** The examples that run, without those that have timed out and do not stop. */

@@ -236,11 +236,9 @@ export class StepRecorder {
   readonly #steps: StepNode[] = [];
   #recorded: Step[] | undefined;
 
-  /** `surrounding`: returns the step in which the caller runs, if that is not one of the program's own. */
   constructor(
     private readonly candidate: Candidate,
     readonly notices: Notices,
-    private readonly surrounding: () => StepNode | undefined = () => undefined,
   ) {}
 
   readonly step: RunStep = (label, inputs, fn) => {
@@ -278,6 +276,11 @@ export class StepRecorder {
 
   get ended(): boolean {
     return this.#recorded !== undefined;
+  }
+
+  /** The step in which the caller runs, if that is not one of the program's own. */
+  protected surrounding(): StepNode | undefined {
+    return undefined;
   }
 
   /** Add a step within the innermost of two: `around`, and the program's own that runs here. */

@@ -1,0 +1,31 @@
+/** Read a stream's parts as they pass. */
+
+/** Return a stream of the same parts, which are read here as they pass; `onEnd` is called once, with an error if it fails. */
+export function tapped<Part>(
+  stream: ReadableStream<Part>,
+  onPart: (part: Part) => void,
+  onEnd: (error?: unknown) => void,
+): ReadableStream<Part> {
+  const reader = stream.getReader();
+  return new ReadableStream<Part>({
+    async pull(controller) {
+      try {
+        const { done, value } = await reader.read();
+        if (done) {
+          onEnd();
+          controller.close();
+        } else {
+          onPart(value);
+          controller.enqueue(value);
+        }
+      } catch (error) {
+        onEnd(error);
+        throw error;
+      }
+    },
+    async cancel(reason) {
+      onEnd();
+      await reader.cancel(reason);
+    },
+  });
+}
