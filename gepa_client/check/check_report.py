@@ -185,14 +185,14 @@ def _place(result: Result) -> str | None:
 
 
 def failed_steps(examples: Sequence[CheckedExample]) -> str:
-    """Return at which steps examples failed, each with its first row and the trace of that one."""
+    """Return at which steps examples failed, each with its first row and the error of that one."""
     first: dict[str, CheckedExample] = {}
     for example in examples:
         if example.status in SYSTEM_ERRORS and example.step is not None:
             first.setdefault(example.step, example)
-    return "; ".join(
-        f"failed step: {step} (first at row {example.row}, "
-        f"{'' if example.inputs is None else f'inputs {example.inputs}, '}trace: {example.trace or 'none'})"
+    return "the first: " + "; ".join(
+        f"row {example.row} failed at {step}{'' if example.inputs is None else f' with inputs {example.inputs}'}: "
+        f"{line(example.error or example.status, 200)}"
         for step, example in first.items()
     )
 

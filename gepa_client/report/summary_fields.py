@@ -503,7 +503,7 @@ def _hints(record: RunRecord) -> Iterator[str]:
             "too few to show a small improvement"
         )
         if same == len(scored) >= SAME:
-            yield "a program that reads its texts: no proposal changed the score of a minibatch"
+            yield "a check that the program uses the candidate's texts: no proposal changed the score of its minibatch"
     if len(scored) - same > proposals / 2:
         yield (
             "feedback that states what was expected and why the output is wrong"

@@ -590,17 +590,15 @@ def test_a_failing_program_passes_if_code_can_change(serve: Serve, cli: Cli) -> 
     assert cli("check", serve(script), *MODEL, "--evolve", "prompts").status == 1
 
 
-def test_a_seed_that_fails_is_reported_with_the_failed_step_and_the_length_of_its_trace(serve: Serve, cli: Cli) -> None:
+def test_a_seed_that_fails_is_reported_with_the_place_and_the_error_of_the_first_row(serve: Serve, cli: Cli) -> None:
     kept = learned(evaluate=failing_rows(6))
     inline = learned(evaluate=lambda *_: {**failure("timeout", "timeout", "slow"), "trajectory": [1, 2, 3]})
     kept.capabilities = (*kept.capabilities, "refs")
-    assert "failed step: program (first at row 0, trace: kept by the server)" in cli("check", serve(kept)).stdout
-    assert "failed step: deadline (first at row 0, trace: " in cli("check", serve(inline)).stdout
+    assert "the first: row 0 failed at program: KeyError: row 0 broke" in cli("check", serve(kept)).stdout
+    assert "the first: row 0 failed at deadline: " in cli("check", serve(inline)).stdout
 
 
-def test_a_failed_step_is_named_by_its_component_with_its_inputs_and_the_number_of_steps(
-    serve: Serve, cli: Cli
-) -> None:
+def test_a_failed_step_is_named_by_its_component_with_its_inputs(serve: Serve, cli: Cli) -> None:
     error = {"type": "ValueError", "message": "no luck"}
     inner = {"component": "solver", "inputs": {"plan": "again"}, "outputs": None, "error": error}
     outer = {"component": "planner", "inputs": {}, "outputs": None, "error": error, "steps": [inner]}
@@ -609,7 +607,7 @@ def test_a_failed_step_is_named_by_its_component_with_its_inputs_and_the_number_
     script.capabilities = (*script.capabilities, "refs", "steps")
     ended = cli("check", serve(script))
     shown = " ".join(ended.stdout.split())
-    assert 'failed step: component \'solver\' (first at row 0, inputs {"plan": "again"}, trace: 3 steps, ' in shown
+    assert 'the first: row 0 failed at component \'solver\' with inputs {"plan": "again"}: ' in shown
     assert all("group" not in params.get("_meta", {}) for params in script.calls("evaluate"))
 
 
@@ -623,7 +621,7 @@ def test_the_same_error_on_several_rows_is_printed_once_with_what_the_first_wrot
         return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
 
     printed = cli("check", serve(learned(evaluate=fails))).stdout
-    assert printed.count("KeyError: 'x'") == 1
+    assert len(re.findall("(?m)^rows 0-14: KeyError: 'x'", printed)) == 1
     assert printed.count(" wrote:\nwith [redacted] for row ") == 1
     assert "sk-0123" not in printed
 

@@ -53,7 +53,9 @@ def test_proposals_are_counted_by_why_they_were_not_kept() -> None:
 def test_hints_fit_what_the_record_shows() -> None:
     same = [rejected(at, 1, 1) for at in range(1, 12)]
     assert ended(*same)["try"].startswith("--reflection-minibatch-size 6: ")
-    assert ended(*same)["or"] == "a program that reads its texts: no proposal changed the score of a minibatch"
+    assert ended(*same)["or"] == (
+        "a check that the program uses the candidate's texts: no proposal changed the score of its minibatch"
+    )
     assert "or" not in ended(*same, rejected(12, 2, 1))
     wide = started(config={"reflection_minibatch_size": 8})
     assert ended(*same, begin=wide)["try"].startswith("--reflection-minibatch-size 16: ")

@@ -241,6 +241,7 @@ def test_ctrl_c_while_the_test_rows_are_scored_keeps_the_finished_search(
     stdout, _ = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130, stdout
     assert "paused: stopped by hand (while the test rows were scored)" in stdout
+    assert "use it          evolverpc.load_candidate(" in stdout
     assert stdout.splitlines()[-1].endswith("(12 validation rows)")
     assert json.loads((only_run(tmp_path) / "result.json").read_text())["status"] == "paused"
     assert words.calls("finalize") == []
