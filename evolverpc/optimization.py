@@ -145,9 +145,9 @@ def optimize(
     or an object that has them, or a DSPy program as `{"student": ..., "metric": ...}`: these run in threads of this
     process. None if `server` names an `adapter` or a `command`. `trainset`, `valset`, `testset`: a file of rows, or the
     rows. `propose`: a function of (candidate, reflective dataset, components) that returns new texts by component, in
-    place of a `reflection_lm`. `server`: settings of `gepa-server`, such as `{"threads": 16}` for 16 examples at once, or
-    `{"max_concurrency": 16}` if `run` is async.
-    `resume`: the id of a run to continue, or `last`; the settings given replace those recorded.
+    place of a `reflection_lm`. `server`: settings of `gepa-server`, such as `{"threads": 16}` for 16 examples at once,
+    or `{"max_concurrency": 16}` if `run` is async. `resume`: the id of a run to continue, or `last`; the settings given
+    replace those recorded.
 
     Raises:
         OptimizeError: a setting is wrong, the program cannot start, the check of a few rows failed, or the run did not
