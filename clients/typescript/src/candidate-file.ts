@@ -46,17 +46,8 @@ export function loadCandidate<const Type extends Expected = Candidate>(
   expected?: Type,
 ): CandidateOf<Type> {
   const file = fileOf(path);
-  const own = texts(
-    file,
-    parsed(file, () => decoded(read(file)), "the file"),
-  );
-  const added =
-    own[ADDED] === undefined
-      ? {}
-      : texts(
-          file,
-          parsed(file, () => own[ADDED] as string, `\`${ADDED}\``),
-        );
+  const own = texts(file, contentOf(file));
+  const added = own[ADDED] === undefined ? {} : texts(file, parsed(file, own[ADDED], `\`${ADDED}\``));
   const found = Object.entries({ ...added, ...own }).filter(([name]) => !OF_CODE.includes(name));
   const candidate = Object.fromEntries(found);
   if (expected !== undefined) compare(file, candidate, expected);
@@ -81,14 +72,16 @@ function fileOf(path: string): string {
   throw new CandidateError(`${path} holds no ${FILE}: give the folder of one run, such as runs/TIME`);
 }
 
-function read(file: string): Uint8Array {
+function contentOf(file: string): unknown {
+  let bytes: Uint8Array;
   try {
-    return readFileSync(file);
+    bytes = readFileSync(file);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (code !== "ENOENT") throw new CandidateError(`${file}: cannot be read: ${message}`);
     throw new CandidateError(missing(file));
   }
+  return parsed(file, bytes, "the file");
 }
 
 function missing(path: string): string {
@@ -96,19 +89,13 @@ function missing(path: string): string {
   const meant = statSync(inRuns, { throwIfNoEntry: false })?.isDirectory() ? `; did you mean ${inRuns}?` : "";
   return (
     `${path}: there is no such file or folder in ${process.cwd()}${meant}; give the folder of a run, which ` +
-    "`gepa-client show last` prints as `results in`, or the " +
-    `${FILE} in it`
+    `\`gepa-client show last\` prints as \`results in\`, or the ${FILE} in it`
   );
 }
 
-/** Return the text without its byte order mark. Throws `TypeError` for what is not UTF-8. */
-function decoded(bytes: Uint8Array): string {
-  return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-}
-
-function parsed(file: string, text: () => string, what: string): unknown {
+function parsed(file: string, json: string | Uint8Array, what: string): unknown {
   try {
-    return JSON.parse(text());
+    return JSON.parse(typeof json === "string" ? json : new TextDecoder("utf-8", { fatal: true }).decode(json));
   } catch (error) {
     throw new CandidateError(`${file}: ${what} is not JSON: ${(error as Error).message}`);
   }
@@ -161,7 +148,7 @@ function componentsOf(expected: Expected): readonly string[] {
 function faultsOfRun(file: string, program: CandidatesProgram): string[] {
   const result = join(dirname(file), RESULT);
   if (!statSync(result, { throwIfNoEntry: false })?.isFile()) return [];
-  const found = parsed(result, () => decoded(read(result)), "the file");
+  const found = contentOf(result);
   const run = isObject(found) && isObject(found.program) ? found.program : {};
   return (["name", "version"] as const)
     .filter((key) => typeof run[key] === "string" && program[key] !== undefined && run[key] !== program[key])

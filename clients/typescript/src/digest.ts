@@ -14,8 +14,13 @@ function digestOfScript(): string | undefined {
   const script = process.argv[1];
   if (script === undefined) return undefined;
   try {
-    return createHash("sha256").update(readFileSync(script)).digest("hex");
+    return sha256(readFileSync(script));
   } catch {
     return undefined; // typed at a prompt, packed into an executable, or not readable
   }
+}
+
+/** The SHA-256 of a text or of bytes, in hexadecimal. */
+export function sha256(content: string | Uint8Array): string {
+  return createHash("sha256").update(content).digest("hex");
 }

@@ -17,34 +17,19 @@ export interface ProgramServer {
 /** Start this process's own command as the workers of a `gepa-server`, which is beside the optimizer's command. */
 export async function serveIsolated(optimizer: string, exampleTimeoutS: number | undefined): Promise<ProgramServer> {
   const command = basename(optimizer) === optimizer ? "gepa-server" : join(dirname(optimizer), "gepa-server");
-  const own = [process.execPath, ...process.execArgv, ...process.argv.slice(1)];
-  const limit = exampleTimeoutS === undefined ? [] : ["--example-timeout-s", String(exampleTimeoutS)];
   // No gepa.toml: it would be about another server.
-  const words = [
-    "--json",
-    "--config",
-    devNull,
-    "--root",
-    process.cwd(),
-    "--until-stdin-closes",
-    ...limit,
-    "--command",
-    ...own,
-  ];
-  const child = spawn(command, words, { stdio: ["pipe", "pipe", "inherit"], detached: true });
-  const closed = once(child, "close");
-  const failed = closed.then(
+  const words = ["--json", "--until-stdin-closes", "--config", devNull, "--root", process.cwd()];
+  if (exampleTimeoutS !== undefined) words.push("--example-timeout-s", String(exampleTimeoutS));
+  const own = [process.execPath, ...process.execArgv, ...process.argv.slice(1)];
+  const child = spawn(command, [...words, "--command", ...own], { stdio: ["pipe", "pipe", "inherit"], detached: true });
+  const failed = once(child, "close").then(
     ([status]) => `ended with status ${status}`,
     (error: Error) => `cannot be started: ${error.message}`,
   );
-  const lines = createInterface({ input: child.stdout });
-  const ready = await Promise.race([
-    once(lines, "line").then(([line]) => line as string),
-    failed.then(() => undefined),
-  ]);
-  const line = ready === undefined ? {} : JSON.parse(ready);
-  if (line.event !== "ready") throw new SetupError(`the isolated program is not served: ${command} ${await failed}`);
-  const { url, token } = line as { url: string; token: string | null };
+  const firstLine = once(createInterface({ input: child.stdout }), "line").then(([line]) => JSON.parse(line));
+  const ready = await Promise.race([firstLine, failed.then(() => ({}))]);
+  if (ready.event !== "ready") throw new SetupError(`the isolated program is not served: ${command} ${await failed}`);
+  const { url, token } = ready as { url: string; token: string | null };
   const close = async (): Promise<void> => {
     child.kill("SIGTERM");
     await failed;

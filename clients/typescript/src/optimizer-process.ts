@@ -1,11 +1,11 @@
-/** The optimizer as a child process: its settings, its events, and how it is stopped without losing results. */
+/** The optimizer as a child process: its events, and how it is stopped without losing results. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { SetupError } from "./configuration.js";
-import { type Finished, type RunEvent, SETTINGS } from "./generated/optimize.js";
+import type { Finished, RunEvent } from "./generated/optimize.js";
 import type { StopRequests } from "./stop-requests.js";
 
 const EVENTS = 3;
@@ -76,28 +76,4 @@ export async function runOptimizer(command: string, words: string[], options: Pr
     await closed;
   }
   return { runId, summary, printed: printed.trim() };
-}
-
-/** Return a setting as the environment holds it. Throws `SetupError` for a value that would have no effect. */
-export function asVariable(name: string, value: unknown): [name: string, text: string] {
-  if (value === null || value === "") {
-    throw new SetupError(`\`${name}\` is ${value === "" ? "empty" : "null"}: leave it out`);
-  }
-  return [`GEPA_${snakeCase(name).toUpperCase()}`, asText(value)];
-}
-
-function asText(value: unknown): string {
-  if (typeof value === "boolean") return value ? "yes" : "no";
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
-}
-
-const snakeCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-
-const NAMES = new Map([...SETTINGS, "trainset", "valset", "testset"].map((name) => [snakeCase(name), name]));
-
-/** Return a message of the optimizer with the names of settings as they are in TypeScript. */
-export function respelled(message: string): string {
-  return message.replace(/--([a-z][a-z-]*)|\bGEPA_([A-Z_]+)\b|\b[a-z]+(?:_[a-z]+)+\b/g, (found, flag, variable) => {
-    return NAMES.get((flag ?? variable ?? found).toLowerCase().replaceAll("-", "_")) ?? found;
-  });
 }

@@ -1,13 +1,14 @@
 /** Find the optimizer, the Python command `gepa-client`, or set it up once from the wheel that this package carries. */
 
-import { spawn } from "node:child_process";
-import { createHash, randomUUID } from "node:crypto";
+import { execFile } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, renameSync, symlinkSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SetupError } from "./configuration.js";
+import { sha256 } from "./digest.js";
 import { PACKAGE_VERSION } from "./version.js";
 
 const COMMAND = "gepa-client";
@@ -85,7 +86,7 @@ async function publish(folder: string, link: string): Promise<void> {
 function sourceOf(): Source {
   if (existsSync(join(REPOSITORY, "gepa_client")) && existsSync(join(REPOSITORY, "pyproject.toml"))) {
     const words = ["--editable", `${REPOSITORY}[client,server]`];
-    return { words, constraints: join(REPOSITORY, "constraints.txt"), key: `clone-${digest(REPOSITORY)}` };
+    return { words, constraints: join(REPOSITORY, "constraints.txt"), key: `clone-${keyOf(REPOSITORY)}` };
   }
   const folder = join(PACKAGE, "optimizer");
   const wheel = existsSync(folder) ? readdirSync(folder).find((name) => name.endsWith(".whl")) : undefined;
@@ -96,54 +97,50 @@ function sourceOf(): Source {
   }
   const path = join(folder, wheel);
   const constraints = join(folder, "constraints.txt");
-  return { words: [`${path}[client,server]`], constraints, key: digest(readFileSync(path)) };
+  return { words: [`${path}[client,server]`], constraints, key: keyOf(readFileSync(path)) };
 }
 
-function digest(content: string | Buffer): string {
-  return createHash("sha256").update(content).digest("hex").slice(0, 12);
+function keyOf(content: string | Uint8Array): string {
+  return sha256(content).slice(0, 12);
 }
 
 /** The commands that make the folder, with the first of uv, Python's venv and pipx that is there. */
 async function steps({ words, constraints }: Source, folder: string): Promise<string[][]> {
   const python = join(folder, "bin", "python");
-  if (await succeeds(["uv", "--version"])) {
+  if ((await outcome(["uv", "--version"])).succeeded) {
     return [
       ["uv", "venv", "--quiet", "--no-project", "--python", ">=3.11", folder],
       ["uv", "pip", "install", "--quiet", "--python", python, "--constraint", constraints, ...words],
     ];
   }
   for (const candidate of PYTHONS) {
-    if (!(await succeeds([candidate, "-c", IS_USABLE]))) continue;
+    if (!(await outcome([candidate, "-c", IS_USABLE])).succeeded) continue;
     const pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
     return [
       [candidate, "-m", "venv", folder],
       [...pip, "--constraint", constraints, ...words],
     ];
   }
-  if (await succeeds(["pipx", "--version"])) {
+  if ((await outcome(["pipx", "--version"])).succeeded) {
     const places = [`PIPX_HOME=${folder}`, `PIPX_BIN_DIR=${join(folder, "bin")}`];
     return [["env", ...places, "pipx", "install", "--quiet", `--pip-args=--constraint "${constraints}"`, ...words]];
   }
-  const { status, output } = await outcome(["python3", "--version"]);
-  const found = status === 0 ? `python3 on PATH is ${output.trim()}` : "there is no python3 on PATH";
+  const { succeeded, output } = await outcome(["python3", "--version"]);
+  const found = succeeded ? `python3 on PATH is ${output.trim()}` : "there is no python3 on PATH";
   throw new SetupError(
     `the optimizer needs uv, or Python 3.11 or newer with venv; ${found}, and no uv is. Install uv: ${INSTALL_UV}`,
   );
 }
 
 async function versionOf(command: string): Promise<string | undefined> {
-  const { status, output } = await outcome([command, "--version"]);
-  return status === 0 ? /^gepa-client (\S+)/m.exec(output)?.[1] : undefined;
-}
-
-async function succeeds(words: string[]): Promise<boolean> {
-  return (await outcome(words)).status === 0;
+  const { succeeded, output } = await outcome([command, "--version"]);
+  return succeeded ? /^gepa-client (\S+)/m.exec(output)?.[1] : undefined;
 }
 
 async function run(words: string[], signal: AbortSignal | undefined): Promise<void> {
-  const { status, output } = await outcome(words, signal);
+  const { succeeded, output } = await outcome(words, signal);
   signal?.throwIfAborted();
-  if (status === 0) return;
+  if (succeeded) return;
   const end = output.trim().split("\n").slice(-TAIL_LINES).join("\n");
   throw new SetupError(
     `the optimizer could not be set up, and nothing of it was kept: \`${words.join(" ")}\` failed:\n${end}\n` +
@@ -152,17 +149,12 @@ async function run(words: string[], signal: AbortSignal | undefined): Promise<vo
   );
 }
 
-/** The exit status of a command, null if it was not started or was ended, and what it printed. */
+/** Whether a command succeeds, and what it prints. */
 function outcome([program = "", ...words]: string[], signal?: AbortSignal) {
-  return new Promise<{ status: number | null; output: string }>((resolve) => {
-    let output = "";
-    const child = spawn(program, words, { stdio: ["ignore", "pipe", "pipe"], ...(signal && { signal }) });
-    const collect = (chunk: Buffer): void => {
-      output += chunk;
-    };
-    child.stdout.on("data", collect);
-    child.stderr.on("data", collect);
-    child.on("error", (error) => resolve({ status: null, output: `${output}${error.message}` }));
-    child.on("close", (status) => resolve({ status, output }));
+  return new Promise<{ succeeded: boolean; output: string }>((resolve) => {
+    const child = execFile(program, words, { signal, maxBuffer: Infinity }, (error, stdout, stderr) => {
+      resolve({ succeeded: error === null, output: stdout + stderr || (error?.message ?? "") });
+    });
+    child.stdin?.end();
   });
 }

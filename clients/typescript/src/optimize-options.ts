@@ -1,0 +1,122 @@
+/** The options of `optimize`: their types, their checks, and the program that they make. */
+
+import { checkProgram } from "./check-program.js";
+import { namesOf, SetupError } from "./configuration.js";
+import { sha256 } from "./digest.js";
+import { nearest } from "./edit-distance.js";
+import { type OptimizeSettings, type RunEvent, SETTINGS } from "./generated/optimize.js";
+import { SPLITS } from "./optimizer-settings.js";
+import type { BatchProgram, Candidate, FunctionProgram, Program, ReflectiveDataset } from "./program.js";
+import type { RowSource } from "./row-sources.js";
+import { shown } from "./values.js";
+
+/** What `optimize` takes: its own options, and every setting of `gepa-client optimize`. */
+export interface OptimizeOptions<Data, Output, Component extends string = string> extends OptimizeSettings {
+  program: FunctionProgram<Data, Output, Component> | BatchProgram<Data, Output, Component>;
+  /** Rows to learn from: an array, another iterable, or a .jsonl, .json or .csv file. Default: split `train` of the program. */
+  trainset?: RowSource<Data> | undefined;
+  /** Rows to select candidates by. Default: split `val`, else by `valFraction`. */
+  valset?: RowSource<NoInfer<Data>> | undefined;
+  /** Rows to score the seed and the best candidate on, at the end only. Default: split `test`, if any. */
+  testset?: RowSource<NoInfer<Data>> | undefined;
+  /** Returns new texts for `components`, in place of a reflection model. */
+  propose?(
+    candidate: Candidate<Component>,
+    dataset: ReflectiveDataset,
+    components: Component[],
+  ): Record<string, string> | Promise<Record<string, string>>;
+  /**
+   * Run the program in child processes, which are replaced if an example hangs or ends them. They start this process's
+   * own command again, up to this call. Default: false.
+   */
+  isolated?: boolean | undefined;
+  /** The id of a run to continue, or `last`, with the same program and rows. A completed one needs a larger limit. */
+  resume?: string | undefined;
+  /** Pauses the run when it is aborted; the promise is then rejected with `OptimizeError`. */
+  signal?: AbortSignal | undefined;
+  /** Receives each event of the run; the optimizer then displays nothing. The next one waits for a returned promise. */
+  onEvent?(event: RunEvent): unknown;
+  /** The command `gepa-client` to use. Default: `GEPA_CLIENT`, else that on PATH, else one that is set up once. */
+  optimizer?: string | undefined;
+}
+
+export type AnyOptions = OptimizeOptions<unknown, unknown>;
+
+const OWN = namesOf<Omit<OptimizeOptions<unknown, unknown>, keyof OptimizeSettings | keyof typeof SPLITS>>({
+  program: 1,
+  propose: 1,
+  isolated: 1,
+  resume: 1,
+  signal: 1,
+  onEvent: 1,
+  optimizer: 1,
+});
+const KNOWN = [...OWN, ...Object.keys(SPLITS), ...SETTINGS];
+const PARTS = namesOf<Required<FunctionProgram & BatchProgram>>({
+  name: 1,
+  version: 1,
+  rowSchema: 1,
+  datasets: 1,
+  seedCandidate: 1,
+  componentDescriptions: 1,
+  run: 1,
+  evaluate: 1,
+  wholeBatches: 1,
+  score: 1,
+  readsTrajectory: 1,
+  makeReflectiveDataset: 1,
+  proposeNewTexts: 1,
+  finalize: 1,
+});
+
+/** Throws `SetupError` for options that cannot be used together, or at all. `calls`: how often `optimize` was called. */
+export function checkOptions(options: AnyOptions, calls: number): void {
+  for (const name of Object.keys(options)) {
+    if (KNOWN.includes(name)) continue;
+    const meant = nearest(name, KNOWN);
+    throw new SetupError(`there is no option \`${name}\`${meant === undefined ? "" : `; did you mean \`${meant}\`?`}`);
+  }
+  const { isolated, output, program, propose, reflectionLm, resume } = options;
+  checkProgram(program);
+  if (propose !== undefined && typeof propose !== "function") {
+    throw new SetupError(`\`propose\` must be a function, not ${shown(propose)}`);
+  }
+  if (propose !== undefined && (reflectionLm !== undefined || program.proposeNewTexts !== undefined)) {
+    const other = reflectionLm === undefined ? "the program's `proposeNewTexts`" : "`reflectionLm`";
+    throw new SetupError(`\`propose\` and ${other} both propose new texts: leave one of them out`);
+  }
+  if (resume !== undefined && output !== undefined) {
+    throw new SetupError("a run that is resumed keeps its folder: leave `output` out");
+  }
+  if (isolated && calls > 1) {
+    throw new SetupError(
+      "`isolated` needs the first `optimize` of the process: its workers start again and stop there",
+    );
+  }
+}
+
+/** The program with the rows as splits of its own, which the optimizer reads page by page, and with `propose`. */
+export function programOf({ program, propose, ...options }: AnyOptions): Program {
+  const source = program as unknown as Record<string, unknown>;
+  const parts = PARTS.filter((name) => source[name] !== undefined).map((name) => {
+    const part = source[name];
+    return [name, typeof part === "function" ? part.bind(program) : part];
+  });
+  const datasets: Record<string, RowSource> = { ...program.datasets };
+  for (const [option, split] of Object.entries(SPLITS) as [keyof typeof SPLITS, string][]) {
+    const rows = options[option];
+    if (rows === undefined) continue;
+    if (rows === null || (Array.isArray(rows) && rows.length === 0)) {
+      throw new SetupError(`\`${option}\` holds no rows: leave it out, or give some`);
+    }
+    datasets[split] = rows;
+  }
+  return { ...Object.fromEntries(parts), datasets, ...(propose && { proposeNewTexts: propose }) };
+}
+
+/** A text that changes if a function of the program does: its file may differ, by the option `resume` alone. */
+export function digestOf({ program, propose }: AnyOptions): string {
+  const source = program as unknown as Record<string, unknown>;
+  const functions = [...PARTS.map((name) => source[name]), propose].filter((part) => typeof part === "function");
+  return sha256(functions.map(String).join("\n"));
+}
