@@ -13,9 +13,9 @@ from gepa.core.callbacks import (
     ValsetEvaluatedEvent,
 )
 
-from evolverpc_common.display_text import line, plain
-from gepa_client.errors import Interrupted, RecordedFailure, details, summary
-from gepa_client.gepa.hooks import Failures
+from evolverpc_common.display_text import counted, line, plain
+from gepa_client.errors import ConnectionLost, Interrupted, RecordedFailure, details, summary
+from gepa_client.gepa.hooks import Failure, Failures
 from gepa_client.gepa.reflection import WHERE as REFLECTION
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE
 from gepa_client.journal.journal import Journal
@@ -37,15 +37,21 @@ COST_LIMITS = {"max_cost_usd": None, "max_reflection_cost": COMPLETION}
 """Limits on money, each with the only kind of attempts that it counts, if it does not count all."""
 
 
+MOST_LOST = 3
+"""Iterations in a row without a connection to the reflection model after which the run pauses."""
+
+
 @dataclass
 class FailureGuard:
     """Report what GEPA swallows, and stop the run after `limit` failed iterations in a row.
+
+    It pauses after `MOST_LOST` in a row in which the reflection model could not be reached; those do not count.
 
     An iteration has failed if something in it failed and it proposed nothing. One with nothing to do (all scores
     perfect) neither counts nor resets the count. `failures`: the causes that adapter and reflection record.
     `is_hopeless`: whether every iteration would meet this error of reflection again; one such error ends the run.
 
-    Raises `Interrupted("failed")` from `on_iteration_end`, with the first cause of the row in its reason.
+    Raises `Interrupted("failed")` or `("paused")` from `on_iteration_end`, with a cause of the row in its reason.
     """
 
     failures: Failures
@@ -55,7 +61,7 @@ class FailureGuard:
 
     def __post_init__(self) -> None:
         self._raised = self._proposed = False
-        self._in_a_row = 0
+        self._in_a_row = self._lost = 0
         self._first: StepFailed | None = None
 
     def on_iteration_start(self, _event: IterationStartEvent) -> None:
@@ -101,9 +107,18 @@ class FailureGuard:
             logger.error("iteration %d, %s: %s", failure.iteration, failure.step, plain(known))
             self.emit(failure)
         if self._proposed and not self._raised:
-            self._in_a_row = 0
+            self._in_a_row = self._lost = 0
+        elif taken and all(map(_is_lost, taken)):
+            # one that is replayed was counted before
+            self._lost += any(isinstance(failure.error, ConnectionLost) for failure in taken)
+            if self._lost >= min(self.limit, MOST_LOST):
+                raise Interrupted(
+                    "paused",
+                    f"no connection to the reflection model in {counted(self._lost, 'iteration')} in a row: "
+                    f"{summary(taken[0].error)}",
+                )
         elif fresh:
-            self._in_a_row += 1
+            self._in_a_row, self._lost = self._in_a_row + 1, 0
             if self._in_a_row == 1:
                 self._first = fresh[0]
         first = self.cause
@@ -113,6 +128,15 @@ class FailureGuard:
                 f"{self._in_a_row} iterations in a row failed; the first, at {first.step} in iteration "
                 f"{first.iteration}: {first.message}",
             )
+
+
+def _is_lost(failure: Failure) -> bool:
+    """Whether the reflection model could not be reached, now or when a replayed failure was recorded."""
+    error = failure.error
+    return failure.where == REFLECTION and (
+        isinstance(error, ConnectionLost)
+        or (isinstance(error, RecordedFailure) and str(error).startswith(f"{ConnectionLost.__name__}: "))
+    )
 
 
 @dataclass

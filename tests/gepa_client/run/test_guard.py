@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 from gepa.core.callbacks import IterationEndEvent
 
-from gepa_client.errors import Interrupted, RecordedFailure
+from gepa_client.errors import ConnectionLost, Interrupted, RecordedFailure
 from gepa_client.gepa.hooks import Failures
 from gepa_client.gepa.reflection import WHERE as REFLECTION
 from gepa_client.journal.journal import Journal
@@ -58,6 +58,35 @@ def test_an_iteration_without_work_neither_counts_nor_resets() -> None:
     assert (
         "2 iterations in a row failed; the first, at reflection in iteration 1: ValueError: first" in ended.value.reason
     )
+
+
+LOST = ConnectionLost("the model m does not answer at http://127.0.0.1:1/v1: refused")
+
+
+def test_a_run_pauses_after_three_iterations_in_a_row_without_a_connection_to_the_model() -> None:
+    run = Iterations(limit=5)
+    for fails in (LOST, LOST, ValueError("x"), LOST, LOST):
+        run.one(fails=fails)
+    run.one(proposes=True)
+    run.one(fails=LOST)
+    run.one()
+    run.one(fails=LOST)
+    with pytest.raises(Interrupted) as ended:
+        run.one(fails=LOST)
+    assert ended.value.status == "paused"
+    assert ended.value.reason == f"no connection to the reflection model in 3 iterations in a row: {LOST}"
+    assert all(isinstance(event, StepFailed) for event in run.events)
+
+
+def test_lost_connections_that_a_resumed_run_replays_do_not_count() -> None:
+    run = Iterations(limit=5)
+    for _ in range(8):
+        run.one(fails=RecordedFailure(f"ConnectionLost: {LOST}"))
+    run.one(fails=LOST)
+    run.one(fails=LOST)
+    with pytest.raises(Interrupted) as ended:
+        run.one(fails=LOST)
+    assert ended.value.status == "paused"
 
 
 def test_an_iteration_that_lost_one_of_several_proposals_has_not_failed() -> None:
