@@ -2,7 +2,6 @@
 
 import difflib
 import json
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
@@ -23,6 +22,7 @@ from gepa_client.cli.flags import Typed
 from gepa_client.cli.views import notebook
 from gepa_client.cli.views.console import make_console
 from gepa_client.cli.views.final_summary import RunSummary
+from gepa_client.cli.views.option_names import options_named, with_option_names
 from gepa_client.errors import ClientError, summary
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import ITS_ID, SEARCH, StoredRun
@@ -32,7 +32,7 @@ from gepa_client.journal.store import default_store, find_run, open_store
 from gepa_client.report.html_page import text_diff
 from gepa_client.run.output_folder import new_run_id
 from gepa_client.settings.loading import load
-from gepa_client.settings.run_config import NO_PROPOSER, ROW_SETTINGS, SETTINGS, RunConfig
+from gepa_client.settings.run_config import ROW_SETTINGS, RunConfig
 from protocol.errors import RpcError
 from rpc_server.program.live_program import is_dspy
 from rpc_server.program.with_proposer import Propose
@@ -153,14 +153,26 @@ def optimize(
         OptimizeError: a setting is wrong, the program cannot start, the check of a few rows failed, or the run did not
             complete; then the error has the `run_id` to resume, and what was found so far.
     """
+    with options_named(str):
+        return _optimize(program, (trainset, valset, testset), propose, server, resume, settings)
+
+
+def _optimize(
+    program: object,
+    rows: Sequence[Rows | None],
+    propose: Propose | None,
+    server: ServerSettings | None,
+    resume: str | None,
+    settings: OptimizeSettings,
+) -> Result:
     if WORKER in sys.modules:
         raise OptimizeError(
             "evolverpc.optimize was called while the program's file was imported by a process of the program: put the "
             'call below `if __name__ == "__main__":`'
         )
     try:
-        rows = zip(ROW_SETTINGS, (trainset, valset, testset), strict=True)
-        given = {**settings, **{name: _rows(name, value) for name, value in rows}}
+        given = {name: _value(name, value) for name, value in settings.items()}
+        given |= {name: _rows(name, value) for name, value in zip(ROW_SETTINGS, rows, strict=True)}
         own: dict[str, Any] = {"seed": settings.get("seed", 0)} if is_dspy(program) else {}
         own |= server or {}
         _check_names(settings, own)
@@ -172,7 +184,7 @@ def optimize(
             given |= {"url": [endpoint.url], "token_file": endpoint.token_file}
             ended = (_start(given) if resume is None else _continue(given, resume)).run()
     except (SettingsError, ClientError, RpcError, OSError) as error:
-        raise OptimizeError(_as_keywords(summary(error))) from None
+        raise OptimizeError(with_option_names(summary(error))) from None
     return _result(ended)
 
 
@@ -199,6 +211,11 @@ def _check_names(settings: Mapping[str, Any], server: Mapping[str, Any]) -> None
 def _nearest(name: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def _value(name: str, value: Any) -> Any:
+    """Return a setting as flags give it: one text in place of a list of texts is a list of one."""
+    return [value] if isinstance(value, str) and name in KEYWORDS and KEYWORDS[name].repeatable else value
 
 
 def _rows(name: str, rows: Rows | None) -> Any:
@@ -235,11 +252,12 @@ def _start(given: Mapping[str, Any]) -> ForegroundRun:
     where, run_id = default_store(settings.store), new_run_id(settings.name)
     open_store(where).close()
     if not settings.no_check:
-        status = run_check(settings, _Call((), None, given), json_output=False, brief=True)
+        faults: list[str] = []
+        status = run_check(settings, _Call((), None, given), json_output=False, brief=True, on_failure=faults.append)
         if status == STOPPED:
             raise KeyboardInterrupt("the check of a few rows was stopped by hand, so no run was started")
         if status != 0:
-            raise OptimizeError("the check of a few rows failed, so no run was started: its findings are printed above")
+            raise OptimizeError(with_option_names("\n".join(faults)))
     return _foreground(settings, where, run_id, create_run(settings, where, run_id, _resumed_by(ITS_ID)))
 
 
@@ -284,16 +302,9 @@ class _Call(Typed):
         return f"evolverpc.optimize({', '.join(['...', *(f'{key}={value!r}' for key, value in instead.items())])})"
 
 
-def _as_keywords(message: str) -> str:
-    """Return a message of the command with its flags as keyword arguments, but for those of whole commands."""
-    flags = {setting.flag[2:]: name for name, setting in SETTINGS.items()}
-    message = message.replace(NO_PROPOSER, f"{NO_PROPOSER}, or give `propose`")
-    return re.sub(r"`gepa-client[^`]*`|--([a-z]+(?:-[a-z]+)*)", lambda each: flags.get(each[1], each[0]), message)
-
-
 def _result(ended: RunSummary) -> Result:
     record, finished = ended.record, ended.finished
-    reason = _as_keywords(finished.reason or "the seed was not scored")
+    reason = with_option_names(finished.reason or "the seed was not scored")
     if finished.status == "refused":
         raise OptimizeError(reason)
     again = f"run {ended.run_id} is {finished.status}: {reason}\nTo continue it: {ended.resumed_by}"

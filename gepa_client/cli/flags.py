@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 from evolverpc_common.settings.command_line import settings_command, with_flags
 from evolverpc_common.settings.definition import json_object
 from gepa_client.cli.arguments import AsJson, RunName
+from gepa_client.cli.views.option_names import camel_case, options_named
 from gepa_client.settings.groups import SandboxSettings
 from gepa_client.settings.run_config import REPLACED, SETTINGS
 from gepa_client.settings.secrets import without_secrets
@@ -135,7 +137,9 @@ def declared(name: str) -> Callable[..., None]:
     found = DECLARED[name]
 
     def run(**given: Any) -> None:
-        getattr(import_module(f"gepa_client.cli.commands.{name}"), name)(**given)
+        by_program = given.get("events_fd") is not None  # `optimize` of the npm package
+        with options_named(camel_case) if by_program else nullcontext():
+            getattr(import_module(f"gepa_client.cli.commands.{name}"), name)(**given)
 
     run.__doc__ = found.help
     return with_flags(run, found.own, [each for each in SETTINGS.values() if each.name not in found.without])

@@ -313,10 +313,41 @@ def test_a_mistake_is_named_and_nothing_is_begun(case: str) -> None:
 
 
 def test_a_failed_check_starts_no_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(evolverpc.OptimizeError, match="the check of a few rows failed"):
+    with pytest.raises(evolverpc.OptimizeError, match=r"the check failed, so no run was started; ignore_findings .*"):
         short(counting(lambda *_: 1 // 0))
     assert "ZeroDivisionError" in capsys.readouterr().out
     assert not [*folder.glob("runs/2*")]
+
+
+FAILED: dict[str, tuple[dict[str, Any], str]] = {
+    "no rows": ({"trainset": None}, "rows: no training rows: give trainset a file"),
+    "no file": ({"trainset": "nope.jsonl"}, "rows: nope.jsonl: no such file in"),
+    "a bad line": ({"trainset": "bad.jsonl"}, "bad.jsonl"),
+    "zeros": ({"program": counting(lambda *_: 0) | {"score": lambda *_: 0}}, 'ignore_findings ["scores"] starts'),
+    "errors": ({"program": counting(lambda *_: 1 // 0)}, "row 0: ZeroDivisionError"),
+    "no numbers": (
+        {"program": counting(lambda *_: 0) | {"score": lambda *_: float("nan")}},
+        "row 0: invalid_result: score is NaN",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILED)
+def test_the_exception_of_a_failed_check_names_its_findings_and_no_flags(
+    folder: Path, case: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "bad.jsonl").write_text('{"n": 1}\n{"n": \n')
+    given, message = FAILED[case]
+    with pytest.raises(evolverpc.OptimizeError) as caught:
+        short(**{"program": counting(lambda *_: 0), **given})
+    assert message in str(caught.value)
+    printed = capsys.readouterr()
+    assert "--" not in str(caught.value) + printed.out + printed.err
+
+
+@pytest.mark.usefixtures("folder")
+def test_one_text_is_a_list_of_one() -> None:
+    assert short(counting(lambda *_: 0) | {"score": lambda *_: 0}, ignore_findings="scores").best.score == 0
 
 
 def test_every_public_name_is_there_and_a_result_is_loaded_without_the_optimizer() -> None:

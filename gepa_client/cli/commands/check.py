@@ -1,5 +1,6 @@
 """`gepa-client check`: try a server on a few rows; prints a table, or one JSON object."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,6 +29,7 @@ from gepa_client.cli.views.console import (
     value_cell,
 )
 from gepa_client.cli.views.event_text import clock
+from gepa_client.cli.views.option_names import names_options
 from gepa_client.errors import ClientError, summary
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import CALL_BUDGETS, RunConfig
@@ -73,10 +75,12 @@ def run_check(
     brief: bool = False,
     examples: int = EXAMPLES,
     verbose: bool = False,
+    on_failure: Callable[[str], None] = fail,
 ) -> int:
     """Check and print the report; return the exit status.
 
     `brief`: a check without findings takes one line. `verbose`: with what the program wrote for each row.
+    `on_failure`: gets why no run may start.
     """
     from gepa_client.check.server_check import check_server  # aiohttp comes with it, which `--help` does not need
     from gepa_client.transport.event_loop import run_to_end
@@ -93,7 +97,7 @@ def run_check(
     try:
         report = run_to_end(check_server(settings, examples, trying))
     except (SettingsError, ClientError, RpcError) as error:
-        fail(summary(error))
+        on_failure(summary(error))
         return USAGE
     except KeyboardInterrupt:
         fail(f"stopped by hand during the check{f', {_trial(latest)}' if latest is not None else ''}")
@@ -109,15 +113,24 @@ def run_check(
         if report.passed:
             echo(console, f"next: {safe(_next(report, typed))}")
         if brief:
-            fail(f"the check failed, so no run was started{_otherwise(report)}")
+            on_failure(f"the check failed, so no run was started{_otherwise(report)}{_findings(report)}")
     if brief and report.passed and _lacks_price(settings, report):
         typed_again = typed.command("optimize", max_metric_calls=SUGGESTED_METRIC_CALLS)
-        fail(
+        on_failure(
             "the rows tried came without a price, so --max-cost-usd cannot hold, and nothing else ends this run; no "
             f"run was started: give --max-metric-calls N, as in\n{typed_again}"
         )
         return USAGE
     return 0 if report.passed else 1 if report.reached else USAGE
+
+
+def _findings(report: "CheckReport") -> str:
+    """Return the failed steps, and the first error of a row, for the exception that a program gets; else ""."""
+    if not names_options():
+        return ""
+    errors = [f"row {each.row}: {each.error}" for each in report.examples if each.error is not None]
+    failed = [f"{step.name}: {step.message}" for step in report.steps if step.verdict == "failed"]
+    return "".join(f"\n{line}" for line in [*failed, *errors[:1]])
 
 
 def _trial(trial: "Trial") -> str:

@@ -52,6 +52,12 @@ def test_events_and_summary_are_written_to_the_descriptor_beside_the_display(
     assert f"continue it with the program that started it, with `resume` {summary['run_id']}, or" in typed.stderr
 
 
+def test_messages_name_the_options_of_typescript(serve: Callable[[Script], str], words: Script, read: Read) -> None:
+    ran, _ = read("optimize", serve(words))
+    assert "give maxMetricCalls N (or auto light|medium|heavy, maxFullEvals" in " ".join(ran.stderr.split())
+    assert "--" not in ran.stderr
+
+
 def test_a_run_whose_events_are_no_longer_read_pauses_and_is_resumed(
     serve: Callable[[Script], str], words: Script, read: Read
 ) -> None:

@@ -1,0 +1,50 @@
+"""Names of settings in messages: flags for the command, options for a program that calls `optimize`."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from gepa_client.settings.run_config import NO_PROPOSER, SETTINGS
+
+_FLAGS = {setting.flag: name for name, setting in SETTINGS.items()}
+_FLAG = re.compile(r"gepa-client [^`\n]*|--[a-z]+(?:-[a-z]+)*")
+_REPEATED = re.compile(r"--ignore-findings \w+(?: --ignore-findings \w+)*")
+
+_spelling: ContextVar[Callable[[str], str] | None] = ContextVar("option names", default=None)
+"""Returns the option's name of a setting; None if messages name flags."""
+
+
+@contextmanager
+def options_named(spelling: Callable[[str], str]) -> Iterator[None]:
+    """Name options in messages of the block in place of flags; `spelling`: from the name of the setting."""
+    token = _spelling.set(spelling)
+    try:
+        yield
+    finally:
+        _spelling.reset(token)
+
+
+def names_options() -> bool:
+    """Return whether a program that calls `optimize` reads the messages."""
+    return _spelling.get() is not None
+
+
+def with_option_names(message: str) -> str:
+    """Return the message with options in place of flags, but for those of whole commands, if options are named."""
+    spelling = _spelling.get()
+    if spelling is None:
+        return message
+    message = message.replace(NO_PROPOSER, f"{NO_PROPOSER}, or give `propose`")
+    message = _REPEATED.sub(lambda each: f"--ignore-findings {_quoted(each[0])}", message)
+    return _FLAG.sub(lambda each: spelling(_FLAGS[each[0]]) if each[0] in _FLAGS else each[0], message)
+
+
+def camel_case(name: str) -> str:
+    """Return `maxMetricCalls` for `max_metric_calls`."""
+    return re.sub(r"_([a-z0-9])", lambda each: each[1].upper(), name)
+
+
+def _quoted(flags: str) -> str:
+    values = ", ".join(f'"{value}"' for value in re.findall(r"--ignore-findings (\w+)", flags))
+    return f"[{values}]"
