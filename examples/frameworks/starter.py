@@ -25,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 FOLDER = Path(sys.prefix) / "frameworks" / "examples"
 """Where programs and their environments are kept; `make clean` removes them."""
 EVOLVERPC = HERE.parents[1] / "clients" / "typescript"
+MADE_FROM = ("starter.toml", "optimise.patch", "gepa.toml", "requirements.txt", "package.json", "package-lock.json")
 BLOCK = re.compile(r"^( *)```[^`\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
 
@@ -70,15 +71,7 @@ class Example:
         is_typescript = (self.folder / "package.json").is_file()
         if is_typescript and (shutil.which("npm") is None or not (EVOLVERPC / "dist" / "index.js").is_file()):
             raise NotPrepared("Node.js is needed, and the built package evolverpc: make setup")
-        made_from = [
-            "starter.toml",
-            "optimise.patch",
-            "gepa.toml",
-            "requirements.txt",
-            "package.json",
-            "package-lock.json",
-        ]
-        contents = [path.read_bytes() for path in map(self.folder.joinpath, made_from) if path.is_file()]
+        contents = [path.read_bytes() for path in map(self.folder.joinpath, MADE_FROM) if path.is_file()]
         wanted = hashlib.sha256(b"\0".join(contents)).hexdigest()
         with _stamp(FOLDER / f"{self.name}.stamp", wanted) as is_current:
             if not is_current:
@@ -118,18 +111,8 @@ class Example:
         if uv is None:
             raise NotPrepared("uv is needed to install the framework: make setup, or pip install uv")
         _run(uv, "venv", "--quiet", "--python", sys.executable, ".venv", folder=self.program)
-        requirements = ["--requirement", str(self.folder / "requirements.txt")]
-        _run(
-            uv,
-            "pip",
-            "install",
-            "--quiet",
-            "--no-build",
-            "--python",
-            ".venv/bin/python",
-            *requirements,
-            folder=self.program,
-        )
+        install = [uv, "pip", "install", "--quiet", "--no-build", "--python", ".venv/bin/python"]
+        _run(*install, "--requirement", str(self.folder / "requirements.txt"), folder=self.program)
 
 
 def examples() -> list[Example]:

@@ -2,7 +2,8 @@
 
 import { answered } from "./ai-sdk-answers.js";
 import { isTraced, ModelCall } from "./model-calls.js";
-import { inModelCall, type StepHandle, step } from "./steps.js";
+import { inModelCall } from "./step-context.js";
+import { type StepHandle, step } from "./steps.js";
 import { isObject } from "./values.js";
 
 /** Events have further fields; `callId` names the call of the AI SDK, such as `generateText`. Version 6 has none. */

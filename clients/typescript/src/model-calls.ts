@@ -5,7 +5,7 @@ import { jsonOrRepr } from "./json-or-repr.js";
 import { MinimalSpan } from "./minimal-span.js";
 import { spanUsage } from "./span-values.js";
 import { recordSpan } from "./spans.js";
-import { inModelCall, isInModelCall, type OnUsage, usageReceiver } from "./steps.js";
+import { currentPlace, inModelCall, type OnUsage } from "./step-context.js";
 
 let isUsed = false;
 
@@ -60,10 +60,10 @@ export class ModelCall {
     { model, messages, system }: Asked,
     private readonly counts = true,
   ) {
-    this.#onUsage = counts ? usageReceiver() : undefined;
+    this.#onUsage = counts ? currentPlace()?.onUsage : undefined;
     const attributes = { "gen_ai.operation.name": "chat", "gen_ai.request.model": model };
     this.#span = new MinimalSpan(`chat ${model}`, attributes, { name: "evolverpc" });
-    if (isInModelCall() || !recordSpan(this.#span)) return;
+    if (currentPlace()?.inModelCall || !recordSpan(this.#span)) return;
     this.#span.recorded = true;
     this.#span.setAttributes({
       "gen_ai.input.messages": jsonOrRepr(messages), // the program may change them later

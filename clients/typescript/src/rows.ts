@@ -76,7 +76,7 @@ export class Rows {
     }
     return batch.map(({ id, data, split }) => ({
       id,
-      data: split === undefined ? data : structuredClone(this.#find(split, id)?.data),
+      data: split === undefined ? data : structuredClone(this.#find(split, id)),
     }));
   }
 
@@ -93,11 +93,8 @@ export class Rows {
     return Promise.all(batch.map(check));
   }
 
-  #find(split: string, id: string): { data: unknown } | undefined {
-    const rows = this.splits.get(split);
-    if (rows === undefined || !/^(0|[1-9]\d*)$/.test(id)) return undefined;
-    const data = rows[Number(id)];
-    return data === undefined ? undefined : { data };
+  #find(split: string, id: string): JsonValue | undefined {
+    return /^(0|[1-9]\d*)$/.test(id) ? this.splits.get(split)?.[Number(id)] : undefined;
   }
 }
 

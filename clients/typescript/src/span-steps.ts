@@ -7,7 +7,7 @@ import { activeContext, spanContextOf } from "./opentelemetry.js";
 import type { Candidate } from "./program.js";
 import type { Span } from "./span-attributes.js";
 import { spanKind, stepOfSpan } from "./span-values.js";
-import { checkComponent, StepNode, StepRecorder } from "./steps.js";
+import { checkComponent, StepNode, StepRecorder } from "./step-recorder.js";
 import { joined } from "./usage.js";
 
 /** Records the steps of one attempt at an example: those of the program's own, and those of spans. */

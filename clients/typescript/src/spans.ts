@@ -7,7 +7,8 @@ import type { Candidate } from "./program.js";
 import type { Span } from "./span-attributes.js";
 import { SpanStepRecorder } from "./span-steps.js";
 import { spanKind } from "./span-values.js";
-import { currentRecorder, type OnUsage, runIn, type StepRecorder } from "./steps.js";
+import { currentPlace, inPlace, type OnUsage } from "./step-context.js";
+import type { StepRecorder } from "./step-recorder.js";
 
 /** What of a span processor is used here. */
 interface SpanProcessor {
@@ -24,7 +25,8 @@ type StartedSpan = Span & { parentSpanContext?: SpanContext; parentSpanId?: stri
 const openExamples = new Set<{ readonly recorder: StepRecorder | undefined }>();
 const watched = new WeakSet<SpanProcessor>();
 const minimal = new MinimalProvider({
-  isWanted: () => currentRecorder() !== undefined || runningExamples().some(({ recorder }) => recorder !== undefined),
+  isWanted: () =>
+    currentPlace()?.recorder !== undefined || runningExamples().some(({ recorder }) => recorder !== undefined),
   onStart: (span, parent) => addSpan(span, parent?.spanId),
 });
 
@@ -43,7 +45,8 @@ export async function runExample<Output>(
   const example = { recorder };
   openExamples.add(example);
   try {
-    return await runIn(recorder, onUsage, program);
+    const isRecorded = (recorder ?? onUsage) !== undefined;
+    return await (isRecorded ? inPlace({ recorder, around: undefined, onUsage }, program) : program());
   } finally {
     openExamples.delete(example);
     if (recorder !== undefined && watchSpans(recorder.notices)) {
@@ -113,7 +116,7 @@ function guard(processor: SpanProcessor, notices: Notices): void {
 
 /** Record a span that starts as a step of the example that it belongs to, and return whether it is recorded. */
 function addSpan(span: Span, parentId: string | undefined): boolean {
-  const recorder = currentRecorder() ?? soleRecorder(span);
+  const recorder = currentPlace()?.recorder ?? soleRecorder(span);
   return recorder instanceof SpanStepRecorder && recorder.addSpan(span, parentId);
 }
 
