@@ -204,6 +204,20 @@ def test_ctrl_c_pauses_the_run_and_resume_continues_it_without_repeating_anythin
     assert len((folder / "calls.txt").read_text().splitlines()) == int(metric_calls)
 
 
+def test_ctrl_c_in_the_check_states_what_was_stopped(folder: Path) -> None:
+    (folder / "stopped.py").write_text(
+        "import evolverpc, os, signal, threading\nseed_candidate = {'a': 'b'}\n"
+        "def run(example, candidate):\n    os.kill(os.getpid(), signal.SIGINT)\n    threading.Event().wait(30)\n"
+        "def score(example, output): return 1\n"
+        "evolverpc.optimize(globals(), trainset=[{'n': 1}], propose=print, max_metric_calls=9)\n"
+    )
+    ended = subprocess.run([sys.executable, "stopped.py"], capture_output=True, text=True, timeout=60, cwd=folder)
+    assert "error: stopped by hand during the check, trying 1 row …\n" in ended.stderr
+    assert ended.stderr.endswith(
+        "KeyboardInterrupt: the check of a few rows was stopped by hand, so no run was started\n"
+    )
+
+
 def test_a_script_whose_call_is_not_below_its_guard_fails_once_with_the_remedy(folder: Path) -> None:
     (folder / "bare.py").write_text(
         "import evolverpc\nprint('imported')\nseed_candidate = {'a': 'b'}\ndef run(example, candidate): return 1\n"
