@@ -12,10 +12,11 @@ from typing import Protocol
 
 from pydantic import BaseModel, ValidationError
 
+from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.settings.sources import SettingsError
 from protocol.evaluation import Usage
 from rpc_server.jail.jail import Jail
-from rpc_server.program.stdio import LogTail
+from rpc_server.program.stdio import LOG_TAIL_BYTES
 from rpc_server.program.supervised_command import MAX_OUTPUT_BYTES, CommandOutcome, run_supervised
 from rpc_server.settings.code_settings import CodeChangeSettings
 
@@ -140,12 +141,12 @@ class CommandAgent:
 
     async def work(self, task: AgentTask, on_progress: Callable[[str], None]) -> AgentResult:
         """Run the command; a non-zero exit status is a failure."""
-        log, output = LogTail(), LogTail()
+        log, output = OutputTail(LOG_TAIL_BYTES), OutputTail(LOG_TAIL_BYTES)
 
         def on_lines(lines: list[bytes]) -> None:
             text = b"\n".join(lines) + b"\n"
-            log.write(text)
-            output.write(text)
+            log.add(text)
+            output.add(text)
             for line in lines[-_MAX_PROGRESS_AT_ONCE:]:  # more would be unreadable
                 if shown := _shown(line.decode("utf-8", "replace")):
                     on_progress(shown)
@@ -205,7 +206,7 @@ class _Session:
 
     def __init__(self, on_progress: Callable[[str], None]) -> None:
         self._on_progress = on_progress
-        self.log = LogTail()
+        self.log = OutputTail(LOG_TAIL_BYTES)
         self.usage = Usage()
         self.done: str | None = None
         self.failed: str | None = None
@@ -216,10 +217,10 @@ class _Session:
             try:
                 event = _SessionEvent.model_validate_json(line)
             except ValidationError:
-                self.log.write(line + b"\n")  # printed by another program
+                self.log.add(line + b"\n")  # printed by another program
                 continue
             if event.progress is not None:
-                self.log.write(event.progress.encode() + b"\n")
+                self.log.add(event.progress.encode() + b"\n")
                 self._on_progress(_shown(event.progress))
             if event.usage is not None:
                 self.usage = event.usage
@@ -236,7 +237,7 @@ async def _run_in_task(
     timeout_s: float,
     *,
     on_lines: Callable[[list[bytes]], None],
-    log: LogTail,
+    log: OutputTail,
 ) -> CommandOutcome:
     try:
         return await run_supervised(
@@ -246,7 +247,7 @@ async def _run_in_task(
             stdin=prompt,
             timeout_s=timeout_s,
             on_lines=on_lines,
-            on_log=log.write,
+            on_log=log.add,
             jail=task.jail,
         )
     except OSError as error:

@@ -3,7 +3,8 @@
 import logging
 import re
 
-from rpc_server.program.stdio import LogTail
+from evolverpc_common.output_tail import OutputTail
+from rpc_server.program.stdio import LOG_TAIL_BYTES
 
 MAX_LOG_BYTES = 16 * 1024
 """Bytes kept of what one example writes: the first and the last half."""
@@ -74,7 +75,7 @@ class ProcessOutput:
     """
 
     def __init__(self) -> None:
-        self.tail = LogTail()
+        self.tail = OutputTail(LOG_TAIL_BYTES)
         self._logs: dict[int, BoundedLog] = {}
         self._unfinished = b""
         self._line = b""
@@ -119,7 +120,7 @@ class ProcessOutput:
     def _give(self, log: BoundedLog | None, data: bytes) -> None:
         if not data:
             return
-        self.tail.write(data)
+        self.tail.add(data)
         if log is not None:
             log.write(data)
             return

@@ -1,4 +1,4 @@
-"""What a program writes: lines of bounded length, JSON-RPC messages among them, and the tail of its log."""
+"""What a program writes: lines of bounded length, JSON-RPC messages among them."""
 
 import json
 import math
@@ -11,26 +11,8 @@ import orjson
 
 from rpc_server.rpc import wire
 
-MAX_SHOWN_BYTES = 8 * 1024
+LOG_TAIL_BYTES = 8 * 1024
 """Bytes of `log_tail`."""
-
-
-class LogTail:
-    """Keeps the last `MAX_SHOWN_BYTES` written."""
-
-    def __init__(self) -> None:
-        self._kept = bytearray()
-
-    def write(self, data: bytes) -> None:
-        """Append; the oldest bytes are dropped."""
-        self._kept += data[-MAX_SHOWN_BYTES:]
-        if len(self._kept) > 2 * MAX_SHOWN_BYTES:
-            del self._kept[:-MAX_SHOWN_BYTES]
-
-    def text(self) -> str:
-        """Return the bytes kept, as text."""
-        return self._kept[-MAX_SHOWN_BYTES:].decode("utf-8", "replace")
-
 
 _EDGE_BYTES = 512
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import cast
 
 from evolverpc_common import process_reaper
+from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
-from rpc_server.program.stdio import LogTail
+from rpc_server.program.stdio import LOG_TAIL_BYTES
 
 MAX_LINE_BYTES = 64 * 1024
 """Bytes kept of one line on stdout; the rest of the line is dropped."""
@@ -211,10 +212,10 @@ async def run_command(
         ProgramFailed: it cannot be started, its status is not 0, it takes longer, or writes too much; with `stage` and
             `log_tail`.
     """
-    log = LogTail()
+    log = OutputTail(LOG_TAIL_BYTES)
 
     def on_lines(lines: list[bytes]) -> None:
-        log.write(b"\n".join(lines) + b"\n")
+        log.add(b"\n".join(lines) + b"\n")
 
     name = Path(command[0]).name
     try:
@@ -225,7 +226,7 @@ async def run_command(
             stdin=b"",
             timeout_s=timeout_s,
             on_lines=on_lines,
-            on_log=log.write,
+            on_log=log.add,
             jail=jail,
         )
     except OSError as error:
