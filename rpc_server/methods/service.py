@@ -49,7 +49,7 @@ from rpc_server.methods.jobs import CallJob, EvaluateJob, MutationJob, ProgramCa
 from rpc_server.methods.trace_store import TraceStore
 from rpc_server.mutations.agents import agent_label
 from rpc_server.mutations.transaction import CodeMutations
-from rpc_server.program.changed_files import changed_files
+from rpc_server.program.open_program import changed_files
 from rpc_server.program.program import WRITE_TEXTS, Program, ProgramRefs, combined_limits
 from rpc_server.rpc import wire
 from rpc_server.rpc.dispatch import Dispatcher, Handler

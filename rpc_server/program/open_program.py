@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -234,3 +234,21 @@ def _with_all_details(error: ProgramFailed, settings: Settings, *, in_process: b
         error.details.setdefault("interpreter", str(find_interpreter(settings)))
     error.details["message"] = error.message
     return error
+
+
+def changed_files(digests: Mapping[str, str], folders: Sequence[Path]) -> list[str]:
+    """Return those of the files that have another content now; a file that cannot be read is left out.
+
+    `digests`: as in `ProgramInfo.files`. `folders`: a path is relative to the first that has it.
+    """
+    return [name for name, digest in digests.items() if _is_changed(name, digest, folders)]
+
+
+def _is_changed(name: str, digest: str, folders: Sequence[Path]) -> bool:
+    for folder in folders:
+        try:
+            content = (folder / name).read_bytes()
+        except OSError:
+            continue
+        return not hashlib.sha256(content).hexdigest().startswith(digest)
+    return False
