@@ -30,6 +30,7 @@ HEAVY = frozenset(
         "dspy",
         "gepa",
         "git",
+        "httpx",
         "jsonrpcserver",
         "jwt",
         "litellm",

@@ -41,21 +41,21 @@ class Spelling:
 
 
 @dataclass(frozen=True)
-class Source:
+class SettingsSource:
     """Settings from one or several places: values as a TOML file would hold them, and how each was given."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     spellings: Mapping[str, Spelling] = field(default_factory=dict)
 
-    def over(self, lower: "Source", replaced: Iterable[str] = ()) -> "Source":
+    def over(self, lower: "SettingsSource", replaced: Iterable[str] = ()) -> "SettingsSource":
         """Return these settings with those of `lower` that are neither given here nor in `replaced`."""
         gone = {*replaced, *self.values}
-        return Source(
+        return SettingsSource(
             {**{name: value for name, value in lower.values.items() if name not in gone}, **self.values},
             {**lower.spellings, **self.spellings},
         )
 
-    def anchored(self, settings: Settings, folder: Path) -> "Source":
+    def anchored(self, settings: Settings, folder: Path) -> "SettingsSource":
         """Return these settings with relative paths starting in `folder`. Raises `SettingsError`."""
         values: dict[str, Any] = {}
         for name, value in self.values.items():
@@ -63,7 +63,7 @@ class Source:
                 values |= anchored(settings, {name: value}, folder)
             except ValueError as error:
                 raise SettingsError(f"{self.spellings[name].head}: {error}") from None
-        return Source(values, self.spellings)
+        return SettingsSource(values, self.spellings)
 
     def respelled(self, message: str, known: Iterable[str]) -> str:
         """Return the message with the settings in backquotes as they were given; beside flags, others as flags too."""
@@ -82,7 +82,7 @@ class Source:
         return name in self.values and self.spellings[name].text.startswith("--")
 
 
-def from_flags(settings: Settings, given: Mapping[str, Any], folder: Path) -> Source:
+def from_flags(settings: Settings, given: Mapping[str, Any], folder: Path) -> SettingsSource:
     """Return the flags that were given; None and empty lists stand for others. Paths start in `folder`.
 
     Raises:
@@ -94,7 +94,7 @@ def from_flags(settings: Settings, given: Mapping[str, Any], folder: Path) -> So
     return _read(settings, typed, spellings, lambda setting, value: setting.read(value), folder)
 
 
-def from_environment(settings: Settings, environment: Mapping[str, str], folder: Path) -> Source:
+def from_environment(settings: Settings, environment: Mapping[str, str], folder: Path) -> SettingsSource:
     """Return the settings whose variables are set and not empty. Paths start in `folder`. Raises `SettingsError`."""
     named = {name: setting.variable for name, setting in settings.items() if setting.variable is not None}
     texts = {name: environment[variable] for name, variable in named.items() if environment.get(variable)}
@@ -102,7 +102,9 @@ def from_environment(settings: Settings, environment: Mapping[str, str], folder:
     return _read(settings, texts, spellings, lambda setting, text: setting.read_variable(text), folder)
 
 
-def from_file(path: Path, settings: Settings, table: str = "", refused: Mapping[str, str] | None = None) -> Source:
+def from_file(
+    path: Path, settings: Settings, table: str = "", refused: Mapping[str, str] | None = None
+) -> SettingsSource:
     """Return the settings of a TOML file, of a dotted `table` in it if one is named.
 
     `refused`: keys that cannot be set, each with the reason.
@@ -121,7 +123,7 @@ def from_file(path: Path, settings: Settings, table: str = "", refused: Mapping[
         if name in values:
             raise SettingsError(f"{spellings[name].head} cannot be set: {reason}")
     refuse_unknown({name: spelling.place for name, spelling in spellings.items()}, settings)
-    return Source(values, spellings)
+    return SettingsSource(values, spellings)
 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
@@ -149,7 +151,7 @@ def refuse_unknown(given: Mapping[str, str], known: Iterable[str]) -> None:
         raise SettingsError("\n".join(faults))
 
 
-def validated(model: type[Model], source: Source) -> Model:
+def validated(model: type[Model], source: SettingsSource) -> Model:
     """Return the model of these settings.
 
     Raises:
@@ -170,14 +172,14 @@ def _read(
     spellings: Mapping[str, Spelling],
     read: Callable[[Setting, Any], Any],
     folder: Path,
-) -> Source:
+) -> SettingsSource:
     values = {}
     for name, text in texts.items():
         try:
             values[name] = read(settings[name], text)
         except ValueError as error:
             raise SettingsError(f"{spellings[name].head}: {error}") from None
-    return Source(values, spellings).anchored(settings, folder)
+    return SettingsSource(values, spellings).anchored(settings, folder)
 
 
 def _flag(setting: Setting, value: Any) -> str:
@@ -199,7 +201,7 @@ def _lines(text: str, table: str) -> dict[str, int]:
     return found
 
 
-def _fault(detail: Any, model: type[BaseModel], source: Source) -> str:
+def _fault(detail: Any, model: type[BaseModel], source: SettingsSource) -> str:
     message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     if not detail["loc"]:
         return source.respelled(message, model.model_fields)

@@ -99,9 +99,7 @@ class _DriverRun:
         )
         run = self.store.run(job.run_id)
         resumed = run.identity is not None
-        if (
-            not resumed and run.parent is None
-        ):  # a recorded run keeps what it was recorded with, so that its prompts stay the same
+        if not resumed and run.parent is None:  # else its prompts stay as they were recorded
             self.config = config = with_reflection_model(config)
         before = {"status": run.status, "reason": run.reason, "config": run.config, "completed": run.completed}
         if run.status == "running":  # its driver is dead

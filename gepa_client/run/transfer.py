@@ -15,7 +15,7 @@ from gepa_client.journal.exported import Document, ExportedAttempt, ExportedRun,
 from gepa_client.journal.history import all_rows
 from gepa_client.journal.records import FINISHED_FIELDS, STARTED_FIELDS, TIME_FIELDS, estimated_times
 from gepa_client.journal.store import Store
-from gepa_client.settings.groups import SandboxSettings, ServerSettings, TrackingSettings
+from gepa_client.settings.groups import FleetSettings, SandboxSettings, TrackingSettings
 from gepa_client.settings.loading import from_record, upgraded
 from gepa_client.settings.secrets import NOT_RECORDED, left_out
 
@@ -31,7 +31,7 @@ LIMITS_OF_CALLS = ("max_in_flight", "example_timeout_s", "max_attempts", "max_ou
 MACHINE_SETTINGS = frozenset(
     {
         # these servers get this user's token and rows
-        *(key for key in ServerSettings.model_fields if key not in LIMITS_OF_CALLS),
+        *(key for key in FleetSettings.model_fields if key not in LIMITS_OF_CALLS),
         # what is started here, with which of the user's variables and credentials
         *SandboxSettings.model_fields,
         # and here the user's keys, in files and accounts of the user's

@@ -249,7 +249,7 @@ class SearchSettings(SettingsGroup, title="Search"):
     track_best_outputs: bool = setting(True, "Keep the best outputs on the validation rows.", rare=True)
 
 
-class ServerSettings(SettingsGroup, title="Servers"):
+class FleetSettings(SettingsGroup, title="Servers"):
     """The servers: at least one, by its URL or in a fleet file, or in sandboxes that are started from a `repo`."""
 
     url: Texts = setting((), "Servers that run already, such as http://127.0.0.1:8000.", metavar="URL")

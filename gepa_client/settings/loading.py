@@ -11,7 +11,7 @@ from evolverpc_common.rows import RowFileError, parse_rows
 from evolverpc_common.settings.definition import flag_of
 from evolverpc_common.settings.sources import (
     SettingsError,
-    Source,
+    SettingsSource,
     Spelling,
     from_environment,
     from_file,
@@ -120,11 +120,11 @@ def from_record(
         if calls:
             raise SettingsError(NO_SERVER_RECORDED)
         values["url"] = [NO_CALLS]
-    record = Source(values, {name: Spelling(name, RECORD) for name in values})
+    record = SettingsSource(values, {name: Spelling(name, RECORD) for name in values})
     return _settings(newer.over(record), must_end=must_end and calls)
 
 
-def _given(path: Path | None, flags: Mapping[str, Any]) -> Source:
+def _given(path: Path | None, flags: Mapping[str, Any]) -> SettingsSource:
     folder = Path()  # relative paths stay as they were typed
     typed = from_flags(SETTINGS, flags, folder)
     typed = replace(typed, spellings={**typed.spellings, "url": Spelling("URL")})  # an argument
@@ -135,7 +135,7 @@ def _given(path: Path | None, flags: Mapping[str, Any]) -> Source:
     return _with_stdin(given.over(found, _replaced(given.values)))
 
 
-def _with_stdin(source: Source) -> Source:
+def _with_stdin(source: SettingsSource) -> SettingsSource:
     """Return the settings with the rows on standard input in place of `-`. Raises SettingsError."""
     named = [name for name in ROW_SETTINGS if source.values.get(name) == STDIN]
     if not named:
@@ -166,7 +166,7 @@ def _replaced(given: Mapping[str, Any]) -> set[str]:
     return gone - set(given)
 
 
-def _settings(source: Source, *, must_end: bool) -> RunConfig:
+def _settings(source: SettingsSource, *, must_end: bool) -> RunConfig:
     if not any(source.values.get(name) for name in SERVERS):
         raise SettingsError(NO_SERVER)
     if source.values.get("repo") and source.values.get("fleet"):

@@ -84,7 +84,7 @@ _ENTRY_BYTES = 1024
 
 
 @dataclass(eq=False)
-class _Call:
+class _RecordedCall:
     """One call. `running` is None exactly if `answer` or `error`, as sent on the wire, is set.
 
     Params and results as objects are not kept after the end: they are many times the counted size.
@@ -126,8 +126,8 @@ class CallLedger:
         self._abandon_after_s = abandon_after_s
         self._keep_answers_s = keep_answers_s
         self._max_answer_bytes = max_answer_bytes
-        self._running: dict[str, _Call] = {}
-        self._finished: OrderedDict[str, _Call] = OrderedDict()
+        self._running: dict[str, _RecordedCall] = {}
+        self._finished: OrderedDict[str, _RecordedCall] = OrderedDict()
         self._bytes = 0
 
     @property
@@ -180,13 +180,13 @@ class CallLedger:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _known(self, call_id: str) -> _Call:
+    def _known(self, call_id: str) -> _RecordedCall:
         call = self._find(call_id)
         if call is None:
             raise CallNotFound(call_id=call_id)
         return call
 
-    def _find(self, call_id: str) -> _Call | None:
+    def _find(self, call_id: str) -> _RecordedCall | None:
         self._evict()
         call = self._finished.get(call_id)
         if call is None:
@@ -195,15 +195,15 @@ class CallLedger:
         self._finished.move_to_end(call_id)
         return call
 
-    def _start(self, call_id: str, request: bytes, job: CallJob) -> _Call:
+    def _start(self, call_id: str, request: bytes, job: CallJob) -> _RecordedCall:
         admission = self._controller.admit(job.examples)
         running = _Running(job, admission, asyncio.create_task(job.run(admission.example_finished)))
-        call = self._running[call_id] = _Call(call_id, request, running)
+        call = self._running[call_id] = _RecordedCall(call_id, request, running)
         # The first callback, so that later ones find the call finished.
         running.task.add_done_callback(lambda _: self._finish(call, running))
         return call
 
-    async def _watch(self, call: _Call, wait_s: float | None, *, partial: bool = False) -> JsonValue:
+    async def _watch(self, call: _RecordedCall, wait_s: float | None, *, partial: bool = False) -> JsonValue:
         call.watchers += 1
         if call.abandon_timer is not None:
             call.abandon_timer.cancel()
@@ -227,7 +227,7 @@ class CallLedger:
             raise RpcError.from_wire(call.error)
         return orjson.Fragment(call.answer or b"null")
 
-    def _finish(self, call: _Call, running: _Running) -> None:
+    def _finish(self, call: _RecordedCall, running: _Running) -> None:
         del self._running[call.call_id]
         if call.abandon_timer is not None:
             call.abandon_timer.cancel()

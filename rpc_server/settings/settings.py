@@ -18,7 +18,7 @@ from evolverpc_common.settings.definition import (
     settings_of,
 )
 from evolverpc_common.settings.sources import (
-    Source,
+    SettingsSource,
     Spelling,
     from_environment,
     from_file,
@@ -364,13 +364,13 @@ def load_settings(
     if path is not None:
         given = _over(given, from_file(path, SETTINGS, TABLE if path.name == PROJECT_FILE else ""))
     if PYTHON_VARIABLE in environment and "command" not in given.values and "python" not in (flags or {}):
-        python = Source({"python": environment[PYTHON_VARIABLE]}, {"python": Spelling(PYTHON_VARIABLE)})
+        python = SettingsSource({"python": environment[PYTHON_VARIABLE]}, {"python": Spelling(PYTHON_VARIABLE)})
         given = python.over(given)
     root = (path.parent if path is not None else folder).absolute() / given.values.get("root", ".")
-    return validated(Settings, Source({**given.values, "root": str(root)}, given.spellings))
+    return validated(Settings, SettingsSource({**given.values, "root": str(root)}, given.spellings))
 
 
-def _over(given: Source, lower: Source) -> Source:
+def _over(given: SettingsSource, lower: SettingsSource) -> SettingsSource:
     """Return `given` over `lower`; another program replaces the lower one, with the settings for its kind."""
     chosen = [name for name in GIVEN_AS if name in given.values]
     if len(chosen) != 1:

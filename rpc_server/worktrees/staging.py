@@ -52,7 +52,7 @@ class Changes:
 
 
 @dataclass(frozen=True)
-class Diff:
+class StagedDiff:
     """`text`: unified, cut at the requested limit. `size`: its full bytes, and those of binary files."""
 
     text: str
@@ -121,7 +121,7 @@ class StagingArea:
             old_links={path: targets[blob] for path, blob in old_links.items()},
         )
 
-    def diff(self, changes: Changes, limit: int) -> Diff:
+    def diff(self, changes: Changes, limit: int) -> StagedDiff:
         """Return these changes as a unified diff, its first `limit` bytes; binary files are only named."""
         plain = ("--cached", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
         counted = self.git.fields("diff-index", *plain, "--numstat", "-z", self.parents[0])
@@ -131,7 +131,7 @@ class StagingArea:
         with file.open("rb") as written:
             text = written.read(limit).decode("utf-8", "replace")
         unshown = sum(max(each.size, each.old_size) for each in changes.files if each.path in binary)
-        return Diff(text, file.stat().st_size + unshown)
+        return StagedDiff(text, file.stat().st_size + unshown)
 
     def _sizes(self, blobs: set[str]) -> dict[str, int]:
         output = self.git("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=_lines(blobs)).decode()

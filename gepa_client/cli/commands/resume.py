@@ -21,7 +21,7 @@ from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.store import default_store
 from gepa_client.run import output_folder as files
 from gepa_client.run.supervisor import HASH_SEED
-from gepa_client.settings.groups import SandboxSettings, ServerSettings
+from gepa_client.settings.groups import FleetSettings, SandboxSettings
 from gepa_client.settings.loading import from_record, upgraded
 from gepa_client.settings.run_config import RunConfig
 
@@ -100,7 +100,7 @@ def _is_over(run: StoredRun, settings: RunConfig) -> bool:
         return False
     defaults = RunConfig.model_construct().model_dump(mode="json")
     before = upgraded(run.config)
-    apart = {*ServerSettings.model_fields, *SandboxSettings.model_fields, "store", "output", "lease_s", *OF_CHECK}
+    apart = {*FleetSettings.model_fields, *SandboxSettings.model_fields, "store", "output", "lease_s", *OF_CHECK}
     return all(
         value == before.get(name, defaults[name]) for name, value in settings.recorded().items() if name not in apart
     )
