@@ -42,24 +42,24 @@ interface ToolEnd extends Event {
 }
 
 /** Calls of models that run, by the call of the AI SDK, which makes one after another. */
-const running = new Map<string, ModelCall>();
-const tools = new Map<string, StepHandle>();
+const modelCalls = new Map<string, ModelCall>();
+const toolSteps = new Map<string, StepHandle>();
 
 function onStart({ callId, modelId: model, instructions, messages, promptMessages }: CallStart): void {
   if (callId === undefined || isRecordedByAnother()) return;
   const systems = [instructions].flat().filter(Boolean).map(asMessage);
   const asked = Array.isArray(messages) ? [...systems, ...messages] : promptMessages;
-  running.set(callId, new ModelCall({ model, messages: asked }, false));
+  modelCalls.set(callId, new ModelCall({ model, messages: asked }, false));
 }
 
 function onEnd({ callId = "", content, objectText, usage }: CallEnd): void {
-  running.get(callId)?.end(answered({ content: content ?? [{ type: "text", text: objectText }], usage }));
-  running.delete(callId);
+  modelCalls.get(callId)?.end(answered({ content: content ?? [{ type: "text", text: objectText }], usage }));
+  modelCalls.delete(callId);
 }
 
 function onFailure({ callId = "", error = new Error("aborted") }: Event & { error?: unknown }): void {
-  running.get(callId)?.fail(error);
-  running.delete(callId);
+  modelCalls.get(callId)?.fail(error);
+  modelCalls.delete(callId);
 }
 
 const integration = {
@@ -72,20 +72,20 @@ const integration = {
   onError: onFailure,
   onAbort: onFailure,
   async executeLanguageModelCall<Result>({ callId = "", execute }: Execution<Result>): Promise<Result> {
-    return running.has(callId) ? inModelCall(false, execute) : execute();
+    return modelCalls.has(callId) ? inModelCall(false, execute) : execute();
   },
   async executeTool<Result>({ callId, toolCall, execute }: Execution<Result>): Promise<Result> {
     if (toolCall === undefined || isRecordedByAnother()) return execute();
     const { toolCallId, toolName: name, input } = toolCall;
-    return step({ name }, isObject(input) ? input : { input }, async (running) => {
-      tools.set(`${callId} ${toolCallId}`, running);
+    return step({ name }, isObject(input) ? input : { input }, async (handle) => {
+      toolSteps.set(`${callId} ${toolCallId}`, handle);
       return execute();
     });
   },
   onToolExecutionEnd({ callId, toolCall: { toolCallId }, toolOutput }: ToolEnd): void {
-    const ended = tools.get(`${callId} ${toolCallId}`);
+    const ended = toolSteps.get(`${callId} ${toolCallId}`);
     if (ended !== undefined && toolOutput.output !== undefined) ended.outputs = toolOutput.output;
-    tools.delete(`${callId} ${toolCallId}`);
+    toolSteps.delete(`${callId} ${toolCallId}`);
   },
 };
 

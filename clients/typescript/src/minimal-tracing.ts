@@ -52,11 +52,11 @@ export class MinimalProvider implements TracerProvider {
   constructor(private readonly recorder: SpanRecorder) {}
 
   getTracer(name: string, version?: string, options?: object): Tracer {
-    const later = (): Tracer | undefined => {
+    const delegate = (): Tracer | undefined => {
       const provider = globalProvider();
       return provider === undefined || provider === this ? undefined : provider.getTracer(name, version, options);
     };
-    return new MinimalTracer(name, this.recorder, later);
+    return new MinimalTracer(name, this.recorder, delegate);
   }
 }
 
@@ -64,21 +64,20 @@ class MinimalTracer implements Tracer {
   constructor(
     private readonly scope: string,
     private readonly recorder: SpanRecorder,
-    private readonly later: () => Tracer | undefined,
+    private readonly delegate: () => Tracer | undefined,
   ) {}
 
   startSpan(name: string, options: SpanOptions = {}, context = activeContext()): unknown {
-    return this.later()?.startSpan(name, options, context) ?? this.#start(name, options, context);
+    return this.delegate()?.startSpan(name, options, context) ?? this.#start(name, options, context);
   }
 
   startActiveSpan(...given: unknown[]): unknown {
-    const later = this.later();
-    if (later !== undefined) return later.startActiveSpan(...given);
+    const delegate = this.delegate();
+    if (delegate !== undefined) return delegate.startActiveSpan(...given);
     const fn = given.at(-1) as (span: unknown) => unknown;
     if (!this.recorder.isWanted()) return fn(UNRECORDED);
     const [name, options = {}, context = activeContext()] = given.slice(0, -1) as [string, SpanOptions?, Context?];
-    const span = this.#start(name, options, context);
-    return withActiveSpan(span, context, fn);
+    return withActiveSpan(this.#start(name, options, context), context, fn);
   }
 
   #start(name: string, { attributes, root = false }: SpanOptions, context: Context | undefined): MinimalSpan {

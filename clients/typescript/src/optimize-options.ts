@@ -42,7 +42,8 @@ export interface OptimizeOptions<Data, Output, Component extends string = string
 
 export type AnyOptions = OptimizeOptions<unknown, unknown>;
 
-const OWN = namesOf<Omit<OptimizeOptions<unknown, unknown>, keyof OptimizeSettings | keyof typeof SPLITS>>({
+/** The options that are no settings of the optimizer. */
+const OWN_OPTIONS = namesOf<Omit<OptimizeOptions<unknown, unknown>, keyof OptimizeSettings | keyof typeof SPLITS>>({
   program: 1,
   propose: 1,
   isolated: 1,
@@ -51,8 +52,9 @@ const OWN = namesOf<Omit<OptimizeOptions<unknown, unknown>, keyof OptimizeSettin
   onEvent: 1,
   optimizer: 1,
 });
-const KNOWN = [...OWN, ...Object.keys(SPLITS), ...SETTINGS];
-const PARTS = namesOf<Required<FunctionProgram & BatchProgram>>({
+const KNOWN = [...OWN_OPTIONS, ...Object.keys(SPLITS), ...SETTINGS];
+/** The parts of a program, which a class may hold in its prototype. */
+const PROGRAM_PARTS = namesOf<Required<FunctionProgram & BatchProgram>>({
   name: 1,
   version: 1,
   rowSchema: 1,
@@ -98,7 +100,7 @@ export function checkOptions(options: AnyOptions, calls: number): void {
 /** The program with the rows as splits of its own, which the optimizer reads page by page, and with `propose`. */
 export function programOf({ program, propose, ...options }: AnyOptions): Program {
   const source = program as unknown as Record<string, unknown>;
-  const parts = PARTS.filter((name) => source[name] !== undefined).map((name) => {
+  const parts = PROGRAM_PARTS.filter((name) => source[name] !== undefined).map((name) => {
     const part = source[name];
     return [name, typeof part === "function" ? part.bind(program) : part];
   });
@@ -117,6 +119,8 @@ export function programOf({ program, propose, ...options }: AnyOptions): Program
 /** A text that changes if a function of the program does: its file may differ, by the option `resume` alone. */
 export function digestOf({ program, propose }: AnyOptions): string {
   const source = program as unknown as Record<string, unknown>;
-  const functions = [...PARTS.map((name) => source[name]), propose].filter((part) => typeof part === "function");
+  const functions = [...PROGRAM_PARTS.map((name) => source[name]), propose].filter(
+    (part) => typeof part === "function",
+  );
   return sha256(functions.map(String).join("\n"));
 }

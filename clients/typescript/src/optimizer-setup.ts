@@ -59,7 +59,7 @@ async function cached(source: Source, signal: AbortSignal | undefined): Promise<
   mkdirSync(cache, { recursive: true });
   // Programs in it name its path, so it is made where it stays; the link is made when it is complete.
   const folder = `${link}-${randomUUID().slice(0, 8)}`;
-  const commands = await steps(source, folder);
+  const commands = await installCommands(source, folder);
   console.error(`evolverpc: setting up the optimizer, once, in ${folder} (about a minute)`);
   try {
     for (const words of commands) await run(words, signal);
@@ -105,7 +105,7 @@ function keyOf(content: string | Uint8Array): string {
 }
 
 /** The commands that make the folder, with the first of uv, Python's venv and pipx that is there. */
-async function steps({ words, constraints }: Source, folder: string): Promise<string[][]> {
+async function installCommands({ words, constraints }: Source, folder: string): Promise<string[][]> {
   const python = join(folder, "bin", "python");
   if ((await outcome(["uv", "--version"])).succeeded) {
     return [

@@ -1,9 +1,9 @@
 /** The default records for reflection, word for word those of the Python worker. */
 
+import { stepRecords, type WholeRecord } from "./component-records.js";
 import type { EvalBatch, ExampleResult } from "./generated/types.js";
 import type { Images } from "./images.js";
 import type { ReflectiveDataset } from "./program.js";
-import { stepRecords, type WholeRecord } from "./step-records.js";
 
 /**
  * The records of the steps of each component; for an example without steps of components its inputs, outputs and

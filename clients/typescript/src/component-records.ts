@@ -22,7 +22,8 @@ export type WholeRecord = {
  * For each component the records of its own steps, at most one for each example.
  *
  * Of several steps the first that failed is taken, else one is drawn. `whole`: the records of the examples, for those
- * without steps of components, with the feedback on the component in place of that on the example. `seed`: of the draws, from 0 to 2^53 - 1. `images` receives the images of the records.
+ * without steps of components, with the feedback on the component in place of that on the example. `seed`: of the draws,
+ * from 0 to 2^53 - 1. `images` receives the images of the records.
  */
 export async function stepRecords(
   results: readonly ExampleResult[],
