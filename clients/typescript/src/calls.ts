@@ -3,7 +3,8 @@
 import { Cancellation } from "./cancellation.js";
 import { CallIdConflict, CallNotFound } from "./errors.js";
 import type { CancelResult } from "./generated/types.js";
-import { type Answer, answerOf, type Job, type Log, sizeOf } from "./jobs.js";
+import { type Answer, answerOf, type Job, sizeOf } from "./jobs.js";
+import type { Log } from "./notices.js";
 import { runAfter } from "./timers.js";
 
 /** Approximate memory overhead of one stored answer, so that many small answers are bounded too. */

@@ -23,15 +23,17 @@ import type {
   ListExamplesParams,
   Meta,
 } from "./generated/types.js";
-import { type Answer, answerOf, asRpcError, type Job, type Log } from "./jobs.js";
+import { type Answer, answerOf, asRpcError, type Job } from "./jobs.js";
 import { canonicalJson, parseJson } from "./json.js";
 import { Methods } from "./methods.js";
+import type { Log } from "./notices.js";
 import { Notices } from "./notices.js";
 import { type EndpointOptions, settingsOf } from "./options.js";
 import type { Program } from "./program.js";
-import { digestText, Rows } from "./rows.js";
+import { Rows } from "./rows.js";
 import { Runner } from "./runner.js";
 import { RETRY_AFTER_S, Slots } from "./slots.js";
+import { digestText } from "./text-digest.js";
 import type { Transport } from "./transports.js";
 import { checkParams, invalidParams, type WireTypeName } from "./validate.js";
 import { isObject } from "./values.js";

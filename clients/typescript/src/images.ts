@@ -3,7 +3,7 @@
 import type { ImageContent } from "./generated/types.js";
 import { InvalidResult } from "./invalid-result.js";
 import type { ReflectiveDataset } from "./program.js";
-import { digestText } from "./rows.js";
+import { digestText } from "./text-digest.js";
 
 const REFERENCE = "$image";
 const MAX_BYTES = 5 * 2 ** 20;

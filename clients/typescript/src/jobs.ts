@@ -3,6 +3,7 @@
 import type { Cancellation } from "./cancellation.js";
 import { InternalError, RpcError } from "./errors.js";
 import type { PartialResult, Progress } from "./generated/types.js";
+import type { Log } from "./notices.js";
 
 /** Work that was checked and admitted. */
 export interface Job {
@@ -15,9 +16,6 @@ export interface Job {
 
 /** An answer as JSON text, made when the job ends, so that later changes to the value have no effect. */
 export type Answer = { result: string } | { error: string };
-
-/** Logs what the operator needs and clients must not see. */
-export type Log = (message: string, error?: unknown) => void;
 
 /** Run a job to its answer. What is not an `RpcError` is logged here and sent as "Internal error", without text. */
 export async function answerOf(work: () => unknown, log: Log): Promise<Answer> {

@@ -1,6 +1,7 @@
 /** Messages about a program's mistakes, for the log of the server: each at most once. */
 
-import type { Log } from "./jobs.js";
+/** Logs what the operator needs and clients must not see. */
+export type Log = (message: string, error?: unknown) => void;
 
 /** A program may make up names: beyond this many, further ones are not reported. */
 const MAX_NOTICES = 1000;

@@ -1,7 +1,7 @@
 /** Options that all transports share. */
 
 import { namesOf, SetupError, wholeNumber } from "./configuration.js";
-import type { Log } from "./jobs.js";
+import type { Log } from "./notices.js";
 import { shown } from "./values.js";
 
 export interface EndpointOptions {

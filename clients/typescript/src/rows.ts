@@ -5,6 +5,7 @@ import type { DatasetInfo, Example, ListExamplesResult } from "./generated/types
 import { canonicalJson, type JsonValue } from "./json.js";
 import { jsonRows, type RowSource } from "./row-sources.js";
 import { type StandardSchema, validated } from "./standard-schema.js";
+import { digestText } from "./text-digest.js";
 import { invalidParams } from "./validate.js";
 
 const MAX_IDS_LISTED = 20;
@@ -96,10 +97,4 @@ export class Rows {
   #find(split: string, id: string): JsonValue | undefined {
     return /^(0|[1-9]\d*)$/.test(id) ? this.splits.get(split)?.[Number(id)] : undefined;
   }
-}
-
-/** The SHA-256 of a text, in hexadecimal. */
-export async function digestText(text: string): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
-  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
