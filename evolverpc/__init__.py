@@ -41,6 +41,11 @@ def __getattr__(name: str) -> Any:
         raise ModuleNotFoundError(f"evolverpc.{name} needs its packages ({error}): {needed}") from error
 
 
+def __dir__() -> list[str]:
+    """Return the public names, also of what is not imported yet."""
+    return [*__all__]
+
+
 class CandidateError(ValueError):
     """A candidate cannot be used; the message names the file, what is wrong with it and what to give instead."""
 

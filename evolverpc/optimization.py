@@ -1,6 +1,7 @@
 """`evolverpc.optimize`: one call that serves a program, runs the optimizer, and returns the best candidate."""
 
 import difflib
+import inspect
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,6 +45,7 @@ OWN = ("program", "propose", "server", "resume")
 NO_SERVER_YET = "http://127.0.0.1:1"
 """Takes the place of the server while the settings are checked."""
 
+FUNCTIONS = 'functions as in {"seed_candidate": {...}, "run": run, "score": score}'
 Rows = str | Path | Iterable[Mapping[str, Any]]
 """A .json, .jsonl or .csv file, the name of a split that the program holds, or the rows themselves."""
 
@@ -173,6 +175,16 @@ def _optimize(
     try:
         given = {name: _value(name, value) for name, value in settings.items()}
         given |= {name: _rows(name, value) for name, value in zip(ROW_SETTINGS, rows, strict=True)}
+        _check_program(program)
+        if callable(settings.get("reflection_lm")):
+            raise SettingsError(
+                '`reflection_lm` is the name of a model, such as "openai/gpt-5": give a function that returns new '
+                "texts as `propose`"
+            )
+        if not isinstance(server, Mapping | None):
+            raise SettingsError(
+                f'`server` is {_a(server)}: give a dict of settings of gepa-server, as {{"threads": 4}}'
+            )
         own: dict[str, Any] = {"seed": settings.get("seed", 0)} if is_dspy(program) else {}
         own |= server or {}
         _check_names(settings, own)
@@ -186,6 +198,17 @@ def _optimize(
     except (SettingsError, ClientError, RpcError, OSError) as error:
         raise OptimizeError(with_option_names(summary(error))) from None
     return _result(ended)
+
+
+def _check_program(program: object) -> None:
+    """Raise `SettingsError` for an object that holds no functions."""
+    if inspect.isroutine(program):
+        raise SettingsError(f"`program` is the function {program.__name__} alone: give {FUNCTIONS}")
+    run = getattr(program, "run", None)
+    if isinstance(program, type) and inspect.isfunction(run) and "self" in inspect.signature(run).parameters:
+        raise SettingsError(f"`program` is the class {program.__name__}: give an object of it, {program.__name__}(...)")
+    if isinstance(program, bool | int | float | bytes | list | tuple | set):
+        raise SettingsError(f"`program` is {_a(program)}: give {FUNCTIONS}, or the path of a Python file")
 
 
 def _check_names(settings: Mapping[str, Any], server: Mapping[str, Any]) -> None:
@@ -223,6 +246,9 @@ def _rows(name: str, rows: Rows | None) -> Any:
         return rows
     if isinstance(rows, Path):
         return str(rows)
+    for attribute, call in (("to_dicts", "to_dicts()"), ("iloc", 'to_dict("records")')):  # polars, pandas
+        if hasattr(rows, attribute):
+            raise SettingsError(f"{name} is {_a(rows)}: give its rows as dicts, as {call} returns them")
     if not isinstance(rows, Iterable):
         raise SettingsError(f"{name} is {_a(rows)}: give a list of dicts, or a file")
     found = []

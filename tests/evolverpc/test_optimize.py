@@ -290,6 +290,16 @@ def test_a_proposer_that_raises_or_returns_nonsense_ends_the_run_with_its_reason
         assert error.result.best == error.result.seed
 
 
+class Instanced:
+    seed_candidate = SEED
+
+    def run(self, example: object, candidate: dict[str, str]) -> int:
+        return int(candidate["number"]) + len(str(example))
+
+    def score(self, example: dict[str, Any], output: int) -> float:
+        return as_score(example, output)
+
+
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "misspelt": ({"max_metric_cals": 3}, "no setting `max_metric_cals`; did you mean `max_metric_calls`?"),
     "misspelt own": ({"programm": 3}, "no setting `programm`; did you mean `program`?"),
@@ -311,6 +321,12 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no file": ({"program": "uints.py"}, "uints.py (did you mean units.py?)"),
     "no module": ({"program": "no_such_module"}, "No module named 'no_such_module'"),
     "no function": ({"program": {"seed_candidate": {}}}, "has no function `run(example, candidate)`"),
+    "a function alone": ({"program": count_up}, "`program` is the function count_up alone: give functions as in"),
+    "a number": ({"program": 42}, "`program` is a int: give functions as in"),
+    "a class": ({"program": Instanced}, "`program` is the class Instanced: give an object of it, Instanced(...)"),
+    "server settings": ({"server": 4}, "`server` is a int: give a dict of settings of gepa-server"),
+    "a model's function": ({"propose": None, "reflection_lm": print}, "a function that returns new texts as `propose`"),
+    "a pandas frame": ({"trainset": SimpleNamespace(iloc=0)}, 'as to_dict("records") returns them'),
     "no run of the store": ({"resume": "last"}, "no store at runs/evolverpc.db: no run was started there"),
 }
 
@@ -366,6 +382,7 @@ def test_one_text_is_a_list_of_one() -> None:
 
 def test_every_public_name_is_there_and_a_result_is_loaded_without_the_optimizer() -> None:
     assert all(getattr(evolverpc, name) is not None for name in evolverpc.__all__)
+    assert dir(evolverpc) == sorted(evolverpc.__all__)
     code = (
         "import sys, evolverpc; evolverpc.load_candidate; print(sorted(set(sys.modules) & {'pydantic', 'gepa_client'}))"
     )
