@@ -8,7 +8,6 @@ instructions each rule that their feedback names (`Rule: ...`).
 import contextlib
 import re
 import runpy
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,14 +29,8 @@ def scripted_model(knowledge: Path) -> Iterator[dict[str, str]]:
             return f"```\n{better_instructions(asked[1], conversation.last)}\n```"
         return program_answer(conversation)
 
-    with ModelServer(answer) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server.variables
-        finally:
-            server.shutdown()
-            thread.join()
+    with ModelServer(answer).in_thread() as server:
+        yield server.variables
 
 
 def better_instructions(instructions: str, request: str) -> str:

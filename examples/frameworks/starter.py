@@ -89,15 +89,17 @@ class Example:
             for member in archive:
                 name = PurePosixPath(member.name)
                 if member.isfile() and name.is_relative_to(path):
-                    target = self.program / (name.relative_to(path) if name != path else name.name)
-                    target.parent.mkdir(parents=True, exist_ok=True)
                     content = archive.extractfile(member)
-                    target.write_bytes(content.read() if content is not None else b"")
+                    inside = name.relative_to(path) if name != path else name.name
+                    self._write(inside, content.read() if content is not None else b"")
         for file, number in starter.get("blocks", {}).items():
             page = (self.program / path.name).read_text(encoding="utf-8")
-            target = self.program / file
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(textwrap.dedent(BLOCK.findall(page)[number - 1][1]), encoding="utf-8")
+            self._write(file, textwrap.dedent(BLOCK.findall(page)[number - 1][1]).encode())
+
+    def _write(self, name: PurePosixPath | str, content: bytes) -> None:
+        target = self.program / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
 
     def _install_node(self) -> None:
         for name in ("package.json", "package-lock.json"):

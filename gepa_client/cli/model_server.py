@@ -1,10 +1,12 @@
 """A server on loopback that answers as a language model does, by a function: parts of OpenAI's and Anthropic's APIs."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 MOST_BYTES = 10 * 2**20
 """Of a request."""
@@ -58,6 +60,18 @@ class ModelServer(ThreadingHTTPServer):
             "ANTHROPIC_API_KEY": "none",
         }
         """The environment variables by which clients find it."""
+
+    @contextmanager
+    def in_thread(self) -> Iterator[Self]:
+        """Serve from a thread during the block."""
+        with self:
+            thread = threading.Thread(target=self.serve_forever)
+            thread.start()
+            try:
+                yield self
+            finally:
+                self.shutdown()
+                thread.join()
 
 
 class _ModelHandler(BaseHTTPRequestHandler):
@@ -143,11 +157,7 @@ def _write_chat(answer: Answer, call_id: str, read: int, written: int) -> dict[s
     message: dict[str, Any] = {"role": "assistant", "content": answer}
     if isinstance(answer, ToolCall):
         function = {"name": answer.name, "arguments": _arguments(answer)}
-        message = {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": call_id, "type": "function", "function": function}],
-        }
+        message |= {"content": None, "tool_calls": [{"id": call_id, "type": "function", "function": function}]}
     finish_reason = "stop" if isinstance(answer, str) else "tool_calls"
     return {
         "object": "chat.completion",

@@ -6,9 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,16 +40,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
-@contextmanager
-def scripted() -> Iterator[dict[str, str]]:
-    with ModelServer(answer) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server.variables
-        server.shutdown()
-        thread.join()
-
-
 def answer(conversation: Conversation) -> str:
     reflected = REFLECTED.search(conversation.last)
     if reflected is not None:
@@ -82,9 +69,9 @@ def better(instructions: str, message: str) -> str:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", ["banking77", "judge"])
 def test_an_example_of_one_file_gets_better(folder: Path, name: str) -> None:
-    with scripted() as variables:
+    with ModelServer(answer).in_thread() as server:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        environment = {**os.environ, **variables, "PATH": path, "LITELLM_LOCAL_MODEL_COST_MAP": "1"}
+        environment = {**os.environ, **server.variables, "PATH": path, "LITELLM_LOCAL_MODEL_COST_MAP": "1"}
         command = ["npx", "tsx", f"{name}.ts"]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,7 +1,6 @@
 """A model server reads and writes conversations as OpenAI and Anthropic do, tools and schemas included."""
 
 import json
-import threading
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -25,12 +24,8 @@ def asked() -> Iterator[tuple[ModelServer, list[Conversation]]]:
         is_new = conversation.messages[-1][0] == "user"
         return ToolCall(next(iter(conversation.tools)), {"city": "Rome"}) if is_new else "sunny"
 
-    with ModelServer(answer) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with ModelServer(answer).in_thread() as server:
         yield server, conversations
-        server.shutdown()
-        thread.join()
 
 
 def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
