@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import evolverpc
@@ -38,6 +38,7 @@ def test_texts_that_code_changes_added_are_included_and_the_commit_is_not(tmp_pa
     assert load_candidate(tmp_path, {"prompt": "", "extra": ""}) == {"prompt": "p", "extra": "new"}
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(TEXTS.filter(lambda name: name not in OF_CODE), TEXTS))
 @example({"__proto__": "\ud800\0\ufeff\u2028\r\n"})
 def test_every_text_survives_being_saved_and_loaded(candidate: dict[str, str]) -> None:

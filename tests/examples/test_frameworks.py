@@ -77,13 +77,6 @@ def test_the_first_page_has_the_figures_of_every_example() -> None:
     assert [*columns][1:] == expected
 
 
-def test_without_steps_the_feedback_reaches_no_component_and_the_exit_status_is_1(tmp_path: Path) -> None:
-    done = run(tmp_path, "pydantic-ai", "--no-check", "--max-metric-calls", "30", OTEL_SDK_DISABLED="true")
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "proposals had the texts of their parent" in done.stdout
-    assert LAST_LINE.fullmatch(done.stdout.splitlines()[-1]) is not None
-
-
 def test_feedback_on_the_wrong_component_is_no_help(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (FRAMEWORKS / "openai" / "data" / "train.jsonl").read_text().splitlines()]
     swapped = {"assistant": "Query", "Query": "assistant"}

@@ -22,6 +22,7 @@ from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
 from protocol.errors import UnknownCandidate
 from tests.gepa_client.cli.mutation_script import Evolving
 from tests.gepa_client.conftest import Ran
+from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 from tests.gepa_client.word_program import Script, rows, scored
@@ -44,9 +45,10 @@ def breaks(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
     return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
 
 
-def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, cli: Cli, types: Types) -> None:
+def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host, cli: Cli, types: Types) -> None:
     script = Script(datasets={"train": rows(12), "val": rows(60, 100)}, evaluate=breaks)
-    paused = cli("optimize", serve(script), "--max-metric-calls", 70, "--no-check", *STORE)
+    url = serve(script)
+    paused = cli("optimize", url, "--max-metric-calls", 70, "--no-check", *STORE)
     assert paused.status == 3, paused.stdout + paused.stderr
     assert "KeyError" in types(paused.stdout, "gepa-client show").stdout
     script.evaluate = scored
@@ -64,6 +66,11 @@ def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, cli: Cli, t
     assert types(done.stdout, "less ").stdout.startswith("# Run ")
     over = cli("resume", "last", *STORE)
     assert "completed: max_metric_calls of 140 is reached" in types(over.stdout, again).stdout
+    host.stop(url)
+    away = cli("resume", "last", "--max-metric-calls", 280, *STORE)
+    assert away.status == 3
+    [next_line] = [line for line in away.stdout.splitlines() if again in line]
+    assert "completed: max_metric_calls of 280 is reached" in types(f"{next_line} {serve(script)}", again).stdout
 
 
 def test_of_a_stored_run_that_is_complete(cli: Cli, types: Types, tmp_path: Path) -> None:

@@ -377,11 +377,19 @@ def test_a_run_with_a_live_driver_cannot_be_resumed_and_loses_nothing(
     serve: Serve, cli: Cli, start: Start, tmp_path: Path
 ) -> None:
     words = program(delay_s=0.05)
+    endless = ("--no-skip-perfect-score", "--past-perfect")
     process = start(
-        "optimize", serve(words), "--max-metric-calls", 100_000, "--no-skip-perfect-score", "--lease-s", 1, "--no-check"
+        "optimize",
+        serve(words),
+        "--max-metric-calls",
+        100_000,
+        "--no-skip-perfect-score",
+        "--lease-s",
+        10,
+        "--no-check",
     )
     until(lambda: bool(best_so_far(tmp_path)))
-    refused = cli("resume", "last", "--no-skip-perfect-score")
+    refused = cli("resume", "last", *endless)
     assert refused.status == 2, refused.stdout
     assert f"is driven by pid {_child_of(process)} on " in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
