@@ -1,7 +1,6 @@
 """The help and the flags of the commands that take settings, without the code that runs them."""
 
 import json
-import shlex
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from evolverpc_common.printed_commands import shell_line
 from evolverpc_common.settings.command_line import settings_command, with_flags
 from evolverpc_common.settings.definition import json_object
 from gepa_client.cli.arguments import AsJson, RunName
@@ -164,7 +164,7 @@ class Typed:
         for setting, value in {**self.given, **instead}.items():
             if value is not None and (name != "check" or setting in CHECK_SETTINGS):
                 words += _words(setting, value)
-        return shlex.join(words)
+        return shell_line(words)
 
 
 def _words(name: str, value: Any) -> list[str]:

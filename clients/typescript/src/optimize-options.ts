@@ -1,7 +1,7 @@
 /** The options of `optimize`: their types, their checks, and the program that they make. */
 
 import { checkProgram } from "./check-program.js";
-import { namesOf, SetupError } from "./configuration.js";
+import { namesOf, SetupError, wholeNumber } from "./configuration.js";
 import { sha256 } from "./digest.js";
 import { nearest } from "./edit-distance.js";
 import { type OptimizeSettings, type RunEvent, SETTINGS } from "./generated/optimize.js";
@@ -71,17 +71,33 @@ const PROGRAM_PARTS = namesOf<Required<FunctionProgram & BatchProgram>>({
   finalize: 1,
 });
 
+/** What the values of options must be. */
+const KINDS = {
+  propose: [isFunction, "a function"],
+  onEvent: [isFunction, "a function"],
+  isolated: [(value: unknown) => typeof value === "boolean", "true or false"],
+  signal: [(value: unknown) => value instanceof AbortSignal, "an AbortSignal, such as `controller.signal`"],
+  resume: [(value: unknown) => typeof value === "string" && value !== "", 'the id of a run, or "last"'],
+} as const;
+
+function isFunction(value: unknown): boolean {
+  return typeof value === "function";
+}
+
 /** Throws `SetupError` for options that cannot be used together, or at all. `calls`: how often `optimize` was called. */
 export function checkOptions(options: AnyOptions, calls: number): void {
-  for (const name of Object.keys(options)) {
-    if (KNOWN.includes(name)) continue;
-    const meant = nearest(name, KNOWN);
-    throw new SetupError(`there is no option \`${name}\`${meant === undefined ? "" : `; did you mean \`${meant}\`?`}`);
-  }
+  rejectUnknown(options, KNOWN, "there is no option");
   const { isolated, output, program, propose, reflectionLm, resume } = options;
   checkProgram(program);
-  if (propose !== undefined && typeof propose !== "function") {
-    throw new SetupError(`\`propose\` must be a function, not ${shown(propose)}`);
+  // A class may have fields of any name.
+  if (Object.getPrototypeOf(program) === Object.prototype) rejectUnknown(program, PROGRAM_PARTS, "a program has no");
+  for (const [name, [isUsable, kind]] of Object.entries(KINDS)) {
+    const value = options[name as keyof typeof KINDS];
+    if (value === undefined || isUsable(value)) continue;
+    throw new SetupError(`\`${name}\` must be ${kind}, not ${shown(value)}`);
+  }
+  for (const name of ["maxMetricCalls", "maxInFlight"] as const) {
+    if (options[name] !== undefined) wholeNumber(name, options[name], 1);
   }
   if (propose !== undefined && (reflectionLm !== undefined || program.proposeNewTexts !== undefined)) {
     const other = reflectionLm === undefined ? "the program's `proposeNewTexts`" : "`reflectionLm`";
@@ -95,6 +111,13 @@ export function checkOptions(options: AnyOptions, calls: number): void {
       "`isolated` needs the first `optimize` of the process: its workers start again and stop there",
     );
   }
+}
+
+function rejectUnknown(given: object, known: readonly string[], fault: string): void {
+  const unknown = Object.keys(given).find((name) => !known.includes(name));
+  if (unknown === undefined) return;
+  const meant = nearest(unknown, known);
+  throw new SetupError(`${fault} \`${unknown}\`${meant === undefined ? "" : `; did you mean \`${meant}\`?`}`);
 }
 
 /** The program with the rows as splits of its own, which the optimizer reads page by page, and with `propose`. */

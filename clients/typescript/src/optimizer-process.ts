@@ -10,6 +10,8 @@ import type { StopRequests } from "./stop-requests.js";
 
 const EVENTS = 3;
 const MOST_PRINTED = 20_000;
+const PROCESS_ENDED =
+  "the process ended before the run did. If the program ends it, set `isolated: true`: its examples then run in other processes";
 
 /** The last line of the events. */
 export interface Summary {
@@ -39,7 +41,7 @@ export interface ProcessOptions {
 export async function runOptimizer(command: string, words: string[], options: ProcessOptions): Promise<Ended> {
   const { env, onEvent, stop } = options;
   const child = spawn(command, [...words, "--events-fd", String(EVENTS)], {
-    env,
+    env: { ...env, GEPA_CLIENT: command }, // the commands that it prints have this name
     stdio: ["ignore", onEvent === undefined ? process.stderr.fd : "pipe", "pipe", "pipe"],
     detached: true, // so that Ctrl-C reaches it once, by this process
   });
@@ -55,6 +57,11 @@ export async function runOptimizer(command: string, words: string[], options: Pr
   child.stdout?.on("data", print);
   child.stderr?.on("data", print);
   stop.each(() => child.kill("SIGINT"));
+  const onExit = (): void => {
+    child.kill("SIGTERM");
+    console.error(`evolverpc: ${PROCESS_ENDED}`);
+  };
+  process.once("exit", onExit);
   let summary: Summary | undefined;
   try {
     for await (const line of createInterface({ input: child.stdio[EVENTS] as Readable })) {
@@ -74,6 +81,7 @@ export async function runOptimizer(command: string, words: string[], options: Pr
     throw error;
   } finally {
     await closed;
+    process.off("exit", onExit);
   }
   return { runId, summary, printed: printed.trim() };
 }

@@ -129,6 +129,14 @@ it.each([
   [{ patience: null }, "`patience` is null: leave it out"],
   [{ resume: "last", output: "here" }, "leave `output` out"],
   [{ propose: "gpt" }, "`propose` must be a function"],
+  [{ program: { ...given.program, scorer: 1 } }, "a program has no `scorer`; did you mean `score`?"],
+  [{ signal: new AbortController() }, "`signal` must be an AbortSignal, such as `controller.signal`"],
+  [{ onEvent: 1 }, "`onEvent` must be a function, not 1"],
+  [{ isolated: "yes" }, '`isolated` must be true or false, not "yes"'],
+  [{ resume: true }, '`resume` must be the id of a run, or "last", not true'],
+  [{ maxInFlight: 0 }, "`maxInFlight` must be a whole number of at least 1"],
+  [{ maxMetricCalls: -1 }, "`maxMetricCalls` must be a whole number of at least 1"],
+  [{ maxMetricCalls: 2.5 }, "`maxMetricCalls` must be a whole number of at least 1"],
   [{ program: { name: "n" } }, "the program needs a function"],
   [{ valset: "none.jsonl" }, "none.jsonl: there is no such file"],
   [{ isolated: true }, "`isolated` needs the first `optimize` of the process"],
@@ -139,7 +147,7 @@ it.each([
 
 it.each([
   [{ maxMetricCalls: undefined }, "no limit ends the run: give maxMetricCalls N"],
-  [{ maxMetricCalls: -1 }, "maxMetricCalls: must be greater than or equal to 1"],
+  [{ maxIterations: -1 }, "maxIterations: must be greater than or equal to 1"],
 ])("an optimizer that refuses %j names the options as they are here", async (wrong, message) => {
   const refused = await failure(optimize({ ...given, ...here(), onEvent: () => {}, ...(wrong as object) }));
   expect(refused).toMatchObject({ status: "refused", message: expect.stringContaining(message) });
@@ -166,5 +174,16 @@ describe("in a process of its own", () => {
     expect({ status: await child.ended, errors: value ?? child.stderr() }).toMatchObject({ status: 0 });
     expect(JSON.parse(value)).toMatchObject({ bestScore: 1 });
     expect(child.stderr()).toContain("process exited with status 7");
+    expect(child.stderr()).toContain("loadCandidate(");
+    expect(child.stderr()).toMatch(new RegExp(`^all failures +${process.env.GEPA_CLIENT} show `, "m"));
+  });
+
+  it.each([true, false])("a program that ends its process ends the optimizer (noCheck: %s)", async (noCheck) => {
+    const child = begin({ noCheck }, { TEST_HARM: "exit" });
+    expect(await child.ended).toBe(7); // the optimizer writes to its standard error, so it has ended too
+    expect(child.stderr().match(/^evolverpc: .*/gm)).toEqual([
+      "evolverpc: the process ended before the run did. If the program ends it, set `isolated: true`: its examples then run in other processes",
+    ]);
+    expect(child.stderr()).not.toContain("ConnectionLost");
   });
 });

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS, command
+from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS, command, shell_line
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome, code_history
 from gepa_client.cli import flags
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
@@ -317,7 +317,7 @@ def _texts_apart(asked: _BranchesRequest) -> str | None:
         server = next(iter(_servers(config)), URL)
         access = ["--token-file", str(config["token_file"])] if config.get("token_file") else []
         access += ["--allow-insecure"] if config.get("allow_insecure") else []
-        return shlex.join(["gepa-client", "mutate", server, "--texts", str(path), *access])
+        return shell_line(["gepa-client", "mutate", server, "--texts", str(path), *access])
     return command("show", asked.run.id, "--candidate", str(best.index), store=asked.store)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from evolverpc_common.printed_commands import command
+from evolverpc_common.printed_commands import command, shell_line
 from evolverpc_common.settings.command_line import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli import flags
@@ -199,7 +199,7 @@ def _mutate(
     access = ["--token-file", str(token_file)] if token_file is not None else []
     access += ["--allow-insecure"] if allow_insecure else []
     if output is not None:
-        again = shlex.join(["gepa-client", "mutate", server.url, "ANOTHER CHANGE", "--candidate", str(output), *access])
+        again = shell_line(["gepa-client", "mutate", server.url, "ANOTHER CHANGE", "--candidate", str(output), *access])
         echo(console, f"next: {safe(again)}")
     if step.made.branch is not None:
         echo(console, "in the program's repository:")

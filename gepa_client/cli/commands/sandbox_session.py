@@ -1,6 +1,5 @@
 """The session of sandboxes around a command, on the terminal: progress of the start, errors, and the exit status."""
 
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
+from evolverpc_common.printed_commands import shell_line
 from gepa_client.cli.arguments import STOPPED, USAGE
 from gepa_client.cli.views.console import echo, fail, log_markup, make_console, safe
 from gepa_client.sandboxing.session_interface import SWEEP, Log, NoSandboxes
@@ -88,7 +88,7 @@ def publish_command(settings: RunConfig) -> str:
         ("--modal-app", settings.modal_app),
     ):
         words += [flag, str(value)] if value is not None else []
-    return shlex.join(words)
+    return shell_line(words)
 
 
 def _if_given(settings: RunConfig, name: str) -> object:

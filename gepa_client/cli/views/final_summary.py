@@ -12,6 +12,7 @@ from rich.console import Console
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import PAUSED, STOPPED, USAGE
 from gepa_client.cli.views.console import echo, fail, safe, safe_line
+from gepa_client.cli.views.option_names import is_for_typescript
 from gepa_client.evolution.checkout import holds_commit
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import Finished
@@ -212,10 +213,9 @@ def _shown(output: Path) -> Path:
 
 
 def _load_call(record: RunRecord, output: Path) -> str:
-    """Return the call that loads the best candidate, in the language of the server."""
-    return (
-        f"{'loadCandidate' if fields.is_typescript(record) else 'evolverpc.load_candidate'}({json.dumps(str(output))})"
-    )
+    """Return the call that loads the best candidate, in the language of the program."""
+    in_typescript = is_for_typescript() or fields.is_typescript(record)
+    return f"{'loadCandidate' if in_typescript else 'evolverpc.load_candidate'}({json.dumps(str(output))})"
 
 
 def _next_command(ended: RunSummary) -> str:

@@ -30,6 +30,11 @@ def names_options() -> bool:
     return _spelling.get() is not None
 
 
+def is_for_typescript() -> bool:
+    """Return whether a program in TypeScript that calls `optimize` reads the messages."""
+    return _spelling.get() is camel_case
+
+
 def with_option_names(message: str) -> str:
     """Return the message with options in place of flags, but for those of whole commands, if options are named."""
     spelling = _spelling.get()
