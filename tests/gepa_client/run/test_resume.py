@@ -378,16 +378,7 @@ def test_a_run_with_a_live_driver_cannot_be_resumed_and_loses_nothing(
 ) -> None:
     words = program(delay_s=0.05)
     endless = ("--no-skip-perfect-score", "--past-perfect")
-    process = start(
-        "optimize",
-        serve(words),
-        "--max-metric-calls",
-        100_000,
-        "--no-skip-perfect-score",
-        "--lease-s",
-        10,
-        "--no-check",
-    )
+    process = start("optimize", serve(words), "--max-metric-calls", 100_000, *endless, "--lease-s", 5, "--no-check")
     until(lambda: bool(best_so_far(tmp_path)))
     refused = cli("resume", "last", *endless)
     assert refused.status == 2, refused.stdout
