@@ -1,6 +1,6 @@
 // Compile src/ to dist/ in place, so that a process that runs from there still finds its modules.
 import { spawnSync } from "node:child_process";
-import { copyFileSync, readdirSync, rmSync, statSync } from "node:fs";
+import { copyFileSync, existsSync, readdirSync, rmSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -8,7 +8,15 @@ const root = fileURLToPath(new URL("../", import.meta.url));
 const dist = join(root, "dist");
 const began = Date.now();
 
-const { status } = spawnSync("npx", ["tsc", "-p", "tsconfig.build.json"], { cwd: root, stdio: "inherit" });
+const compiler = join(root, "node_modules", "typescript", "bin", "tsc");
+if (!existsSync(compiler)) {
+  console.error(`evolverpc cannot be built, for ${compiler} is missing: run npm ci first, in ${root}`);
+  process.exit(1);
+}
+const { status } = spawnSync(process.execPath, [compiler, "-p", "tsconfig.build.json"], {
+  cwd: root,
+  stdio: "inherit",
+});
 if (status !== 0) process.exit(status ?? 1);
 // Compiled already; the compiler passes over it.
 for (const file of ["validators.js", "validators.d.ts"]) {

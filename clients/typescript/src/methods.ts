@@ -112,7 +112,7 @@ export class Methods {
         const advice = "return an object from component to new text, with no component but those asked for";
         throw new InvalidResult(`proposeNewTexts() returned ${fault}; ${advice}`);
       }
-      return { texts };
+      return { texts: Object.fromEntries(Object.entries(texts as object).filter(([, text]) => text !== undefined)) };
     });
   }
 
@@ -183,7 +183,7 @@ function checkComponents(components: readonly string[], candidate: Candidate): v
 function faultOfTexts(texts: unknown, components: readonly string[]): string | undefined {
   if (!isObject(texts)) return shown(texts);
   for (const [name, text] of Object.entries(texts)) {
-    if (typeof text !== "string") return `${shown(text)} as \`${name}\``;
+    if (text !== undefined && typeof text !== "string") return `${shown(text)} as \`${name}\``;
     if (!components.includes(name)) {
       const asked = components.map((each) => `\`${each}\``).join(" and ") || "none";
       return `a text for \`${name}\`, but the third argument holds ${asked} alone`;

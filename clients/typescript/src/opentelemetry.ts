@@ -1,10 +1,12 @@
 /** OpenTelemetry's API as the program has loaded it; nothing of it is imported. */
 
-import { loadedModules } from "./runtime.js";
+import { loadedModules, loadedScripts } from "./runtime.js";
 
 const REGISTRY = Symbol.for("opentelemetry.js.api.1");
 const SPAN = Symbol.for("OpenTelemetry Context Key SPAN");
-const API = /[\\/]@opentelemetry[\\/]api[\\/]build[\\/]src[\\/]index\.js$/;
+const COMMON_JS = /[\\/]@opentelemetry[\\/]api[\\/](build[\\/]src[\\/]index\.js|dist[\\/]index\.cjs)$/; // until 1.9, and since 1.10
+const ES_MODULE = /^file:.*\/@opentelemetry\/api\/dist\/index\.mjs$/; // since 1.10
+const ANY = /[\\/]@opentelemetry[\\/]api[\\/]/;
 
 /** A context: immutable values by key. */
 export interface Context {
@@ -51,6 +53,8 @@ interface Api {
   context?: { setGlobalContextManager(manager: ContextManager): boolean };
 }
 
+const esModules = new Set<Api>();
+
 interface Registry {
   trace?: TracerProvider;
   context?: ContextManager;
@@ -81,13 +85,26 @@ export function withActiveSpan(span: unknown, context: Context | undefined, fn: 
 }
 
 /**
+ * Find the copies of the API that are loaded as ES modules, which Node does not list as it does those of CommonJS.
+ *
+ * Return the URL of a file of the API if it is loaded and none of its copies can be found.
+ */
+export async function findEsModules(): Promise<string | undefined> {
+  const urls = loadedScripts().filter((url) => ANY.test(url));
+  for (const url of urls.filter((each) => ES_MODULE.test(each))) {
+    esModules.add(await import(/* webpackIgnore: true */ /* @vite-ignore */ url));
+  }
+  return loadedApis().length === 0 ? urls[0] : undefined;
+}
+
+/**
  * Make all tracers use a provider until the program sets one, and make a context manager if none is set.
  *
  * The provider is not registered: only one can be, and that is the program's. Return whether any tracer has changed.
  */
 export function useWithoutSetUp(provider: TracerProvider, managerOf: (root: Context) => ContextManager): boolean {
   let hasChanged = false;
-  for (const api of loadedModules(API) as Api[]) {
+  for (const api of loadedApis()) {
     const proxy = api.trace?.getTracerProvider(); // undefined of a module that is still loading
     if (proxy?.setDelegate === undefined || proxy.getDelegate?.() === provider) continue;
     proxy.setDelegate(provider);
@@ -95,6 +112,10 @@ export function useWithoutSetUp(provider: TracerProvider, managerOf: (root: Cont
     hasChanged = true;
   }
   return hasChanged;
+}
+
+function loadedApis(): Api[] {
+  return [...(loadedModules(COMMON_JS) as Api[]), ...esModules];
 }
 
 function registry(): Registry {

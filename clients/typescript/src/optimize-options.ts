@@ -6,7 +6,7 @@ import { sha256 } from "./digest.js";
 import { nearest } from "./edit-distance.js";
 import { type OptimizeSettings, type RunEvent, SETTINGS } from "./generated/optimize.js";
 import { SPLITS } from "./optimizer-settings.js";
-import type { BatchProgram, Candidate, FunctionProgram, Program, ReflectiveDataset } from "./program.js";
+import type { BatchProgram, Candidate, FunctionProgram, NewTexts, Program, ReflectiveDataset } from "./program.js";
 import type { RowSource } from "./row-sources.js";
 import { shown } from "./values.js";
 
@@ -24,7 +24,7 @@ export interface OptimizeOptions<Data, Output, Component extends string = string
     candidate: Candidate<Component>,
     dataset: ReflectiveDataset,
     components: Component[],
-  ): Record<string, string> | Promise<Record<string, string>>;
+  ): NewTexts<Component> | Promise<NewTexts<Component>>;
   /**
    * Run the program in child processes, which are replaced if an example hangs or ends them. They start this process's
    * own command again, up to this call. Default: false.

@@ -8,6 +8,9 @@ import type { RunStep } from "./steps.js";
 /** Component name -> component text. */
 export type Candidate<Component extends string = string> = Record<Component, string>;
 
+/** Component name -> its new text; a component without one keeps its text. */
+export type NewTexts<Component extends string> = Partial<Record<NoInfer<Component>, string | undefined>>;
+
 /** Component name -> records, each a JSON object such as `{"Inputs", "Generated Outputs", "Feedback"}`. */
 export type ReflectiveDataset = Record<string, Record<string, unknown>[]>;
 
@@ -110,7 +113,7 @@ interface ProgramBase<Data, Output, Component extends string> extends ProgramHea
     reflectiveDataset: ReflectiveDataset,
     componentsToUpdate: Component[],
     context: CallContext,
-  ): Record<string, string> | Promise<Record<string, string>>;
+  ): NewTexts<Component> | Promise<NewTexts<Component>>;
   /** Called once at the end of a run; the text it returns is shown to the user who started the run. */
   finalize?(
     bestCandidate: Candidate<Component>,

@@ -2,7 +2,14 @@
 
 import { asyncContextManager, MinimalProvider } from "./minimal-tracing.js";
 import type { Notices } from "./notices.js";
-import { activeContext, globalProvider, type SpanContext, spanContextOf, useWithoutSetUp } from "./opentelemetry.js";
+import {
+  activeContext,
+  findEsModules,
+  globalProvider,
+  type SpanContext,
+  spanContextOf,
+  useWithoutSetUp,
+} from "./opentelemetry.js";
 import type { Candidate } from "./program.js";
 import type { Span } from "./span-attributes.js";
 import { SpanStepRecorder } from "./span-steps.js";
@@ -23,6 +30,8 @@ type StartedSpan = Span & { parentSpanContext?: SpanContext; parentSpanId?: stri
 
 /** The examples that run; each with what records its steps if its trajectory is wanted. */
 const openExamples = new Set<{ readonly recorder: StepRecorder | undefined }>();
+/** The searches before and after the first example whose trajectory is wanted: each takes a while. */
+const searches = new Map<"before" | "after", Promise<string | undefined>>();
 const watched = new WeakSet<SpanProcessor>();
 const minimal = new MinimalProvider({
   isWanted: () =>
@@ -32,7 +41,6 @@ const minimal = new MinimalProvider({
 
 /** Return what records the steps of an example. */
 export function spanStepRecorder(candidate: Candidate, notices: Notices): SpanStepRecorder {
-  watchSpans(notices);
   return new SpanStepRecorder(candidate, notices);
 }
 
@@ -42,6 +50,7 @@ export async function runExample<Output>(
   onUsage: OnUsage | undefined,
   program: () => Output | Promise<Output>,
 ): Promise<Output> {
+  if (recorder !== undefined) await watchSpans(recorder.notices, "before");
   const example = { recorder };
   openExamples.add(example);
   try {
@@ -49,7 +58,7 @@ export async function runExample<Output>(
     return await (isRecorded ? inPlace({ recorder, around: undefined, onUsage }, program) : program());
   } finally {
     openExamples.delete(example);
-    if (recorder !== undefined && watchSpans(recorder.notices)) {
+    if (recorder !== undefined && (await watchSpans(recorder.notices, "after"))) {
       recorder.notices.once("set up late", () => {
         return (
           "OpenTelemetry was loaded or set up while an example ran: spans are steps of the next examples, and may be missing " +
@@ -70,9 +79,22 @@ export function recordSpan(span: Span): boolean {
  *
  * Return whether there are some that were not seen before.
  */
-function watchSpans(notices: Notices): boolean {
+async function watchSpans(notices: Notices, when: "before" | "after"): Promise<boolean> {
   const provider = globalProvider();
-  if (provider === undefined) return useWithoutSetUp(minimal, asyncContextManager);
+  if (provider === undefined) {
+    const search = searches.get(when) ?? findEsModules();
+    searches.set(when, search);
+    const unknown = await search;
+    if (unknown !== undefined) {
+      notices.once("unknown API", () => {
+        return (
+          `spans do not become steps: OpenTelemetry's API is loaded from ${unknown}, which is not a build of it that is ` +
+          "known here; set a tracer provider before the program is served"
+        );
+      });
+    }
+    return useWithoutSetUp(minimal, asyncContextManager);
+  }
   const { _activeSpanProcessor, activeSpanProcessor = _activeSpanProcessor } = provider as {
     _activeSpanProcessor?: SpanProcessor; // of version 2 of the SDK
     activeSpanProcessor?: SpanProcessor;

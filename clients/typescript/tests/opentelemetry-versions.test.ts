@@ -1,0 +1,58 @@
+// Spans are steps with the oldest and the newest version of OpenTelemetry's API, however a program loads it.
+import { execFile } from "node:child_process";
+import { cpSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { expect, it, onTestFinished } from "vitest";
+
+const IMPORTED = 'import { trace } from "@opentelemetry/api";';
+const REQUIRED =
+  'import { createRequire } from "node:module"; const { trace } = createRequire(import.meta.url)("@opentelemetry/api");';
+const SERVE = new URL("../src/serve.ts", import.meta.url);
+const PROGRAM = `
+import { serve } from "${SERVE}";
+const program = { name: "p", seedCandidate: { a: "Answer." }, score: () => 1, run: () => trace.getTracer("ai")
+  .startActiveSpan("chat", { attributes: { "gen_ai.operation.name": "chat", "evolverpc.component": "a" } }, (span) => { span.end(); return ""; }) };
+const log = [];
+const server = await serve(program, { announce: () => {}, log: (message) => log.push(message) });
+const batch = [1, 2].map((data) => ({ id: String(data), data }));
+const params = { candidate: program.seedCandidate, batch, capture_traces: true };
+const headers = { authorization: "Bearer " + server.token, "content-type": "application/json" };
+const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "evaluate", params });
+const { result } = await (await fetch(new URL("/rpc", server.url), { method: "POST", headers, body })).json();
+await server.close();
+console.log(JSON.stringify({ steps: result.results.map(({ trajectory }) => trajectory?.steps?.length ?? 0), log }));
+`;
+
+/** How many steps two examples of a program have that make one span each, and its log; `change`: of the installed API. */
+async function ran(api: string, load: string, change = (_folder: string): void => {}) {
+  const folder = mkdtempSync(join(tmpdir(), "evolverpc-api-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const installed = join(folder, "node_modules", "@opentelemetry", "api");
+  cpSync(fileURLToPath(new URL(`../node_modules/${api}`, import.meta.url)), installed, { recursive: true });
+  change(installed);
+  const script = join(folder, "program.mjs");
+  writeFileSync(script, load + PROGRAM);
+  const { stdout } = await promisify(execFile)(process.execPath, ["--import", import.meta.resolve("tsx"), script]);
+  return JSON.parse(stdout);
+}
+
+it.concurrent.each([
+  ["opentelemetry-api-1.0", IMPORTED],
+  ["opentelemetry-api-1.10", IMPORTED],
+  ["opentelemetry-api-1.10", REQUIRED],
+])("spans are steps without a tracer provider, with %s and `%s`", async (api, load) => {
+  expect(await ran(api, load)).toEqual({ steps: [1, 1], log: [] });
+});
+
+it("a build of the API that is not known is reported once", async () => {
+  const { steps, log } = await ran("opentelemetry-api-1.10", IMPORTED, (folder) => {
+    renameSync(join(folder, "dist"), join(folder, "lib"));
+    const file = join(folder, "package.json");
+    writeFileSync(file, JSON.stringify({ name: "@opentelemetry/api", exports: "./lib/index.mjs" }));
+  });
+  expect(steps).toEqual([0, 0]);
+  expect(log).toEqual([expect.stringMatching(/OpenTelemetry's API is loaded from .*\/lib\/.*set a tracer provider/)]);
+});
