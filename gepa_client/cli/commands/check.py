@@ -1,5 +1,6 @@
 """`gepa-client check`: try a server on a few rows; prints a table, or one JSON object."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,7 +30,7 @@ from gepa_client.cli.views.console import (
     value_cell,
 )
 from gepa_client.cli.views.event_text import clock
-from gepa_client.cli.views.option_names import names_options
+from gepa_client.cli.views.option_names import is_for_typescript, names_options
 from gepa_client.errors import ClientError, summary
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import CALL_BUDGETS, RunConfig
@@ -108,6 +109,8 @@ def run_check(
         _show_brief(console, report)
     else:
         _show(console, report, settings.repo or report.url, brief=brief)
+        if hint := blocked_hint(report):
+            echo(console, f"\n[bold red]{hint}[/]")
         if verbose:
             _show_logs(console, report.examples)
         if report.passed:
@@ -122,6 +125,16 @@ def run_check(
         )
         return USAGE
     return 0 if report.passed else 1 if report.reached else USAGE
+
+
+def blocked_hint(report: "CheckReport") -> str:
+    """Return why a program that TypeScript serves in its own process may not answer; "" if it answered."""
+    if not is_for_typescript() or all("no answer from" not in (each.error or "") for each in report.examples):
+        return ""
+    return (
+        "the program does not answer: if its code blocks the event loop of its process, set `isolated: true`; "
+        f"`kill -9 {os.getppid()}` ends the process"
+    )
 
 
 def _findings(report: "CheckReport") -> str:

@@ -35,6 +35,7 @@ class Display(AbstractContextManager["Display"]):
 
     def __init__(self) -> None:
         self._paused: set[str] = set()
+        self._failed: tuple[str, str] | None = None
 
     def __exit__(self, *_: object) -> None:
         pass
@@ -51,7 +52,12 @@ class Display(AbstractContextManager["Display"]):
         """Update what depends on time; without a frame nothing does."""
 
     def _repeats(self, event: events.Event) -> bool:
-        """Return whether the event is about a server that is displayed as paused already."""
+        """Return whether the event was displayed: a failure as the last proposal's, a server that is paused already."""
+        if isinstance(event, events.StepFailed):
+            before, self._failed = self._failed, (event.step, event.message)
+            return before == self._failed
+        if isinstance(event, events.CandidateFound | events.Rejected):
+            self._failed = None
         if not isinstance(event, events.FleetChanged) or event.url is None:
             return False
         known = event.url in self._paused
@@ -90,9 +96,9 @@ class PlainDisplay(Display):
         ):
             return
         code_evolves = record.started is not None and record.started.evolve != "prompts"
-        if isinstance(event, events.Rejected) and not code_evolves:  # many, and cheap
-            return
         if isinstance(event, events.NoProposal) or self._repeats(event):
+            return
+        if isinstance(event, events.Rejected) and not code_evolves:  # many, and cheap
             return
         if isinstance(event, events.Progress):
             text = f"{calls(record)} · {_pace(record)} · {_pool(record)}"

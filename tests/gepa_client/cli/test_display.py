@@ -16,6 +16,7 @@ from gepa_client.journal.run_events import (
     Progress,
     Reflecting,
     Rejected,
+    StepFailed,
     Warned,
 )
 from gepa_client.report.record import RunRecord
@@ -164,6 +165,17 @@ def test_a_paused_server_is_reported_once_despite_further_events() -> None:
         display.event(FleetChanged(kind=kind, url=url, detail="lost", after=0.5), record)  # type: ignore[arg-type]
     lines = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
     assert lines == ["a is paused: lost", "b is paused: lost", "a has left: lost", "a is paused: lost"]
+
+
+def test_the_same_failure_is_reported_again_only_after_a_proposal() -> None:
+    out = io.StringIO()
+    display = PlainDisplay(Console(file=out, width=200))
+    boom, other = (StepFailed(iteration=1, step="reflection", message=text) for text in ("boom", "other"))
+    rejected = Rejected(iteration=3, old_score=1.0, new_score=0.0, reason="worse")
+    for event in (boom, boom, other, other, rejected, other):
+        display.event(event, example_record())
+    lines = [line.split(" failed: ", 1)[1] for line in out.getvalue().splitlines()]
+    assert lines == ["boom", "other", "other"]
 
 
 def asked(number: int, **given: object) -> MutationStarted:
