@@ -2,10 +2,20 @@
 
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, renameSync, symlinkSync } from "node:fs";
+import {
+  accessSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  symlinkSync,
+} from "node:fs";
 import { rm } from "node:fs/promises";
 import { homedir } from "node:os";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SetupError } from "./configuration.js";
 import { sha256 } from "./digest.js";
@@ -15,8 +25,9 @@ const COMMAND = "gepa-client";
 const PACKAGE = fileURLToPath(new URL("../", import.meta.url));
 const REPOSITORY = join(PACKAGE, "..", "..");
 const PYTHONS = ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python"];
-const IS_USABLE = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
+const IS_USABLE = "import sys, venv, ensurepip; print(sys.version_info >= (3, 11))";
 const TAIL_LINES = 15;
+const CONNECTION_FAULT = /connection (broken|refused)|failed to establish|could not fetch url|timed out|dns error/i;
 
 const INSTALL_UV = "curl -LsSf https://astral.sh/uv/install.sh | sh";
 
@@ -55,8 +66,16 @@ async function cached(source: Source, signal: AbortSignal | undefined): Promise<
   const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "evolverpc");
   const link = join(cache, `optimizer-${PACKAGE_VERSION}-${source.key}`);
   const command = join(link, "bin", COMMAND);
-  if ((await versionOf(command)) === PACKAGE_VERSION) return realpathSync(command);
-  mkdirSync(cache, { recursive: true });
+  if (existsSync(command) && (await versionOf(command)) === PACKAGE_VERSION) return realpathSync(command);
+  try {
+    makeFolder(cache);
+    accessSync(cache, constants.W_OK);
+  } catch (error) {
+    throw new SetupError(
+      `the optimizer cannot be set up in the cache folder ${cache}: ${(error as Error).message}. Set the variable ` +
+        "XDG_CACHE_HOME to a folder that can be written to",
+    );
+  }
   // Programs in it name its path, so it is made where it stays; the link is made when it is complete.
   const folder = `${link}-${randomUUID().slice(0, 8)}`;
   const commands = await installCommands(source, folder);
@@ -69,6 +88,17 @@ async function cached(source: Source, signal: AbortSignal | undefined): Promise<
   }
   await publish(folder, link);
   return realpathSync(command);
+}
+
+/** Make a folder and those around it; `recursive` of `mkdirSync` does not return below /proc. */
+function makeFolder(path: string): void {
+  if (existsSync(join(path, "."))) return;
+  makeFolder(dirname(path));
+  try {
+    mkdirSync(path);
+  } catch (error) {
+    if (!existsSync(join(path, "."))) throw error; // else another process has made it
+  }
 }
 
 /** Let the link name the folder, unless another process was first. */
@@ -114,7 +144,8 @@ async function installCommands({ words, constraints }: Source, folder: string): 
     ];
   }
   for (const candidate of PYTHONS) {
-    if (!(await outcome([candidate, "-c", IS_USABLE])).succeeded) continue;
+    const { succeeded, output } = await outcome([candidate, "-c", IS_USABLE]);
+    if (!succeeded || output.trim() !== "True") continue;
     const pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
     return [
       [candidate, "-m", "venv", folder],
@@ -125,11 +156,21 @@ async function installCommands({ words, constraints }: Source, folder: string): 
     const places = [`PIPX_HOME=${folder}`, `PIPX_BIN_DIR=${join(folder, "bin")}`];
     return [["env", ...places, "pipx", "install", "--quiet", `--pip-args=--constraint "${constraints}"`, ...words]];
   }
-  const { succeeded, output } = await outcome(["python3", "--version"]);
-  const found = succeeded ? `python3 on PATH is ${output.trim()}` : "there is no python3 on PATH";
   throw new SetupError(
-    `the optimizer needs uv, or Python 3.11 or newer with venv; ${found}, and no uv is. Install uv: ${INSTALL_UV}`,
+    `the optimizer needs uv, or Python 3.11 or newer with venv; ${await pythonFault()}, and no uv is. Install uv: ${INSTALL_UV}`,
   );
+}
+
+/** Why `python3` cannot be used. */
+async function pythonFault(): Promise<string> {
+  const { succeeded, output, isMissing } = await outcome(["python3", "--version"]);
+  if (isMissing) return "there is no python3 on PATH";
+  const version = /^Python (\d+)\.(\d+)\S*/m.exec(output);
+  if (!succeeded || version === null) {
+    return `python3 on PATH is broken: \`python3 --version\` printed ${JSON.stringify(output.trim())}`;
+  }
+  const isNew = Number(version[1]) > 3 || Number(version[2]) >= 11;
+  return `python3 on PATH is ${version[0]}${isNew ? ", without venv or ensurepip" : ""}`;
 }
 
 async function versionOf(command: string): Promise<string | undefined> {
@@ -141,7 +182,9 @@ async function run(words: string[], signal: AbortSignal | undefined): Promise<vo
   const { succeeded, output } = await outcome(words, signal);
   signal?.throwIfAborted();
   if (succeeded) return;
-  const end = output.trim().split("\n").slice(-TAIL_LINES).join("\n");
+  const lines = output.trim().split("\n");
+  const cause = lines.slice(0, -TAIL_LINES).find((line) => CONNECTION_FAULT.test(line));
+  const end = [...(cause === undefined ? [] : [cause, "..."]), ...lines.slice(-TAIL_LINES)].join("\n");
   throw new SetupError(
     `the optimizer could not be set up, and nothing of it was kept: \`${words.join(" ")}\` failed:\n${end}\n` +
       "It needs PyPI once, or the index that uv and pip are set to: run this again when that answers, or name an installed " +
@@ -151,9 +194,10 @@ async function run(words: string[], signal: AbortSignal | undefined): Promise<vo
 
 /** Whether a command succeeds, and what it prints. */
 function outcome([program = "", ...words]: string[], signal?: AbortSignal) {
-  return new Promise<{ succeeded: boolean; output: string }>((resolve) => {
+  return new Promise<{ succeeded: boolean; isMissing: boolean; output: string }>((resolve) => {
     const child = execFile(program, words, { signal, maxBuffer: Infinity }, (error, stdout, stderr) => {
-      resolve({ succeeded: error === null, output: stdout + stderr || (error?.message ?? "") });
+      const isMissing = error?.code === "ENOENT";
+      resolve({ succeeded: error === null, isMissing, output: stdout + stderr || (error?.message ?? "") });
     });
     child.stdin?.end();
   });

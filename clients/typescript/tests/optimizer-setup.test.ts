@@ -1,7 +1,7 @@
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { optimizerCommand } from "../src/optimizer-setup.js";
 import { PACKAGE_VERSION } from "../src/version.js";
@@ -93,4 +93,41 @@ it("without uv, and with a Python that is too old, the message names the command
     /python3 on PATH is Python 3\.9\.2, .*Install uv: curl .*install\.sh/,
   );
   expect(console.error).not.toHaveBeenCalled();
+});
+
+it.each([
+  [
+    'case "$1" in --version) echo "Python 3.12.1" ;; *) exit 1 ;; esac',
+    /python3 on PATH is Python 3\.12\.1, without venv/,
+  ],
+  ["echo 3.9", /python3 on PATH is broken: .* printed "3\.9"/],
+  ["exit 1", /python3 on PATH is broken: .* printed "Command failed: python3 --version"/],
+  ["exit 0", /python3 on PATH is broken: .* printed ""/],
+  [undefined, /there is no python3 on PATH/],
+])("a python3 that runs `%s` is no usable one, and the message states why", async (text, fault) => {
+  if (text !== undefined) script("python3", text);
+  expect(await failure(optimizerCommand())).toMatch(fault);
+});
+
+it.each(["file", "/proc/x"])(
+  "a cache folder below %s, which cannot be made, is named with its variable",
+  async (place) => {
+    writeFileSync(join(folder, "file"), "");
+    vi.stubEnv("XDG_CACHE_HOME", resolve(folder, place));
+    expect(await failure(optimizerCommand())).toMatch(
+      new RegExp(`cache folder ${resolve(folder, place)}/evolverpc: .*XDG_CACHE_HOME`),
+    );
+  },
+);
+
+it("of a long output the line about the connection is shown too", async () => {
+  const lines = [
+    "WARNING: Retrying after connection broken by host 127.0.0.1",
+    ...Array(30).fill("more"),
+    "ResolutionImpossible",
+  ];
+  script("uv", `case "$1" in --version) ;; *) echo "${lines.join("\n")}" >&2; exit 1 ;; esac`);
+  expect(await failure(optimizerCommand())).toMatch(
+    /broken by host 127\.0\.0\.1\n\.\.\.\nmore\n(.*\n)*ResolutionImpossible/,
+  );
 });
