@@ -1,6 +1,5 @@
 """`gepa-client check`: try a server on a few rows; prints a table, or one JSON object."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -131,10 +130,7 @@ def blocked_hint(report: "CheckReport") -> str:
     """Return why a program that TypeScript serves in its own process may not answer; "" if it answered."""
     if not is_for_typescript() or all("no answer from" not in (each.error or "") for each in report.examples):
         return ""
-    return (
-        "the program does not answer: if its code blocks the event loop of its process, set `isolated: true`; "
-        f"`kill -9 {os.getppid()}` ends the process"
-    )
+    return "the program does not answer: if its code blocks the event loop of its process, set `isolated: true`"
 
 
 def _findings(report: "CheckReport") -> str:

@@ -1,7 +1,5 @@
 """The hint of a check whose program, in the process that called `optimize`, stopped answering."""
 
-import os
-
 import pytest
 
 from gepa_client.check.check_report import CheckedExample, CheckReport
@@ -18,4 +16,4 @@ def test_a_program_that_does_not_answer_is_hinted_to_block_its_event_loop(error:
     assert blocked_hint(report) == ""
     with options_named(camel_case):
         hint = blocked_hint(report)
-    assert ("`isolated: true`" in hint and f"kill -9 {os.getppid()}" in hint) is hinted
+    assert ("`isolated: true`" in hint) is hinted
