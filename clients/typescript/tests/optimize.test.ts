@@ -17,7 +17,8 @@ vi.setConfig({ testTimeout: 60_000 }); // each starts the optimizer, some of the
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "evolverpc-optimize-"));
-  onTestFinished(() => rm(folder, { recursive: true }));
+  // The driver of an optimizer that was killed writes until it notices.
+  onTestFinished(() => rm(folder, { recursive: true, maxRetries: 10, retryDelay: 100 }));
 });
 
 const here = () => ({ store: join(folder, "runs.db"), output: join(folder, "run") });
