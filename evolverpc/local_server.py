@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evolverpc.applicable import NOT_OF_THREADS
+from evolverpc.applicable_settings import NOT_OF_THREADS
 from evolverpc_common.rows import RowFileError, read_rows
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.transport.event_loop import EventLoopThread
@@ -29,15 +29,15 @@ from rpc_server.settings.settings import Settings, load_settings
 
 
 @dataclass(frozen=True)
-class Endpoint:
-    """Where the program is served."""
+class ServedProgram:
+    """Where a program is served: its URL, and the file of its token."""
 
     url: str
     token_file: Path
 
 
 @contextmanager
-def served(program: object, server: Mapping[str, Any], propose: Propose | None) -> Iterator[Endpoint]:
+def served(program: object, server: Mapping[str, Any], propose: Propose | None) -> Iterator[ServedProgram]:
     """Serve the program for the block.
 
     `program`: a file or a module by its name, which runs in processes as those of `gepa-server`; any other object runs
@@ -63,7 +63,7 @@ def served(program: object, server: Mapping[str, Any], propose: Propose | None) 
                 raise SettingsError(start_failure(error)) from None
             except RowFileError as error:
                 raise SettingsError(str(error)) from None
-            yield Endpoint(url, token_file)
+            yield ServedProgram(url, token_file)
         finally:
             loop.run(serving.aclose())
             loop.close()

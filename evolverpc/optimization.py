@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
 
-from evolverpc.applicable import KEYWORDS, NOT_OF_RUN, NOT_OF_SERVER, SERVER
+from evolverpc.applicable_settings import KEYWORDS, NOT_OF_RUN, NOT_OF_SERVER, SERVER
 from evolverpc.local_server import served
 from evolverpc.settings_types import OptimizeSettings, ServerSettings
 from evolverpc_common.settings.sources import SettingsError

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from pydantic import TypeAdapter
 
-from evolverpc.applicable import KEYWORDS
-from evolverpc.applicable import SERVER as OF_SERVER
+from evolverpc.applicable_settings import KEYWORDS
+from evolverpc.applicable_settings import SERVER as OF_SERVER
 from evolverpc_common.settings.definition import Setting, SettingsGroup
 from gepa_client.journal import run_events
 from gepa_client.settings.run_config import SETTINGS as CLIENT

@@ -447,7 +447,7 @@ def _step(
     config: RunConfig, name: StepName, verdict: StepVerdict, message: str, further: str | None = None
 ) -> CheckStep:
     if verdict == "failed" and name.replace(" ", "_") in config.ignore_findings:
-        verdict, message = "warning", f"{message} (ignored as --ignore-findings asks)"
+        verdict, message = "warning", f"{message} (ignored by --ignore-findings)"
     return CheckStep(name=name, verdict=verdict, message=message, details=further)
 
 

@@ -376,8 +376,9 @@ def test_the_exception_of_a_failed_check_names_its_findings_and_no_flags(
 
 
 @pytest.mark.usefixtures("folder")
-def test_one_text_is_a_list_of_one() -> None:
+def test_one_text_is_a_list_of_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert short(counting(lambda *_: 0) | {"score": lambda *_: 0}, ignore_findings="scores").best.score == 0
+    assert "(ignored by ignore_findings)" in "".join(capsys.readouterr())
 
 
 def test_every_public_name_is_there_and_a_result_is_loaded_without_the_optimizer() -> None:
