@@ -1,0 +1,1 @@
+"""Which proposals enter the pool, and by how many validation rows that is decided."""
