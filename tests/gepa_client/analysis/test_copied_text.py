@@ -1,0 +1,87 @@
+"""What a text copies from rows is found, with its place, and in time linear in both."""
+
+import random
+import time
+
+import pytest
+
+from gepa_client.analysis.copied_text import LEAST_WORDS, CopiedText, copied_texts
+
+EXAMPLE = "I have been charged again, although I cancelled my subscription three weeks ago."
+COPY = '"i have been CHARGED again although\n  I cancelled my subscription three weeks ago"'
+PROMPT = f"Answer with a desk.\n\nExample: {COPY} is billing."
+
+
+def found(text: str, *contents: object, known: tuple[str, ...] = ()) -> list[CopiedText]:
+    return copied_texts([text], [(str(at), content) for at, content in enumerate(contents)], known)[0]
+
+
+def test_a_copied_example_is_found_with_its_row_and_place_in_any_case_and_punctuation() -> None:
+    [copy] = found(PROMPT, {"text": "My parcel has not arrived at all."}, {"text": EXAMPLE, "label": "billing"})
+    assert copy.rows == ("1",)
+    assert copy.words == 13
+    assert PROMPT[copy.start : copy.end] == COPY[1:-1]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("Please answer soon: cancelled my subscription three weeks ago", 0),  # six words of a longer text
+        ("cancelled my subscription three weeks ago", 6),  # the whole text of a row
+        ("three weeks ago", 0),  # too short to be an example
+        ({"deep": [{"turns": [EXAMPLE]}]}, 13),
+        ({EXAMPLE: 1, "price": 3.5, "nothing": None}, 0),  # a member's name is no example
+    ],
+)
+def test_how_much_of_a_row_is_a_copy(content: object, words: int) -> None:
+    assert sum(copy.words for copy in found(PROMPT, content)) == words
+
+
+def test_characters_count_as_words_in_scripts_without_spaces() -> None:
+    [copy] = found(
+        "例:「注文した商品がまだ届いていません」と言われたら配送です。", "注文した商品がまだ届いていません。"
+    )
+    assert copy.words == 16
+
+
+def test_what_the_seed_has_already_is_not_copied() -> None:
+    assert found(PROMPT, EXAMPLE, known=("Answer.", PROMPT)) == []
+
+
+def test_rows_with_the_same_part_share_one_copy_and_texts_have_their_own() -> None:
+    rows = [
+        ("a", EXAMPLE),
+        ("b", f"Hello. {EXAMPLE}"),
+        ("c", "nothing in common with the other two rows, nothing at all"),
+    ]
+    copied, other = copied_texts([PROMPT, "Answer with a desk."], rows)
+    assert [copy.rows for copy in copied] == [("a", "b")]
+    assert other == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_run_of_words_that_a_text_shares_with_a_row_is_in_a_copy(seed: int) -> None:
+    generator = random.Random(seed)  # noqa: S311 - repeatable texts
+    text, row = (" ".join(generator.choices("abc", k=length)) for length in (120, 60))
+    copies = found(text, row)
+    for copy in copies:
+        assert text[copy.start : copy.end] in row
+        assert copy.words >= LEAST_WORDS
+    words = row.split()
+    parts = [" ".join(words[at : at + LEAST_WORDS]) for at in range(len(words) - LEAST_WORDS + 1)]
+    shared = {part for part in parts if f" {part} " in f" {text} "}
+    assert all(any(part in text[copy.start : copy.end] for copy in copies) for part in shared)
+
+
+def test_a_text_of_a_megabyte_against_fifty_thousand_rows_takes_bounded_time() -> None:
+    generator = random.Random(0)  # noqa: S311 - repeatable rows
+    words = [f"w{at}" for at in range(5_000)]
+    rows = [(str(at), {"text": " ".join(generator.choices(words, k=20)), "label": "x"}) for at in range(50_000)]
+    text = " ".join([*generator.choices(words, k=180_000), rows[123][1]["text"], "and " * 2_000])
+    assert len(text) > 1_000_000
+    began = time.process_time()
+    [copy] = copied_texts([text], rows)[0]
+    assert (copy.rows, copy.words) == (("123",), 20)
+    assert time.process_time() - began < 20  # seconds; about 2 on an idle core
+    repeated = "and " * 50_000
+    assert copied_texts([repeated], [("r", repeated)])[0][0].words == 50_000
