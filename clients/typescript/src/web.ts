@@ -1,16 +1,15 @@
 /** The exports for any runtime with `fetch`; none depends on Node. */
 
-export type { CallOptions, ClientOptions, MethodName, ParamsOf, ResultOf } from "./client.js";
-export { isPending, RpcClient } from "./client.js";
-export { BadResponse, ClientError, ConnectionLost, Refused } from "./client-errors.js";
-export { SetupError } from "./configuration.js";
-export { type ConformanceExample, conformanceProgram } from "./conformance.js";
-export * from "./errors.js";
+export { SetupError } from "./base/configuration.js";
+export * from "./base/errors.js";
+export { PACKAGE_VERSION } from "./base/version.js";
+export type { CallOptions, ClientOptions, MethodName, ParamsOf, ResultOf } from "./client/client.js";
+export { isPending, RpcClient } from "./client/client.js";
+export { BadResponse, ClientError, ConnectionLost, Refused } from "./client/client-errors.js";
+export { Image } from "./evaluate/images.js";
 export { METHODS, type MethodTypes, PROTOCOL_VERSION } from "./generated/contract.js";
 export type * from "./generated/types.js";
-export { type FetchHandler, type HandlerOptions, handler } from "./handler.js";
-export { Image } from "./images.js";
-export type { EndpointOptions } from "./options.js";
+export { type ConformanceExample, conformanceProgram } from "./program/conformance.js";
 export type {
   BatchProgram,
   BatchResult,
@@ -25,12 +24,14 @@ export type {
   Score,
   ScoreContext,
   ScoreProgram,
-} from "./program.js";
-export { defineProgram } from "./program.js";
-export { type RowSource, readRows } from "./row-sources.js";
-export { splitRows } from "./split-rows.js";
-export type { StandardSchema } from "./standard-schema.js";
-export { ParseFailure, type RunStep, type StepHandle, type StepLabel, type StepResult, step } from "./steps.js";
-export { MemoryStore, type StoreOptions } from "./store.js";
-export { tracedFetch } from "./traced-fetch.js";
-export { PACKAGE_VERSION } from "./version.js";
+} from "./program/program.js";
+export { defineProgram } from "./program/program.js";
+export type { RunStep, StepHandle, StepLabel, StepResult } from "./program/run-step.js";
+export { type RowSource, readRows } from "./rows/row-sources.js";
+export { splitRows } from "./rows/split-rows.js";
+export type { StandardSchema } from "./rows/standard-schema.js";
+export { type FetchHandler, type HandlerOptions, handler } from "./server/handler.js";
+export type { EndpointOptions } from "./server/options.js";
+export { MemoryStore, type StoreOptions } from "./server/store.js";
+export { ParseFailure, step } from "./steps/steps.js";
+export { tracedFetch } from "./steps/traced-fetch.js";

@@ -3,8 +3,8 @@ import { connect } from "node:net";
 import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { conformanceProgram } from "../src/conformance.js";
-import { type RunningServer, serve } from "../src/serve.js";
+import { conformanceProgram } from "../src/program/conformance.js";
+import { type RunningServer, serve } from "../src/server/serve.js";
 import { type RawRequest, type RawResponse, raw } from "./support.js";
 
 let server: RunningServer;

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect, it } from "vitest";
-import type { ServeOptions } from "../src/serve.js";
+import type { ServeOptions } from "../src/server/serve.js";
 import { call, gate, programOf, raw, served } from "./support.js";
 
 const one = { candidate: { rules: "" }, batch: [{ id: "a", data: "x" }] };

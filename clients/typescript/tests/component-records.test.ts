@@ -1,8 +1,8 @@
 // The records of single steps, as the Python worker makes them of the same steps.
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { PythonRandom } from "../src/python-random.js";
-import { defaultReflectiveDataset } from "../src/reflection.js";
+import { PythonRandom } from "../src/base/python-random.js";
+import { defaultReflectiveDataset } from "../src/evaluate/reflection.js";
 import { call, programOf, served } from "./support.js";
 
 interface Golden {

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it, onTestFinished } from "vitest";
-import { handler } from "../src/handler.js";
+import { handler } from "../src/server/handler.js";
 import { nextMessage, started } from "./processes.js";
 import { call, programOf, served } from "./support.js";
 
@@ -15,7 +15,7 @@ async function digestOf(added = ""): Promise<string> {
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const file = join(folder, "judge.mts");
   const text = readFileSync(new URL("tests/programs/judge.ts", PACKAGE), "utf8");
-  writeFileSync(file, text.replace("../../src/stdio.js", new URL("src/stdio.ts", PACKAGE).href) + added);
+  writeFileSync(file, text.replace("../../src/server/stdio.js", new URL("src/server/stdio.ts", PACKAGE).href) + added);
   const child = started(relative(fileURLToPath(PACKAGE), file));
   child.process.stdin.write('{"jsonrpc": "2.0", "id": 1, "method": "discover"}\n');
   return (await nextMessage(child)).result.program.digest;

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { faults, type WireTypeName } from "../src/base/validate.js";
 import * as validators from "../src/generated/validators.js";
-import { faults, type WireTypeName } from "../src/validate.js";
 
 const examples = new URL("../../../protocol/examples/", import.meta.url);
 const types = readdirSync(examples, { withFileTypes: true }).filter((entry) => entry.isDirectory());

@@ -1,8 +1,8 @@
 import { createContext, runInContext } from "node:vm";
 import { buildSync } from "esbuild";
 import { expect, it } from "vitest";
-import { handler } from "../src/handler.js";
-import { MemoryStore } from "../src/store.js";
+import { handler } from "../src/server/handler.js";
+import { MemoryStore } from "../src/server/store.js";
 import { programOf } from "./support.js";
 
 const token = "secret";

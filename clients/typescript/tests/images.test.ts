@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { handler } from "../src/handler.js";
-import { Image } from "../src/images.js";
+import { Image } from "../src/evaluate/images.js";
+import { handler } from "../src/server/handler.js";
 import { programOf } from "./support.js";
 
 const token = "secret";

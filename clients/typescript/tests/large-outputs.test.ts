@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { withinBytes } from "../src/example-results.js";
+import { withinBytes } from "../src/evaluate/example-results.js";
 
 test("a result larger than accepted fails its example, and the message names both sizes", () => {
   const small = { status: "ok" as const, score: 1, output: "é", seconds: 0 };

@@ -1,7 +1,7 @@
 // What a program writes while an example runs is kept with that example, and with no other.
 import { expect, it } from "vitest";
-import { ExampleLog } from "../src/example-log.js";
-import type { RunningServer } from "../src/serve.js";
+import { ExampleLog } from "../src/evaluate/example-log.js";
+import type { RunningServer } from "../src/server/serve.js";
 import { type Child, nextMessage, started } from "./processes.js";
 import { evaluate } from "./support.js";
 

@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished, vi } from "vitest";
-import { SetupError } from "../src/configuration.js";
-import { handler } from "../src/handler.js";
-import { type ServeOptions, serve } from "../src/serve.js";
+import { SetupError } from "../src/base/configuration.js";
+import { handler } from "../src/server/handler.js";
+import { type ServeOptions, serve } from "../src/server/serve.js";
 import { started } from "./processes.js";
 import { batchProgramOf, evaluate, programOf, served } from "./support.js";
 

@@ -1,8 +1,8 @@
 // Calls of models by `tracedFetch` and by `traced` models: steps, and usage of the example, without OpenTelemetry.
 import { expect, it, onTestFinished } from "vitest";
-import { traced } from "../src/ai-sdk.js";
-import type { RunContext } from "../src/program.js";
-import { tracedFetch } from "../src/traced-fetch.js";
+import type { RunContext } from "../src/program/program.js";
+import { traced } from "../src/steps/ai-sdk.js";
+import { tracedFetch } from "../src/steps/traced-fetch.js";
 import { call, evaluate, programOf, served } from "./support.js";
 
 const seedCandidate = { planner: "Plan the trip in days." };

@@ -10,7 +10,7 @@ import { expect, it, onTestFinished } from "vitest";
 const IMPORTED = 'import { trace } from "@opentelemetry/api";';
 const REQUIRED =
   'import { createRequire } from "node:module"; const { trace } = createRequire(import.meta.url)("@opentelemetry/api");';
-const SERVE = new URL("../src/serve.ts", import.meta.url);
+const SERVE = new URL("../src/server/serve.ts", import.meta.url);
 const PROGRAM = `
 import { serve } from "${SERVE}";
 const program = { name: "p", seedCandidate: { a: "Answer." }, score: () => 1, run: () => trace.getTracer("ai")

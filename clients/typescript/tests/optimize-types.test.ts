@@ -1,6 +1,6 @@
 // What `propose` may return.
 import { expect, expectTypeOf, it } from "vitest";
-import type { OptimizeOptions } from "../src/optimize-options.js";
+import type { OptimizeOptions } from "../src/optimize/optimize-options.js";
 import { call, programOf, served } from "./support.js";
 
 it("new texts may be those of some components alone, and undefined stands for none", async () => {

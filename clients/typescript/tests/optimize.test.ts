@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { OptimizeError, optimize, type RunEvent } from "../src/index.js";
-import { readResult } from "../src/optimize-result.js";
+import { readResult } from "../src/optimize/optimize-result.js";
 import { nextMessage, started } from "./processes.js";
 import { given } from "./programs/optimizing.js";
 import { served } from "./support.js";

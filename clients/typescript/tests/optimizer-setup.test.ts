@@ -3,8 +3,8 @@ import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { optimizerCommand } from "../src/optimizer-setup.js";
-import { PACKAGE_VERSION } from "../src/version.js";
+import { PACKAGE_VERSION } from "../src/base/version.js";
+import { optimizerCommand } from "../src/optimize/optimizer-setup.js";
 
 let folder: string;
 

@@ -2,7 +2,7 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
-import type { RunningServer } from "../src/serve.js";
+import type { RunningServer } from "../src/server/serve.js";
 import { gate, programOf, served } from "./support.js";
 
 const CALL_ID = "20261120-171700-3fa9-tickets/120/1";

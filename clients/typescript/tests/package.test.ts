@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import * as errors from "../src/errors.js";
-import { RpcError } from "../src/errors.js";
+import * as errors from "../src/base/errors.js";
+import { RpcError } from "../src/base/errors.js";
+import { PACKAGE_VERSION } from "../src/base/version.js";
 import { ERRORS } from "../src/generated/contract.js";
 import * as everything from "../src/index.js";
-import { PACKAGE_VERSION } from "../src/version.js";
 
 const root = new URL("../", import.meta.url);
 

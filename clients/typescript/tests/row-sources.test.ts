@@ -8,8 +8,8 @@ import fc from "fast-check";
 import * as v from "valibot";
 import { describe, expect, expectTypeOf, it, onTestFinished } from "vitest";
 import * as z from "zod";
-import { csvRecords } from "../src/csv.js";
 import { type Program, readRows, SetupError, splitRows } from "../src/index.js";
+import { csvRecords } from "../src/rows/csv.js";
 import { call, evaluate, served } from "./support.js";
 
 /** `random.Random(7).shuffle(list(range(10)))`, and with the seed 2 ** 40 of 5. */

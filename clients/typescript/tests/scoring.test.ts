@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { SetupError } from "../src/configuration.js";
-import type { CallContext, ScoreProgram } from "../src/program.js";
-import { serve } from "../src/serve.js";
+import { SetupError } from "../src/base/configuration.js";
+import type { CallContext, ScoreProgram } from "../src/program/program.js";
+import { serve } from "../src/server/serve.js";
 import { nextMessage, started } from "./processes.js";
 import { call, evaluate, gate, programOf, raw, served } from "./support.js";
 

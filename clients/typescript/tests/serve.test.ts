@@ -12,7 +12,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished, vi } from "vitest";
-import { type RunningServer, serve } from "../src/serve.js";
+import { type RunningServer, serve } from "../src/server/serve.js";
 import { nextMessage, started } from "./processes.js";
 import { batchProgramOf, call, gate, programOf, raw, served } from "./support.js";
 

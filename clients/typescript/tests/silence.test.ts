@@ -2,10 +2,10 @@
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { beforeEach, expect, it, onTestFinished } from "vitest";
-import { Dispatcher } from "../src/dispatcher.js";
-import { HttpRouter } from "../src/http-router.js";
-import { listen } from "../src/node-http.js";
-import { httpTransport } from "../src/transports.js";
+import { Dispatcher } from "../src/server/dispatcher.js";
+import { HttpRouter } from "../src/server/http-router.js";
+import { listen } from "../src/server/node-http.js";
+import { httpTransport } from "../src/server/transports.js";
 import { programOf } from "./support.js";
 
 const SILENCE_MS = 150;

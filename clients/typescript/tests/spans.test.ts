@@ -4,9 +4,9 @@ import { context, type Span, SpanStatusCode, type Tracer, trace } from "@opentel
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { BasicTracerProvider, type SpanProcessor } from "@opentelemetry/sdk-trace-base";
 import { afterEach, beforeEach, expect, it, onTestFinished, vi } from "vitest";
-import type { RunContext } from "../src/program.js";
-import { step } from "../src/steps.js";
-import { faults } from "../src/validate.js";
+import { faults } from "../src/base/validate.js";
+import type { RunContext } from "../src/program/program.js";
+import { step } from "../src/steps/steps.js";
 import { call, evaluate, gate, programOf, served } from "./support.js";
 
 const REPLAYED: any[] = JSON.parse(
@@ -406,5 +406,5 @@ it("no random number is drawn while the modules load, which some platforms do no
   const spies = [vi.spyOn(crypto, "randomUUID"), vi.spyOn(crypto, "getRandomValues")];
   for (const spy of spies) spy.mockImplementation(refuse);
   onTestFinished(() => spies.forEach((spy) => void spy.mockRestore()));
-  await expect(Promise.all([import("../src/web.js"), import("../src/ai-sdk.js")])).resolves.toHaveLength(2);
+  await expect(Promise.all([import("../src/web.js"), import("../src/steps/ai-sdk.js")])).resolves.toHaveLength(2);
 });

@@ -1,10 +1,10 @@
 // Steps of programs of several components: what is recorded, from calls of a real server.
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it, onTestFinished, vi } from "vitest";
-import { conformanceProgram } from "../src/conformance.js";
-import type { RunContext } from "../src/program.js";
-import { step } from "../src/steps.js";
-import { faults } from "../src/validate.js";
+import { faults } from "../src/base/validate.js";
+import { conformanceProgram } from "../src/program/conformance.js";
+import type { RunContext } from "../src/program/program.js";
+import { step } from "../src/steps/steps.js";
 import { batchProgramOf, call, evaluate, gate, programOf, served } from "./support.js";
 
 const traced = { capture_traces: true };

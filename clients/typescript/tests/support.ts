@@ -2,8 +2,8 @@
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import { Readable } from "node:stream";
 import { onTestFinished } from "vitest";
-import type { BatchProgram, FunctionProgram, Program } from "../src/program.js";
-import { type RunningServer, type ServeOptions, serve } from "../src/serve.js";
+import type { BatchProgram, FunctionProgram, Program } from "../src/program/program.js";
+import { type RunningServer, type ServeOptions, serve } from "../src/server/serve.js";
 
 /** Serves a program until the test is over. */
 export async function served<Data, Output>(

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { floatText } from "../src/reflection.js";
+import { floatText } from "../src/evaluate/reflection.js";
 import { batchProgramOf, call, evaluate, programOf, served } from "./support.js";
 
 const traced = { capture_traces: true };

@@ -2,10 +2,10 @@
 /** `evolverpc-conformance [--stdio]` serves the conformance program over HTTP, or over stdio. */
 
 import { parseArgs } from "node:util";
-import { SetupError } from "../configuration.js";
-import { conformanceProgram } from "../conformance.js";
-import { type ServeOptions, serve } from "../serve.js";
-import { serveStdio } from "../stdio.js";
+import { SetupError } from "../base/configuration.js";
+import { conformanceProgram } from "../program/conformance.js";
+import { type ServeOptions, serve } from "../server/serve.js";
+import { serveStdio } from "../server/stdio.js";
 
 const USAGE = `evolverpc-conformance [--stdio] [--host ADDRESS] [--port N] [--token-file FILE] [--json]
   [--max-concurrency N] [--max-queue N] [--example-timeout-s SECONDS] [--drain-s SECONDS] [-h|--help]`;

@@ -1,5 +1,5 @@
 // A program that loses a promise.
-import { serve } from "../../src/serve.js";
+import { serve } from "../../src/server/serve.js";
 
 await serve(
   {

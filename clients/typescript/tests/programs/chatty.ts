@@ -1,5 +1,5 @@
 // A program that prints wherever it can.
-import { serveStdio } from "../../src/stdio.js";
+import { serveStdio } from "../../src/server/stdio.js";
 
 console.log("while it is imported");
 

@@ -1,6 +1,6 @@
 // Returns what a program can see of the server's variables and sockets.
 import { execFileSync } from "node:child_process";
-import { serve } from "../../src/serve.js";
+import { serve } from "../../src/server/serve.js";
 
 await serve(
   {

@@ -1,5 +1,5 @@
 // Only scores.
-import { serveStdio } from "../../src/stdio.js";
+import { serveStdio } from "../../src/server/stdio.js";
 
 await serveStdio<{ want: string }, string>({
   name: "judge",

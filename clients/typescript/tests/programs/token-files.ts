@@ -1,5 +1,5 @@
 // Takes the token of one file after another, beside other processes that do the same, and prints them all.
-import { serverToken } from "../../src/token-file.js";
+import { serverToken } from "../../src/server/token-file.js";
 
 const [folder, rounds] = process.argv.slice(2);
 process.stdout.write("ready\n");

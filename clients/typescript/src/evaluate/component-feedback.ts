@@ -1,0 +1,58 @@
+/** Feedback on single components, as `score` gives it beside that on the whole example. */
+
+import { finite, InvalidResult } from "../base/invalid-result.js";
+import { wellFormed } from "../base/json.js";
+import type { Notices } from "../base/notices.js";
+import { isObject, shown } from "../base/values.js";
+import type { ExampleResult } from "../generated/types.js";
+import { stepsOf, unknownComponent } from "../steps/steps.js";
+
+/**
+ * Return the texts by component, each given as text or as `{feedback, score?}`; throws `InvalidResult` for all else.
+ *
+ * `score`: that of the example, which counts; a different one of a component is reported.
+ */
+export function readComponentFeedback(given: unknown, score: number, notices: Notices): Record<string, string> {
+  if (!isObject(given)) throw new InvalidResult(`component_feedback must be an object, not ${shown(given)}`);
+  const texts = Object.entries(given).map(([name, feedback]) => {
+    if (typeof feedback === "string") return [wellFormed(name), wellFormed(feedback)];
+    const { feedback: text, score: own, ...others } = isObject(feedback) ? feedback : {};
+    if (typeof text !== "string" || Object.keys(others).length > 0) {
+      throw new InvalidResult(
+        `component_feedback.${name} must be a text or {feedback, score?}, not ${shown(feedback)}; its feedback is a text`,
+      );
+    }
+    if (own !== undefined && own !== null && finite(own, `component_feedback.${name}.score`) !== score) {
+      notices.once(`score of ${name}`, () => {
+        return (
+          `\`score\` returned another score for component ${JSON.stringify(name)} than for the whole example: that of ` +
+          "the example counts, and the feedback is all that is used of a component's own"
+        );
+      });
+    }
+    return [wellFormed(name), wellFormed(text)];
+  });
+  return Object.fromEntries(texts);
+}
+
+/** Report feedback on a component that does not exist, or that ran no step although others did. */
+export function reportComponentFeedback(
+  { component_feedback: feedback }: ExampleResult,
+  trajectory: unknown,
+  components: readonly string[],
+  notices: Notices,
+): void {
+  if (!feedback) return;
+  const ran = new Set(stepsOf(trajectory).map(({ component }) => component));
+  for (const name of Object.keys(feedback)) {
+    if (!components.includes(name)) {
+      notices.once(`feedback ${name}`, () => {
+        return `component_feedback names ${JSON.stringify(name)}: ${unknownComponent(name, components)}`;
+      });
+    } else if (ran.size > 0 && !ran.has(name)) {
+      notices.once(`feedback without a step ${name}`, () => {
+        return `component_feedback names ${JSON.stringify(name)}, which ran no step in this example; it is not used`;
+      });
+    }
+  }
+}

@@ -1,0 +1,204 @@
+/** Build an `ExampleResult` of the contract from what a program returned or threw. */
+
+import { describeFailure } from "../base/failure.js";
+import { finite, InvalidResult } from "../base/invalid-result.js";
+import { type JsonValue, NotJson, toJsonValue, wellFormed } from "../base/json.js";
+import type { Notices } from "../base/notices.js";
+import { classify } from "../base/transient.js";
+import { faults } from "../base/validate.js";
+import { isObject, shown } from "../base/values.js";
+import type { ExampleError, ExampleResult, Usage } from "../generated/types.js";
+import { PARSE_FAILURE, ParseFailure } from "../steps/steps.js";
+import { readComponentFeedback } from "./component-feedback.js";
+import { withLog, writtenBy } from "./example-log.js";
+
+/** A score in the form of the contract. */
+export interface ReadScore {
+  score: number;
+  feedback?: string;
+  objective_scores?: Record<string, number>;
+  component_feedback?: Record<string, string>;
+}
+
+const SCORE_KEYS = ["score", "feedback", "objective_scores", "component_feedback"];
+
+/**
+ * A number, `[number, feedback]` or `{score, feedback?, objective_scores?, component_feedback?}`; throws `InvalidResult`
+ * for all else.
+ */
+export function readScore(given: unknown, notices: Notices): ReadScore {
+  if (Array.isArray(given)) {
+    return readScore(Object.fromEntries(given.map((part, at) => [SCORE_KEYS[at] ?? at, part])), notices);
+  }
+  if (!isObject(given)) return { score: finite(given, "the score") };
+  const unknown = Object.keys(given).find((key) => !SCORE_KEYS.includes(key));
+  if (unknown !== undefined) throw new InvalidResult(`a score has ${SCORE_KEYS.join(", ")}, and no ${unknown}`);
+  const { score, feedback, objective_scores: objectives, component_feedback: byComponent } = given;
+  const read: ReadScore = { score: finite(score, "the score") };
+  if (feedback !== undefined && feedback !== null) {
+    if (typeof feedback !== "string") throw new InvalidResult(`the feedback must be a string, not ${shown(feedback)}`);
+    read.feedback = wellFormed(feedback);
+  }
+  if (objectives !== undefined && objectives !== null) {
+    if (!isObject(objectives)) throw new InvalidResult(`objective_scores must be an object, not ${shown(objectives)}`);
+    const scores = Object.entries(objectives).map(([name, value]) => [
+      wellFormed(name),
+      finite(value, `objective ${name}`),
+    ]);
+    read.objective_scores = Object.fromEntries(scores);
+  }
+  if (byComponent !== undefined && byComponent !== null) {
+    const texts = readComponentFeedback(byComponent, read.score, notices);
+    if (Object.keys(texts).length > 0) read.component_feedback = texts;
+  }
+  return read;
+}
+
+/** What is reported of an attempt, whether it succeeded or failed. */
+export interface Attempt {
+  seconds: number;
+  usage?: unknown;
+  trajectory?: unknown;
+}
+
+/** The result of an example that threw. */
+export function failedResult(error: unknown, attempt: Attempt): ExampleResult {
+  if (error instanceof InvalidResult || error instanceof NotJson) {
+    return unscored("program_error", { type: "invalid_result", message: wellFormed(error.message) }, attempt);
+  }
+  const { transient, evidence } = classify(error);
+  const described = describeFailure(error, evidence);
+  if (error instanceof ParseFailure) described.type = PARSE_FAILURE;
+  return unscored(transient ? "infra_error" : "program_error", described, attempt);
+}
+
+/** The result of an example past its deadline; `fault`: what shows that the example itself took too long. */
+export function timedOutResult(timeoutS: number | undefined, fault: string, attempt: Attempt): ExampleResult {
+  return unscored("timeout", { type: "timeout", message: `ran longer than ${timeoutS} s ${fault}` }, attempt);
+}
+
+/** The same result with its trajectory, if that is JSON. */
+export function withTrajectory(result: ExampleResult, trajectory: unknown): ExampleResult {
+  return { ...result, ...extras({ seconds: result.seconds, trajectory }) };
+}
+
+/** The result of an example that was stopped, with its cost until then, or that was never started. */
+export function cancelledResult({ seconds, usage }: Attempt): ExampleResult {
+  return { status: "cancelled", score: null, output: null, ...extras({ seconds, usage }) };
+}
+
+function unscored(status: ExampleResult["status"], error: ExampleError, attempt: Attempt): ExampleResult {
+  return { status, score: null, output: null, error, ...extras(attempt) };
+}
+
+/** The optional parts of a result; values that are not JSON are omitted. */
+function extras({ seconds, usage, trajectory }: Attempt): Pick<ExampleResult, "seconds" | "usage" | "trajectory"> {
+  const spent = orUndefined(() => readUsage(usage));
+  const steps = orUndefined(() => toJsonValue(trajectory));
+  return {
+    ...(steps === undefined || steps === null ? {} : { trajectory: steps }),
+    ...(spent === undefined ? {} : { usage: spent }),
+    seconds,
+  };
+}
+
+/** The value, or undefined if it is not JSON. */
+function orUndefined<Value>(read: () => Value): Value | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof NotJson) return undefined;
+    throw error;
+  }
+}
+
+/** The usage a program noted; undefined where it noted none, or none that makes sense. */
+function readUsage(noted: unknown): Usage | undefined {
+  if (!isObject(noted) || Object.keys(noted).length === 0) return undefined;
+  const usage = toJsonValue(noted);
+  return faults("Usage", usage).length === 0 ? (usage as Usage) : undefined;
+}
+
+/** The result of an example that finished; a `rollout` if it has no score. Throws `NotJson` for its trace. */
+export function finishedResult(output: JsonValue, score: ReadScore | undefined, attempt: Attempt): ExampleResult {
+  return {
+    status: score === undefined ? "rollout" : "ok",
+    ...(score ?? { score: null }),
+    output,
+    ...extras({ ...attempt, trajectory: toJsonValue(attempt.trajectory, "trace") }),
+  };
+}
+
+/** The result itself, or the failure that stands for one of more than `most` bytes as JSON. */
+export function withinBytes(result: ExampleResult, most: number): ExampleResult {
+  const whole = bytesOfJson(result, most);
+  if (whole <= most) return result;
+  const output = bytesOfJson(result.output, most);
+  const size = output > most ? output : whole;
+  const error = { type: "output_too_large", message: `output of ${size} bytes, more than ${most} accepted` };
+  const { trajectory: _trajectory, feedback: _feedback, objective_scores: _objectives, ...rest } = result;
+  const { component_feedback: _byComponent, log: _log, ...kept } = rest;
+  const log = writtenBy(result);
+  return withLog({ ...kept, status: "program_error", score: null, output: null, error }, log.length <= most ? log : "");
+}
+
+/** The length of a value as JSON in UTF-8; `most` + 1 if it is longer than a string can be. */
+function bytesOfJson(value: unknown, most: number): number {
+  try {
+    return new TextEncoder().encode(JSON.stringify(value)).length;
+  } catch (error) {
+    if (error instanceof RangeError) return most + 1;
+    throw error;
+  }
+}
+
+/** The fields of a scored result that describe the scoring; all others stay unchanged. */
+const SCORINGS_OWN = [
+  "status",
+  "score",
+  "feedback",
+  "component_feedback",
+  "objective_scores",
+  "error",
+  "usage",
+  "seconds",
+];
+
+/** A result combined with the outcome of its scoring. */
+export function rescored(result: ExampleResult, scoring: ExampleResult): ExampleResult {
+  const kept = Object.entries(result).filter(([name]) => !SCORINGS_OWN.includes(name));
+  return withLog({ ...scoring, ...Object.fromEntries(kept) }, writtenBy(result) + writtenBy(scoring));
+}
+
+/** One result of a program's own `evaluate`; throws `InvalidResult` or `NotJson`. */
+export function readBatchResult(
+  given: unknown,
+  seconds: number,
+  captureTraces: boolean,
+  notices: Notices,
+): ExampleResult {
+  if (!isObject(given)) return { status: "ok", ...readScore(given, notices), output: null, seconds };
+  const {
+    status = "ok",
+    output,
+    error,
+    trajectory,
+    usage,
+    metric_calls,
+    seconds: measured = seconds,
+    ...scored
+  } = given;
+  const result = {
+    status,
+    ...(status === "ok" ? readScore(scored, notices) : { ...scored, score: null }),
+    output: toJsonValue(output, "output"),
+    ...(error === undefined ? {} : { error: toJsonValue(error, "error") }),
+    ...(captureTraces && trajectory !== undefined ? { trajectory: toJsonValue(trajectory, "trajectory") } : {}),
+    ...(usage === undefined ? {} : { usage: toJsonValue(usage, "usage") }),
+    ...(metric_calls === undefined ? {} : { metric_calls }),
+    seconds: measured,
+  };
+  const [fault] = faults("ExampleResult", result);
+  if (fault !== undefined) throw new InvalidResult(`${fault.path}: ${fault.message}`);
+  return result as unknown as ExampleResult;
+}

@@ -1,0 +1,343 @@
+/**
+ * Run a candidate on examples: a bounded number at once, each under its deadline, each failure as a result.
+ *
+ * All examples share one event loop. An example past its deadline is timed out only if nothing else was running, or if the
+ * loop was free for all but a tenth of the limit, a time that is added to the example's. Any other example may have been
+ * delayed by its neighbours, and runs once more alone.
+ */
+
+import type { Cancellation } from "../base/cancellation.js";
+import { InvalidResult } from "../base/invalid-result.js";
+import { toJsonValue } from "../base/json.js";
+import { jsonOrRepr } from "../base/json-or-repr.js";
+import type { Notices } from "../base/notices.js";
+import { joined, summed } from "../base/usage.js";
+import type { ExampleResult, Step, Usage } from "../generated/types.js";
+import {
+  type BatchProgram,
+  type Candidate,
+  type FunctionProgram,
+  isBatchProgram,
+  type Program,
+  type ScoreContext,
+  takesWholeBatches,
+} from "../program/program.js";
+import type { ExampleRow } from "../rows/rows.js";
+import { watchAiSdk } from "../steps/ai-sdk-telemetry.js";
+import { recordsModelCalls } from "../steps/model-calls.js";
+import { runExample, spanStepRecorder } from "../steps/spans.js";
+import { parseFailure, unrecordedStep } from "../steps/steps.js";
+import { reportComponentFeedback } from "./component-feedback.js";
+import { type Outcome, runWithDeadline } from "./deadline.js";
+import { EventLoopLag } from "./event-loop-lag.js";
+import { logged, withLog } from "./example-log.js";
+import {
+  type Attempt,
+  cancelledResult,
+  failedResult,
+  finishedResult,
+  readBatchResult,
+  readScore,
+  rescored,
+  timedOutResult,
+  withTrajectory,
+} from "./example-results.js";
+import type { Slots } from "./slots.js";
+
+/** How long examples that never wait may block the event loop. */
+const MAX_BLOCKED_MS = 20;
+
+/** The share of a limit for which the event loop may be blocked before its examples count as delayed. */
+const MAX_BLOCKED_SHARE = 0.1;
+const ALONE = "while running alone";
+const RESPONSIVE = "while its process was responsive";
+
+/**
+ * One evaluation. `onResult` is called exactly once for each position of `batch`, in any order. `timeoutS`: seconds of
+ * each example, if that is less than the runner's own limit.
+ */
+export interface Evaluation {
+  candidate: Candidate;
+  batch: readonly ExampleRow[];
+  captureTraces: boolean;
+  timeoutS?: number | undefined;
+  onResult: (position: number, result: ExampleResult) => void;
+}
+
+/** The outcome of an attempt past its deadline that other examples may have delayed. */
+class InconclusiveAttempt {
+  constructor(readonly usage: Usage) {}
+}
+
+/** How an attempt is made: alone or not, after inconclusive attempts that cost `spent`. */
+interface AttemptConditions {
+  alone: boolean;
+  spent: Usage;
+  cancellation: Cancellation;
+}
+
+/** `timeoutS`: seconds one example may run; undefined for no deadline. `enforcesDeadlines`: false if the peer does that. */
+interface DeadlineRules {
+  timeoutS: number | undefined;
+  enforcesDeadlines: boolean;
+}
+
+export class Runner {
+  readonly #lag: EventLoopLag;
+  #yieldRequestedAt: number | undefined;
+
+  constructor(
+    private readonly program: Program,
+    private readonly slots: Slots,
+    private readonly notices: Notices,
+    private readonly deadlines: DeadlineRules,
+  ) {
+    this.#lag = new EventLoopLag(deadlines.timeoutS ?? Number.POSITIVE_INFINITY);
+  }
+
+  async evaluate(evaluation: Evaluation, cancellation: Cancellation): Promise<void> {
+    const { batch } = evaluation;
+    const positions = batch.map((_, position) => position);
+    const units = takesWholeBatches(this.program) && batch.length > 0 ? [positions] : positions.map((at) => [at]);
+    await Promise.all(units.map((unit) => this.#unit(evaluation, unit, cancellation)));
+  }
+
+  /** Run the examples of one call into the program when there is room for them. */
+  async #unit(evaluation: Evaluation, positions: number[], cancellation: Cancellation): Promise<void> {
+    const rows = positions.map((position) => evaluation.batch[position] as ExampleRow);
+    const { program } = this;
+    const results = await this.#withIsolatedRerun(rows.length, cancellation, async (conditions) => {
+      const [ended, log] = await logged<ExampleResult[] | InconclusiveAttempt>(() =>
+        isBatchProgram(program)
+          ? this.#batch(program, evaluation, rows, conditions)
+          : this.#example(program as FunctionProgram, evaluation, rows[0] as ExampleRow, conditions),
+      );
+      return ended instanceof InconclusiveAttempt ? ended : ended.map((result) => withLog(result, log));
+    });
+    positions.forEach((position, at) => {
+      evaluation.onResult(position, results?.[at] ?? cancelledResult({ seconds: 0 }));
+    });
+  }
+
+  /**
+   * Make an attempt when there is room for its examples; if it is inconclusive, repeat it while nothing else runs.
+   * Undefined if it was cancelled while it waited.
+   */
+  async #withIsolatedRerun<Value extends object>(
+    examples: number,
+    cancellation: Cancellation,
+    attempt: (conditions: AttemptConditions) => Promise<Value | InconclusiveAttempt>,
+  ): Promise<Value | undefined> {
+    const { capacity } = this.slots;
+    let spent: Usage = {};
+    for (const alone of [false, true]) {
+      const weight = alone ? capacity : Math.min(examples, capacity);
+      if (!(await this.slots.enter(weight, cancellation))) return undefined;
+      try {
+        await this.#yieldToEventLoop();
+        const value = await attempt({ alone, spent, cancellation });
+        if (!(value instanceof InconclusiveAttempt)) return value;
+        spent = value.usage;
+      } finally {
+        this.slots.leave(weight);
+      }
+    }
+    throw new Error("an attempt was inconclusive although nothing else ran");
+  }
+
+  /** Return the seconds that an example may run: the runner's own limit, or less if a call asks for it. */
+  #limitS(requestedS: number | undefined): number | undefined {
+    const { timeoutS, enforcesDeadlines } = this.deadlines;
+    if (!enforcesDeadlines) return undefined;
+    const limitS = Math.min(timeoutS ?? Number.POSITIVE_INFINITY, requestedS ?? Number.POSITIVE_INFINITY);
+    return limitS === Number.POSITIVE_INFINITY ? undefined : limitS;
+  }
+
+  /** Run `work` under a deadline in seconds. */
+  async #timed<Value>(
+    work: (signal: AbortSignal) => Promise<Value>,
+    seconds: number | undefined,
+    { alone, cancellation }: AttemptConditions,
+  ): Promise<Outcome<Value>> {
+    if (seconds === undefined) return runWithDeadline(work, cancellation);
+    const measurement = this.#lag.measure(seconds);
+    const clock = stopwatch();
+    const isBlocked = (): boolean => measurement.blockedS() > MAX_BLOCKED_SHARE * seconds;
+    const leftS = (): number => seconds + (alone || isBlocked() ? 0 : measurement.blockedS()) - clock();
+    const fault = (): string | undefined => {
+      if (alone) return ALONE;
+      return isBlocked() ? undefined : RESPONSIVE;
+    };
+    try {
+      return await runWithDeadline(work, cancellation, { leftS, fault });
+    } finally {
+      measurement.end();
+    }
+  }
+
+  async #example(
+    program: FunctionProgram,
+    { candidate, captureTraces, timeoutS }: Evaluation,
+    { data, row }: ExampleRow,
+    conditions: AttemptConditions,
+  ): Promise<[ExampleResult] | InconclusiveAttempt> {
+    const clock = stopwatch();
+    const limitS = this.#limitS(timeoutS);
+    const trace: unknown[] = [];
+    const usage: Usage = {};
+    const scoring: Usage = {};
+    let measured: Usage | undefined;
+    const onUsage = (more: Usage): void => {
+      measured = joined(measured, more);
+    };
+    const stated = (): Usage => (Object.keys(usage).length > 0 ? usage : (measured ?? usage));
+    const attempt = (): Attempt & { usage: Usage } => ({
+      seconds: clock(),
+      usage: summed(conditions.spent, summed(stated(), scoring)),
+    });
+    const components = Object.keys(candidate);
+    const { readsTrajectory = false } = program;
+    const recorder = captureTraces || readsTrajectory ? spanStepRecorder(candidate, this.notices) : undefined;
+    const { step = unrecordedStep } = recorder ?? {};
+    const ending = await this.#timed(
+      async (signal) => {
+        const context = { signal, captureTraces, trace, usage, step, parseFailure };
+        if (recorder !== undefined) watchAiSdk();
+        const isMeasured = recorder !== undefined || recordsModelCalls();
+        const run = () => program.run(row, { ...candidate }, context);
+        const output = await runExample(recorder, isMeasured ? onUsage : undefined, run);
+        const steps = recorder?.end(true) ?? [];
+        const taken = toJsonValue(output, "output");
+        const judging = (): ScoreContext => {
+          const summary = { data, output: taken, score: null, feedback: null };
+          const trajectory = readsTrajectory ? toJsonValue(trajectoryOf(steps, trace, summary), "trace") : undefined;
+          return { signal, usage: scoring, trajectory };
+        };
+        const score = program.score && readScore(await program.score(row, output, judging()), this.notices);
+        const summary = { data, output: taken, score: score?.score ?? null, feedback: score?.feedback ?? null };
+        const trajectory = captureTraces ? trajectoryOf(steps, trace, summary) : undefined;
+        const result = finishedResult(taken, score, { ...attempt(), trajectory });
+        reportComponentFeedback(result, trajectory, components, this.notices);
+        return result;
+      },
+      limitS,
+      conditions,
+    );
+    if (ending.kind === "done") return [ending.value];
+    const steps = recorder?.end(false) ?? [];
+    const failed = unfinished(ending, limitS, attempt());
+    if (failed instanceof InconclusiveAttempt) return failed;
+    if (!captureTraces || failed.status === "cancelled") return [failed];
+    const { error } = failed;
+    const summary = { data, output: null, score: null, feedback: null, error };
+    return [withTrajectory(failed, trajectoryOf(steps, trace, summary))];
+  }
+
+  /** Return the same result with a score; a result that failed or was never run is returned unchanged. */
+  async score(
+    { row }: ExampleRow,
+    result: ExampleResult,
+    cancellation: Cancellation,
+    timeoutS: number | undefined,
+  ): Promise<ExampleResult> {
+    if (result.status !== "rollout" && result.status !== "ok") return result;
+    const limitS = this.#limitS(timeoutS);
+    const scoring = await this.#withIsolatedRerun(1, cancellation, async (conditions) => {
+      const clock = stopwatch();
+      const usage: Usage = {};
+      const judge = async (signal: AbortSignal) => {
+        const trajectory = this.program.readsTrajectory ? inlineTrajectory(result) : undefined;
+        const given = await this.program.score?.(row, result.output, { signal, usage, trajectory });
+        return readScore(given, this.notices);
+      };
+      const [ending, log] = await logged(() => this.#timed(judge, limitS, conditions));
+      const attempt = { seconds: clock(), usage: summed(conditions.spent, usage) };
+      const ended =
+        ending.kind === "done" ? finishedResult(null, ending.value, attempt) : unfinished(ending, limitS, attempt);
+      return ended instanceof InconclusiveAttempt ? ended : withLog(ended, log);
+    });
+    return scoring === undefined ? result : rescored(result, scoring);
+  }
+
+  async #batch(
+    program: BatchProgram,
+    { candidate, captureTraces, timeoutS: requestedS }: Evaluation,
+    rows: readonly ExampleRow[],
+    conditions: AttemptConditions,
+  ): Promise<ExampleResult[] | InconclusiveAttempt> {
+    const clock = stopwatch();
+    const limitS = this.#limitS(requestedS);
+    const timeoutS = limitS && limitS * rows.length;
+    const batch = rows.map(({ id, row }) => ({ id, data: row }));
+    const ending = await this.#timed(
+      async (signal) =>
+        readAll(await program.evaluate({ ...candidate }, batch, { captureTraces, signal }), rows.length),
+      timeoutS,
+      conditions,
+    );
+    const seconds = clock() / rows.length;
+    if (ending.kind !== "done") {
+      const failed = unfinished(ending, timeoutS, { seconds });
+      return failed instanceof InconclusiveAttempt ? failed : rows.map(() => failed);
+    }
+    return ending.value.map((given) => {
+      try {
+        const result = readBatchResult(given, seconds, captureTraces, this.notices);
+        reportComponentFeedback(result, result.trajectory, Object.keys(candidate), this.notices);
+        return result;
+      } catch (error) {
+        return failedResult(error, { seconds });
+      }
+    });
+  }
+
+  /** Let timers and connections run if programs that never wait have blocked them. */
+  async #yieldToEventLoop(): Promise<void> {
+    if (this.#yieldRequestedAt === undefined) {
+      this.#yieldRequestedAt = performance.now();
+      setTimeout(() => {
+        this.#yieldRequestedAt = undefined;
+      });
+    } else if (performance.now() - this.#yieldRequestedAt > MAX_BLOCKED_MS) {
+      await new Promise((resolve) => setTimeout(resolve));
+    }
+  }
+}
+
+/** The steps, with the program's own entries if there are any; else the entries; else the summary of the example. */
+function trajectoryOf(steps: Step[], trace: unknown[], summary: object): unknown {
+  if (steps.length === 0) return trace.length > 0 ? trace : summary;
+  return trace.length > 0 ? { steps, trace: jsonOrRepr(trace) } : { steps };
+}
+
+/** The trajectory of a result that was sent here. Throws `InvalidResult` for one that stayed at its server. */
+function inlineTrajectory({ trajectory, trajectory_ref: ref }: ExampleResult): unknown {
+  if (trajectory !== undefined && trajectory !== null) return trajectory;
+  if (!ref) return undefined;
+  throw new InvalidResult("the scorer reads trajectories, but another server holds this one: send it inline");
+}
+
+function readAll(given: unknown, expected: number): unknown[] {
+  if (!Array.isArray(given)) throw new InvalidResult("evaluate() must return an array of results");
+  if (given.length !== expected) {
+    throw new InvalidResult(`evaluate() returned ${given.length} results for ${expected} examples`);
+  }
+  return given;
+}
+
+function unfinished(
+  ending: Exclude<Outcome<unknown>, { kind: "done" }>,
+  timeoutS: number | undefined,
+  attempt: Attempt & { usage?: Usage },
+): ExampleResult | InconclusiveAttempt {
+  if (ending.kind === "cancelled") return cancelledResult(attempt);
+  if (ending.kind === "failed") return failedResult(ending.error, attempt);
+  if (ending.fault === undefined) return new InconclusiveAttempt(attempt.usage ?? {});
+  return timedOutResult(timeoutS, ending.fault, attempt);
+}
+
+/** Return a function that reads the seconds since now. */
+function stopwatch(): () => number {
+  const started = performance.now();
+  return () => (performance.now() - started) / 1000;
+}

@@ -1,0 +1,126 @@
+/** Optimize a program in one call: serve it, run the optimizer beside it, and return what it found. */
+
+import type { Finished } from "../generated/optimize.js";
+import type { Program } from "../program/program.js";
+import { serve } from "../server/serve.js";
+import { asSetupError } from "../server/start-error.js";
+import { serveStdio } from "../server/stdio.js";
+import { type ProgramServer, serveIsolated } from "./isolated-server.js";
+import { type AnyOptions, checkOptions, digestOf, type OptimizeOptions, programOf } from "./optimize-options.js";
+import { type OptimizeResult, readResult } from "./optimize-result.js";
+import { type Ended, runOptimizer } from "./optimizer-process.js";
+import { respelled, variablesOf } from "./optimizer-settings.js";
+import { optimizerCommand } from "./optimizer-setup.js";
+import { StopRequests } from "./stop-requests.js";
+
+/** A run that did not complete; what it found until then is in `result`. */
+export class OptimizeError extends Error {
+  constructor(
+    message: string,
+    readonly status: Finished["status"],
+    /** Missing if the run was not begun. */
+    readonly runId?: string,
+    /** Missing if the seed was not scored. */
+    readonly result?: OptimizeResult,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+    this.name = "OptimizeError";
+    Object.defineProperty(this, "result", { enumerable: false }); // too long to be printed with an uncaught error
+  }
+}
+
+let calls = 0;
+
+/**
+ * Optimize the texts of a program, and return the best ones with their scores.
+ *
+ * Ctrl-C and SIGTERM pause the run, and then end the process; `resume` continues it.
+ *
+ * Rejects with `SetupError` if an option or the program cannot be used, or there is no optimizer; with `OptimizeError` if
+ * the run is refused, paused or fails.
+ */
+export async function optimize<Data, Output, Component extends string>(
+  options: OptimizeOptions<Data, Output, Component>,
+): Promise<OptimizeResult<Component>> {
+  try {
+    calls++;
+    return (await optimized(options as unknown as AnyOptions)) as OptimizeResult<Component>;
+  } catch (error) {
+    if (error instanceof OptimizeError) Error.captureStackTrace(error, optimize);
+    throw asSetupError(error, optimize);
+  }
+}
+
+async function optimized(options: AnyOptions): Promise<OptimizeResult> {
+  checkOptions(Object(options), calls);
+  const program = programOf(options);
+  const digest = digestOf(options);
+  if (process.env.GEPA_STDIO !== undefined) return serveStdio(program, { digest }); // a worker of `serveIsolated`
+  const settings = variablesOf(options);
+  const stop = new StopRequests(options.signal);
+  try {
+    const command = await optimizerCommand(options.optimizer, stop.signal);
+    const server = await served(program, digest, command, options);
+    return resultOf(await runBeside(server, command, settings, options, stop), stop);
+  } catch (error) {
+    if (stop.received !== undefined) console.error(`evolverpc: ${(error as Error).message}`); // the process ends next
+    throw error;
+  } finally {
+    stop.end();
+  }
+}
+
+function served(
+  program: Program,
+  digest: string,
+  optimizer: string,
+  { exampleTimeoutS, isolated, maxInFlight }: AnyOptions,
+): Promise<ProgramServer> {
+  if (isolated) return serveIsolated(optimizer, exampleTimeoutS);
+  return serve(program, {
+    digest,
+    ownsProcess: false,
+    announce: () => {},
+    ...(maxInFlight !== undefined && { maxConcurrency: maxInFlight }),
+    ...(exampleTimeoutS !== undefined && { exampleTimeoutS }),
+  });
+}
+
+async function runBeside(
+  server: ProgramServer,
+  optimizer: string,
+  settings: Record<string, string>,
+  { onEvent, resume }: AnyOptions,
+  stop: StopRequests,
+): Promise<Ended> {
+  const words = resume === undefined ? ["optimize", server.url] : ["resume", resume, server.url];
+  const env = { ...process.env, ...settings, GEPA_TOKEN: server.token, GEPA_TOKEN_FILE: undefined };
+  try {
+    stop.signal.throwIfAborted();
+    return await runOptimizer(optimizer, words, { env, onEvent, stop });
+  } finally {
+    await server.close();
+  }
+}
+
+function resultOf({ runId, summary, printed }: Ended, { signal }: StopRequests): OptimizeResult {
+  const cause = signal.aborted ? { cause: signal.reason } : undefined;
+  if (summary === undefined && runId !== undefined) {
+    throw new OptimizeError(`the optimizer was killed. ${toContinue(runId)}`, "paused", runId, undefined, cause);
+  }
+  if (summary === undefined) {
+    const message = respelled(printed.replace(/^error: /, "")) || "the optimizer ended before the run was begun";
+    throw new OptimizeError(message, "refused", undefined, undefined, cause);
+  }
+  const { run_id: id, status, reason, output } = summary;
+  const result = output === null ? undefined : readResult(id, output);
+  if (status === "completed" && result !== undefined) return result;
+  const why = reason === null ? "" : `: ${respelled(reason)}`;
+  const again = status === "refused" ? "" : `. ${toContinue(id)}`;
+  throw new OptimizeError(`run ${id} is ${status}${why}${again}`, status, id, result, cause);
+}
+
+function toContinue(runId: string): string {
+  return `To continue it: optimize({ ..., resume: "${runId}" })`;
+}

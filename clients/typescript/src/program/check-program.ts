@@ -1,0 +1,71 @@
+/** Check a program before it is served, and make its seed candidate. */
+
+import { SetupError } from "../base/configuration.js";
+import { ProgramFailed } from "../base/errors.js";
+import { describeFailure, invokeProgram } from "../base/failure.js";
+import { isObject, shown } from "../base/values.js";
+import { checkSchema } from "../rows/standard-schema.js";
+import { type Candidate, isBatchProgram, isScoreProgram, type Program } from "./program.js";
+
+const OPTIONAL_FUNCTIONS = ["score", "makeReflectiveDataset", "proposeNewTexts", "finalize"] as const;
+
+/** Throws `SetupError` if the value is not a program. */
+export function checkProgram(program: Program): void {
+  if (!isObject(program)) throw new SetupError(`the program must be an object, not ${shown(program)}`);
+  const { name, seedCandidate } = program;
+  if (typeof name !== "string" || name === "") throw new SetupError("the program needs a `name`, a text");
+  const scoresOnly = isScoreProgram(program);
+  const [verb, body] = scoresOnly
+    ? ["score", program.score]
+    : isBatchProgram(program)
+      ? ["evaluate", program.evaluate]
+      : ["run", program.run];
+  if (body === undefined) {
+    throw new SetupError(
+      "the program needs a function: `run(example, candidate)`, or `evaluate(candidate, batch)`" +
+        (program.score === undefined ? "" : "; one that only scores has no `seedCandidate` either"),
+    );
+  }
+  if (typeof body !== "function") throw new SetupError(`\`${verb}\` must be a function, not ${shown(body)}`);
+  for (const optional of OPTIONAL_FUNCTIONS) {
+    const given: unknown = program[optional];
+    if (given === undefined || typeof given === "function") continue;
+    throw new SetupError(`\`${optional}\` must be a function, or absent, not ${shown(given)}`);
+  }
+  if (program.rowSchema !== undefined) checkSchema("rowSchema", program.rowSchema);
+  const { readsTrajectory = false } = program;
+  if (typeof readsTrajectory !== "boolean") {
+    throw new SetupError(`\`readsTrajectory\` must be true or false, not ${shown(readsTrajectory)}`);
+  }
+  if (readsTrajectory && program.score === undefined) {
+    throw new SetupError("`readsTrajectory` is about `score`, which the program does not have");
+  }
+  const fault = scoresOnly || typeof seedCandidate === "function" ? undefined : faultOfSeed(seedCandidate);
+  if (fault !== undefined) throw new SetupError(fault);
+}
+
+function faultOfSeed(seed: unknown): string | undefined {
+  const meant = '`seedCandidate` must map components to the texts to start from, such as { prompt: "..." }';
+  if (!isObject(seed)) return `${meant}; it is ${shown(seed)}`;
+  const parts = Object.entries(seed);
+  if (parts.length === 0) return `${meant}; it is empty`;
+  const wrong = parts.find(([, text]) => typeof text !== "string");
+  return wrong && `${meant}; its \`${wrong[0]}\` is ${shown(wrong[1])}`;
+}
+
+/** Make the seed candidate, empty for a program that only scores. Throws `ProgramFailed` if that fails. */
+export async function seedOf(program: Program): Promise<Candidate> {
+  if (isScoreProgram(program)) return {};
+  const { seedCandidate } = program;
+  let seed: unknown;
+  try {
+    seed = typeof seedCandidate === "function" ? await invokeProgram(seedCandidate) : seedCandidate;
+  } catch (error) {
+    const { type, message, traceback } = describeFailure(error);
+    const details = { stage: "seed_candidate", ...(traceback === undefined ? {} : { log_tail: traceback }) };
+    throw new ProgramFailed(`${type}: ${message}`, details);
+  }
+  const fault = faultOfSeed(seed);
+  if (fault !== undefined) throw new ProgramFailed(fault, { stage: "seed_candidate" });
+  return { ...(seed as Candidate) };
+}

@@ -1,0 +1,121 @@
+/** The conformance program: each example specifies what the program does. */
+
+import { isObject } from "../base/values.js";
+import type { ComponentFeedback, FunctionProgram, RunContext, Score } from "./program.js";
+
+/** A step to run. */
+export interface ConformanceStep {
+  component?: string | null;
+  name?: string | null;
+  inputs?: object;
+  outputs: unknown;
+  /** Fail in this step with this message. */
+  raise?: string;
+  /** Fail in this step, and continue after it. */
+  parse_failure?: { raw: string; expected: string; message: string };
+  /** Steps to run within this one. */
+  steps?: ConformanceStep[];
+}
+
+/** The fields of an example. */
+export interface ConformanceExample {
+  /** Wait this many milliseconds first. */
+  sleep_ms?: number;
+  /** Print this text. */
+  print?: string;
+  /** Fail with this message. */
+  raise?: string;
+  /** Answer the candidate in place of `output`. */
+  echo_candidate?: boolean;
+  output?: unknown;
+  /** The score to give, 1 when absent; the strings "NaN" and "Infinity" mean those numbers. */
+  score?: unknown;
+  /** True: the score is the number of steps in the trajectory. */
+  score_steps?: boolean;
+  feedback?: string;
+  objective_scores?: Record<string, number>;
+  component_feedback?: ComponentFeedback;
+  /** Steps to run, one after another. */
+  steps?: ConformanceStep[];
+  /** How much the trajectory is padded. */
+  trace_bytes?: number;
+}
+
+const NOT_FINITE: Record<string, number> = { NaN: Number.NaN, Infinity: Number.POSITIVE_INFINITY };
+
+export const conformanceProgram = {
+  name: "conformance",
+  version: "1",
+  seedCandidate: { system: "seed system", style: "seed style" },
+  datasets: { train: rows(5), val: rows(3) },
+  readsTrajectory: true,
+
+  async run(data, candidate, context): Promise<unknown> {
+    await asleep(data.sleep_ms ?? 0, context.signal);
+    if (data.print !== undefined) console.log(data.print);
+    context.trace.push({ ...candidate, data, pad: "x".repeat(data.trace_bytes ?? 0) });
+    await runSteps(data.steps ?? [], context);
+    if (data.raise !== undefined) throw new Error(data.raise);
+    return data.echo_candidate ? candidate : data.output;
+  },
+
+  score({ score_steps, score: given = 1, feedback, objective_scores, component_feedback }, _output, context): Score {
+    const score = score_steps ? numberOfSteps(context.trajectory) : given;
+    return {
+      // Also values that are no numbers: the server must reject them.
+      score: (typeof score === "string" ? (NOT_FINITE[score] ?? score) : score) as number,
+      ...(feedback === undefined ? {} : { feedback }),
+      ...(objective_scores === undefined ? {} : { objective_scores }),
+      ...(component_feedback === undefined ? {} : { component_feedback }),
+    };
+  },
+
+  proposeNewTexts(candidate, _reflectiveDataset, componentsToUpdate): Record<string, string> {
+    return Object.fromEntries(componentsToUpdate.map((name) => [name, `${candidate[name]}!`]));
+  },
+
+  finalize(): string {
+    return "done";
+  },
+} satisfies FunctionProgram<ConformanceExample>;
+
+function numberOfSteps(trajectory: unknown): number {
+  return isObject(trajectory) ? (trajectory.steps as unknown[]).length : 0;
+}
+
+async function runSteps(steps: readonly ConformanceStep[], context: RunContext): Promise<void> {
+  for (const {
+    component = null,
+    name = null,
+    inputs = {},
+    outputs,
+    raise,
+    parse_failure: failure,
+    ...inner
+  } of steps) {
+    const running = context.step({ component, name }, inputs, async () => {
+      await runSteps(inner.steps ?? [], context);
+      if (raise !== undefined) throw new Error(raise);
+      if (failure !== undefined) context.parseFailure(failure.raw, failure.expected, failure.message);
+      return outputs;
+    });
+    await running.catch((error: unknown) => {
+      if (failure === undefined) throw error;
+    });
+  }
+}
+
+function asleep(milliseconds: number, signal: AbortSignal): Promise<void> {
+  if (milliseconds === 0) return Promise.resolve();
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    });
+  });
+}
+
+function rows(count: number): ConformanceExample[] {
+  return Array.from({ length: count }, (_, row) => ({ score: row / 10 }));
+}

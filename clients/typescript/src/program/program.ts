@@ -1,0 +1,194 @@
+/** The interface of a program: a few functions; the candidate is always an argument, never shared state. */
+
+import type { EvalBatch, RunInfo, Usage } from "../generated/types.js";
+import type { RowSource } from "../rows/row-sources.js";
+import type { StandardSchema } from "../rows/standard-schema.js";
+import type { RunStep } from "./run-step.js";
+
+/** Component name -> component text. */
+export type Candidate<Component extends string = string> = Record<Component, string>;
+
+/** Component name -> its new text; a component without one keeps its text. */
+export type NewTexts<Component extends string> = Partial<Record<NoInfer<Component>, string | undefined>>;
+
+/** Component name -> records, each a JSON object such as `{"Inputs", "Generated Outputs", "Feedback"}`. */
+export type ReflectiveDataset = Record<string, Record<string, unknown>[]>;
+
+/** Component name -> feedback on it. A score of a component's own has no effect: that of the example counts. */
+export type ComponentFeedback = Record<string, string | { feedback: string; score?: number }>;
+
+/** A finite number; with feedback; or with feedback, scores per objective and feedback on single components. */
+export type Score =
+  | number
+  | readonly [score: number, feedback: string]
+  | {
+      score: number;
+      feedback?: string | null;
+      objective_scores?: Record<string, number> | null;
+      component_feedback?: ComponentFeedback | null;
+    };
+
+/** What `run` gets besides the example and the candidate. */
+export interface RunContext<Component extends string = string> {
+  /** Aborted when the example reaches its deadline or the call is cancelled; pass it to `fetch`. */
+  signal: AbortSignal;
+  /** True if the caller wants a trajectory. */
+  captureTraces: boolean;
+  /** Run a function as a step of a component: `await step("planner", { question }, () => plan(question))`. */
+  step: RunStep<Component>;
+  /** Throw a `ParseFailure`: the model's answer `raw` does not have the structure `expected`. */
+  parseFailure(raw: string, expected: string, message?: string): never;
+  /** Append JSON entries here: they become part of the trajectory. */
+  trace: unknown[];
+  /** Set what the attempt cost: `cost_usd`, `input_tokens`, `output_tokens`, `calls`. */
+  usage: Usage;
+}
+
+/** What the other functions get besides their arguments. */
+export interface CallContext {
+  /** Aborted when the call was cancelled. */
+  signal: AbortSignal;
+}
+
+/** One result of a program's own `evaluate`: a score, or the known fields of an `ExampleResult`. */
+export type BatchResult =
+  | Score
+  | {
+      status?: "ok" | "program_error" | "timeout" | "infra_error" | "cancelled" | "rollout";
+      score?: number | null;
+      output?: unknown;
+      feedback?: string | null;
+      trajectory?: unknown;
+      objective_scores?: Record<string, number> | null;
+      component_feedback?: ComponentFeedback | null;
+      error?: { type: string; message: string; traceback?: string | null };
+      usage?: Usage;
+      /** Its share of the optimizer's budget; default 1. */
+      metric_calls?: number;
+      seconds?: number;
+    };
+
+/** What `score` gets besides the example and the output. */
+export interface ScoreContext {
+  /** Aborted when the example reaches its deadline or the call is cancelled. */
+  signal: AbortSignal;
+  /** Set what the scoring cost; it is added to the usage of `run`. */
+  usage: Usage;
+  /** What happened on the way, if the program has `readsTrajectory`: `{ steps }`, or what `run` appended to `trace`. */
+  trajectory: unknown;
+}
+
+interface Scorer<Data, Output> {
+  score(example: Data, output: Output, context: ScoreContext): Score | Promise<Score>;
+  /** Whether `score` reads `context.trajectory`; default false. Every example is then traced. */
+  readsTrajectory?: boolean;
+}
+
+interface ProgramHead<Data> {
+  name: string;
+  version?: string;
+  /**
+   * A schema of zod, valibot, arktype or another library with Standard Schema: every row is validated with it, and `run`,
+   * `evaluate` and `score` get what it returns. It infers the type of a row.
+   */
+  rowSchema?: StandardSchema<unknown, Data>;
+  /** Rows this program holds: split -> rows, or a file of rows; their ids are their positions. */
+  datasets?: Record<string, RowSource<Data>>;
+}
+
+interface ProgramBase<Data, Output, Component extends string> extends ProgramHead<Data>, Partial<Scorer<Data, Output>> {
+  /** The seed candidate, or a function that makes it; called once. */
+  seedCandidate: Candidate<Component> | (() => Candidate<Component> | Promise<Candidate<Component>>);
+  /** Component name -> its purpose, for the reflection model. */
+  componentDescriptions?: Partial<Record<NoInfer<Component>, string>>;
+  /** Make the records for reflection; `evalBatch` has data and trajectories inline. Without it, default records are made. */
+  makeReflectiveDataset?(
+    candidate: Candidate<Component>,
+    evalBatch: EvalBatch,
+    componentsToUpdate: Component[],
+    context: CallContext,
+  ): ReflectiveDataset | Promise<ReflectiveDataset>;
+  proposeNewTexts?(
+    candidate: Candidate<Component>,
+    reflectiveDataset: ReflectiveDataset,
+    componentsToUpdate: Component[],
+    context: CallContext,
+  ): NewTexts<Component> | Promise<NewTexts<Component>>;
+  /** Called once at the end of a run; the text it returns is shown to the user who started the run. */
+  finalize?(
+    bestCandidate: Candidate<Component>,
+    bestScore: number,
+    run: RunInfo,
+    context: CallContext,
+  ): string | undefined | null | Promise<string | undefined | null>;
+}
+
+/** A program that runs one example at a time; without `score`, another server scores its outputs. */
+export interface FunctionProgram<Data = unknown, Output = unknown, Component extends string = string>
+  extends ProgramBase<Data, Output, Component> {
+  run(example: Data, candidate: Candidate<Component>, context: RunContext<Component>): Output | Promise<Output>;
+}
+
+/** A program that evaluates a batch itself; results in the batch's order and of its length. */
+export interface BatchProgram<Data = unknown, Output = unknown, Component extends string = string>
+  extends ProgramBase<Data, Output, Component> {
+  evaluate(
+    candidate: Candidate<Component>,
+    batch: { id: string; data: Data }[],
+    context: CallContext & { captureTraces: boolean },
+  ): BatchResult[] | Promise<BatchResult[]>;
+  /**
+   * True (the default): a minibatch reaches `evaluate` as one call, with the deadline of one example times its length.
+   * False: `evaluate` is called with one example at a time, as many at once as `maxConcurrency` allows.
+   */
+  wholeBatches?: boolean;
+}
+
+/** A program that only scores the outputs of other programs: it has no components and runs no examples. */
+export interface ScoreProgram<Data = unknown, Output = unknown> extends ProgramHead<Data>, Scorer<Data, Output> {
+  run?: never;
+  evaluate?: never;
+  seedCandidate?: never;
+  componentDescriptions?: never;
+  makeReflectiveDataset?: never;
+  proposeNewTexts?: never;
+  finalize?: never;
+}
+
+export type Program<Data = unknown, Output = unknown, Component extends string = string> =
+  | FunctionProgram<Data, Output, Component>
+  | BatchProgram<Data, Output, Component>
+  | ScoreProgram<Data, Output>;
+
+/** Return the program, with the types of its rows, outputs and components inferred, to serve and use it in several places. */
+export function defineProgram<Data, Output>(program: ScoreProgram<Data, Output>): ScoreProgram<Data, Output>;
+export function defineProgram<Data, Output, Component extends string>(
+  program: BatchProgram<Data, Output, Component>,
+): BatchProgram<Data, Output, Component>;
+export function defineProgram<Data, Output, Component extends string>(
+  program: FunctionProgram<Data, Output, Component>,
+): FunctionProgram<Data, Output, Component>;
+export function defineProgram(program: Program): Program {
+  return program;
+}
+
+/** The candidate of a program, by its type; also that of a seed candidate, or of the names of components. */
+export type CandidateOf<Type> = Type extends { seedCandidate: infer Seed extends object }
+  ? Candidate<keyof Made<Seed> & string>
+  : Type extends readonly (infer Component extends string)[]
+    ? Candidate<Component>
+    : Candidate<keyof Type & string>;
+
+type Made<Seed> = Seed extends () => infer Result ? Awaited<Result> : Seed;
+
+export function isScoreProgram(program: Program): program is ScoreProgram {
+  return !("run" in program || "evaluate" in program || "seedCandidate" in program) && "score" in program;
+}
+
+export function isBatchProgram(program: Program): program is BatchProgram {
+  return "evaluate" in program;
+}
+
+export function takesWholeBatches(program: Program): boolean {
+  return isBatchProgram(program) && program.wholeBatches !== false;
+}

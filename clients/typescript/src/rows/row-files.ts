@@ -1,0 +1,109 @@
+/** Rows of .jsonl, .json and .csv files; a fault names the file and the line. */
+
+import { SetupError } from "../base/configuration.js";
+import { currentFolder, fileBytes } from "../base/runtime.js";
+import { isObject, shown } from "../base/values.js";
+import { CsvError, csvRecords } from "./csv.js";
+
+export interface PlacedRow {
+  row: unknown;
+  /** Where the row is, for messages. */
+  place: string;
+}
+
+const READERS: Record<string, (path: string, text: string) => Iterable<PlacedRow>> = {
+  ".jsonl": jsonLines,
+  ".json": jsonArray,
+  ".csv": csvRows,
+};
+
+/** Yield the rows of a file. Throws `SetupError` if there is none, or if it cannot be read. */
+export function* fileRows(path: string): Generator<PlacedRow> {
+  const reader = READERS[/\.[^./\\]*$/.exec(path)?.[0].toLowerCase() ?? ""];
+  if (reader === undefined) throw new SetupError(`${path}: rows are read from .jsonl, .json or .csv`);
+  let isEmpty = true;
+  for (const placed of reader(path, textOf(path))) {
+    isEmpty = false;
+    yield placed;
+  }
+  if (isEmpty) throw new SetupError(`${path}: holds no rows`);
+}
+
+function textOf(path: string): string {
+  let bytes: Uint8Array | undefined;
+  try {
+    bytes = fileBytes(path);
+  } catch (error) {
+    const { code, message } = error as { code?: string; message: string };
+    if (code !== "ENOENT") throw new SetupError(`${path}: cannot be read: ${message}`);
+    throw new SetupError(`${path}: there is no such file in ${currentFolder()}`);
+  }
+  if (bytes === undefined) throw new SetupError(`${path}: this runtime has no files: give an array of rows`);
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new SetupError(`${path}: not UTF-8 text`);
+  }
+}
+
+function* jsonLines(path: string, text: string): Generator<PlacedRow> {
+  for (const [at, line] of text.split("\n").entries()) {
+    if (/^[^\S\ufeff]*$/.test(line)) continue; // as Python does: a byte order mark is no space
+    const place = `${path}: line ${at + 1}`;
+    yield { row: objectOf(place, parsed(place, line)), place };
+  }
+}
+
+function* jsonArray(path: string, text: string): Generator<PlacedRow> {
+  const rows = parsed(path, text);
+  if (!Array.isArray(rows)) throw new SetupError(`${path}: not an array of rows`);
+  for (const [at, row] of rows.entries()) {
+    const place = `${path}: row ${at}`;
+    yield { row: objectOf(place, row), place };
+  }
+}
+
+function parsed(place: string, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new SetupError(`${place}: not JSON: ${(error as Error).message}`);
+  }
+}
+
+function objectOf(place: string, row: unknown): object {
+  if (!isObject(row)) throw new SetupError(`${place} is not a JSON object`);
+  return row;
+}
+
+function* csvRows(path: string, text: string): Generator<PlacedRow> {
+  let header: string[] | undefined;
+  try {
+    for (const { values, line } of csvRecords(text)) {
+      if (header === undefined) {
+        header = checkedHeader(path, values);
+        continue;
+      }
+      const place = `${path}: line ${line}`;
+      if (values.length !== header.length) {
+        throw new SetupError(`${place} has ${values.length} values for ${header.length} columns`);
+      }
+      yield { row: Object.fromEntries(header.map((name, at) => [name, values[at]])), place };
+    }
+  } catch (error) {
+    if (error instanceof CsvError) throw new SetupError(`${path}: line ${error.line}: ${error.message}`);
+    throw error;
+  }
+}
+
+function checkedHeader(path: string, names: string[]): string[] {
+  const repeated = names.find((name, at) => names.indexOf(name) !== at);
+  if (repeated !== undefined) throw new SetupError(`${path}: the header has the name ${shown(repeated)} twice`);
+  const [first = ""] = names;
+  const other = names.length > 1 ? undefined : /[;\t|]/.exec(first)?.[0];
+  if (other === undefined) return names;
+  throw new SetupError(
+    `${path}: one column, ${shown(first)}: is ${shown(other)} the separator? Columns are separated by commas: save the ` +
+      "file with commas, or rename the column",
+  );
+}

@@ -1,0 +1,100 @@
+/** The rows that a program holds: listed by page, found by id, copied before use. */
+
+import { UnknownExample } from "../base/errors.js";
+import { canonicalJson, type JsonValue } from "../base/json.js";
+import { digestText } from "../base/text-digest.js";
+import { invalidParams } from "../base/validate.js";
+import type { DatasetInfo, Example, ListExamplesResult } from "../generated/types.js";
+import { jsonRows, type RowSource } from "./row-sources.js";
+import { type StandardSchema, validated } from "./standard-schema.js";
+
+const MAX_IDS_LISTED = 20;
+
+/** An example of a call with its data. */
+export interface FilledExample {
+  id: string;
+  data: unknown;
+}
+
+/** `row`: the data as the program gets it, which its `rowSchema` may have converted. */
+export interface ExampleRow extends FilledExample {
+  row: unknown;
+}
+
+export class Rows {
+  private constructor(
+    private readonly splits: ReadonlyMap<string, readonly JsonValue[]>,
+    private readonly schema: StandardSchema | undefined,
+    private readonly share: boolean,
+  ) {}
+
+  /**
+   * Read the rows of all splits. `share`: whether `list_examples` returns the rows or only their ids.
+   *
+   * Throws `SetupError` if rows cannot be read, are not JSON or do not fit the schema.
+   */
+  static async create(
+    datasets: Record<string, RowSource>,
+    schema: StandardSchema | undefined,
+    share: boolean,
+  ): Promise<Rows> {
+    const splits = new Map<string, readonly JsonValue[]>();
+    for (const [split, source] of Object.entries(datasets)) {
+      splits.set(split, await jsonRows(`datasets.${split}`, source, schema));
+    }
+    return new Rows(splits, schema, share);
+  }
+
+  get held(): boolean {
+    return this.splits.size > 0;
+  }
+
+  async describe(): Promise<Record<string, DatasetInfo>> {
+    const infos = [...this.splits].map(async ([split, rows]): Promise<[string, DatasetInfo]> => {
+      return [split, { size: rows.length, digest: `sha256:${await digestText(canonicalJson(rows))}` }];
+    });
+    return Object.fromEntries(await Promise.all(infos));
+  }
+
+  /** Throws `UnknownExample` for a split that is not held. */
+  list(split: string, offset: number, limit: number): ListExamplesResult {
+    const rows = this.splits.get(split);
+    if (rows === undefined) throw new UnknownExample(undefined, { split, ids: [] });
+    const page = rows.slice(offset, offset + limit);
+    return {
+      examples: page.map((data, at) => ({ id: String(offset + at), split, ...(this.share ? { data } : {}) })),
+      total: rows.length,
+    };
+  }
+
+  /** Return every example with its data, copied, so that a program that changes its input affects no other example. */
+  withData(batch: readonly Example[]): FilledExample[] {
+    const lost = batch.filter(({ id, split }) => split !== undefined && this.#find(split, id) === undefined);
+    const split = lost[0]?.split;
+    if (split !== undefined) {
+      const ids = lost.filter((example) => example.split === split).map(({ id }) => id);
+      throw new UnknownExample(undefined, { split, ids: ids.slice(0, MAX_IDS_LISTED) });
+    }
+    return batch.map(({ id, data, split }) => ({
+      id,
+      data: split === undefined ? data : structuredClone(this.#find(split, id)),
+    }));
+  }
+
+  /** Return the rows as the program gets them. Throws `InvalidParams` for the first that does not fit the schema. */
+  async checked(batch: readonly FilledExample[]): Promise<ExampleRow[]> {
+    const { schema } = this;
+    if (schema === undefined) return batch.map((example) => ({ ...example, row: example.data }));
+    const check = async (example: FilledExample, at: number): Promise<ExampleRow> => {
+      const result = await validated(schema, example.data);
+      if ("value" in result) return { ...example, row: result.value };
+      const message = `the row with id ${example.id} does not fit the program's \`rowSchema\`: ${result.fault}`;
+      throw invalidParams({ path: `batch[${at}].data`, message });
+    };
+    return Promise.all(batch.map(check));
+  }
+
+  #find(split: string, id: string): JsonValue | undefined {
+    return /^(0|[1-9]\d*)$/.test(id) ? this.splits.get(split)?.[Number(id)] : undefined;
+  }
+}

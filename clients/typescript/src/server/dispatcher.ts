@@ -1,0 +1,258 @@
+/** Dispatch JSON-RPC messages of any transport to the methods of one program. */
+
+import type { Cancellation } from "../base/cancellation.js";
+import {
+  InvalidRequest,
+  LimitExceeded,
+  MethodNotFound,
+  Overloaded,
+  type RpcError,
+  VersionNotSupported,
+} from "../base/errors.js";
+import { canonicalJson, parseJson } from "../base/json.js";
+import type { Log } from "../base/notices.js";
+import { Notices } from "../base/notices.js";
+import { digestText } from "../base/text-digest.js";
+import { checkParams, invalidParams, type WireTypeName } from "../base/validate.js";
+import { isObject } from "../base/values.js";
+import { Runner } from "../evaluate/runner.js";
+import { RETRY_AFTER_S, Slots } from "../evaluate/slots.js";
+import { METHODS, PROTOCOL_VERSION } from "../generated/contract.js";
+import { OPENRPC } from "../generated/openrpc.js";
+import type {
+  CancelParams,
+  DiscoverResult,
+  EvaluateParams,
+  GetResultParams,
+  ListExamplesParams,
+  Meta,
+} from "../generated/types.js";
+import { checkProgram, seedOf } from "../program/check-program.js";
+import type { Program } from "../program/program.js";
+import { Rows } from "../rows/rows.js";
+import type { Calls } from "./calls.js";
+import { discoveryOf } from "./discovery.js";
+import { answerText, errorText, readEnvelope } from "./envelope.js";
+import { type Answer, answerOf, asRpcError, type Job } from "./jobs.js";
+import { Methods } from "./methods.js";
+import { type EndpointOptions, settingsOf } from "./options.js";
+import type { Transport } from "./transports.js";
+
+const LONGEST_ECHO = 100;
+
+/** A response; `body` is null if there is nothing to send. */
+export interface Reply {
+  body: string | null;
+  /** False if the message was not JSON-RPC at all. */
+  understood: boolean;
+}
+
+export class Dispatcher {
+  draining = false;
+  #active = 0;
+  readonly #changed = new Set<() => void>();
+
+  private constructor(
+    readonly discovery: DiscoverResult,
+    private readonly methods: Methods,
+    private readonly rows: Rows,
+    private readonly transport: Transport,
+    private readonly log: Log,
+  ) {}
+
+  /** Prepare a program for requests. Throws `ProgramFailed` if its seed candidate cannot be made. */
+  static async create(program: Program, options: EndpointOptions, transport: Transport): Promise<Dispatcher> {
+    checkProgram(program);
+    const settings = settingsOf(options);
+    const seedCandidate = await seedOf(program);
+    const rows = await Rows.create(program.datasets ?? {}, program.rowSchema, settings.shareRows);
+    const discovery = await discoveryOf(program, seedCandidate, rows, settings, transport);
+    const slots = new Slots(settings.maxConcurrency, settings.maxQueue);
+    const methods = new Methods({
+      program,
+      seedCandidate,
+      instanceId: discovery.server.instance_id,
+      rows,
+      slots,
+      runner: new Runner(program, slots, new Notices(settings.log), {
+        timeoutS: settings.exampleTimeoutS,
+        enforcesDeadlines: !transport.peerEnforcesDeadlines,
+      }),
+      traces: transport.traces,
+      maxResultBytes: settings.maxResultBytes,
+    });
+    return new Dispatcher(discovery, methods, rows, transport, settings.log);
+  }
+
+  get ready(): boolean {
+    return !this.draining;
+  }
+
+  /** Answer one body. `listener` is cancelled when the caller disconnects. */
+  async answerBytes(body: Uint8Array, listener: Cancellation): Promise<Reply> {
+    try {
+      return await this.#answerMessage(parseJson(body), listener);
+    } catch (error) {
+      return { body: errorText(null, asRpcError(error, this.log)), understood: false };
+    } finally {
+      this.#notify();
+    }
+  }
+
+  /** Accept no new work; resolves when none is running and every answer with a `call_id` was collected. */
+  async drain(): Promise<void> {
+    this.draining = true;
+    while (this.#active > 0 || this.transport.calls?.outstanding) {
+      await new Promise<void>((resolve) => this.#changed.add(resolve));
+    }
+  }
+
+  #notify(): void {
+    for (const resolve of this.#changed) resolve();
+    this.#changed.clear();
+  }
+
+  async #answerMessage(message: unknown, listener: Cancellation): Promise<Reply> {
+    if (!Array.isArray(message)) return { body: await this.#answerOne(message, listener), understood: true };
+    const allowed = this.discovery.limits.max_batch_entries ?? 0;
+    if (!this.#offers("batch"))
+      throw new InvalidRequest(undefined, { reason: "arrays of requests are not accepted here" });
+    if (message.length === 0)
+      return refusal(new InvalidRequest(undefined, { reason: "an array of requests must not be empty" }));
+    if (message.length > allowed) {
+      const details = { limit: "max_batch_entries", allowed, given: message.length };
+      return refusal(new LimitExceeded(undefined, details));
+    }
+    const answers = await Promise.all(message.map((entry) => this.#answerEntry(entry, listener)));
+    const responses = answers.filter((answer) => answer !== null);
+    return { body: responses.length === 0 ? null : `[${responses.join(",")}]`, understood: true };
+  }
+
+  async #answerEntry(entry: unknown, listener: Cancellation): Promise<string | null> {
+    try {
+      return await this.#answerOne(entry, listener);
+    } catch (error) {
+      return errorText(null, asRpcError(error, this.log));
+    }
+  }
+
+  /** Return the text of the response, null for a notification. Throws `InvalidRequest` if there is no envelope. */
+  async #answerOne(message: unknown, listener: Cancellation): Promise<string | null> {
+    const { method, params, id } = readEnvelope(message);
+    const answer = await this.#answer(method, params, listener).catch((error: unknown): Answer => {
+      return { error: JSON.stringify(asRpcError(error, this.log).toWire()) };
+    });
+    return id === undefined ? null : answerText(id, answer);
+  }
+
+  async #answer(name: string, params: unknown, listener: Cancellation): Promise<Answer> {
+    const row = Object.hasOwn(METHODS, name) ? METHODS[name as keyof typeof METHODS] : undefined;
+    if (row === undefined || (row.capability !== null && !this.#offers(row.capability))) {
+      throw new MethodNotFound(undefined, { method: name.slice(0, LONGEST_ECHO).toWellFormed() });
+    }
+    if (!isObject(params))
+      throw invalidParams({ path: "", message: "params must be an object: they are given by name" });
+    checkVersion(params);
+    checkParams(row.params as WireTypeName, params);
+    if (this.#offers("async")) checkWaitsForACall(params);
+    switch (name) {
+      case "discover":
+        return answerOf(() => this.discovery, this.log);
+      case "rpc.discover":
+        return answerOf(() => OPENRPC, this.log);
+      case "list_examples": {
+        const { split, offset = 0, limit = 100 } = params as unknown as ListExamplesParams;
+        return answerOf(() => this.rows.list(split, offset, limit), this.log);
+      }
+      case "get_result": {
+        const { call_id, wait_s = 0, partial = false } = params as unknown as GetResultParams;
+        return this.#calls.get(call_id, wait_s, partial, listener);
+      }
+      case "cancel": {
+        const { call_id } = params as unknown as CancelParams;
+        return answerOf(() => this.#calls.cancel(call_id), this.log);
+      }
+      default:
+        return this.#work(name, params, listener);
+    }
+  }
+
+  /** Run a method of the program: once for each `call_id`, without one until the caller disconnects. */
+  async #work(method: string, params: Record<string, unknown>, listener: Cancellation): Promise<Answer> {
+    const { _meta, ...asked } = params as { _meta?: Meta | null };
+    const callId = this.transport.calls === undefined ? undefined : (_meta?.call_id ?? undefined);
+    const waitS = this.#offers("async") ? (_meta?.wait_s ?? undefined) : undefined;
+    const start = (): Job => this.#counted(this.#prepare(method, params));
+    if (callId === undefined) {
+      const job = start();
+      return answerOf(() => job.run(listener), this.log);
+    }
+    const request = digestText(canonicalJson([method, asked]));
+    return this.#calls.ask(callId, request, start, { waitS, listener, log: this.log });
+  }
+
+  #prepare(method: string, params: object): Job {
+    if (this.draining) throw new Overloaded("Overloaded: shutting down", { retry_after_s: RETRY_AFTER_S });
+    const sized = params as { batch?: unknown[]; eval_batch?: { batch: unknown[] } };
+    const given = (sized.batch ?? sized.eval_batch?.batch)?.length ?? 0;
+    const allowed = this.discovery.limits.max_batch_size;
+    if (given > allowed) throw new LimitExceeded(undefined, { limit: "max_batch_size", allowed, given });
+    switch (method) {
+      case "evaluate":
+        return this.methods.evaluate(params as EvaluateParams);
+      case "make_reflective_dataset":
+        return this.methods.makeReflectiveDataset(params as Parameters<Methods["makeReflectiveDataset"]>[0]);
+      case "propose_new_texts":
+        return this.methods.proposeNewTexts(params as Parameters<Methods["proposeNewTexts"]>[0]);
+      case "score":
+        return this.methods.score(params as Parameters<Methods["score"]>[0]);
+      case "finalize":
+        return this.methods.finalize(params as Parameters<Methods["finalize"]>[0]);
+      default:
+        throw new MethodNotFound(undefined, { method });
+    }
+  }
+
+  /** Return the same job, counted among those that a drain waits for. */
+  #counted(job: Job): Job {
+    const run = async (cancellation: Cancellation): Promise<unknown> => {
+      this.#active++;
+      try {
+        return await job.run(cancellation);
+      } finally {
+        this.#active--;
+        this.#notify();
+      }
+    };
+    return { ...job, run };
+  }
+
+  get #calls(): Calls {
+    if (this.transport.calls === undefined) throw new Error("a method that needs a store is offered without one");
+    return this.transport.calls;
+  }
+
+  #offers(capability: string): boolean {
+    return this.discovery.capabilities?.includes(capability) ?? false;
+  }
+}
+
+function refusal(error: RpcError): Reply {
+  return { body: errorText(null, error), understood: true };
+}
+
+/** Checked before the fields: a newer version may have fields that this one does not know. */
+function checkVersion(params: Record<string, unknown>): void {
+  const requested = isObject(params._meta) ? params._meta.protocol_version : undefined;
+  if (typeof requested !== "string" || requested === PROTOCOL_VERSION) return;
+  throw new VersionNotSupported(undefined, {
+    supported: [PROTOCOL_VERSION],
+    requested: requested.slice(0, LONGEST_ECHO).toWellFormed(),
+  });
+}
+
+function checkWaitsForACall(params: Record<string, unknown>): void {
+  const { _meta } = params as { _meta?: Meta | null };
+  if (typeof _meta?.wait_s !== "number" || typeof _meta.call_id === "string") return;
+  throw invalidParams({ path: "_meta.wait_s", message: "needs a `_meta.call_id` to collect the answer with" });
+}

@@ -1,0 +1,223 @@
+/** The methods as jobs: params are checked in full before anything runs. */
+
+import type { Cancellation } from "../base/cancellation.js";
+import { CallCancelled, ProgramFailed, UnknownCandidate } from "../base/errors.js";
+import { describeFailure } from "../base/failure.js";
+import { InvalidResult } from "../base/invalid-result.js";
+import { NotJson, toJsonValue } from "../base/json.js";
+import { classify } from "../base/transient.js";
+import { faults, invalidParams, type WireTypeName } from "../base/validate.js";
+import { isObject, shown } from "../base/values.js";
+import { runWithDeadline } from "../evaluate/deadline.js";
+import { withinBytes } from "../evaluate/example-results.js";
+import { extractImages, restoreImages } from "../evaluate/images.js";
+import { defaultReflectiveDataset } from "../evaluate/reflection.js";
+import type { Runner } from "../evaluate/runner.js";
+import type { Slots } from "../evaluate/slots.js";
+import type {
+  EvalBatch,
+  EvaluateParams,
+  ExampleResult,
+  FinalizeParams,
+  MakeReflectiveDatasetParams,
+  PartialResult,
+  Progress,
+  ProposeNewTextsParams,
+  ScoreParams,
+} from "../generated/types.js";
+import { type CallContext, type Candidate, isBatchProgram, isScoreProgram, type Program } from "../program/program.js";
+import type { ExampleRow, FilledExample, Rows } from "../rows/rows.js";
+import type { Job } from "./jobs.js";
+import { TrajectoryStore } from "./traces.js";
+
+/** Without the capability `refs`, every reference belongs to another instance. */
+const NO_TRACES = new TrajectoryStore(0);
+
+/** What the methods need. `traces` is undefined if `refs` is not offered. */
+export interface MethodContext {
+  program: Program;
+  seedCandidate: Candidate;
+  instanceId: string;
+  rows: Rows;
+  runner: Runner;
+  slots: Slots;
+  traces: TrajectoryStore | undefined;
+  maxResultBytes: number;
+}
+
+/** Make a job of each request; each method throws an `RpcError` if the params are not usable. */
+export class Methods {
+  constructor(private readonly context: MethodContext) {}
+
+  evaluate({ candidate, batch, capture_traces: captureTraces = false, items, _meta }: EvaluateParams): Job {
+    const { program, runner, slots, rows, traces, instanceId, maxResultBytes } = this.context;
+    if (items) {
+      throw invalidParams({ path: "items", message: "this server does not offer capability `batch_evaluate`" });
+    }
+    this.#checkCandidate(candidate);
+    const filled = rows.withData(batch);
+    if (filled.length > 0 && isScoreProgram(program)) {
+      throw new ProgramFailed("the program has no `run`: it only scores the outputs of other programs", {
+        stage: "evaluate",
+      });
+    }
+    slots.admit(filled.length);
+    const results: (ExampleResult | undefined)[] = filled.map(() => undefined);
+    const progress: Progress = { done: 0, total: filled.length };
+    const group = _meta?.group ?? undefined;
+    const timeoutS = _meta?.example_timeout_s ?? undefined;
+    const onResult = (position: number, result: ExampleResult): void => {
+      const keeps = captureTraces && traces !== undefined && group !== undefined;
+      const sent = keeps ? traces.outgoing(result, group, instanceId) : result;
+      results[position] = withinBytes(sent, maxResultBytes);
+      progress.done++;
+      slots.release(1);
+    };
+    const run = async (cancellation: Cancellation): Promise<unknown> => {
+      const checkedBatch = await this.#admitted(filled);
+      await runner.evaluate({ candidate, batch: checkedBatch, captureTraces, timeoutS, onResult }, cancellation);
+      return { results };
+    };
+    const finishedResults = () =>
+      results.flatMap((result, index): PartialResult[] => (result === undefined ? [] : [{ index, result }]));
+    return { progress, finishedResults, run };
+  }
+
+  makeReflectiveDataset(params: MakeReflectiveDatasetParams): Job {
+    const { candidate, eval_batch: sent, components_to_update: components } = params;
+    const { program, traces = NO_TRACES } = this.context;
+    this.#checkCandidate(candidate);
+    checkComponents(components, candidate);
+    const rows = this.#paired(sent.batch, sent.results, "eval_batch.results");
+    const evalBatch: EvalBatch = { batch: rows, results: traces.inline(sent.results) };
+    return oneStep("make_reflective_dataset", "MakeReflectiveDatasetResult", async (context) => {
+      if (program.makeReflectiveDataset === undefined) {
+        const isOwn = isBatchProgram(program) ? () => true : Array.isArray;
+        return defaultReflectiveDataset(evalBatch, components, isOwn, params.seed ?? 0);
+      }
+      return extractImages(await program.makeReflectiveDataset({ ...candidate }, evalBatch, components, context));
+    });
+  }
+
+  proposeNewTexts(params: ProposeNewTextsParams): Job {
+    const { candidate, components_to_update: components } = params;
+    const { program } = this.context;
+    const dataset = restoreImages(params.reflective_dataset, params.images);
+    this.#checkCandidate(candidate);
+    checkComponents(components, candidate);
+    return oneStep("propose_new_texts", "ProposeNewTextsResult", async (context) => {
+      const texts: unknown = await program.proposeNewTexts?.({ ...candidate }, dataset, components, context);
+      const fault = faultOfTexts(texts, components);
+      if (fault !== undefined) {
+        const advice = "return an object from component to new text, with no component but those asked for";
+        throw new InvalidResult(`proposeNewTexts() returned ${fault}; ${advice}`);
+      }
+      return { texts: Object.fromEntries(Object.entries(texts as object).filter(([, text]) => text !== undefined)) };
+    });
+  }
+
+  score({ batch, results, _meta }: ScoreParams): Job {
+    const rows = this.#paired(batch, results, "results");
+    const { runner, slots } = this.context;
+    const timeoutS = _meta?.example_timeout_s ?? undefined;
+    slots.admit(rows.length);
+    const progress: Progress = { done: 0, total: rows.length };
+    const scored = async (row: ExampleRow, at: number, cancellation: Cancellation): Promise<ExampleResult> => {
+      try {
+        return await runner.score(row, results[at] as ExampleResult, cancellation, timeoutS);
+      } finally {
+        progress.done++;
+        slots.release(1);
+      }
+    };
+    const run = async (cancellation: Cancellation): Promise<unknown> => {
+      const checkedRows = await this.#admitted(rows);
+      const answer = { results: await Promise.all(checkedRows.map((row, at) => scored(row, at, cancellation))) };
+      if (cancellation.cancelled) throw new CallCancelled();
+      return answer;
+    };
+    return { progress, run };
+  }
+
+  finalize({ best_candidate: best, best_score: score, run }: FinalizeParams): Job {
+    const { program } = this.context;
+    this.#checkCandidate(best);
+    return oneStep("finalize", "FinalizeResult", async (context) => {
+      const message = await program.finalize?.({ ...best }, score, run, context);
+      return message === undefined || message === null ? {} : { message };
+    });
+  }
+
+  /** Return admitted examples with their rows checked; if one does not fit, none is run, and their room is free again. */
+  async #admitted(batch: readonly FilledExample[]): Promise<ExampleRow[]> {
+    try {
+      return await this.context.rows.checked(batch);
+    } catch (error) {
+      this.context.slots.release(batch.length);
+      throw error;
+    }
+  }
+
+  #checkCandidate(candidate: Candidate): void {
+    const { seedCandidate } = this.context;
+    const unknown = Object.keys(candidate).filter((name) => !Object.hasOwn(seedCandidate, name));
+    const missing = Object.keys(seedCandidate).filter((name) => !Object.hasOwn(candidate, name));
+    if (unknown.length + missing.length > 0) throw new UnknownCandidate(undefined, { unknown, missing });
+  }
+
+  /** Return the rows of `batch`, which must be as many as the results. */
+  #paired(batch: EvalBatch["batch"], results: readonly ExampleResult[], path: string): FilledExample[] {
+    if (batch.length !== results.length) {
+      throw invalidParams({ path, message: `${results.length} results for ${batch.length} examples` });
+    }
+    return this.context.rows.withData(batch);
+  }
+}
+
+function checkComponents(components: readonly string[], candidate: Candidate): void {
+  const unknown = components.filter((name) => !Object.hasOwn(candidate, name));
+  if (unknown.length > 0) throw new UnknownCandidate(undefined, { unknown });
+}
+
+/** How the answer of `proposeNewTexts` is no object of texts for these components; undefined if it is one. */
+function faultOfTexts(texts: unknown, components: readonly string[]): string | undefined {
+  if (!isObject(texts)) return shown(texts);
+  for (const [name, text] of Object.entries(texts)) {
+    if (text !== undefined && typeof text !== "string") return `${shown(text)} as \`${name}\``;
+    if (!components.includes(name)) {
+      const asked = components.map((each) => `\`${each}\``).join(" and ") || "none";
+      return `a text for \`${name}\`, but the third argument holds ${asked} alone`;
+    }
+  }
+  return undefined;
+}
+
+type Work = (context: CallContext) => Promise<unknown>;
+
+/** A job that is one call into the program and does not belong to one example. */
+function oneStep(method: string, type: WireTypeName, work: Work): Job {
+  const progress: Progress = { done: 0, total: 1 };
+  const run = async (cancellation: Cancellation): Promise<unknown> => {
+    const ending = await runWithDeadline(async (signal) => checked(await work({ signal }), type), cancellation);
+    progress.done = 1;
+    if (ending.kind === "done") return ending.value;
+    if (ending.kind !== "failed") throw new CallCancelled();
+    throw programFailed(method, ending.error);
+  };
+  return { progress, run };
+}
+
+function checked(given: unknown, type: WireTypeName): unknown {
+  const answer = toJsonValue(given);
+  const [fault] = faults(type, answer);
+  if (fault !== undefined)
+    throw new InvalidResult(`the answer does not fit the contract: ${fault.path}: ${fault.message}`);
+  return answer;
+}
+
+function programFailed(stage: string, error: unknown): ProgramFailed {
+  if (error instanceof InvalidResult || error instanceof NotJson) return new ProgramFailed(error.message, { stage });
+  const { transient, evidence } = classify(error);
+  const { type, message, traceback } = describeFailure(error, evidence);
+  return new ProgramFailed(`${type}: ${message}`, { stage, log_tail: traceback ?? "" }, transient);
+}

@@ -1,0 +1,145 @@
+/** The router on Node's own HTTP server: bodies are bounded while they arrive, and not read if they are not needed. */
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { Cancellation } from "../base/cancellation.js";
+import { SetupError } from "../base/configuration.js";
+import type { HttpExchange, HttpReply, HttpRouter } from "./http-router.js";
+import type { ListenAddress } from "./listen-address.js";
+
+/** How long a client may continue to send a body that is dropped, so that it reads its response. */
+const LINGER_MS = 1000;
+/** A body up to this size is read and dropped to keep the connection. */
+const SMALL_BODY = 64 * 1024;
+/** How long a connection may be silent between requests, before its first, and in the middle of one. */
+const SILENCE_MS = 75_000;
+
+/**
+ * Listen at an address. Rejects with `SetupError` if that fails.
+ *
+ * Only receiving a request has a time limit, never answering it.
+ */
+export async function listen(router: HttpRouter, address: ListenAddress, silenceMs = SILENCE_MS): Promise<Server> {
+  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
+    // Until the body has arrived or is answered unread, a socket that is silent for this long is destroyed.
+    request.socket.setTimeout(silenceMs);
+    request.once("end", () => {
+      if (!response.writableEnded) request.socket.setTimeout(0);
+    });
+    answer(router, request, response).catch((error: unknown) => {
+      if (!request.destroyed) console.error("evolverpc: unexpected error", error);
+      response.destroy();
+    });
+  };
+  const bounds = {
+    keepAliveTimeout: silenceMs,
+    headersTimeout: silenceMs,
+    // A large body on a slow connection needs time.
+    requestTimeout: 4 * silenceMs,
+    connectionsCheckingInterval: silenceMs / 10,
+  };
+  const server = createServer(bounds, onRequest);
+  // Without this Node sends 100-continue for every body, needed or not.
+  server.on("checkContinue", onRequest);
+  // Without this Node refuses other expectations by itself, without a JSON-RPC error.
+  server.on("checkExpectation", onRequest);
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (error) => reject(cannotListen(error, address)));
+    if (address.descriptor === undefined) server.listen(address.port, address.host, resolve);
+    else server.listen({ fd: address.descriptor }, resolve);
+  });
+  return server;
+}
+
+function cannotListen(error: NodeJS.ErrnoException, { host, port, descriptor }: ListenAddress): SetupError {
+  if (descriptor !== undefined) {
+    return new SetupError(`cannot listen on descriptor ${descriptor} of GEPA_LISTEN: ${error.message}`);
+  }
+  const reason =
+    error.code === "EADDRINUSE"
+      ? "the port is in use, perhaps by a server that you started before: end it, or choose another port, or none for a free one"
+      : error.message;
+  return new SetupError(`cannot listen on ${host}, port ${port}: ${reason}`);
+}
+
+async function answer(router: HttpRouter, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const closed = new Cancellation();
+  response.on("close", () => closed.cancel());
+  const reply = await router.answer(toExchange(request, response, closed));
+  if (!response.destroyed) await send(request, response, reply);
+}
+
+function toExchange(request: IncomingMessage, response: ServerResponse, closed: Cancellation): HttpExchange {
+  return {
+    method: request.method ?? "",
+    path: pathOf(request.url ?? ""),
+    // A repeated header counts as neither value: `request.headers` would take the first `Host` and drop the second.
+    header: (name) => request.headersDistinct[name]?.join(", ") ?? null,
+    body: (limit) => bodyOf(request, response, limit),
+    closed,
+  };
+}
+
+/** The path of a request target, which may be a whole URL: `http://localhost/rpc?x` is at `/rpc`. */
+function pathOf(target: string): string {
+  return target.replace(/^https?:\/\/[^/?]*/i, "").split("?", 1)[0] ?? "";
+}
+
+async function bodyOf(request: IncomingMessage, response: ServerResponse, limit: number): Promise<Buffer | undefined> {
+  if (declaredLength(request) > limit) return undefined;
+  if (request.headers.expect?.toLowerCase() === "100-continue") response.writeContinue();
+  const chunks: Buffer[] = [];
+  let length = 0;
+  return new Promise((resolve, reject) => {
+    request.on("data", (chunk: Buffer) => {
+      length += chunk.length;
+      if (length > limit) {
+        request.pause();
+        request.removeAllListeners("data");
+        resolve(undefined);
+      } else chunks.push(chunk);
+    });
+    request.on("end", () => resolve(Buffer.concat(chunks, length)));
+    request.on("error", reject);
+  });
+}
+
+function declaredLength(request: IncomingMessage): number {
+  return Number(request.headers["content-length"] ?? 0);
+}
+
+async function send(request: IncomingMessage, response: ServerResponse, reply: HttpReply): Promise<void> {
+  const body = reply.body === null ? undefined : Buffer.from(reply.body);
+  const unread = !request.readableEnded && !request.complete && !isSmall(request);
+  response.writeHead(reply.status, {
+    ...reply.headers,
+    ...(body === undefined ? {} : { "content-length": body.length }),
+    ...(unread ? { connection: "close" } : {}),
+  });
+  if (unread) {
+    // Closing at once would reset the connection under a client that is still sending, before it reads the answer.
+    response.write(body ?? "");
+    await drainBody(request);
+    response.end();
+    request.destroy();
+  } else {
+    response.end(body);
+  }
+}
+
+function isSmall(request: IncomingMessage): boolean {
+  return request.headers["transfer-encoding"] === undefined && declaredLength(request) <= SMALL_BODY;
+}
+
+/** Read and drop what still arrives, for a limited time. */
+function drainBody(request: IncomingMessage): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, LINGER_MS);
+    const over = (): void => {
+      clearTimeout(timer);
+      resolve();
+    };
+    request.on("close", over);
+    request.on("end", over);
+    request.resume();
+  });
+}

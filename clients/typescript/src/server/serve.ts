@@ -1,0 +1,235 @@
+/** Serves a program over HTTP on Node. */
+
+import type { Server } from "node:http";
+import { namesOf, rejectMisplacedOptions, rejectUnknownOptions, SetupError, seconds } from "../base/configuration.js";
+import { withDigest } from "../base/digest.js";
+import { hostChecker, isLoopback } from "../base/hosts.js";
+import { PACKAGE_VERSION } from "../base/version.js";
+import { captureOutput } from "../evaluate/capture-output.js";
+import { isBatchProgram, type Program } from "../program/program.js";
+import { Dispatcher } from "./dispatcher.js";
+import { HttpRouter } from "./http-router.js";
+import { boundAddress, type ListenAddress, listenAddressOf, urlOf } from "./listen-address.js";
+import { listen } from "./node-http.js";
+import { ENDPOINT_OPTIONS, type EndpointOptions } from "./options.js";
+import { asSetupError } from "./start-error.js";
+import { MemoryStore, STORE_OPTIONS, type StoreOptions } from "./store.js";
+import { type ServerToken, serverToken, tokenRequired } from "./token-file.js";
+import { httpTransport } from "./transports.js";
+
+/** How long a response may take to be sent after the server closes. */
+const CLOSE_GRACE_MS = 500;
+const CLOSE_SWEEP_MS = 10;
+
+const BEHIND_A_SERVER =
+  "`gepa-server --command` started this program and uses stdio: call `serveStdio` instead of `serve`";
+
+const WITHOUT_SCORE =
+  "evolverpc: warning: the program has no `score(example, output)`: write this function, or name a server that " +
+  "scores by gepa-client's --score-with URL";
+
+export interface ServeOptions extends EndpointOptions, StoreOptions {
+  /**
+   * The address to bind; default 127.0.0.1. An address other than loopback needs a given token.
+   *
+   * If the environment variable `GEPA_LISTEN` gives the listen address (`fd:3`, an inherited listening socket, or
+   * `HOST:PORT`), neither this nor `port` may be given.
+   */
+  host?: string;
+  /** Default 0: the system chooses a free port. */
+  port?: number;
+  /**
+   * A file with the bearer token; created with a random one if it does not exist, and kept. Without it the token is
+   * that of `GEPA_TOKEN`, else a random one for this start only.
+   */
+  tokenFile?: string;
+  /** Further `Host` names to accept, besides those of `GEPA_ALLOWED_HOSTS`. */
+  allowedHosts?: readonly string[];
+  /** Origins of web pages that may call; default none. */
+  allowedOrigins?: readonly string[];
+  /** Print the ready line as JSON; also with `GEPA_READY_JSON=1`. */
+  json?: boolean;
+  /** Receives the ready line; default: the standard output. */
+  announce?: (line: string) => void;
+  /**
+   * Whether the server owns this process: SIGTERM drains it, SIGINT stops it, and an unhandled rejection of the program
+   * is logged instead of ending it. Default true.
+   */
+  ownsProcess?: boolean;
+  /** Seconds that a drain may take; default 30. */
+  drainS?: number;
+}
+
+const KNOWN = [
+  ...ENDPOINT_OPTIONS,
+  ...STORE_OPTIONS,
+  ...namesOf<Omit<ServeOptions, keyof EndpointOptions | keyof StoreOptions>>({
+    host: 1,
+    port: 1,
+    tokenFile: 1,
+    allowedHosts: 1,
+    allowedOrigins: 1,
+    json: 1,
+    announce: 1,
+    ownsProcess: 1,
+    drainS: 1,
+  }),
+];
+
+/** A server that is listening. */
+export interface RunningServer {
+  url: string;
+  /** The bearer token that callers must send. */
+  token: string;
+  instanceId: string;
+  /** Accept no new work, wait (at most `drainS`) until running work ends and its answers are collected, then close. */
+  drain(): Promise<void>;
+  /** Close at once; running work is cancelled. */
+  close(): Promise<void>;
+}
+
+/**
+ * Serve a program over HTTP until the server is closed.
+ *
+ * Rejects with `SetupError` if it cannot start: no program, no seed, a missing token, a port in use.
+ */
+export async function serve<Data, Output, Component extends string = string>(
+  program: Program<Data, Output, Component>,
+  options: ServeOptions = {},
+): Promise<RunningServer> {
+  let key: ServerToken | undefined;
+  try {
+    rejectUnknownOptions(options, KNOWN);
+    rejectMisplacedOptions(Object(program), KNOWN);
+    if (process.env.GEPA_STDIO !== undefined) throw new SetupError(BEHIND_A_SERVER);
+    const address = listenAddressOf(options);
+    key = serverToken(address.host, options.tokenFile);
+    if (key.excludedBy !== undefined) console.error(exclusion(key));
+    const running = await start(program as Program, withDigest(options), key, address);
+    captureOutput();
+    if (options.ownsProcess ?? true) running.ownProcess();
+    announce(running, key, options);
+    if (!returnsScores(program as Program)) console.error(WITHOUT_SCORE);
+    return running;
+  } catch (error) {
+    key?.discard();
+    throw asSetupError(error, serve);
+  }
+}
+
+async function start(
+  program: Program,
+  options: ServeOptions,
+  key: ServerToken,
+  address: ListenAddress,
+): Promise<NodeServer> {
+  const { allowedOrigins = [] } = options;
+  const drainMs = seconds("drainS", options.drainS ?? 30) * 1000;
+  const store = new MemoryStore(options);
+  const dispatcher = await Dispatcher.create(program, options, httpTransport(store));
+  let isOurs = hostChecker(address.host, address.allowedHosts);
+  const allowsHost = (host: string | null): boolean => isOurs(host);
+  const router = new HttpRouter(async () => dispatcher, { token: key.token, basePath: "", allowsHost, allowedOrigins });
+  const server = await listen(router, address);
+  const bound = boundAddress(server);
+  if (address.descriptor !== undefined && bound !== undefined) {
+    isOurs = hostChecker(bound, address.allowedHosts);
+    if (!key.given && !isLoopback(bound)) {
+      server.close();
+      throw new SetupError(tokenRequired(bound));
+    }
+  }
+  return new NodeServer(urlOf(server, address), key, dispatcher, store, server, drainMs);
+}
+
+class NodeServer implements RunningServer {
+  readonly #disown: (() => void)[] = [];
+  #closed: Promise<void> | undefined;
+
+  constructor(
+    readonly url: string,
+    private readonly key: ServerToken,
+    private readonly dispatcher: Dispatcher,
+    private readonly store: MemoryStore,
+    private readonly server: Server,
+    private readonly drainMs: number,
+  ) {}
+
+  get token(): string {
+    return this.key.token;
+  }
+
+  get instanceId(): string {
+    return this.dispatcher.discovery.server.instance_id;
+  }
+
+  /** The program's name and kind, for the ready line. */
+  get programTitle(): string {
+    const { name, components } = this.dispatcher.discovery.program;
+    return `${name} (typescript${components.length === 0 ? ", only scores" : ""})`;
+  }
+
+  async drain(): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const over = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, this.drainMs);
+    });
+    await Promise.race([this.dispatcher.drain(), over]);
+    clearTimeout(timer);
+    await this.close();
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  ownProcess(): void {
+    const on = (event: string, action: (...details: unknown[]) => void): void => {
+      process.on(event, action);
+      this.#disown.push(() => process.off(event, action));
+    };
+    on("SIGTERM", () => this.drain().then(() => process.exit(0)));
+    on("SIGINT", () => this.close().then(() => process.exit(130)));
+    on("unhandledRejection", (error) => console.error("evolverpc: unhandled promise rejection in the program", error));
+    on("exit", this.key.discard);
+  }
+
+  async #close(): Promise<void> {
+    for (const disown of this.#disown) disown();
+    this.dispatcher.draining = true;
+    this.store.calls.cancelAll();
+    const closed = new Promise((resolve) => this.server.close(resolve));
+    // A connection becomes idle when its last response has been sent.
+    const sweep = setInterval(() => this.server.closeIdleConnections(), CLOSE_SWEEP_MS);
+    const force = setTimeout(() => this.server.closeAllConnections(), CLOSE_GRACE_MS);
+    await closed;
+    clearInterval(sweep);
+    clearTimeout(force);
+    this.key.discard();
+  }
+}
+
+function exclusion({ file, excludedBy }: ServerToken): string {
+  return (
+    `evolverpc: the new token file ${file} is in a git repository: a line in ${excludedBy} makes git ignore it, so that ` +
+    "it is not committed"
+  );
+}
+
+/** Whether its results have scores; `evaluate` of a program that evaluates batches itself returns them. */
+function returnsScores(program: Program): boolean {
+  return program.score !== undefined || isBatchProgram(program);
+}
+
+function announce(running: NodeServer, key: ServerToken, options: ServeOptions): void {
+  const print = options.announce ?? ((line: string) => process.stdout.write(`${line}\n`));
+  const { url, instanceId, programTitle } = running;
+  if (options.json ?? process.env.GEPA_READY_JSON === "1") {
+    const ready = { event: "ready", url, token: key.given ? null : key.token, token_file: key.file ?? null };
+    print(JSON.stringify({ ...ready, instance_id: instanceId, pid: process.pid }));
+    return;
+  }
+  const source = key.file === undefined ? "GEPA_TOKEN" : key.file;
+  print(`evolverpc ${PACKAGE_VERSION} · ${programTitle} ready on ${url} · token in ${source}`);
+}

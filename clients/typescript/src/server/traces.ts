@@ -1,0 +1,74 @@
+/** Trajectories that stay at the server: a reference is sent in place of each and comes back for reflection. */
+
+import { TrajectoryExpired } from "../base/errors.js";
+import type { ExampleResult } from "../generated/types.js";
+import { sizeOf } from "./jobs.js";
+
+/** Approximate memory overhead of one entry. */
+const ENTRY_BYTES = 256;
+
+interface Group {
+  readonly texts: Map<string, string>;
+  bytes: number;
+}
+
+/** Stores trajectories by group (a minibatch). Whole groups are evicted, the least recently used first. */
+export class TrajectoryStore {
+  readonly #groups = new Map<string, Group>();
+  readonly #groupOf = new Map<string, string>();
+  #bytes = 0;
+
+  constructor(private readonly maxBytes: number) {}
+
+  /** Replace the trajectory by a reference, unless its group would exceed the limit. */
+  outgoing(result: ExampleResult, group: string, instanceId: string): ExampleResult {
+    const { trajectory, ...rest } = result;
+    if (trajectory === undefined || trajectory === null) return result;
+    const ref = this.#keep(group, JSON.stringify(trajectory), instanceId);
+    if (ref === undefined) return result;
+    const length = typeof trajectory === "object" ? { trajectory_length: Object.keys(trajectory).length } : {};
+    return { ...rest, trajectory_ref: ref, ...length };
+  }
+
+  /** Replace references by trajectories. Throws `TrajectoryExpired` with those that were evicted. */
+  inline(results: readonly ExampleResult[]): ExampleResult[] {
+    const refs = results.flatMap(({ trajectory_ref }) => trajectory_ref ?? []);
+    const lost = refs.filter((ref) => !this.#groupOf.has(ref));
+    if (lost.length > 0) throw new TrajectoryExpired(undefined, { refs: lost });
+    return results.map((result) => {
+      const { trajectory_ref: ref, ...rest } = result;
+      return ref === undefined || ref === null ? result : { ...rest, trajectory: this.#read(ref) };
+    });
+  }
+
+  #keep(name: string, text: string, instanceId: string): string | undefined {
+    const size = sizeOf(text) + ENTRY_BYTES;
+    const group = this.#groups.get(name) ?? { texts: new Map(), bytes: 0 };
+    if (group.bytes + size > this.maxBytes) return undefined;
+    this.#touch(name, group);
+    const ref = `${instanceId}/${crypto.randomUUID()}`;
+    group.texts.set(ref, text);
+    group.bytes += size;
+    this.#groupOf.set(ref, name);
+    this.#bytes += size;
+    for (const [oldest, { bytes, texts }] of this.#groups) {
+      if (this.#bytes <= this.maxBytes) break;
+      this.#groups.delete(oldest);
+      this.#bytes -= bytes;
+      for (const lost of texts.keys()) this.#groupOf.delete(lost);
+    }
+    return ref;
+  }
+
+  #read(ref: string): unknown {
+    const name = this.#groupOf.get(ref) as string;
+    const group = this.#groups.get(name) as Group;
+    this.#touch(name, group);
+    return JSON.parse(group.texts.get(ref) as string);
+  }
+
+  #touch(name: string, group: Group): void {
+    this.#groups.delete(name);
+    this.#groups.set(name, group);
+  }
+}

@@ -1,0 +1,108 @@
+/** Steps of the AI SDK by itself, from version 7 on: it reports its calls to integrations that are registered globally. */
+
+import { isObject } from "../base/values.js";
+import type { StepHandle } from "../program/run-step.js";
+import { answered } from "./ai-sdk-answers.js";
+import { isTraced, ModelCall } from "./model-calls.js";
+import { inModelCall } from "./step-context.js";
+import { step } from "./steps.js";
+
+/** Events have further fields; `callId` names the call of the AI SDK, such as `generateText`. Version 6 has none. */
+interface Event {
+  callId?: string;
+}
+
+interface CallStart extends Event {
+  provider?: string;
+  modelId: string;
+  instructions?: unknown;
+  messages?: unknown;
+  promptMessages?: unknown;
+}
+
+interface CallEnd extends Event {
+  content?: unknown;
+  objectText?: string;
+  usage?: unknown;
+}
+
+interface Execution<Result> extends Event {
+  execute: () => PromiseLike<Result>;
+  toolCall?: ToolCall;
+}
+
+interface ToolCall {
+  toolCallId: string;
+  toolName: string;
+  input: unknown;
+}
+
+interface ToolEnd extends Event {
+  toolCall: ToolCall;
+  toolOutput: { output?: unknown };
+}
+
+/** Calls of models that run, by the call of the AI SDK, which makes one after another. */
+const modelCalls = new Map<string, ModelCall>();
+const toolSteps = new Map<string, StepHandle>();
+
+function onStart({ callId, modelId: model, instructions, messages, promptMessages }: CallStart): void {
+  if (callId === undefined || isRecordedByAnother()) return;
+  const systems = [instructions].flat().filter(Boolean).map(asMessage);
+  const asked = Array.isArray(messages) ? [...systems, ...messages] : promptMessages;
+  modelCalls.set(callId, new ModelCall({ model, messages: asked }, false));
+}
+
+function onEnd({ callId = "", content, objectText, usage }: CallEnd): void {
+  modelCalls.get(callId)?.end(answered({ content: content ?? [{ type: "text", text: objectText }], usage }));
+  modelCalls.delete(callId);
+}
+
+function onFailure({ callId = "", error = new Error("aborted") }: Event & { error?: unknown }): void {
+  modelCalls.get(callId)?.fail(error);
+  modelCalls.delete(callId);
+}
+
+const integration = {
+  onLanguageModelCallStart: onStart,
+  onLanguageModelCallEnd: onEnd,
+  onObjectStepStart: (start: CallStart): void => {
+    if (!isTraced(start)) onStart(start); // there is no `execute` for the calls of `generateObject`
+  },
+  onObjectStepEnd: onEnd,
+  onError: onFailure,
+  onAbort: onFailure,
+  async executeLanguageModelCall<Result>({ callId = "", execute }: Execution<Result>): Promise<Result> {
+    return modelCalls.has(callId) ? inModelCall(false, execute) : execute();
+  },
+  async executeTool<Result>({ callId, toolCall, execute }: Execution<Result>): Promise<Result> {
+    if (toolCall === undefined || isRecordedByAnother()) return execute();
+    const { toolCallId, toolName: name, input } = toolCall;
+    return step({ name }, isObject(input) ? input : { input }, async (handle) => {
+      toolSteps.set(`${callId} ${toolCallId}`, handle);
+      return execute();
+    });
+  },
+  onToolExecutionEnd({ callId, toolCall: { toolCallId }, toolOutput }: ToolEnd): void {
+    const ended = toolSteps.get(`${callId} ${toolCallId}`);
+    if (ended !== undefined && toolOutput.output !== undefined) ended.outputs = toolOutput.output;
+    toolSteps.delete(`${callId} ${toolCallId}`);
+  },
+};
+
+/** Register the integration, once. */
+export function watchAiSdk(): void {
+  const all = globalThis as { AI_SDK_TELEMETRY_INTEGRATIONS?: unknown[] };
+  all.AI_SDK_TELEMETRY_INTEGRATIONS ??= [];
+  if (!all.AI_SDK_TELEMETRY_INTEGRATIONS.includes(integration)) all.AI_SDK_TELEMETRY_INTEGRATIONS.push(integration);
+}
+
+/** Whether an integration makes spans, which are steps then. */
+function isRecordedByAnother(): boolean {
+  const { AI_SDK_TELEMETRY_INTEGRATIONS: all = [] } = globalThis as { AI_SDK_TELEMETRY_INTEGRATIONS?: unknown[] };
+  return all.some((each) => each !== integration && isObject(each) && "tracer" in each);
+}
+
+function asMessage(instructions: unknown): unknown {
+  return typeof instructions === "string" ? { role: "system", content: instructions } : instructions;
+}

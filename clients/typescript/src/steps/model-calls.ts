@@ -1,0 +1,106 @@
+/** Calls of models that are recorded where no instrumentation records spans: as steps, and as usage of the example. */
+
+import { jsonOrRepr } from "../base/json-or-repr.js";
+import type { ModelUsage } from "../generated/types.js";
+import { MinimalSpan } from "./minimal-span.js";
+import { spanUsage } from "./span-values.js";
+import { recordSpan } from "./spans.js";
+import { currentPlace, inModelCall, type OnUsage } from "./step-context.js";
+
+let isUsed = false;
+
+/** Whether any call is recorded here. Until then, examples without a trajectory need no asynchronous context. */
+export function recordsModelCalls(): boolean {
+  return isUsed;
+}
+
+/** Record calls from now on; `model`: whose calls these are, if that is known. */
+export function useModelCalls(model?: ModelName): void {
+  isUsed = true;
+  if (model !== undefined) traced.add(fullName(model));
+}
+
+/** Whether the calls of a model are recorded here. */
+export function isTraced(model: ModelName): boolean {
+  return traced.has(fullName(model));
+}
+
+interface ModelName {
+  provider?: string;
+  modelId: string;
+}
+
+const traced = new Set<string>();
+
+function fullName({ provider, modelId }: ModelName): string {
+  return `${provider} ${modelId}`;
+}
+
+/** What goes into a call. */
+export interface Asked {
+  model: string;
+  messages: unknown;
+  /** Instructions apart from the messages. */
+  system?: unknown;
+}
+
+/** What came out of a call; `usage`: undefined if it is unknown. */
+export interface Answered {
+  messages: unknown[];
+  usage: ModelUsage | undefined;
+}
+
+/** A call of a model that has started. End it once, by `end` or `fail`. */
+export class ModelCall {
+  readonly #span: MinimalSpan;
+  readonly #onUsage: OnUsage | undefined;
+
+  /** `counts`: whether the call counts as usage of the example. */
+  constructor(
+    { model, messages, system }: Asked,
+    private readonly counts = true,
+  ) {
+    this.#onUsage = counts ? currentPlace()?.onUsage : undefined;
+    const attributes = { "gen_ai.operation.name": "chat", "gen_ai.request.model": model };
+    this.#span = new MinimalSpan(`chat ${model}`, attributes, { name: "evolverpc" });
+    if (currentPlace()?.inModelCall || !recordSpan(this.#span)) return;
+    this.#span.recorded = true;
+    this.#span.setAttributes({
+      "gen_ai.input.messages": jsonOrRepr(messages), // the program may change them later
+      ...(system === undefined ? {} : { "gen_ai.system_instructions": jsonOrRepr(system) }),
+    });
+  }
+
+  /** Run what makes the call: calls that are recorded there are this one. If it throws, the call has failed. */
+  async run<Result>(make: () => PromiseLike<Result>): Promise<Result> {
+    try {
+      return await inModelCall(this.counts, make);
+    } catch (error) {
+      this.fail(error);
+      throw error;
+    }
+  }
+
+  end({ messages, usage = {} }: Answered): void {
+    if (this.#span.ended) return;
+    const counts = Object.entries(usage).map(([name, count]) => [ATTRIBUTES[name as keyof ModelUsage], count]);
+    Object.assign(this.#span.attributes, Object.fromEntries(counts));
+    this.#span.setAttributes({ "gen_ai.output.messages": jsonOrRepr(messages) }).end();
+    this.#onUsage?.(spanUsage(this.#span.attributes));
+  }
+
+  fail(error: unknown): void {
+    if (this.#span.ended) return;
+    const { name, message } = error instanceof Error ? error : new Error(String(error));
+    this.#span.recordException({ name, message });
+    this.#span.end();
+  }
+}
+
+const ATTRIBUTES: Record<keyof ModelUsage, string> = {
+  calls: "evolverpc.calls",
+  input_tokens: "gen_ai.usage.input_tokens",
+  output_tokens: "gen_ai.usage.output_tokens",
+  cached_input_tokens: "gen_ai.usage.cache_read.input_tokens",
+  cache_write_tokens: "gen_ai.usage.cache_creation.input_tokens",
+};

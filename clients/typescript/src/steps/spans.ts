@@ -1,0 +1,164 @@
+/** See the spans that instrumentations of models, tools and agents make while an example runs. */
+
+import type { Notices } from "../base/notices.js";
+import type { Candidate } from "../program/program.js";
+import { asyncContextManager, MinimalProvider } from "./minimal-tracing.js";
+import {
+  activeContext,
+  findEsModules,
+  globalProvider,
+  type SpanContext,
+  spanContextOf,
+  useWithoutSetUp,
+} from "./opentelemetry.js";
+import type { Span } from "./span-attributes.js";
+import { SpanStepRecorder } from "./span-steps.js";
+import { spanKind } from "./span-values.js";
+import { currentPlace, inPlace, type OnUsage } from "./step-context.js";
+import type { StepRecorder } from "./step-recorder.js";
+
+/** What of a span processor is used here. */
+interface SpanProcessor {
+  onStart(span: StartedSpan, context: unknown): void;
+  onEnding?(span: unknown): void;
+  onEnd(span: unknown): void;
+  _spanProcessors?: SpanProcessor[];
+}
+
+/** A span of the SDK: version 2 has the whole context of its parent, version 1 the id. */
+type StartedSpan = Span & { parentSpanContext?: SpanContext; parentSpanId?: string };
+
+/** The examples that run; each with what records its steps if its trajectory is wanted. */
+const openExamples = new Set<{ readonly recorder: StepRecorder | undefined }>();
+/** The searches before and after the first example whose trajectory is wanted: each takes a while. */
+const searches = new Map<"before" | "after", Promise<string | undefined>>();
+const watched = new WeakSet<SpanProcessor>();
+const minimal = new MinimalProvider({
+  isWanted: () =>
+    currentPlace()?.recorder !== undefined || runningExamples().some(({ recorder }) => recorder !== undefined),
+  onStart: (span, parent) => addSpan(span, parent?.spanId),
+});
+
+/** Return what records the steps of an example. */
+export function spanStepRecorder(candidate: Candidate, notices: Notices): SpanStepRecorder {
+  return new SpanStepRecorder(candidate, notices);
+}
+
+/** Run the program on an example. A span without an asynchronous context belongs to the only example that runs. */
+export async function runExample<Output>(
+  recorder: StepRecorder | undefined,
+  onUsage: OnUsage | undefined,
+  program: () => Output | Promise<Output>,
+): Promise<Output> {
+  if (recorder !== undefined) await watchSpans(recorder.notices, "before");
+  const example = { recorder };
+  openExamples.add(example);
+  try {
+    const isRecorded = (recorder ?? onUsage) !== undefined;
+    return await (isRecorded ? inPlace({ recorder, around: undefined, onUsage }, program) : program());
+  } finally {
+    openExamples.delete(example);
+    if (recorder !== undefined && (await watchSpans(recorder.notices, "after"))) {
+      recorder.notices.once("set up late", () => {
+        return (
+          "OpenTelemetry was loaded or set up while an example ran: spans are steps of the next examples, and may be missing " +
+          "in this one; do it before the program is served"
+        );
+      });
+    }
+  }
+}
+
+/** Record a span that is made here as a step of the example that runs, and return whether it is. */
+export function recordSpan(span: Span): boolean {
+  return addSpan(span, spanContextOf(activeContext())?.spanId);
+}
+
+/**
+ * See the spans of the program's tracer provider, or of a minimal one if its instrumentations have none.
+ *
+ * Return whether there are some that were not seen before.
+ */
+async function watchSpans(notices: Notices, when: "before" | "after"): Promise<boolean> {
+  const provider = globalProvider();
+  if (provider === undefined) {
+    const search = searches.get(when) ?? findEsModules();
+    searches.set(when, search);
+    const unknown = await search;
+    if (unknown !== undefined) {
+      notices.once("unknown API", () => {
+        return (
+          `spans do not become steps: OpenTelemetry's API is loaded from ${unknown}, which is not a build of it that is ` +
+          "known here; set a tracer provider before the program is served"
+        );
+      });
+    }
+    return useWithoutSetUp(minimal, asyncContextManager);
+  }
+  const { _activeSpanProcessor, activeSpanProcessor = _activeSpanProcessor } = provider as {
+    _activeSpanProcessor?: SpanProcessor; // of version 2 of the SDK
+    activeSpanProcessor?: SpanProcessor;
+  };
+  if (activeSpanProcessor !== undefined) return watch(activeSpanProcessor, notices);
+  if (provider !== minimal && provider.constructor.name !== "NoopTracerProvider") {
+    const name = provider.constructor.name;
+    notices.once(`provider ${name}`, () => {
+      return `spans do not become steps: the tracer provider, a ${name}, is not one of OpenTelemetry's SDK`;
+    });
+  }
+  return false;
+}
+
+function watch(processor: SpanProcessor, notices: Notices): boolean {
+  if (watched.has(processor)) return false;
+  watched.add(processor);
+  for (const each of [...(processor._spanProcessors ?? []), processor]) guard(each, notices);
+  const others = processor.onStart.bind(processor);
+  processor.onStart = (span, context) => {
+    addSpan(span, span.parentSpanContext?.spanId ?? span.parentSpanId);
+    others(span, context);
+  };
+  return true;
+}
+
+/** Report what a span processor of the program throws, which would else be thrown by the code that is traced. */
+function guard(processor: SpanProcessor, notices: Notices): void {
+  for (const name of ["onStart", "onEnding", "onEnd"] as const) {
+    const call = processor[name] as ((...given: unknown[]) => void) | undefined;
+    if (call === undefined) continue;
+    processor[name] = (...given: unknown[]) => {
+      try {
+        call.apply(processor, given);
+      } catch (error) {
+        notices.once(`processor ${String(error)}`, () => `a span processor of the program threw ${String(error)}`);
+      }
+    };
+  }
+}
+
+/** Record a span that starts as a step of the example that it belongs to, and return whether it is recorded. */
+function addSpan(span: Span, parentId: string | undefined): boolean {
+  const recorder = currentPlace()?.recorder ?? soleRecorder(span);
+  return recorder instanceof SpanStepRecorder && recorder.addSpan(span, parentId);
+}
+
+/** The examples that run, without those that have timed out and do not stop. */
+function runningExamples(): { readonly recorder: StepRecorder | undefined }[] {
+  return [...openExamples].filter(({ recorder }) => recorder === undefined || !recorder.ended);
+}
+
+/** What records the only example that runs; undefined if there are several. */
+function soleRecorder(span: Span): StepRecorder | undefined {
+  const open = runningExamples();
+  if (open.length === 1) return open[0]?.recorder;
+  const traced = open.find(({ recorder }) => recorder)?.recorder;
+  if (traced !== undefined && spanKind(span.attributes)) {
+    traced.notices.once(`stray ${span.name}`, () => {
+      return (
+        `the span ${JSON.stringify(span.name)} is not recorded: it has no asynchronous context, and several examples ` +
+        "run; await the call in `run`, or set `maxConcurrency` to 1"
+      );
+    });
+  }
+  return undefined;
+}

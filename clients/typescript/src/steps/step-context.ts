@@ -1,0 +1,38 @@
+/** The example and the step in whose asynchronous context code runs. */
+
+import { asyncStorage } from "../base/runtime.js";
+import type { Usage } from "../generated/types.js";
+import type { RecordedStep, StepRecorder } from "./step-recorder.js";
+
+export type OnUsage = (usage: Usage) => void;
+
+/** The example in whose asynchronous context the caller runs. */
+export interface Place {
+  /** What records its steps, if its trajectory is wanted. */
+  recorder: StepRecorder | undefined;
+  /** The step of the program's own that runs. */
+  around: RecordedStep | undefined;
+  /** Receives what calls of models cost. */
+  onUsage: OnUsage | undefined;
+  /** Whether a call of a model runs that is recorded: those that it makes are parts of it. */
+  inModelCall?: boolean;
+}
+
+const places = asyncStorage<Place>();
+
+/** Where the caller runs; undefined outside of an example, and if nothing is recorded of it. */
+export function currentPlace(): Place | undefined {
+  return places?.getStore();
+}
+
+/** Run work in a place; as it is, in a runtime that cannot follow asynchronous calls. */
+export function inPlace<Result>(place: Place, work: () => Result): Result {
+  return places === undefined ? work() : places.run(place, work);
+}
+
+/** Run what makes a recorded call of a model. `counts`: whether its usage is counted there, and not by calls within. */
+export function inModelCall<Result>(counts: boolean, make: () => Result): Result {
+  const place = currentPlace();
+  if (place === undefined) return make();
+  return inPlace({ ...place, ...(counts && { onUsage: undefined }), inModelCall: true }, make);
+}

@@ -1,0 +1,78 @@
+/** Steps of an example's run, as programs write them: which component did what, what went into it and what came out. */
+
+import { nearest } from "../base/edit-distance.js";
+import { isObject, shown } from "../base/values.js";
+import type { Step } from "../generated/types.js";
+import type { RunStep, StepLabel } from "../program/run-step.js";
+import { currentPlace } from "./step-context.js";
+
+/** The type of an error for a model's answer without the expected structure. */
+export const PARSE_FAILURE = "parse_failure";
+
+/** A model's answer does not have the expected structure. Thrown in a step, it becomes the step's parse failure. */
+export class ParseFailure extends Error {
+  /** `raw`: the answer. `expected`: the structure that it should have, as text for the reflection model. */
+  constructor(
+    readonly raw: string,
+    readonly expected: string,
+    message = "the answer could not be parsed",
+  ) {
+    super(message);
+    this.name = "ParseFailure";
+  }
+}
+
+/** Throw a `ParseFailure`. */
+export function parseFailure(raw: string, expected: string, message?: string): never {
+  throw new ParseFailure(raw, expected, message);
+}
+
+/** Run a step of the example that runs now; outside of an example, and if no trajectory is wanted, only run `fn`. */
+export const step: RunStep = (label, inputs, fn) => {
+  return (currentPlace()?.recorder?.step ?? unrecordedStep)(label, inputs, fn);
+};
+
+/** Run `fn` without recording it. */
+export const unrecordedStep: RunStep = (label, _inputs, fn) => {
+  checkLabel(label);
+  return fn({ usage: {}, outputs: undefined }) as never;
+};
+
+/** State that a candidate lacks a component, which ones it has, and which of them may be meant. */
+export function unknownComponent(component: string, components: readonly string[]): string {
+  const near = nearest(component, components);
+  const meant = near === undefined ? "" : `; did you mean ${JSON.stringify(near)}?`;
+  return `the candidate has no such component, it has ${[...components].sort().join(", ")}${meant}`;
+}
+
+/** Return all steps of a trajectory, each before those within it; none if it holds no steps. */
+export function stepsOf(trajectory: unknown): Step[] {
+  return isObject(trajectory) ? flattened(trajectory.steps) : [];
+}
+
+function flattened(steps: unknown): Step[] {
+  if (!Array.isArray(steps)) return [];
+  // A trajectory of a program's own may hold anything.
+  return steps.filter(isObject).flatMap((found) => [found as Step, ...flattened(found.steps)]);
+}
+
+/** Throws `TypeError` for what is no label. */
+export function checkLabel(label: unknown): asserts label is StepLabel {
+  if (typeof label === "string") return;
+  const isText = (part: unknown): boolean => typeof part === "string" || part === undefined || part === null;
+  if (isObject(label) && isText(label.component) && isText(label.name) && (label.component ?? label.name)) return;
+  throw new TypeError(
+    `a step is of a component, such as step("planner", inputs, fn), or has a name, such as step({ name: "search" }, ` +
+      `inputs, fn); it got ${shown(label)}`,
+  );
+}
+
+export function partsOf(label: StepLabel): { component: string | undefined; name: string | undefined } {
+  if (typeof label === "string") return { component: label, name: undefined };
+  return { component: label.component ?? undefined, name: label.name ?? undefined };
+}
+
+export function titleOf(label: StepLabel): string {
+  const { component, name } = partsOf(label);
+  return JSON.stringify(component ?? name);
+}
