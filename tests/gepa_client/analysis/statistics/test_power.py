@@ -1,0 +1,50 @@
+import math
+import random
+
+import pytest
+
+from gepa_client.analysis.statistics import noise, paired, power
+
+
+def pair(draw, rows, repeats, *, gain, spread):
+    """Return the scores of two candidates whose rows' chances correlate by `ALIKE`, but for rows lifted by the gain."""
+    low, high = 0.5 - spread, 0.5 + spread
+    first, second = [], []
+    for _ in range(rows):
+        one = draw.choice((low, high))
+        other = one if draw.random() < power.ALIKE else draw.choice((low, high))
+        other = high if draw.random() < gain / spread else other
+        first.append([float(draw.random() < one) for _ in range(repeats)])
+        second.append([float(draw.random() < other) for _ in range(repeats)])
+    return first, second
+
+
+@pytest.mark.parametrize(("rows", "repeats", "spread"), [(60, 1, 0.5), (200, 1, 0.3), (100, 3, 0.3)])
+def test_the_smallest_gain_is_shown_by_four_tests_in_five_or_a_few_more(rows, repeats, spread):
+    draw = random.Random(2)
+    about = noise.Noise(rows, 2, within=0.25 - spread * spread, between=spread * spread)
+    gain = power.smallest_gain(about, rows, repeats)
+    shown, runs = 0, 250
+    for _ in range(runs):
+        found = paired.compare(*pair(draw, rows, repeats, gain=gain, spread=spread))
+        shown += found.p_value < 0.05 and found.difference > 0
+    assert 0.76 <= shown / runs <= 0.96
+
+
+def test_rows_and_repeats_needed_are_the_fewest_that_show_the_gain():
+    about = noise.Noise(40, 2, within=0.1, between=0.09)
+    rows = power.rows_needed(about, 0.05, 1)
+    assert power.smallest_gain(about, rows, 1) <= 0.05 < power.smallest_gain(about, rows - 1, 1)
+    repeats = power.repeats_needed(about, 0.1, 200)
+    assert repeats > 1
+    assert power.smallest_gain(about, 200, repeats) <= 0.1 < power.smallest_gain(about, 200, repeats - 1)
+
+
+def test_no_number_of_repeats_replaces_rows():
+    assert power.repeats_needed(noise.Noise(40, 2, within=0.1, between=0.09), 0.05, 40) is None
+
+
+def test_five_discordant_rows_can_show_nothing_and_six_can():
+    perfect = noise.Noise(6, 2, within=0.0, between=0.0)
+    assert power.smallest_gain(perfect, 6, 1) < 1.0 < power.smallest_gain(perfect, 5, 1)
+    assert math.isinf(power.smallest_gain(perfect, 2, 1))
