@@ -1,0 +1,77 @@
+"""The rule by which a race drops proposals: those that will hardly be the best of the pool.
+
+A proposal is compared with the best candidate of the pool, row by row. The claim "over all validation rows it is at
+least as good" is tested after every row by a bet, which stays valid however often one looks. It needs rows in random
+order (`row_order`) and a score that none exceeds. If a proposal exceeds that score, its own best one takes its place,
+and the error level holds approximately.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gepa_client.analysis.statistics.confidence_sequences import upper_bound, wealth
+
+ERROR = 0.8
+"""The chance, at most, that a proposal is dropped that over all validation rows is exactly as good as the opponent.
+
+It is large because the next proposal is cheap, and a survivor costs all validation rows.
+"""
+
+CERTAIN = 1e12
+"""The most evidence there is: JSON has no infinity."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A proposal on the validation rows raced so far.
+
+    `scores`: its own, in the order of the race. `opponent`: those of its opponent on all validation rows, in the same
+    order. `highest`: what no score should exceed, the perfect score or the highest one of the pool.
+    """
+
+    scores: tuple[float, ...]
+    opponent: tuple[float, ...]
+    highest: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a proposal is dropped, and the numbers behind it.
+
+    `mean`: of the differences to the opponent so far, 0 before the first. `evidence`: that it is worse; at 1 / `ERROR`
+    it is dropped. `bound`: what the mean difference over all rows is below, with confidence 1 - `ERROR`; None if it
+    stays.
+    """
+
+    drops: bool
+    mean: float
+    evidence: float
+    bound: float | None
+
+
+def opponent(pool: Sequence[Mapping[int, float]]) -> int:
+    """Return the candidate that proposals have to beat, the first of those with the highest mean.
+
+    `pool`: the validation scores of each candidate by row id.
+    """
+    means = [sum(scores.values()) / len(scores) for scores in pool]
+    return means.index(max(means))
+
+
+def verdicts(standings: Sequence[Standing]) -> list[Verdict]:
+    """Return a verdict on each proposal that still races."""
+    return [_verdict(standing) for standing in standings]
+
+
+def _verdict(standing: Standing) -> Verdict:
+    scores, others = standing.scores, standing.opponent
+    differences = [own - other for own, other in zip(scores, others, strict=False)]
+    largest = max(standing.highest, *scores, *others) - min(others)
+    evidence = min(CERTAIN, wealth(differences, len(others), 0.0, largest))
+    drops = evidence >= 1 / ERROR
+    return Verdict(
+        drops=drops,
+        mean=sum(differences) / max(1, len(differences)),
+        evidence=evidence,
+        bound=upper_bound(differences, len(others), largest, ERROR) if drops else None,
+    )

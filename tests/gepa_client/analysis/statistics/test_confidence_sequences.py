@@ -1,0 +1,80 @@
+import itertools
+import math
+import random
+
+import pytest
+
+from gepa_client.analysis.statistics.confidence_sequences import upper_bound, wealth
+
+POPULATIONS = [
+    (0.0, 0.0, 0.0, 1.0, -1.0, 0.0),
+    (1.0, -1.0, 1.0, -1.0, 1.0, -1.0),
+    (0.3, -0.9, 0.5, 0.5, -0.2, -0.2),
+    (1.0, 1.0, 1.0, 1.0, 1.0, -5.0),
+    (0.2, -0.04, -0.04, -0.04, -0.04, -0.04),
+]
+"""Of mean 0, no value above 1."""
+
+
+@pytest.mark.parametrize("population", POPULATIONS)
+@pytest.mark.parametrize("error", [0.05, 0.5, 0.8])
+def test_of_all_orders_at_most_the_error_ever_reach_the_evidence_against_a_true_claim(
+    population: tuple[float, ...], error: float
+) -> None:
+    orders = list(itertools.permutations(population))
+    wrong = sum(wealth(order, len(order), 0.0, 1.0) >= 1 / error for order in orders)
+    assert wrong <= error * len(orders)
+
+
+@pytest.mark.parametrize("error", [0.1, 0.5, 0.8])
+def test_looking_after_every_row_of_a_large_population_stays_within_the_error(error: float) -> None:
+    source = random.Random(3)  # noqa: S311 - no secret
+    population = [1.0] * 30 + [-1.0] * 30 + [0.0] * 140
+    runs = 300
+    wrong = sum(wealth(source.sample(population, 200), 200, 0.0, 1.0) >= 1 / error for _ in range(runs))
+    assert wrong / runs <= error + 3 * math.sqrt(error * (1 - error) / runs)
+
+
+def test_a_false_claim_is_found_out_early() -> None:
+    source = random.Random(4)  # noqa: S311 - no secret
+    population = [1.0] * 10 + [-1.0] * 40 + [0.0] * 150
+    found = sum(wealth(source.sample(population, 60), 200, 0.0, 1.0) >= 10 for _ in range(200))
+    assert found >= 100
+
+
+def test_equal_values_give_no_evidence_against_their_own_mean() -> None:
+    assert wealth([0.25] * 40, 100, 0.25, 1.0) == pytest.approx(1.0)
+    assert wealth([0.0] * 100, 100, 0.0, 1.0) == pytest.approx(1.0)
+
+
+def test_a_mean_out_of_reach_of_the_values_left_is_certain_not_to_be() -> None:
+    assert wealth([-1.0, -1.0], 3, 0.0, 1.0) == math.inf
+    assert wealth([-1.0, -0.99], 3, -0.33, 1.0) < math.inf
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6])
+def test_the_unit_of_the_values_does_not_matter(scale: float) -> None:
+    values = [0.2, -0.7, 0.0, -0.1, 0.4, -0.6]
+    scaled = [value * scale for value in values]
+    assert wealth(scaled, 20, 0.0, scale) == pytest.approx(wealth(values, 20, 0.0, 1.0))
+    assert upper_bound(scaled, 20, scale, 0.5) == pytest.approx(upper_bound(values, 20, 1.0, 0.5) * scale, rel=1e-6)
+
+
+def test_the_bound_is_the_highest_value_at_first_and_at_most_the_mean_in_the_end() -> None:
+    values = [0.5, -0.25, 0.125, -1.0, 0.0]
+    assert upper_bound([], 5, 1.0, 0.1) == 1.0
+    assert upper_bound(values, 5, 1.0, 0.01) == pytest.approx(sum(values) / 5, abs=1e-6)
+
+
+def test_the_bound_is_where_the_evidence_begins_to_suffice() -> None:
+    values = [0.0, -1.0, 0.0, 0.0, 1.0, -1.0, 0.0, -1.0]
+    bound = upper_bound(values, 50, 1.0, 0.4)
+    assert wealth(values, 50, bound + 1e-6, 1.0) >= 1 / 0.4 > wealth(values, 50, bound - 1e-6, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "population"), [([1.1], 5), ([math.nan], 5), ([-math.inf], 5), ([0.0, 0.0], 1)], ids=str
+)
+def test_values_that_break_the_assumptions_are_refused(values: list[float], population: int) -> None:
+    with pytest.raises(ValueError, match="value"):
+        wealth(values, population, 0.0, 1.0)

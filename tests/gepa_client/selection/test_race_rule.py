@@ -1,0 +1,91 @@
+import dataclasses
+import json
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from gepa_client.selection.race_rule import ERROR, Standing, Verdict, opponent, verdicts
+from gepa_client.selection.row_order import race_order
+
+ROWS = 200
+
+
+def raced(own: Sequence[float], other: Sequence[float], *, highest: float = 1.0, block: int = 8) -> tuple[Verdict, int]:
+    """Race until dropped or over; return the last verdict and how many rows it took."""
+    rows = 0
+    while True:
+        rows = min(rows + block, len(other))
+        [verdict] = verdicts([Standing(tuple(own[:rows]), tuple(other), highest)])
+        if verdict.drops or rows == len(other):
+            return verdict, rows
+
+
+def share_dropped(difference: float, races: int = 200) -> tuple[float, float]:
+    """Return the share of proposals of this mean difference that are dropped, and the mean share of rows they took.
+
+    They gain on rows that the opponent failed and lose on others, together on a fifth of all rows.
+    """
+    source = random.Random(7)  # noqa: S311 - no secret
+    gained, lost = (round(ROWS * (0.1 + sign * difference / 2)) for sign in (1, -1))
+    pairs = [(1.0, 0.0)] * gained + [(0.0, 1.0)] * lost + [(1.0, 1.0), (0.0, 0.0)] * ((ROWS - gained - lost) // 2)
+    results = [raced(*zip(*source.sample(pairs, ROWS), strict=True)) for _ in range(races)]
+    return sum(verdict.drops for verdict, _ in results) / races, sum(rows for _, rows in results) / races / ROWS
+
+
+def test_equals_are_dropped_in_at_most_the_stated_share_of_races() -> None:
+    assert share_dropped(0.0)[0] <= ERROR
+
+
+def test_better_proposals_are_dropped_less_and_worse_ones_sooner() -> None:
+    better, _ = share_dropped(0.1)
+    equal, _ = share_dropped(0.0)
+    worse, rows = share_dropped(-0.1)
+    assert better < equal < worse
+    assert worse >= 0.95
+    assert rows < 0.25
+
+
+def test_the_same_scores_as_the_opponent_stay() -> None:
+    verdict, rows = raced([0.5] * ROWS, [0.5] * ROWS)
+    assert (verdict.drops, rows) == (False, ROWS)
+    assert verdict.evidence == pytest.approx(1.0)
+
+
+def test_nothing_is_decided_before_the_first_row() -> None:
+    assert verdicts([Standing((), (1.0, 0.0), 1.0)]) == [Verdict(drops=False, mean=0.0, evidence=1.0, bound=None)]
+
+
+@pytest.mark.parametrize("unit", [0.001, 1.0, 100.0])
+def test_scores_may_have_any_unit_and_sign(unit: float) -> None:
+    other = [unit * (row % 3 - 5) for row in range(60)]
+    own = [score - unit for score in other]
+    verdict, rows = raced(own, other, highest=-3 * unit)
+    assert verdict.drops
+    assert rows < 60
+    assert verdict.mean == pytest.approx(-unit)
+    assert verdict.bound is not None
+    assert verdict.bound < 0
+
+
+def test_a_proposal_above_the_highest_score_is_still_judged() -> None:
+    verdict, rows = raced([3.0] * 50, [1.0] * 50)
+    assert (verdict.drops, rows, verdict.mean) == (False, 50, 2.0)
+
+
+def test_a_verdict_can_be_written_as_json() -> None:
+    [certain] = verdicts([Standing((0.0,) * 9, (1.0,) * 9, 1.0)])
+    assert certain.drops
+    assert json.loads(json.dumps(dataclasses.asdict(certain), allow_nan=False)) == dataclasses.asdict(certain)
+
+
+def test_the_opponent_is_the_first_of_the_best() -> None:
+    assert opponent([{0: 0.0, 1: 1.0}, {0: 1.0, 1: 1.0}, {0: 1.0, 1: 1.0}]) == 1
+
+
+def test_each_race_has_an_order_of_its_own_that_the_seed_fixes() -> None:
+    rows = list(range(50))
+    first, second = (race_order(rows, 0, race) for race in (1, 2))
+    assert sorted(first) == sorted(second) == rows
+    assert first != second
+    assert race_order(rows, 0, 1) == first != race_order(rows, 1, 1)
