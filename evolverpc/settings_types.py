@@ -110,6 +110,9 @@ class OptimizeSettings(TypedDict, total=False):
     frontier_type: Literal["instance", "objective", "hybrid", "cartesian"]
     """What the Pareto front is kept over."""
 
+    validation: Literal["full", "race"]
+    """Score each improving proposal on all validation rows, or drop it once enough of them show that it loses."""
+
     cache_evaluation: bool
     """Score a candidate on the same row only once."""
 

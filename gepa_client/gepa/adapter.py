@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import uuid
 import weakref
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -27,7 +27,7 @@ from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem, ExampleDone
 from gepa_client.gepa.hooks import Failures, TracePolicy
 from gepa_client.gepa.reflective_datasets import STATE_KEY, ProposalJob, Records, ReflectiveDatasets, propose_new_texts
-from gepa_client.gepa.results import Batch, BatchBuilder
+from gepa_client.gepa.results import Batch, BatchBuilder, Results
 from gepa_client.gepa.rows import AnyRow, RowLoader, as_row, list_server_rows
 from gepa_client.journal.entries import EVALUATE, RETRACE
 from gepa_client.journal.journal import Journal, KeyedCall, gather_recorded
@@ -246,6 +246,37 @@ class RemoteAdapter:
         item = EvaluationItem(candidate, [as_row(row) for row in rows], trace=False)
         [results] = self.wait_for(evaluator.evaluate([item]))
         return self._batches.build(item.rows, results, trace=False)
+
+    @property
+    def slots(self) -> int:
+        """Examples that all endpoints of the fleet take at once, those that rest included; at least 1."""
+        slots, most = sum(endpoint.slots for endpoint in self.fleet.endpoints), self._evaluator.in_flight.most
+        return max(1, slots if most is None else min(slots, most))
+
+    def request_example(self, candidate: Candidate, row: AnyRow) -> Callable[[], Awaitable[dict[str, Any]]]:
+        """Return the function that gives a row's result, on the adapter's own event loop; the request is numbered now.
+
+        Raises: as `evaluate`, the function too.
+        """
+        evaluate = self._evaluator.request([EvaluationItem(candidate, [row], trace=False)])
+
+        async def result() -> dict[str, Any]:
+            try:
+                [[found]] = await evaluate()
+            except ProgramFailed as error:
+                self.failures.record("evaluate", error)
+                raise
+            return found
+
+        return result
+
+    def score(self, result: Mapping[str, Any]) -> float:
+        """Return the score that GEPA gets for a result."""
+        return self._batches.score(result)
+
+    def batch(self, rows: Sequence[AnyRow], results: Results) -> Batch:
+        """Return the untraced batch of rows that were evaluated one by one."""
+        return self._batches.build(rows, results, trace=False)
 
     def _evaluate(
         self, pairs: Sequence[tuple[Candidate, Sequence[Any]]], *, trace: bool, together: bool = False

@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -94,7 +94,17 @@ class BatchEvaluator:
             Interrupted: an example got no result, or the run must stop.
             RpcError, ClientError: the call itself is wrong, or the program cannot run.
         """
+        return await self.request(items)()
+
+    def request(self, items: Sequence[EvaluationItem]) -> Callable[[], Awaitable[list[Results]]]:
+        """Return the function that evaluates the items, as `evaluate` does; their requests are numbered now.
+
+        Several of these may run at once.
+        """
         requests = self.journal.ask([key for item in items for key in _keys(item)])
+        return functools.partial(self._evaluate, items, requests)
+
+    async def _evaluate(self, items: Sequence[EvaluationItem], requests: list[RecordedRequest]) -> list[Results]:
         if (failure := first_failure(requests)) is not None:
             raise failure
         evaluated: list[Results] = []

@@ -58,13 +58,14 @@ class BatchBuilder:
         pairs = zip(rows, results, strict=True)
         return EvaluationBatch(
             outputs=[result.get("output") for result in results],
-            scores=[self._score(result) for result in results],
+            scores=[self.score(result) for result in results],
             trajectories=[Trajectory(row, result, result) for row, result in pairs] if trace else None,
             objective_scores=self._objective_scores(results),
             num_metric_calls=_metric_calls(results),
         )
 
-    def _score(self, result: Mapping[str, Any]) -> float:
+    def score(self, result: Mapping[str, Any]) -> float:
+        """Return the score that GEPA gets for a result."""
         return float(result["score"]) if result["status"] == "ok" else self._failure_score
 
     def _objective_scores(self, results: Results) -> list[dict[str, float]] | None:

@@ -20,6 +20,9 @@ REFLECTIVE_DATASET, COMPLETION, PROPOSAL = "reflective_dataset", "completion", "
 OUTLINE, MUTATION = "outline", "mutation"
 """Kinds of entries and of attempts: what GEPA asks for, and what is sent for it."""
 
+RACE = "race"
+"""The kind of an entry that decides on proposals in a race: which are dropped, and which rows are evaluated next."""
+
 MODEL_CALL = "model_call"
 """The kind of an attempt that a program made, by way of a gateway."""
 

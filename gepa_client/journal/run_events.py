@@ -152,10 +152,26 @@ class CandidateFound(_Event):
     objective_scores: dict[str, float] | None = None
 
 
+class RacedOut(BaseModel):
+    """How a proposal lost its race: after `compared` of the validation set's `rows`, for `calls` metric calls.
+
+    `mean`: of its differences to the best candidate on the compared rows; `bound`: of that over all rows, from above.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings", defer_build=True)
+
+    compared: int
+    rows: int
+    calls: int
+    mean: float
+    bound: float
+
+
 class Rejected(_Event):
     """A proposal was not kept. Scores are sums over its minibatch, before and after; null for a merge.
 
     `candidate`: the beginning of its digest, as `FailureGroup` has it. `unchanged`: it has the texts of its parent.
+    `race`: how it lost its race; None if it was not better on its minibatch, or was not selected.
     """
 
     event: Literal["rejected"] = "rejected"
@@ -165,6 +181,7 @@ class Rejected(_Event):
     reason: str
     candidate: str | None = None
     unchanged: bool = False
+    race: RacedOut | None = None
 
 
 class NoProposal(_Event):

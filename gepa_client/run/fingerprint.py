@@ -28,6 +28,9 @@ IDENTITY_SETTINGS = frozenset(
 )
 """Settings that belong to the fingerprint: with another value a replay would make other requests."""
 
+ADDED_SETTINGS = frozenset({"validation"})
+"""The same, but only with another value than the default: earlier versions recorded fingerprints without them."""
+
 REACHED_BY = frozenset({"api_base", "base_url", "azure_endpoint", "proxy", "timeout", "request_timeout"})
 """Arguments of a reflection model that define how it is reached, not which model it is."""
 
@@ -57,6 +60,9 @@ def identity_settings(config: RunConfig) -> dict[str, Any]:
         for key, value in (recorded["reflection_lm_kwargs"] or {}).items()
         if value != NOT_RECORDED and key not in REACHED_BY
     }
+    for key in sorted(ADDED_SETTINGS):
+        if recorded[key] != RunConfig.model_fields[key].default:
+            found[key] = recorded[key]
     return found
 
 

@@ -165,6 +165,10 @@ class Optimization:
             self.emit,
             is_hopeless if config.reflection_lm is not None else None,
         )
+        arguments = strategies.arguments(config) | strategies.evolution_arguments(
+            config, self.adapter, reflection, self.emit
+        )
+        race = strategies.racing(arguments, self.adapter, splits.val, config)
         watcher = RunWatcher(
             self.emit,
             self._best,
@@ -174,12 +178,11 @@ class Optimization:
             seed=config.seed,
             use_merge=config.use_merge,
             fitted=reflection.fitted if isinstance(reflection, ConcurrentReflection) else None,
+            next_rejected=race.next_rejected if race is not None else lambda: None,
         )
         prices = PriceGuard(config, journal, self.emit)
         own_callbacks = [watcher, guard, prices, ScorerGuard(config, journal, self.emit)]
-        evolution = strategies.evolution_arguments(config, self.adapter, reflection, self.emit)
-        arguments = strategies.arguments(config) | evolution
-        arguments["callbacks"] = [*evolution["callbacks"], *map(FailFastCallback, own_callbacks)]
+        arguments["callbacks"] = [*arguments["callbacks"], *map(FailFastCallback, own_callbacks)]
         between = BetweenIterations(config, journal)
         stops: list[strategies.StateStop | strategies.PerfectStop | BetweenIterations] = [
             *([] if config.past_perfect else [strategies.PerfectStop(config.perfect_score)]),

@@ -40,6 +40,7 @@ from gepa_client.journal.run_events import (
     NoProposal,
     Phase,
     PhaseName,
+    RacedOut,
     RecordCuts,
     RecordsCut,
     Reflecting,
@@ -107,7 +108,8 @@ class RunWatcher:
     candidate, `counters` what the run's store shows. During a replay they receive nothing but candidates that are not
     among the `kept` ones; the rest follows at its end. `result()` is GEPA's result at the last complete candidate; None
     while the seed is being scored. `fitted`: returns the records of a component as the prompt shows them, by candidate,
-    dataset and name; None if the program proposes.
+    dataset and name; None if the program proposes. `next_rejected`: returns how the next rejected proposal lost its
+    race; None if it was rejected without one.
     """
 
     emit: Emit
@@ -118,6 +120,7 @@ class RunWatcher:
     seed: int
     use_merge: bool
     fitted: Callable[[Mapping[str, str], Records, str], FittedRecords] | None = None
+    next_rejected: Callable[[], RacedOut | None] = lambda: None
 
     def __post_init__(self) -> None:
         self._state: GEPAState[Any, int] | None = None
@@ -230,14 +233,16 @@ class RunWatcher:
         same = [found for found in self._proposals if found.score == event["new_score"]]
         if same:
             self._proposals.remove(same[0])
+        race = self.next_rejected()
         self.emit(
             Rejected(
                 iteration=event["iteration"],
                 old_score=event["old_score"],
                 new_score=event["new_score"],
-                reason=event["reason"],
+                reason=event["reason"] if race is None else _lost(race),
                 candidate=same[0].candidate if same else None,
                 unchanged=bool(same) and same[0].unchanged,
+                race=race,
             )
         )
 
@@ -336,6 +341,11 @@ class RunWatcher:
     def _keep(self) -> None:
         if self._state is not None:
             self._complete = GEPAResult.from_state(self._state, seed=self.seed)
+
+
+def _lost(race: RacedOut) -> str:
+    below = f"its mean is {-race.mean:.3g} below that of the best candidate"
+    return f"raced out: on {race.compared:,} of {race.rows:,} validation rows {below}"
 
 
 class FailFastCallback:

@@ -21,6 +21,7 @@ from gepa.utils import (
 )
 from gepa.utils.stop_condition import MaxTrackedCandidatesStopper
 
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.evolution.code_adapter import CodeMerge, EvolvingAdapter
 from gepa_client.evolution.code_reflection import DEFAULT_TEMPLATE, CodeReflection
 from gepa_client.evolution.lineage import Lineage, ScoringSelection
@@ -28,9 +29,11 @@ from gepa_client.evolution.mutations import MutationRunner
 from gepa_client.evolution.selector import ComponentSelector, Schedule
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection import ConcurrentReflection
+from gepa_client.gepa.rows import RowLoader
 from gepa_client.journal.run_events import Emit
 from gepa_client.run.resolved_settings import evolve_of
 from gepa_client.run.run_watcher import FailFastCallback
+from gepa_client.selection.race import RacedSelection, RacingAdapter
 from gepa_client.settings.run_config import RunConfig
 from protocol.code import GIT_BRANCH
 
@@ -60,6 +63,12 @@ def arguments(config: RunConfig) -> dict[str, Any]:
         "sampling_strategy": sampling(config.sampling),
         "selection_strategy": selection(config.selection_strategy),
     }
+
+
+WHOLE_BATCHES = (
+    "`validation` is race, but the program evaluates whole batches (it is a GEPAAdapter), and a race evaluates single "
+    "rows: leave --validation out, or serve functions that evaluate one example"
+)
 
 
 @dataclass
@@ -140,6 +149,23 @@ def selection(text: str) -> SelectionStrategy:
     if kind == "top_k":
         return TopKImprovements(int(count))
     return BestImprovement() if kind == "best" else AllImprovements()
+
+
+def racing(
+    arguments: dict[str, Any], adapter: RemoteAdapter, val: RowLoader, config: RunConfig
+) -> RacedSelection | None:
+    """Have the proposals raced that `arguments` of `gepa.optimize` select, and return the race; None without one.
+
+    Raises:
+        SettingsError: the program evaluates whole batches only.
+    """
+    if config.validation == "full":
+        return None
+    if adapter.discovery.limits.whole_batches:
+        raise SettingsError(WHOLE_BATCHES)
+    race = RacedSelection(arguments["selection_strategy"], adapter, val, config.seed, config.perfect_score)
+    arguments |= {"selection_strategy": race, "adapter": RacingAdapter(arguments["adapter"], race)}
+    return race
 
 
 def evolution_arguments(config: RunConfig, adapter: RemoteAdapter, reflection: Any, emit: Emit) -> dict[str, Any]:

@@ -235,6 +235,10 @@ class SearchSettings(SettingsGroup, title="Search"):
     frontier_type: Literal["instance", "objective", "hybrid", "cartesian"] = setting(
         "instance", "What the Pareto front is kept over.", metavar="TYPE"
     )
+    validation: Literal["full", "race"] = setting(
+        "full",
+        "Score each improving proposal on all validation rows, or drop it once enough of them show that it loses.",
+    )
     cache_evaluation: bool = setting(False, "Score a candidate on the same row only once.")
     use_merge: bool = setting(False, "Also merge candidates that are good at different rows.")
     seed: int = setting(0, "Seed of every random choice.")

@@ -147,6 +147,10 @@ export interface OptimizeSettings {
    */
   frontierType?: "instance" | "objective" | "hybrid" | "cartesian";
   /**
+   * Score each improving proposal on all validation rows, or drop it once enough of them show that it loses. Default: full.
+   */
+  validation?: "full" | "race";
+  /**
    * Score a candidate on the same row only once. Default: no.
    */
   cacheEvaluation?: boolean;
@@ -336,6 +340,7 @@ export const SETTINGS: readonly string[] = [
   "candidateSelectionStrategy",
   "selectionStrategy",
   "frontierType",
+  "validation",
   "cacheEvaluation",
   "useMerge",
   "seed",
@@ -547,6 +552,7 @@ export interface CandidateFound {
  * A proposal was not kept. Scores are sums over its minibatch, before and after; null for a merge.
  *
  * `candidate`: the beginning of its digest, as `FailureGroup` has it. `unchanged`: it has the texts of its parent.
+ * `race`: how it lost its race; None if it was not better on its minibatch, or was not selected.
  */
 export interface Rejected {
   seconds: number;
@@ -557,6 +563,20 @@ export interface Rejected {
   reason: string;
   candidate: string | null;
   unchanged: boolean;
+  race: RacedOut | null;
+}
+/**
+ * How a proposal lost its race: after `compared` of the validation set's `rows`, for `calls` metric calls.
+ *
+ * `mean`: of its differences to its parent on the compared rows; `bound`: the most it may be over all rows.
+ */
+export interface RacedOut {
+  compared: number;
+  rows: number;
+  calls: number;
+  mean: number;
+  bound: number;
+  reason: string;
 }
 /**
  * An iteration ended with nothing to evaluate: all scores perfect, or no new text.

@@ -1,0 +1,134 @@
+"""Racing: a proposal that passed its minibatch is dropped as soon as validation rows show that it loses."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gepa.core.state import GEPAState
+from gepa.proposer.base import CandidateProposal
+from gepa.strategies.acceptance import AcceptanceCriterion
+from gepa.strategies.proposal_selection import SelectionStrategy
+
+from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.gepa.results import Batch
+from gepa_client.gepa.rows import RowLoader
+from gepa_client.journal.run_events import RacedOut
+from gepa_client.selection.race_blocks import BlockRace, RacedProposal
+from gepa_client.selection.race_rule import opponent
+from gepa_client.selection.row_order import race_order
+from protocol import Candidate
+
+Content = tuple[tuple[str, str], ...]
+"""A candidate's texts, by which GEPA too recognizes equal candidates of one iteration."""
+
+
+@dataclass
+class RacedSelection:
+    """A selection strategy of GEPA's that races what another one selects.
+
+    GEPA counts the metric calls of what is selected when it evaluates it on all validation rows; those of dropped
+    proposals are counted here, one for each row that was evaluated. Merges never come here: GEPA 0.1.4 evaluates them
+    on all rows at once.
+
+    `seed`: of the order of rows. `perfect`: the perfect score.
+    """
+
+    selection: SelectionStrategy
+    adapter: RemoteAdapter
+    val: RowLoader
+    seed: int
+    perfect: float
+    _races: int = field(default=0, init=False)
+    _survivors: dict[Content, RacedProposal] = field(default_factory=dict, init=False)
+    _rejected: deque[RacedOut | None] = field(default_factory=deque, init=False)
+
+    def select(
+        self, proposals: list[CandidateProposal[Any]], state: GEPAState[Any, Any], acceptance: AcceptanceCriterion
+    ) -> list[CandidateProposal[Any]]:
+        """Return what the other strategy selects, without the proposals that lose their race.
+
+        Raises: as `RemoteAdapter.evaluate`.
+        """
+        selected = self.selection.select(proposals, state, acceptance)
+        raced: dict[Content, RacedProposal] = {}
+        for proposal in selected:
+            if (content := _content(proposal.candidate)) not in raced:
+                raced[content] = self._entered(proposal, state)
+        if raced:
+            self.adapter.wait_for(self._race(list(raced.values()), state.prog_candidate_val_subscores).run())
+        kept = {content: each for content, each in raced.items() if each.lost is None}
+        lost = {content: each for content, each in raced.items() if each.lost is not None}
+        for loser in lost.values():
+            self._count(loser, state)
+        survivors = [each for each in selected if _content(each.candidate) in kept]
+        self._survivors = {content: each for content, each in kept.items() if each.evaluated}
+        self._rejected = deque(
+            self._outcome(lost.get(_content(each.candidate)) if any(each is one for one in selected) else None)
+            for each in proposals
+            if not any(each is one for one in survivors)
+        )
+        return survivors
+
+    def next_rejected(self) -> RacedOut | None:
+        """Return why the next proposal that GEPA rejects was dropped; None if not by a race. Call it once for each."""
+        return self._rejected.popleft() if self._rejected else None
+
+    def take_survivors(self) -> dict[Content, Batch]:
+        """Return each survivor's results on the rows that GEPA lacks, in their order; once after each selection."""
+        survivors, self._survivors = self._survivors, {}
+        return {content: self._batch(each, sorted(each.evaluated)) for content, each in survivors.items()}
+
+    def _race(self, proposals: Sequence[RacedProposal], pool: Sequence[Mapping[int, float]]) -> BlockRace:
+        order = race_order(self.val.all_ids(), self.seed, self._races)
+        self._races += 1
+        highest = max(self.perfect, *(score for scores in pool for score in scores.values()))
+        rows = dict(zip(order, self.val.fetch(order), strict=True))
+        return BlockRace(self.adapter, proposals, rows, pool[opponent(pool)], highest)
+
+    def _entered(self, proposal: CandidateProposal[Any], state: GEPAState[Any, Any]) -> RacedProposal:
+        cache = state.evaluation_cache
+        known = cache.get_batch(proposal.candidate, list(self.val.all_ids()))[0] if cache is not None else {}
+        return RacedProposal(proposal.candidate, {row_id: each.score for row_id, each in known.items()})
+
+    def _count(self, loser: RacedProposal, state: GEPAState[Any, Any]) -> None:
+        state.increment_evals(len(loser.evaluated))
+        if (cache := state.evaluation_cache) is not None and loser.evaluated:
+            batch = self._batch(loser, loser.evaluated)
+            cache.put_batch(loser.candidate, loser.evaluated, batch.outputs, batch.scores, batch.objective_scores)
+
+    def _batch(self, proposal: RacedProposal, row_ids: Sequence[int]) -> Batch:
+        return self.adapter.batch(self.val.fetch(row_ids), [proposal.results[row_id] for row_id in row_ids])
+
+    def _outcome(self, loser: RacedProposal | None) -> RacedOut | None:
+        if loser is None or loser.lost is None:
+            return None
+        return RacedOut(
+            **{name: loser.lost[name] for name in ("compared", "mean", "bound")},
+            calls=len(loser.evaluated),
+            rows=len(self.val),
+        )
+
+
+class RacingAdapter:
+    """An adapter for `gepa.optimize` that has the results of a race's survivors already."""
+
+    def __init__(self, adapter: Any, race: RacedSelection) -> None:
+        self._adapter = adapter
+        self._race = race
+
+    def batch_evaluate(self, items: Sequence[tuple[Candidate, Sequence[Any]]]) -> list[Batch]:
+        """Return the results of a race's survivors just after it; else evaluate as the adapter does."""
+        survivors = self._race.take_survivors()
+        if survivors:
+            return [survivors[_content(candidate)] for candidate, _ in items]
+        evaluated: list[Batch] = self._adapter.batch_evaluate(items)
+        return evaluated
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the adapter has."""
+        return getattr(self._adapter, name)
+
+
+def _content(candidate: Candidate) -> Content:
+    return tuple(sorted(candidate.items()))

@@ -1,0 +1,170 @@
+"""A run with races is its journal: interrupted or replayed, it is the same run, and nothing is paid for twice."""
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_client import Interrupted, RemoteAdapter
+from gepa_client.journal.entries import RACE, SEARCH
+from gepa_client.journal.history import entries
+from gepa_client.selection import race_blocks
+from protocol import Example
+from protocol.errors import ProgramFailed
+from tests.gepa_client.endpoint_fixtures import token
+from tests.gepa_client.journal.sample_runs import RUN
+from tests.gepa_client.journal.stored_journals import recording, replaying, watched
+from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.selection.raced_run import TRAIN, Program, RacedRun, run
+from tests.support.rounds import rounds
+
+__all__ = ["token"]
+
+SETTINGS: dict[str, Any] = {"proposals": "2x2", "max_metric_calls": 350}
+
+
+def undisturbed(host: Host, **more: Any) -> RacedRun:
+    with RemoteAdapter(Program(lures=TRAIN).serve(host)) as adapter:
+        found = run(adapter, **SETTINGS | more)
+    assert found.lost
+    assert len(found.candidates) > 2
+    return found
+
+
+@pytest.mark.parametrize("seed", rounds(15))
+def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(host: Host, tmp_path: Path, seed: int) -> None:
+    wanted = undisturbed(host)
+    program, chance, cuts = Program(lures=TRAIN), random.Random(seed), 0  # noqa: S311 - reproducible cuts
+    url = program.serve(host)
+    with watched(tmp_path) as store:
+        while True:
+            left = [chance.randint(3, 40)]
+            with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
+
+                def cut(left: list[int] = left, journal: Any = journal) -> None:
+                    left[0] -= 1
+                    if left[0] == 0:
+                        journal.cancel_token.cancel(Interrupted("paused", "cut"))
+
+                journal.spending.watch(cut)
+                try:
+                    found = run(adapter, **SETTINGS)
+                except Interrupted as interrupted:
+                    assert interrupted.reason == "cut"
+                    cuts += 1
+                    continue
+            break
+        assert cuts > 5
+        assert found == wanted
+        kinds = Counter(made.kind for made in store.attempts(RUN.id, SEARCH) if made.outcome not in ("lost", "refused"))
+        assert kinds["evaluate"] == sum(program.server.runs.values()) == wanted.metric_calls
+        with RemoteAdapter(journal=replaying(store), recorded=_discovery(url)) as adapter:
+            assert run(adapter, **SETTINGS) == wanted
+
+
+@pytest.mark.parametrize("seed", rounds(15))
+def test_a_run_whose_process_dies_at_random_ends_as_an_undisturbed_one(host: Host, tmp_path: Path, seed: int) -> None:
+    wanted = undisturbed(host)
+    program, chance, deaths = Program(lures=TRAIN), random.Random(seed), 0  # noqa: S311 - reproducible deaths
+    url = program.serve(host)
+    with watched(tmp_path) as store:
+        while True:
+            left = [chance.randint(5, 40)]
+
+            def dies(_rows: Any, left: list[int] = left) -> None:
+                left[0] -= 1
+                if left[0] <= 0:
+                    raise Died  # nothing of this commit, and of no later one, is in the store
+
+            store.before_write = dies
+            try:
+                with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
+                    found = run(adapter, **SETTINGS)
+            except Interrupted as interrupted:
+                assert "Died" in interrupted.reason
+                deaths += 1
+                store.before_write = lambda _: None
+                continue
+            break
+        assert deaths > 2
+        assert found == wanted
+        assert sum(program.server.runs.values()) == wanted.metric_calls
+
+
+def test_a_replay_reads_the_decisions_and_works_none_out(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Program(lures=TRAIN)
+    url = program.serve(host)
+    with watched(tmp_path) as store:
+        with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
+            wanted = run(adapter, **SETTINGS)
+        assert wanted.lost
+        monkeypatch.setattr(race_blocks, "verdicts", _never)
+        monkeypatch.setattr(race_blocks, "LEAST_BLOCK", 50)
+        with RemoteAdapter(journal=replaying(store), recorded=_discovery(url)) as adapter:
+            assert run(adapter, **SETTINGS) == wanted
+
+
+def test_a_race_that_another_fleet_continues_keeps_its_blocks(host: Host, tmp_path: Path) -> None:
+    wanted = undisturbed(host)
+    program = Program(lures=TRAIN)
+    url = program.serve(host)
+    with watched(tmp_path) as store:
+        with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
+            journal.spending.watch(_cut_in_a_race(store, journal))
+            with pytest.raises(Interrupted, match="cut"):
+                run(adapter, **SETTINGS)
+        first = sum(entry.kind == RACE for entry in entries(store, RUN.id, SEARCH))
+        assert first
+        program.server.limits["max_concurrency"] = 64
+        with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
+            found = run(adapter, **SETTINGS)
+        assert found.candidates[:2] == wanted.candidates[:2]
+        assert found.rejected[:1] == wanted.rejected[:1]
+        with RemoteAdapter(journal=replaying(store), recorded=_discovery(url)) as adapter:
+            assert run(adapter, **SETTINGS) == found
+
+
+def test_a_failed_call_of_a_race_is_raised_at_the_same_place_by_a_replay(host: Host, tmp_path: Path) -> None:
+    program, failures = Program(lures=TRAIN), [0]
+
+    def fails_sometimes(candidate: dict[str, str], example: Example, traced: bool) -> dict[str, Any]:
+        if int(example.id) == TRAIN + 17 and candidate["rules"] != program.seed and failures[0] < 2:
+            failures[0] += 1
+            raise ProgramFailed("the process died", stage="run")
+        return program.evaluated(candidate, example, traced)
+
+    url = program.serve(host)
+    program.server.evaluate_one = fails_sometimes
+    settings = SETTINGS | {"raise_on_exception": False}
+    with watched(tmp_path) as store:
+        with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
+            wanted = run(adapter, **settings)
+        assert failures == [2]
+        assert len(wanted.candidates) > 2
+        with RemoteAdapter(journal=replaying(store), recorded=_discovery(url)) as adapter:
+            assert run(adapter, **settings) == wanted
+
+
+def _cut_in_a_race(store: Any, journal: Any) -> Any:
+    def cut() -> None:
+        if any(entry.kind == RACE for entry in entries(store, RUN.id, SEARCH)):
+            journal.cancel_token.cancel(Interrupted("paused", "cut"))
+
+    return cut
+
+
+def _never(*_: object) -> list[Any]:
+    raise AssertionError("a replay reads the decisions")
+
+
+def _discovery(url: str) -> Any:
+    with RemoteAdapter(url) as adapter:
+        return adapter.discovery
+
+
+class Died(Exception):
+    pass

@@ -1,0 +1,109 @@
+"""Proposals that lose on validation rows are dropped before all rows are paid for; the others enter the pool whole."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from evolverpc_common.settings.sources import SettingsError
+from gepa_client import RemoteAdapter
+from gepa_client.selection import race_blocks
+from gepa_client.selection.race_blocks import AHEAD, LEAST_BLOCK
+from gepa_client.selection.race_rule import Verdict
+from protocol import Example
+from tests.gepa_client.endpoint_fixtures import token
+from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.selection.raced_run import TRAIN, VAL, Program, RacedRun, rows, run
+
+__all__ = ["token"]
+
+
+def raced(host: Host, program: Program, **settings: Any) -> RacedRun:
+    with RemoteAdapter(program.serve(host)) as adapter:
+        return run(adapter, **settings)
+
+
+def test_a_losing_proposal_is_dropped_and_every_call_is_counted_once(host: Host) -> None:
+    program = Program(lures=TRAIN)
+    found = raced(host, program)
+    assert found.lost
+    assert len(found.candidates) > 2
+    assert all(len(scores) == VAL for scores in found.scores)
+    assert all(race["compared"] <= race["calls"] < VAL and race["rows"] == VAL for race in found.lost)
+    assert found.metric_calls == len(program.server.called("evaluate"))
+
+
+@pytest.mark.parametrize("settings", [
+    {}, {"frontier_type": "objective"}, {"frontier_type": "hybrid"}, {"frontier_type": "cartesian"},
+    {"proposals": "2x2"}, {"proposals": "3", "selection_strategy": "best"}, {"cache_evaluation": True},
+    {"use_merge": True},
+], ids=lambda settings: "-".join(map(str, settings.values())) or "plain")  # fmt: skip
+def test_a_run_whose_proposals_never_lose_is_that_of_full_validation(
+    host: Host, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(race_blocks, "verdicts", lambda standings: [Verdict(False, 0.0, None) for _ in standings])
+    full, race = (raced(host, Program(), validation=validation, **settings) for validation in ("full", "race"))
+    assert len(race.candidates) > 2
+    assert race.in_full() == full.in_full()
+
+
+def test_an_example_that_takes_long_holds_up_no_other_slot(host: Host) -> None:
+    slots = 4
+    program = Program(slots=slots)
+    others = asyncio.Event
+    begun: Counter[str] = Counter()
+    waiting: dict[str, asyncio.Event] = {}
+
+    async def evaluated(candidate: dict[str, str], example: Example, traced: bool) -> dict[str, Any]:
+        if int(example.id) >= TRAIN and candidate["rules"] != program.seed:
+            begun[candidate["rules"]] += 1
+            enough = waiting.setdefault(candidate["rules"], others())
+            if begun[candidate["rules"]] == 1:  # it ends when as many others were begun as a fleet has ahead
+                await asyncio.wait_for(enough.wait(), 20)
+            elif begun[candidate["rules"]] == AHEAD * slots + LEAST_BLOCK:
+                enough.set()
+        return program.evaluated(candidate, example, traced)
+
+    url = program.serve(host)
+    program.server.evaluate_one = evaluated
+    with RemoteAdapter(url) as adapter:
+        found = run(adapter, max_metric_calls=200)
+    assert len(found.candidates) > 1
+
+
+def test_fewer_rows_than_a_block_are_all_evaluated(host: Host) -> None:
+    few = rows(LEAST_BLOCK - 1, TRAIN)
+    full, race = (
+        raced(host, Program(lures=TRAIN), val=few, validation=validation, max_metric_calls=60)
+        for validation in ("full", "race")
+    )
+    assert race == full
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_validation_rows_that_are_trained_on_are_counted_as_often_as_they_run(host: Host, cached: bool) -> None:
+    program = Program(lures=TRAIN)
+    found = raced(host, program, val=rows(VAL), cache_evaluation=cached)
+    assert len(found.candidates) > 1
+    assert found.metric_calls == len(program.server.called("evaluate"))
+
+
+def test_a_row_of_a_text_that_lost_is_not_paid_for_again_if_scores_are_cached(host: Host) -> None:
+    program = Program(lures=TRAIN)
+    found = raced(host, program, cache_evaluation=True, seed=1)
+    assert any(race["calls"] < race["compared"] for race in found.lost)
+    assert found.metric_calls == len(program.server.called("evaluate"))
+
+
+def test_equal_proposals_of_an_iteration_race_once(host: Host) -> None:
+    program = Program(lures=TRAIN)
+    found = raced(host, program, proposals="3x3", max_metric_calls=500)
+    assert any(reason.startswith("Duplicate") for reason, _ in found.rejected)
+    assert found.lost
+    assert found.metric_calls == len(program.server.called("evaluate"))
+
+
+def test_a_program_of_whole_batches_is_refused(host: Host) -> None:
+    with pytest.raises(SettingsError, match="evaluates whole batches"):
+        raced(host, Program(whole_batches=True))
