@@ -36,7 +36,7 @@ def undisturbed(host: Host, **more: Any) -> RacedRun:
 @pytest.mark.parametrize("seed", rounds(15))
 def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(host: Host, tmp_path: Path, seed: int) -> None:
     wanted = undisturbed(host)
-    program, chance, cuts = Program(lures=TRAIN), random.Random(seed), 0  # noqa: S311 - reproducible cuts
+    program, chance, cuts = Program(lures=TRAIN), random.Random(seed), 0
     url = program.serve(host)
     with watched(tmp_path) as store:
         while True:
@@ -67,7 +67,7 @@ def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(host: Host, tmp_
 @pytest.mark.parametrize("seed", rounds(15))
 def test_a_run_whose_process_dies_at_random_ends_as_an_undisturbed_one(host: Host, tmp_path: Path, seed: int) -> None:
     wanted = undisturbed(host)
-    program, chance, deaths = Program(lures=TRAIN), random.Random(seed), 0  # noqa: S311 - reproducible deaths
+    program, chance, deaths = Program(lures=TRAIN), random.Random(seed), 0
     url = program.serve(host)
     with watched(tmp_path) as store:
         while True:

@@ -9,7 +9,7 @@ import pytest
 from gepa.api import optimize
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.run.fingerprint import IDENTITY_SETTINGS, identity_settings
+from gepa_client.run.fingerprint import ADDED_SETTINGS, IDENTITY_SETTINGS, identity_settings
 from gepa_client.run.strategies import PASSED
 from gepa_client.settings.groups import BudgetSettings, OutputSettings, SandboxSettings, TrackingSettings
 from gepa_client.settings.loading import from_record, load
@@ -337,11 +337,15 @@ def test_the_store_is_the_one_the_record_came_from() -> None:
 
 
 def test_every_setting_may_change_or_is_part_of_a_runs_identity() -> None:
-    assert sorted([*MAY_CHANGE, *IDENTITY_SETTINGS]) == sorted(RunConfig.model_fields)
+    assert sorted([*MAY_CHANGE, *IDENTITY_SETTINGS, *ADDED_SETTINGS]) == sorted(RunConfig.model_fields)
     assert set(identity_settings(RunConfig(url=(URL,)))) == IDENTITY_SETTINGS - {"proposals", "evolve"} | {
         "sampling_strategy",
         "reflection",
     }
+
+
+def test_a_setting_of_a_later_version_is_part_of_a_runs_identity_with_another_value_than_the_default() -> None:
+    assert identity_settings(RunConfig(url=(URL,), validation="race"))["validation"] == "race"
 
 
 @pytest.mark.parametrize(

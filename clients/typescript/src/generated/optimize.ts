@@ -568,7 +568,7 @@ export interface Rejected {
 /**
  * How a proposal lost its race: after `compared` of the validation set's `rows`, for `calls` metric calls.
  *
- * `mean`: of its differences to its parent on the compared rows; `bound`: the most it may be over all rows.
+ * `mean`: of its differences to the best candidate on the compared rows; `bound`: of that over all rows, from above.
  */
 export interface RacedOut {
   compared: number;
@@ -576,7 +576,6 @@ export interface RacedOut {
   calls: number;
   mean: number;
   bound: number;
-  reason: string;
 }
 /**
  * An iteration ended with nothing to evaluate: all scores perfect, or no new text.
