@@ -9,13 +9,14 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from evolverpc_common.display_text import counted, line
 from evolverpc_common.redaction import Secrets, secrets_of
+from gepa_client.check.noise_report import NoiseReport
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.requests import digest_of
 from gepa_client.settings.groups import Evolve
 
 StepVerdict = Literal["ok", "warning", "failed", "skipped"]
 StepName = Literal[
-    "handshake", "rows", "evaluate", "score function", "scores", "reflective dataset", "proposals", "code"
+    "handshake", "rows", "evaluate", "score function", "scores", "reflective dataset", "noise", "proposals", "code"
 ]
 
 Result = dict[str, Any]
@@ -102,7 +103,9 @@ class RunEstimate(_ReportModel):
     """Seconds, an example's as measured here, the network included.
 
     `at_once`: over all servers that answer. `run_s`: what `budget` metric calls would take, from every slot busy to one
-    minibatch at a time; None, as `budget` and `run_usd`, if another limit ends the run.
+    minibatch at a time; None, as `budget` and `run_usd`, if another limit ends the run. `proposals_calls`: metric
+    calls of the seed's validation and of `proposals` proposals, if none is accepted and if all are; `proposals_usd`:
+    what these cost.
     """
 
     example_s: float
@@ -113,13 +116,16 @@ class RunEstimate(_ReportModel):
     run_s: tuple[float, float] | None
     example_usd: float | None = None
     run_usd: float | None = None
+    proposals: int
+    proposals_calls: tuple[int, int]
+    proposals_usd: tuple[float, float] | None = None
 
 
 class CheckReport(_ReportModel):
     """Everything `check` found.
 
-    `evolve`: what a run would change. `passed` is False when any step failed; `reached` when the server answered at
-    all.
+    `evolve`: what a run would change. `noise`: None if no scores could be compared. `passed` is False when any step
+    failed; `reached` when the server answered at all.
     """
 
     url: str
@@ -128,6 +134,7 @@ class CheckReport(_ReportModel):
     steps: list[CheckStep]
     examples: list[CheckedExample] = []
     timing: RunEstimate | None = None
+    noise: NoiseReport | None = None
     evolve: Evolve = "prompts"
     reached: bool = True
 

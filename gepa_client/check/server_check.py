@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from evolverpc_common.display_text import counted
 from evolverpc_common.model_prices import PriceTable, priced
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.check_report import (
@@ -30,12 +31,14 @@ from gepa_client.check.check_report import (
     scores_verdict,
     share_failed,
 )
+from gepa_client.check.noise_report import PROPOSALS, NoiseReport, proposal_calls
 from gepa_client.check.preflight import client_of, discovered
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.fleet.endpoints_file import Address
 from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT, changed_since_start, differences, lacking
 from gepa_client.gepa.rows import AnyRow, list_server_rows
+from gepa_client.journal.requests import digest_of
 from gepa_client.run import splits
 from gepa_client.run.resolved_settings import endpoints, evolve_of, metric_call_budget, scorers
 from gepa_client.settings.groups import Evolve
@@ -63,20 +66,29 @@ FIRST_WAIT_S = 10.0
 
 @dataclass(frozen=True)
 class Trial:
-    """`count` rows, tried for `seconds`: `done` have ended, those with the indices `running` have not."""
+    """`count` rows, tried for `seconds`: `done` have ended, those with the indices `running` have not.
+
+    `again`: they were tried before, and show how noisy their scores are.
+    """
 
     count: int
     done: int = 0
     running: Sequence[int] = ()
     seconds: float = 0.0
+    again: bool = False
 
 
 Trying = Callable[[Trial], None]
 """Called before rows are tried, and while they take long."""
 
 
-async def check_server(config: RunConfig, examples: int, trying: Trying = lambda _trial: None) -> CheckReport:
+async def check_server(
+    config: RunConfig, examples: int, trying: Trying = lambda _trial: None, *, repeats: int = 1
+) -> CheckReport:
     """Handshake, up to `examples` training rows with traces, and one reflective dataset; spends no budget.
+
+    If no step fails, the rows are evaluated until each was `repeats` times, which shows how noisy the scores are, if
+    those limits allow it.
 
     While every score is 0 and few examples fail, more rows are tried (once if all outputs are equal or empty, else up
     to all rows), but never more than the run's own limits on metric calls and cost allow. Of several servers the first
@@ -101,7 +113,7 @@ async def check_server(config: RunConfig, examples: int, trying: Trying = lambda
                 return CheckReport(
                     url=server.url, steps=[*_as_warnings(unreachable), _failure(config, "handshake", error)]
                 )
-            check = _ServerCheck(config, client, discovery, servers[number + 1 :], examples, trying)
+            check = _ServerCheck(config, client, discovery, servers[number + 1 :], examples, repeats, trying)
             check.steps += _as_warnings(unreachable)
             await check.run()
             return check.report(server.url)
@@ -115,13 +127,17 @@ class _ServerCheck:
     discovery: DiscoverResult
     others: Sequence[Address]
     wanted: int
+    repeats: int
     trying: Trying
     steps: list[CheckStep] = field(default_factory=list)
     examples: list[CheckedExample] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     at_once: int = 0
     budget: int | None = None
+    validation_rows: int = 0
+    test_rows: int | None = None
     timing: RunEstimate | None = None
+    noise: NoiseReport | None = None
     evolve: Evolve = "prompts"
     reached: bool = True
 
@@ -137,6 +153,7 @@ class _ServerCheck:
             steps=self.steps,
             examples=self.examples,
             timing=self.timing,
+            noise=self.noise,
             evolve=self.evolve,
             reached=self.reached,
         )
@@ -244,7 +261,7 @@ class _ServerCheck:
             fetch = functools.partial(list_server_rows, self.client)
             rows = await splits.training_rows(sources["train"], held, fetch)
             val = await splits.rows_of(sources["val"], "valset", held, fetch)
-            await splits.rows_of(sources["test"], "testset", held, fetch)
+            test = await splits.rows_of(sources["test"], "testset", held, fetch)
             train = rows
             if kept := splits.kept_fraction(self.config, sources, len(rows)):
                 train, val = splits.keep_for_validation(rows, kept)
@@ -257,6 +274,8 @@ class _ServerCheck:
         self.budget = metric_call_budget(
             self.config, texts=len(self.texts), train=len(train), val=len(val) if val is not None else None
         )
+        self.validation_rows = len(train if val is None else val)
+        self.test_rows = len(test) if test is not None else None
         count = min(self.wanted, self.discovery.limits.max_batch_size, len(rows))
         self.note("rows", "ok", f"{count} of {len(rows)} training rows of {splits.described(sources['train'])}")
         return rows
@@ -269,7 +288,12 @@ class _ServerCheck:
         began = time.monotonic()
         try:
             while chosen:
-                results += await self._evaluate([(at, rows[at]) for at in chosen], traced=not results)
+                tried = [(at, rows[at]) for at in chosen]
+                found = await self._evaluate(tried, traced=not results)
+                self.examples += [
+                    CheckedExample.of(at, row, each) for (at, row), each in zip(tried, found, strict=True)
+                ]
+                results += found
                 untried = sorted(set(untried) - set(chosen))
                 chosen = self._more(results, untried)
         except (BadResponse, RpcError) as error:
@@ -283,6 +307,40 @@ class _ServerCheck:
             return
         self.note("scores", *scores_verdict(results, self.texts, self.config.score_with, evolves=self.evolves))
         await self._reflect([rows[at] for at in first], results[: len(first)])
+        if all(step.verdict != "failed" for step in self.steps):
+            await self._measure_noise([(at, rows[at]) for at in first], results)
+
+    async def _measure_noise(self, rows: list[Numbered], results: list[Result]) -> None:
+        """Evaluate the first rows again until each was as often as wanted; report what their scores show of a run."""
+        scored = [(row, found) for row, found in zip(rows, results, strict=False) if found["score"] is not None]
+        if len(scored) < 2:
+            self.note("noise", "skipped", f"{counted(len(scored), 'row')} with a score: nothing to compare")
+            return
+        rows, tries, spent = [row for row, _ in scored], [[found for _, found in scored]], list(results)
+        try:
+            while len(tries) < self.repeats and self._can_try(len(rows), spent):
+                tries.append(await self._evaluate(rows, traced=False, again=True))
+                spent += tries[-1]
+        except (BadResponse, RpcError) as error:
+            self.failed("noise", error)
+            return
+        by_row = [[each for each in found if each["score"] is not None] for found in zip(*tries, strict=True)]
+        self.noise = NoiseReport.of(
+            [[each["score"] for each in found] for found in by_row],
+            identical=all(len({digest_of(each.get("output")) for each in found}) == 1 for found in by_row),
+            validation_rows=self.validation_rows,
+            test_rows=self.test_rows,
+        )
+        self.note("noise", "ok", self.noise.about_noise)
+
+    def _can_try(self, count: int, results: Sequence[Result]) -> bool:
+        """Return whether the run's own limits on metric calls and cost allow `count` more rows after these results."""
+        return not self._is_spent(results) and (self.budget is None or len(results) + count <= self.budget)
+
+    def _is_spent(self, results: Sequence[Result]) -> bool:
+        """Return whether the results cost as much as the run may."""
+        spent = sum((result.get("usage") or {}).get("cost_usd") or 0.0 for result in results)
+        return self.config.max_cost_usd is not None and spent >= self.config.max_cost_usd
 
     def _more(self, results: list[Result], untried: list[int]) -> list[int]:
         """Return the rows to try next: none unless every score is 0 and more rows may have another score."""
@@ -290,9 +348,7 @@ class _ServerCheck:
             return []
         if len(results) > self.wanted and output_fault(results):
             return []
-        spent = sum(example.cost_usd or 0.0 for example in self.examples)
-        is_spent = self.config.max_cost_usd is not None and spent >= self.config.max_cost_usd
-        if share_failed(self.examples) > TOLERATED or is_spent:
+        if share_failed(self.examples) > TOLERATED or self._is_spent(results):
             return []
         count = MORE_ROWS * len(results)
         if self.budget is not None:
@@ -301,7 +357,7 @@ class _ServerCheck:
             count = min(count, self.discovery.limits.max_batch_size)
         return _spread_over(untried, max(count, 0))
 
-    async def _evaluate(self, rows: list[Numbered], *, traced: bool) -> list[Result]:
+    async def _evaluate(self, rows: list[Numbered], *, traced: bool, again: bool = False) -> list[Result]:
         """Return one result per row; a lost call counts as an `infra_error`.
 
         Raises:
@@ -314,12 +370,12 @@ class _ServerCheck:
         begun: set[int] = set()
 
         async def report() -> None:
-            self.trying(Trial(len(rows)))
+            self.trying(Trial(len(rows), again=again))
             await asyncio.sleep(seconds := FIRST_WAIT_S)
             while True:
                 pending = [at for (at, _), result in zip(rows, results, strict=True) if not result]
                 running = [at for at in pending if at in begun]
-                self.trying(Trial(len(rows), len(rows) - len(pending), running, seconds))
+                self.trying(Trial(len(rows), len(rows) - len(pending), running, seconds, again))
                 await asyncio.sleep(seconds)
                 seconds *= 2
 
@@ -358,7 +414,6 @@ class _ServerCheck:
             await run_group(jobs, min(most // width or 1, limits.max_concurrency))
         finally:
             reporting.cancel()
-        self.examples += [CheckedExample.of(at, row, result) for (at, row), result in zip(rows, results, strict=True)]
         return results
 
     def _call_id(self) -> str | None:
@@ -369,7 +424,9 @@ class _ServerCheck:
         budget = self.budget if self.config.ends else ASSUMED_BUDGET
         each_s = mean(self.seconds)
         each_usd = mean(costs) if costs else None
-        minibatch = min(self.config.reflection_minibatch_size or 3, self.at_once)
+        size = self.config.reflection_minibatch_size or 3
+        minibatch = min(size, self.at_once)
+        calls = proposal_calls(self.validation_rows, size)
         self.timing = RunEstimate(
             example_s=each_s,
             slowest_s=max(self.seconds),
@@ -379,6 +436,9 @@ class _ServerCheck:
             run_s=(budget * each_s / self.at_once, budget * each_s / minibatch) if budget is not None else None,
             example_usd=each_usd,
             run_usd=budget * each_usd if each_usd is not None and budget is not None else None,
+            proposals=PROPOSALS,
+            proposals_calls=calls,
+            proposals_usd=(calls[0] * each_usd, calls[1] * each_usd) if each_usd is not None else None,
         )
 
     async def _reflect(self, rows: list[AnyRow], results: list[Result]) -> None:

@@ -25,7 +25,7 @@ CHECK_SETTINGS = (
     *SandboxSettings.model_fields,
     *("fleet", "token_file", "allow_insecure", "allow_mixed_programs", "score_with", "score_token_file"),
     *("max_in_flight", "example_timeout_s"),
-    *("trainset", "max_metric_calls", "auto", "max_full_evals"),
+    *("trainset", "valset", "testset", "val_fraction", "max_metric_calls", "auto", "max_full_evals"),
     *("reflection_lm", "reflection_lm_kwargs", "reflection_minibatch_size", "evolve", "ignore_findings"),
 )
 """The settings that `gepa-client check` has flags for."""
@@ -35,6 +35,9 @@ OF_CHECK = ("no_check", "ignore_findings")
 
 EXAMPLES, MOST_EXAMPLES = 15, 100
 """Rows that a check tries by default, and at most."""
+
+REPEATS, MOST_REPEATS = 2, 20
+"""How often `gepa-client check` evaluates each of them by default, and at most. Two show noise at the least cost."""
 
 _CONFIG = Annotated[Path | None, typer.Option("--config", "-c", metavar="PATH", help="Settings, as a TOML file.")]
 _EVENTS = Annotated[bool, typer.Option("--json", help="Print events as JSON lines, a summary last.")]
@@ -49,6 +52,10 @@ _VERBOSE = Annotated[
     bool, typer.Option("--verbose", "-v", help="Print what the program wrote while each row ran, too.")
 ]
 _ROWS = Annotated[int, typer.Option(min=1, max=MOST_EXAMPLES, metavar="N", help="Training rows to try.")]
+_REPEATS = Annotated[
+    int,
+    typer.Option(min=1, max=MOST_REPEATS, metavar="N", help="Evaluations of each row tried: 2 or more show its noise."),
+]
 _AT = Annotated[int, typer.Option("--at", min=0, metavar="N", help="Entries of its journal to begin with: see `show`.")]
 _REQUIRED: Any = ...
 
@@ -116,7 +123,7 @@ DECLARED = {
         },
     ),
     "check": Declared(
-        """Try a server on a few training rows; report what a run would meet, and take.
+        """Try a server on a few training rows; report what a run would meet, take, and be able to show.
 
         Exit status: 0 if a run may start, 1 if it should not, 2 if the server cannot be reached.
         """,
@@ -125,6 +132,7 @@ DECLARED = {
             "config": (_CONFIG, None),
             "json_output": (_ONE_OBJECT, False),
             "examples": (_ROWS, EXAMPLES),
+            "repeats": (_REPEATS, REPEATS),
             "verbose": (_VERBOSE, False),
         },
         frozenset(SETTINGS) - {*CHECK_SETTINGS},

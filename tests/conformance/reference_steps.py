@@ -58,7 +58,7 @@ class StepRecords:
         self.seed = (1 if bad("default_seed_of_its_own") else 0) if seed is None or bad("seed_unread") else seed
         if bad("short_seeds") and isinstance(self.seed, int):
             self.seed %= 2**32
-        self.generator = random.Random(self.seed)  # noqa: S311 - the contract's generator
+        self.generator = random.Random(self.seed)
 
     def of(self, results: list[Any], whole: list[Any], names: list[str]) -> dict[str, list[Any]] | None:
         """The records of each component's own steps; None if there are no steps at all."""

@@ -52,7 +52,7 @@ RUN = {
         "README.md: gepa-server --program program.py --port 8000 --token-file token --threads 16",
         "README.md: export OPENAI_API_KEY=...",
         "docs/quickstart.md: export OPENAI_API_KEY=...",
-        "docs/quickstart.md: gepa-client check http://127.0.0.1:8000 --token-file token --trainset train.jsonl --reflection-lm openai/gpt-5",
+        "docs/quickstart.md: gepa-client check http://127.0.0.1:8000 --token-file token --trainset train.jsonl --valset val.jsonl --reflection-lm openai/gpt-5",
         "docs/quickstart.md: gepa-client demo-model",
         "docs/quickstart.md: gepa-client optimize http://127.0.0.1:8000 --token-file token --trainset train.jsonl --valset val.jsonl \\",
         "docs/guides/long-runs.md: gepa-client runs",

@@ -48,7 +48,7 @@ def at_modal() -> Iterator[Backend]:
 def unused_port() -> int:
     """A port outside the range of ephemeral ports."""
     while True:
-        port = random.randrange(20_000, 30_000)  # noqa: S311  no secret
+        port = random.randrange(20_000, 30_000)
         with socket.socket() as trying, suppress(OSError):
             trying.bind(("127.0.0.1", port))
             return port

@@ -32,7 +32,7 @@ PARTS = {
 @pytest.mark.skipif(shutil.which("node") is None or not PACKAGE.is_file(), reason="no node, or no built package")
 @pytest.mark.parametrize("suffix", PARTS)
 def test_both_languages_read_the_same_rows(tmp_path: Path, suffix: str) -> None:
-    source = random.Random(20)  # noqa: S311  reproducible
+    source = random.Random(20)
     for number in range(400):
         text = "".join(source.choices(PARTS[suffix], k=source.randrange(1, 8)))
         head = "x,y\n" if suffix == ".csv" else source.choice(["", "\ufeff"])

@@ -72,7 +72,7 @@ def record(row: dict[str, Any], output: str, feedback: str) -> dict[str, Any]:
 
 def agree_over_a_training(python: ModuleType, typescript: Call, train: Rows, held_out: Rows) -> str:
     """Propose on minibatches as a run would; every text, output and score must be the same in both languages."""
-    draw = random.Random(1)  # noqa: S311  the same draw every time is what is wanted
+    draw = random.Random(1)
     candidate = dict(python.seed_candidate)
     for _ in range(8):
         records = []

@@ -52,4 +52,4 @@ class Setup:
 
 def seeded(*seed: object) -> random.Random:
     """Random choices that can be repeated."""
-    return random.Random(repr(seed))  # noqa: S311  accidents that can be repeated, no secrets
+    return random.Random(repr(seed))

@@ -52,7 +52,9 @@ MARKS = {
 }
 
 
-def check(url: str | None, config: Path | None, json_output: bool, examples: int, verbose: bool, **given: Any) -> None:
+def check(
+    url: str | None, config: Path | None, json_output: bool, examples: int, repeats: int, verbose: bool, **given: Any
+) -> None:
     """Check one server, in a sandbox if the settings name a repository; the help is in `cli.flags`."""
     try:
         settings = load(config, {"url": url, **given}, must_end=False)
@@ -61,7 +63,9 @@ def check(url: str | None, config: Path | None, json_output: bool, examples: int
         refuse(str(error))
     typed = flags.Typed((url,) if url else (), config, given)
     with sandboxed(settings, CHECK, typed.command("check"), quiet=json_output, count=1) as sandboxes:
-        status = run_check(sandboxes.settings, typed, json_output=json_output, examples=examples, verbose=verbose)
+        status = run_check(
+            sandboxes.settings, typed, json_output=json_output, examples=examples, repeats=repeats, verbose=verbose
+        )
         for log in sandboxes.check_findings():
             echo(make_console(stderr=True), log_markup(log))
     raise typer.Exit(status)
@@ -74,12 +78,14 @@ def run_check(
     json_output: bool,
     brief: bool = False,
     examples: int = EXAMPLES,
+    repeats: int = 1,
     verbose: bool = False,
     on_failure: Callable[[str], None] = fail,
 ) -> int:
     """Check and print the report; return the exit status.
 
-    `brief`: a check without findings takes one line. `verbose`: with what the program wrote for each row.
+    `brief`: a check without findings takes two lines. `repeats`: evaluations of each row; one by default, so that the
+    check before a run costs no more than trying the rows. `verbose`: with what the program wrote for each row.
     `on_failure`: gets why no run may start.
     """
     from gepa_client.check.server_check import check_server  # aiohttp comes with it, which `--help` does not need
@@ -95,7 +101,7 @@ def run_check(
             echo(console, f"[dim]check: {_trial(trial)}[/]")
 
     try:
-        report = run_to_end(check_server(settings, examples, trying))
+        report = run_to_end(check_server(settings, examples, trying, repeats=repeats))
     except (SettingsError, ClientError, RpcError) as error:
         on_failure(summary(error))
         return USAGE
@@ -145,7 +151,7 @@ def _findings(report: "CheckReport") -> str:
 def _trial(trial: "Trial") -> str:
     """Return `trying 15 rows …`, and after a while for which of them the check waits."""
     if not trial.running:
-        return f"trying {counted(trial.count, 'row')} …"
+        return f"trying {counted(trial.count, 'row')} {'again ' if trial.again else ''}…"
     rows = f"row{'s' if len(trial.running) > 1 else ''} {_ranges(list(trial.running))}"
     return f"waiting {clock(trial.seconds)} for {rows}; {trial.done} of {counted(trial.count, 'row')} have ended"
 
@@ -177,6 +183,8 @@ def _show_brief(console: Console, report: "CheckReport") -> None:
             echo(console, f"[yellow]check:[/] {safe(step.message)}")
     if report.timing is not None:
         echo(console, f"check: {len(report.examples)} rows tried; {_timing(report.timing, report.evolve)}")
+    if report.noise is not None:
+        echo(console, f"check: {report.noise.about_power}")
 
 
 def _show(console: Console, report: "CheckReport", where: str, *, brief: bool) -> None:
@@ -202,6 +210,9 @@ def _show(console: Console, report: "CheckReport", where: str, *, brief: bool) -
             echo(console, f"[dim]{safe(step.details.rstrip())}[/]")
     if report.timing is not None:
         echo(console, f"\n{_timing(report.timing, report.evolve)}")
+        echo(console, _of_proposals(report.timing))
+    if report.noise is not None:
+        echo(console, f"{report.noise.about_power}; {report.noise.about_needs}")
 
 
 def _show_errors(console: Console, examples: "list[CheckedExample]") -> None:
@@ -281,6 +292,15 @@ def _timing(timing: "RunEstimate", evolve: "Evolve") -> str:
     text += f"; {timing.budget:,} metric calls would take {would_take}, {uncounted} not counted"
     if timing.run_usd is not None and timing.example_usd is not None:
         text += f", and cost about ${timing.run_usd:.2f} (${timing.example_usd:.4f} each)"
+    return text
+
+
+def _of_proposals(timing: "RunEstimate") -> str:
+    """Return what a run of some proposals takes."""
+    low, high = timing.proposals_calls
+    text = f"{timing.proposals} proposals take {low:,} evaluations of a row if none is accepted, {high:,} if all are"
+    if timing.proposals_usd is not None:
+        text += f", about ${timing.proposals_usd[0]:.2f} to ${timing.proposals_usd[1]:.2f}"
     return text
 
 

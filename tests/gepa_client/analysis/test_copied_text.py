@@ -61,7 +61,7 @@ def test_rows_with_the_same_part_share_one_copy_and_texts_have_their_own() -> No
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_run_of_words_that_a_text_shares_with_a_row_is_in_a_copy(seed: int) -> None:
-    generator = random.Random(seed)  # noqa: S311 - repeatable texts
+    generator = random.Random(seed)
     text, row = (" ".join(generator.choices("abc", k=length)) for length in (120, 60))
     copies = found(text, row)
     for copy in copies:
@@ -74,7 +74,7 @@ def test_every_run_of_words_that_a_text_shares_with_a_row_is_in_a_copy(seed: int
 
 
 def test_a_text_of_a_megabyte_against_fifty_thousand_rows_takes_bounded_time() -> None:
-    generator = random.Random(0)  # noqa: S311 - repeatable rows
+    generator = random.Random(0)
     words = [f"w{at}" for at in range(5_000)]
     rows = [(str(at), {"text": " ".join(generator.choices(words, k=20)), "label": "x"}) for at in range(50_000)]
     text = " ".join([*generator.choices(words, k=180_000), rows[123][1]["text"], "and " * 2_000])

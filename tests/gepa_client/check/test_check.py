@@ -1,6 +1,7 @@
 """`gepa-client check` reports the problems of a run before it starts: each has its verdict and message."""
 
 import json
+import random
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from gepa_client.check import server_check
 from gepa_client.check.check_report import trace_size
+from gepa_client.check.noise_report import NoiseReport
 from gepa_client.cli.commands.check import _span, _trial
 from gepa_client.settings.loading import load
 from gepa_client.transport.event_loop import run_to_end
@@ -90,7 +92,7 @@ def test_at_most_15_rows_are_tried_spread_over_all(serve: Serve, cli: Cli) -> No
     script = Script(seed={"rules": "red"}, datasets={"train": rows(60)})
     report = json.loads(cli("check", serve(script), "--json").stdout)
     assert [example["row"] for example in report["examples"]] == list(range(0, 60, 4))
-    assert all(params["capture_traces"] for params in script.calls("evaluate"))
+    assert [params["capture_traces"] for params in script.calls("evaluate")] == [True] * 15 + [False] * 15
 
 
 def test_the_rows_tried_are_spread_over_a_split_of_many_pages(serve: Serve, cli: Cli) -> None:
@@ -183,7 +185,7 @@ def test_each_call_that_runs_the_program_has_an_id_if_the_server_supports_ids(se
     script = learned(capabilities=("proposals", "datasets", "idempotency"))
     assert cli("check", serve(script)).status == 0
     sent = script.calls("evaluate") + script.calls("make_reflective_dataset")
-    assert len({params["_meta"]["call_id"] for params in sent}) == 16
+    assert len({params["_meta"]["call_id"] for params in sent}) == 31
 
 
 def test_more_than_a_tenth_of_system_errors_fails_and_five_are_shown_in_full(serve: Serve, cli: Cli) -> None:
@@ -273,7 +275,7 @@ def test_more_rows_are_tried_until_one_scores(serve: Serve, cli: Cli) -> None:
     assert report["passed"]
     assert [step["verdict"] for step in report["steps"] if step["name"] == "scores"] == ["ok"]
     assert len({example["row"] for example in report["examples"]}) == len(report["examples"]) == 45
-    assert [params["capture_traces"] for params in script.calls("evaluate")] == [True] * 15 + [False] * 30
+    assert [params["capture_traces"] for params in script.calls("evaluate")] == [True] * 15 + [False] * 45
     assert len(script.calls("make_reflective_dataset")[0]["eval_batch"]["batch"]) == 15
 
 
@@ -290,7 +292,7 @@ def test_scores_of_0_on_all_rows_are_a_warning_if_the_outputs_differ(serve: Serv
     ended = cli("check", serve(script))
     assert ended.status == 0, ended.stdout
     assert "warning scores: every score is 0 on the 50 rows tried: " in ended.stdout
-    assert len(script.calls("evaluate")) == 50
+    assert len(script.calls("evaluate")) == 65
     script.evaluate = lambda *given: {**scored(*given), "feedback": "expected undefined"}
     undefined = cli("check", serve(script)).stdout
     assert "every score is 0 on the 50 rows tried, and every feedback is 'expected undefined': " in undefined
@@ -678,3 +680,76 @@ def test_a_limit_on_the_time_of_an_example_goes_to_servers_that_support_it_and_f
     script = learned(capabilities=("proposals", "finalize", "datasets", "example_timeout"))
     assert cli("check", serve(script), "--example-timeout-s", 2).status == 0
     assert {params["_meta"]["example_timeout_s"] for params in script.calls("evaluate")} == {2.0}
+
+
+def noisy(chance: float) -> Callable[[dict[str, Any], dict[str, str]], dict[str, Any]]:
+    """Scores of 0 and 1 that change with this chance whenever a row is evaluated."""
+    draw = random.Random(1)
+
+    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        result = scored(data, candidate)
+        return {**result, "score": abs(result["score"] - (draw.random() < chance))}
+
+    return evaluate
+
+
+def test_a_program_with_the_same_scores_and_outputs_twice_looks_deterministic(serve: Serve, cli: Cli) -> None:
+    script = Script(seed={"rules": "red green"}, datasets={"train": rows(40)})
+    report = json.loads(cli("check", serve(script), "--json").stdout)
+    noise = report["noise"]
+    assert (noise["rows"], noise["repeats"], noise["deterministic"]) == (15, 2, True)
+    assert noise["row_noise"] == noise["mean_noise"] == 0
+    assert [step["message"] for step in report["steps"] if step["name"] == "noise"] == [
+        "none: 15 rows evaluated 2 times had the same scores and outputs, so the program looks deterministic"
+    ]
+
+
+def test_noise_and_the_gains_that_cannot_be_distinguished_from_luck_are_stated(serve: Serve, cli: Cli) -> None:
+    script = Script(seed={"rules": "red green"}, datasets={"train": rows(100), "val": rows(40, 100)})
+    script.evaluate = noisy(0.2)
+    url = serve(script)
+    quiet = json.loads(cli("check", url, "--json", "--examples", 100, "--repeats", 1).stdout)["noise"]
+    assert quiet["deterministic"] is quiet["row_noise"] is quiet["mean_noise"] is None
+    noise = json.loads(cli("check", url, "--json", "--examples", 100, "--repeats", 4).stdout)["noise"]
+    assert noise["deterministic"] is False
+    assert noise["row_noise"] == pytest.approx(0.4, abs=0.05)  # of a coin of 0.2: the root of 0.2 * 0.8
+    assert noise["mean_noise"] == pytest.approx(noise["row_noise"] / 40**0.5)
+    assert noise["validation_rows"] == 40
+    assert noise["smallest_gain"] > quiet["smallest_gain"] > 0.2
+    [five] = [each for each in noise["needed"] if each["gain"] == 0.05]
+    assert five["rows"] > 500
+    text = " ".join(cli("check", url).stdout.split())
+    assert re.search(r"ok noise: evaluated again, a row's score changes by \d+ points, and the mean of 40", text)
+    assert re.search(
+        r"with 40 validation rows, gains under \d+ points cannot be distinguished from luck; a gain of 5", text
+    )
+    assert "20 proposals take 160 evaluations of a row if none is accepted, 960 if all are" in text
+
+
+def test_the_check_before_a_run_evaluates_each_row_once_and_states_what_the_rows_can_show(
+    serve: Serve, cli: Cli
+) -> None:
+    script = Script(seed={"rules": "red"}, datasets={"train": rows(40)})
+    ended = cli("optimize", serve(script), "--max-metric-calls", 40)
+    assert "check: 15 rows tried" in ended.stdout
+    text = " ".join(ended.stdout.split())
+    assert re.search(r"check: with 40 validation rows, gains under \d+ points cannot be distinguished from luck", text)
+    assert len(script.calls("evaluate")) == 15 + 40
+
+
+def test_the_gains_of_test_rows_and_of_a_seed_that_leaves_no_room_are_stated() -> None:
+    scores = [[float(at != 0)] * 2 for at in range(15)]
+    report = NoiseReport.of(scores, identical=False, validation_rows=20, test_rows=1000)
+    assert report.about_noise == "no noise in the scores of 15 rows evaluated 2 times, but the outputs differ"
+    assert report.deterministic is False
+    [those] = re.findall(
+        r"with 20 validation rows, no gain over the seed's 0.93 .*; with 1,000 test rows, (.*)", report.about_power
+    )
+    assert re.fullmatch(r"those under \d(.\d)? points", those)
+
+
+def test_rows_are_not_evaluated_again_beyond_the_limits_of_the_run(serve: Serve, cli: Cli) -> None:
+    script = Script(seed={"rules": "red"}, datasets={"train": rows(40)})
+    report = json.loads(cli("check", serve(script), "--max-metric-calls", 44, "--repeats", 5, "--json").stdout)
+    assert report["noise"]["repeats"] == 2
+    assert len(script.calls("evaluate")) == 30

@@ -189,7 +189,7 @@ def undisturbed(code_server):
 def test_a_run_that_dies_at_random_ends_as_an_undisturbed_one(code_server, tmp_path, chance, restarts):
     wanted, calm = undisturbed(code_server)
     server, model = code_server(), Model()
-    draw = random.Random(chance)  # noqa: S311 - reproducible deaths
+    draw = random.Random(chance)
     deaths = 0
     with watched(tmp_path) as store:
         while True:

@@ -80,7 +80,7 @@ def test_the_words_that_differ_are_found(before: str, after: str, words: list[tu
 
 @pytest.mark.parametrize("seed", range(40))
 def test_changed_words_hold_both_texts(seed: int) -> None:
-    chosen = random.Random(seed)  # noqa: S311 - repeatable
+    chosen = random.Random(seed)
     before, after = (
         "".join(chosen.choice(("a", "b", " ", "\n", "word", ", ", "é")) for _ in range(chosen.randrange(300)))
         for _ in range(2)

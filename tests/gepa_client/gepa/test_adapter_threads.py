@@ -15,7 +15,7 @@ THREADS, CALLS = 8, 200
 
 @pytest.fixture
 def adapter(server):
-    jitter = random.Random(7)  # noqa: S311 - reproducible test data
+    jitter = random.Random(7)
 
     async def evaluate(candidate, example, _capture_traces):
         await asyncio.sleep(jitter.random() * 0.002)

@@ -109,7 +109,7 @@ def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(
         wanted = optimize(adapter)
     assert len(wanted[0]) > 2
     server = scripted(host, whole_batches=whole_batches, keeps_state=keeps_state)
-    chance = random.Random(seed)  # noqa: S311 - reproducible cuts
+    chance = random.Random(seed)
     cuts = 0
     with watched(tmp_path) as store:
         while True:
@@ -162,7 +162,7 @@ def test_a_run_whose_process_dies_at_random_ends_as_an_undisturbed_one(host, tmp
     with RemoteAdapter(undisturbed.url) as adapter:
         wanted = optimize(adapter)
     server = scripted(host)
-    chance = random.Random(seed)  # noqa: S311 - reproducible cuts
+    chance = random.Random(seed)
     deaths = 0
     with watched(tmp_path) as store:
         while True:
@@ -216,7 +216,7 @@ def test_no_answer_of_a_model_is_paid_for_twice(host, tmp_path, seed):
         wanted = optimize(adapter, asked)
     assert len(wanted[0]) > 2
     server, model = scripted(host), Model()
-    chance = random.Random(seed)  # noqa: S311 - reproducible cuts
+    chance = random.Random(seed)
     cuts = 0
     with watched(tmp_path) as store:
         while True:

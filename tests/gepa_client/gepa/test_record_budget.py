@@ -90,7 +90,7 @@ def test_a_value_of_very_many_parts_is_cut_as_json():
 
 
 def test_any_records_keep_to_the_budget_and_give_the_same_result_again():
-    rng = random.Random(7)  # noqa: S311  # the same records in every run
+    rng = random.Random(7)  # the same records in every run
 
     def value(depth: int):
         kind = rng.choice("tttdln" if depth < 4 else "tn")

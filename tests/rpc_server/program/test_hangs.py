@@ -40,7 +40,7 @@ def row(number, do="behave", **more):
 
 def program_rows(number, kinds):
     """A round's rows, always the same for its number: some of these kinds, the others within a tenth of the limit."""
-    source = random.Random(number)  # noqa: S311  rounds that can be repeated, no secrets
+    source = random.Random(number)
     guilty = source.sample(range(ROWS), GUILTY)
     return [
         row(

@@ -151,7 +151,7 @@ async def test_spans_whose_attributes_make_no_sense_are_steps(opened):
 
 async def test_random_numbers_of_the_program_are_the_same_with_spans(opened):
     async with opened("traced.py") as running:
-        assert (await running.one({"do": "drawn"}))["output"] == random.Random(1).random()  # noqa: S311  # of a seed
+        assert (await running.one({"do": "drawn"}))["output"] == random.Random(1).random()  # of a seed
 
 
 async def test_components_have_the_records_of_their_spans_or_of_the_example_if_no_span_is_of_one(opened):

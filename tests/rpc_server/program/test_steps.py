@@ -171,7 +171,7 @@ async def test_each_component_has_the_records_of_its_own_steps(opened):
     rows = [SEEN, {**SEEN, "do": "parse failure", "component_feedback": {"planner": "plan better"}}, {"do": "nothing"}]
     async with opened("parts.py") as running:
         made = await _records(running, *rows, components=["planner", "checker", "solver"], seed=3)
-    rng = random.Random(3)  # noqa: S311
+    rng = random.Random(3)
     for _ in range(2):
         rng.choice([0])  # one step of the planner in each example
     whole = {"Inputs": {"do": "nothing"}, "Generated Outputs": "nothing", "Feedback": "so so", "Trace": []}

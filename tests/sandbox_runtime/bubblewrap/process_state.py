@@ -38,6 +38,6 @@ def main() -> None:
         "flags": str(sys.flags),
         "path": [path for path in sys.path if path],  # `-c` puts the working folder in front
         "recursion": sys.getrecursionlimit(),
-        "random": random.random(),  # noqa: S311
+        "random": random.random(),
     }
     print(json.dumps(state))

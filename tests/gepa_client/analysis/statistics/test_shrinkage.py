@@ -1,35 +1,58 @@
 import random
 from statistics import fmean
 
+import numpy as np
 import pytest
 
 from gepa_client.analysis.statistics import shrinkage
 
 
-def equals(draw, candidates, rows):
-    return [[float(draw.random() < 0.5) for _ in range(rows)] for _ in range(candidates)]
+def drawn(draw, *, candidates, rows, spread):
+    """Scores of 0 and 1 of candidates whose true means differ by `spread`, on rows of different difficulty."""
+    truths = [0.4 + spread * draw.random() for _ in range(candidates)]
+    levels = [draw.uniform(-0.3, 0.3) for _ in range(rows)]
+    return truths, [[float(draw.random() < truth + level) for level in levels] for truth in truths]
 
 
 def best_of(scores):
     return max(range(len(scores)), key=lambda candidate: sum(scores[candidate]))
 
 
-def test_the_luck_of_the_choice_among_equal_candidates_is_taken_off():
+@pytest.mark.parametrize("spread", [0.0, 0.1, 0.2])
+def test_at_most_a_third_of_the_luck_of_the_choice_remains_and_the_interval_covers_the_truth(spread):
     draw = random.Random(1)
-    found = []
-    for _ in range(200):
-        scores = equals(draw, 20, 60)
-        found.append(shrinkage.shrink(scores, best_of(scores)))
-    assert fmean(each.raw for each in found) > 0.6
-    assert fmean(each.estimate for each in found) == pytest.approx(0.5, abs=0.05)
-    assert all(each.compared == 20 and each.low <= each.estimate <= each.high for each in found)
+    raw, left, covered = [], [], []
+    for _ in range(300):
+        truths, scores = drawn(draw, candidates=20, rows=60, spread=spread)
+        best = best_of(scores)
+        found = shrinkage.shrink(scores, best)
+        raw.append(found.raw - truths[best])
+        left.append(found.estimate - truths[best])
+        covered.append(found.low <= truths[best] <= found.high)
+        assert found.compared == 20
+    assert fmean(raw) > 0.04
+    assert abs(fmean(left)) <= fmean(raw) / 3
+    assert 0.91 <= fmean(covered) <= 0.99
+
+
+def test_the_share_that_is_kept_is_that_of_an_analysis_of_variance_by_rows_and_candidates():
+    scores = np.random.default_rng(2).random((6, 40)) + np.arange(6)[:, None] * 0.05
+    means, rows = scores.mean(1), scores.mean(0)
+    left = scores - means[:, None] - rows + scores.mean()
+    f = (40 * means.var(ddof=1)) / ((left**2).sum() / (5 * 39))
+    found = shrinkage.shrink(scores.tolist(), 5)
+    assert found.estimate == pytest.approx(means.mean() + (1 - 1 / f) * (means[5] - means.mean()))
 
 
 def test_a_candidate_that_is_far_better_keeps_its_score():
-    draw = random.Random(2)
-    scores = [*equals(draw, 5, 100), [float(draw.random() < 0.95) for _ in range(100)]]
-    found = shrinkage.shrink(scores, 5)
-    assert found.estimate == pytest.approx(found.raw)
+    draw = random.Random(3)
+    _, others = drawn(draw, candidates=5, rows=200, spread=0.0)
+    found = shrinkage.shrink([*others, [1.0] * 200], 5)
+    assert found.raw - 0.02 < found.estimate < found.raw
+
+
+def test_candidates_with_the_same_scores_keep_them():
+    assert shrinkage.shrink([[0.0, 1.0, 1.0]] * 3, 1).estimate == pytest.approx(2 / 3)
 
 
 def test_one_candidate_was_not_chosen():

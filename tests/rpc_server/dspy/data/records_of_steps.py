@@ -84,7 +84,7 @@ adapter = DspyAdapter(
     metric_fn=None,
     feedback_map=dict.fromkeys(predictors, feedback),
     add_format_failure_as_feedback=True,
-    rng=random.Random(int(sys.argv[1])),  # noqa: S311
+    rng=random.Random(int(sys.argv[1])),
     custom_instruction_proposer=lambda **_: {},
 )
 batch = EvaluationBatch(outputs=[], scores=[], trajectories=trajectories)

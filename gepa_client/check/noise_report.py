@@ -1,0 +1,138 @@
+"""How noisy the seed's scores are, which gains a run's rows can show, and what proposals take."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from pydantic import BaseModel
+
+from evolverpc_common.display_text import counted
+from gepa_client.analysis.statistics import noise, power
+
+GAINS = (0.02, 0.05, 0.1, 0.2)
+"""The gains of the mean score for which the rows and the repeats that they need are reported."""
+
+NAMED_GAINS = (0.05, 0.1)
+"""Those of them that the text names."""
+
+PROPOSALS = 20
+"""Proposals of the run whose calls are reported."""
+
+
+class NeededRows(BaseModel, frozen=True):
+    """What shows a gain of the mean score: `rows` evaluated once, or `repeats` of the validation rows; None: nothing.
+
+    "Shows" is a paired test at an error of 5 % that finds the gain in 80 % of runs.
+    """
+
+    gain: float
+    rows: int | None
+    repeats: int | None
+
+
+class NoiseReport(BaseModel, frozen=True):
+    """What the scores of the seed on `rows` rows, each evaluated `repeats` times, show of a run.
+
+    `deterministic`: whether every row had the same score and the same output each time; None if nothing was repeated.
+    `row_noise`: the standard deviation of one row's score if it is evaluated again; `mean_noise`: of the mean over the
+    validation rows; None if nothing was repeated. `mean`: of all scores. `smallest_gain`: the smallest gain of the mean
+    that the validation rows show, each evaluated once; `smallest_test_gain`: that the test rows show.
+    """
+
+    rows: int
+    repeats: int
+    mean: float
+    deterministic: bool | None
+    row_noise: float | None
+    mean_noise: float | None
+    between_rows: float
+    validation_rows: int
+    smallest_gain: float
+    test_rows: int | None
+    smallest_test_gain: float | None
+    needed: list[NeededRows]
+
+    @classmethod
+    def of(
+        cls, scores: Sequence[Sequence[float]], *, identical: bool, validation_rows: int, test_rows: int | None
+    ) -> Self:
+        """Return the report for the scores of the seed by row and repeat; at least two rows.
+
+        `identical`: whether the outputs of each row were the same each time.
+        """
+        found = noise.estimate(scores)
+        repeated = found.repeats > 1
+        return cls(
+            rows=found.rows,
+            repeats=found.repeats,
+            mean=sum(sum(row) / len(row) for row in scores) / len(scores),
+            deterministic=found.deterministic and identical if repeated else None,
+            row_noise=found.within**0.5 if repeated else None,
+            mean_noise=found.noise_of_mean(validation_rows, 1) if repeated else None,
+            between_rows=found.between**0.5,
+            validation_rows=validation_rows,
+            smallest_gain=power.smallest_gain(found, validation_rows, 1),
+            test_rows=test_rows,
+            smallest_test_gain=power.smallest_gain(found, test_rows, 1) if test_rows else None,
+            needed=[
+                NeededRows(
+                    gain=gain,
+                    rows=power.rows_needed(found, gain, 1),
+                    repeats=power.repeats_needed(found, gain, validation_rows),
+                )
+                for gain in GAINS
+            ],
+        )
+
+    @property
+    def about_noise(self) -> str:
+        """How much the score of a row, and of all validation rows, changes if it is evaluated again."""
+        if self.row_noise is None or self.mean_noise is None:
+            return "noise not measured: each row was evaluated once"
+        again = f"{counted(self.rows, 'row')} evaluated {self.repeats} times"
+        if self.deterministic:
+            return f"none: {again} had the same scores and outputs, so the program looks deterministic"
+        if not self.row_noise:
+            return f"no noise in the scores of {again}, but the outputs differ"
+        changes = f"a row's score changes by {points(self.row_noise)}"
+        means = f"the mean of {counted(self.validation_rows, 'validation row')} by {points(self.mean_noise)}"
+        return f"evaluated again, {changes}, and {means} (standard deviations; {again})"
+
+    @property
+    def about_power(self) -> str:
+        """Which gains the rows of the run can show."""
+        text = f"with {counted(self.validation_rows, 'validation row')}, "
+        if self.smallest_gain <= 1 - self.mean or self.mean > 1:
+            text += f"gains under {points(self.smallest_gain)} cannot be distinguished from luck"
+        else:
+            text += f"no gain over the seed's {self.mean:.2f} can be distinguished from luck"
+        if self.smallest_test_gain is not None:
+            text += f"; with {counted(self.test_rows or 0, 'test row')}, those under {points(self.smallest_test_gain)}"
+        return text
+
+    @property
+    def about_needs(self) -> str:
+        """How many rows, or evaluations of each validation row, other gains need."""
+        named = [each for each in self.needed if each.gain in NAMED_GAINS]
+        return "; ".join(f"a gain of {points(each.gain)} needs {_needs(each)}" for each in named)
+
+
+def proposal_calls(validation_rows: int, minibatch: int) -> tuple[int, int]:
+    """Return the metric calls of `PROPOSALS` proposals and the seed: if none is accepted, and if all are."""
+    rejected = validation_rows + PROPOSALS * 2 * minibatch
+    return rejected, rejected + PROPOSALS * validation_rows
+
+
+def points(gain: float) -> str:
+    """Return a difference of scores in points, hundredths of a score of 1: `11 points`."""
+    number = 100 * gain
+    shown = f"{number:.1f}" if number < 9.95 and round(number, 1) % 1 else f"{number:,.0f}"
+    return f"{shown} point{'' if shown == '1' else 's'}"
+
+
+def _needs(needed: NeededRows) -> str:
+    if needed.rows is None:
+        return "more rows than can be counted"
+    text = f"{needed.rows:,} rows"
+    return (
+        text if needed.repeats is None or needed.repeats == 1 else f"{text} or {needed.repeats:,} evaluations of each"
+    )
