@@ -26,7 +26,7 @@ def share_dropped(difference: float, races: int = 200) -> tuple[float, float]:
 
     They gain on rows that the opponent failed and lose on others, together on a fifth of all rows.
     """
-    source = random.Random(7)  # noqa: S311 - no secret
+    source = random.Random(7)
     gained, lost = (round(ROWS * (0.1 + sign * difference / 2)) for sign in (1, -1))
     pairs = [(1.0, 0.0)] * gained + [(0.0, 1.0)] * lost + [(1.0, 1.0), (0.0, 0.0)] * ((ROWS - gained - lost) // 2)
     results = [raced(*zip(*source.sample(pairs, ROWS), strict=True)) for _ in range(races)]
