@@ -80,6 +80,12 @@ class OptimizeSettings(TypedDict, total=False):
     reflection_images: bool | None
     """Show it the images of records; else it reads their type and size."""
 
+    max_component_tokens: int | None
+    """Tokens of a proposed text, which the model is asked to keep to. A token is counted as 4 bytes."""
+
+    check_answers: bool
+    """Ask the model once more if its answer is truncated, empty, unchanged, a monologue or too long, then drop it."""
+
     reflection_workers: int
     """Calls to the reflection model at the same time."""
 

@@ -4,12 +4,13 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
 from gepa_client.evolution.names import component_texts
 from gepa_client.evolution.patches import Words, abridged, changed_words
+from gepa_client.journal.completion_entries import CompletionEntry
 from gepa_client.journal.entries import (
     COMPLETION,
     EVALUATE,
@@ -26,6 +27,9 @@ from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key, evaluat
 from gepa_client.journal.store import Store
 from protocol.code import GIT_BRANCH, code_at
 
+if TYPE_CHECKING:
+    from gepa_client.gepa.answer_check import AnswerCheck
+
 VALUE_SHOWN = 1_000
 """Characters of an input, an output, a feedback or a value of a record that are kept."""
 
@@ -39,7 +43,10 @@ WINDOWS = 64
 """Minibatches of one iteration among which that of a proposal is looked for."""
 
 _DATASET = re.compile(r"make a reflective dataset of (\d+) examples for (.*)", re.DOTALL)
-_REFLECTION = re.compile(r"reflect on (.+), job (\d+)", re.DOTALL)
+_REFLECTION = re.compile(
+    r"reflect on (?P<name>(?P<quote>['\"]).*(?P=quote))(?:, as the first answer was (?P<first>[a-z ]+))?, job \d+",
+    re.DOTALL,
+)
 _JOB = re.compile(r".*, job (\d+)", re.DOTALL)
 
 Outcome = Literal["kept", "rejected", "empty", "unfinished"]
@@ -160,7 +167,8 @@ def text_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[T
 class _Job:
     """A reflective dataset of `size` examples and what was answered to it. `evaluated`: the evaluations before it.
 
-    `texts`: what was proposed, `raw`: as the model wrote it; `made`: the candidate of a change of code.
+    `texts`: what was proposed, `raw`: as the model wrote it; `made`: the candidate of a change of code. `unusable`: by
+    component, why the model was asked twice, and why the second answer was no new text if it was none.
     """
 
     dataset: Entry
@@ -170,6 +178,7 @@ class _Job:
     answers: list[Entry] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     raw: dict[str, str] = field(default_factory=dict)
+    unusable: dict[str, tuple[str, str]] = field(default_factory=dict)
     mutation: int | None = None
     made: dict[str, str] | None = None
     rejection: str | None = None
@@ -256,7 +265,7 @@ class ProposalHistory:
             for entry in job.answers:
                 answer = answers[entry.number]
                 if entry.kind == PROPOSAL:
-                    job.texts |= answer
+                    job.texts |= {name: text for name, text in answer.items() if self._is_usable(text)}
                 elif entry.kind == MUTATION:
                     if answer["request"] in job.raw.get(GIT_BRANCH, ""):
                         job.mutation = entry.number
@@ -264,10 +273,31 @@ class ProposalHistory:
                         rejected = answer.get("rejected")
                         job.rejection = f"{rejected['stage']}: {rejected['reason']}" if rejected is not None else None
                 elif (read := _REFLECTION.fullmatch(entry.about)) is not None:
-                    component = str(ast.literal_eval(read[1]))
-                    job.raw[component] = answer
+                    component, completion = str(ast.literal_eval(read["name"])), CompletionEntry.from_json(answer)
+                    job.raw[component] = completion.text
                     if component != GIT_BRANCH:
-                        job.texts[component] = _extracted(answer)
+                        job.texts[component] = _extracted(completion.text)
+                    if read["first"]:
+                        then = self._unusable(component, completion)
+                        if then is not None:
+                            job.texts.pop(component, None)
+                        job.unusable[component] = (read["first"], then or "unchanged")
+
+    def _is_usable(self, text: str) -> bool:
+        """Return whether a text of a program was proposed; an unchanged one may have been: it makes no difference."""
+        return not self._run.config.get("check_answers") or _check(self._run.config).judged(text, "") is None
+
+    def _unusable(self, component: str, second: CompletionEntry) -> str | None:
+        """Return why the answer to a second prompt is no text, None if it is one, which may be unchanged."""
+        from gepa_client.gepa.answer_check import AnswerForm, wants_block  # heavy
+
+        given = self._run.config.get("reflection_prompt_template")
+        template = given.get(component) if isinstance(given, dict) else given
+        form = AnswerForm(template is None or wants_block(template))
+        fault = form.judged(second.text, "", cut_off=second.cut_off, block_expected=False)
+        return fault or (
+            _check(self._run.config).judged(_extracted(second.text), "") if component != GIT_BRANCH else None
+        )
 
     def _answers(self, numbers: set[int]) -> dict[int, Any]:
         """Return the answers of these entries; each is read once."""
@@ -325,7 +355,9 @@ class ProposalHistory:
         whole = bool(compared) and all(row.after is not None for row in compared)
         before_sum = sum(row.before.score for row in compared if row.before is not None) if compared else None
         after_sum = sum(row.after.score for row in compared if row.after is not None) if whole else None
-        outcome, why = _outcome(job, before_sum, after_sum, len(compared))
+        checked = bool(self._run.config.get("check_answers"))
+        is_new = not checked or parent is None or job.child_of(parent.texts) != parent.texts
+        outcome, why = _outcome(job, before_sum, after_sum, len(compared), is_new=is_new)
         dataset = self._answers({job.number})[job.number].get("dataset") or {}
         return Proposal(
             number=job.number,
@@ -345,14 +377,16 @@ class ProposalHistory:
         )
 
 
-def _outcome(job: _Job, before: float | None, after: float | None, rows: int) -> tuple[Outcome, str]:
+def _outcome(job: _Job, before: float | None, after: float | None, rows: int, *, is_new: bool) -> tuple[Outcome, str]:
+    """Return the outcome of a proposal, and why. `is_new`: False for the texts of its parent, which are dropped."""
     scores = f"{before:.4g} -> {after:.4g} over {rows} rows" if before is not None and after is not None else None
     if job.candidate is not None:
         return "kept", f"better on its minibatch: {scores}" if scores else "better on its minibatch"
     if job.rejection is not None:
         return "rejected", f"its change of code was rejected at stage {job.rejection}"
-    if not job.texts and job.made is None:
-        return "empty", "reflection gave no new text"
+    if not is_new or (not job.texts and job.made is None):
+        answers = "; ".join(f"{name}: {first}, then {then}" for name, (first, then) in job.unusable.items())
+        return "empty", f"its answers could not be used ({answers})" if answers else "reflection gave no new text"
     if scores is None or before is None or after is None:
         return "unfinished", "its evaluation on the minibatch is not recorded: the run ended first"
     if after > before:
@@ -398,6 +432,12 @@ def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _extracted(answer: str) -> str:
-    from gepa.strategies.instruction_proposal import InstructionProposalSignature  # heavy
+    from gepa_client.gepa.answer_check import extracted  # heavy
 
-    return InstructionProposalSignature.output_extractor(answer.strip())["new_instruction"]
+    return extracted(answer)
+
+
+def _check(config: Mapping[str, Any]) -> "AnswerCheck":
+    from gepa_client.gepa.answer_check import AnswerCheck  # heavy
+
+    return AnswerCheck(config.get("max_component_tokens"))

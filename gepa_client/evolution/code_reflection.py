@@ -12,8 +12,9 @@ from gepa_client.errors import BadResponse, RecordedFailure
 from gepa_client.evolution.lineage import Lineage
 from gepa_client.evolution.mutations import CodeOutlines, MutationRequest, MutationRunner, wait_for_answers
 from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.gepa.answer_check import AnswerForm, Prompt, wants_block
 from gepa_client.gepa.record_budget import cut_middle
-from gepa_client.gepa.reflection import WHERE, ConcurrentReflection, Prompt
+from gepa_client.gepa.reflection import WHERE, ConcurrentReflection
 from gepa_client.gepa.reflective_datasets import Records, without_images
 from gepa_client.journal.mutation_entries import MutationEntry
 from protocol import Candidate, JsonValue
@@ -96,7 +97,7 @@ class CodeReflection:
             ({**added_to(candidate), **candidate}, records, [] if at in failed else names)
             for at, (candidate, records, names) in enumerate(named)
         ]
-        proposals = self.texts.propose(asked, prompts)
+        proposals = self.texts.propose(asked, prompts, AnswerForm(wants_block(self.template), "change request"))
         made = self._make(jobs, proposals)
         return [(self._joined(job[0], proposals[at], made.get(at)), self) for at, job in enumerate(jobs)]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from evolverpc_common.rate_limiter import RateLimiter
 from gepa_client.errors import ConnectionLost
+from gepa_client.journal.completion_entries import CUT_OFF
 from gepa_client.transport.event_loop import CancelToken
 
 logger = logging.getLogger(__name__)
@@ -37,13 +38,15 @@ ADDRESS = "if that is not its address, set `api_base` in --reflection-lm-kwargs"
 class Completion:
     """A model's answer and its cost; None for what is not reported: a model without a price, an answer without usage.
 
-    `cost_usd`: US dollars. Failed requests before it are not included: their cost is not reported.
+    `cost_usd`: US dollars. Failed requests before it are not included: their cost is not reported. `cut_off`: it ended
+    at the limit of tokens.
     """
 
     text: str
     cost_usd: float | None
     input_tokens: int | None
     output_tokens: int | None
+    cut_off: bool = False
 
 
 class RequestPacer:
@@ -130,7 +133,8 @@ class LiteLLMModel:
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         answer = self._answer(litellm, messages)
         choice = answer.choices[0]
-        if choice.finish_reason == "length":
+        cut_off = choice.finish_reason == CUT_OFF
+        if cut_off:
             logger.warning("%s stopped at its length limit; raise max_tokens for whole answers", self.name)
         usage = getattr(answer, "usage", None)
         completion = Completion(
@@ -138,6 +142,7 @@ class LiteLLMModel:
             cost_usd=_price(litellm, answer),
             input_tokens=getattr(usage, "prompt_tokens", None),
             output_tokens=getattr(usage, "completion_tokens", None),
+            cut_off=cut_off,
         )
         self._count(completion)
         return completion

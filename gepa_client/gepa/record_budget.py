@@ -79,6 +79,11 @@ class RecordBudget:
         )
 
 
+def tokens_of(text: str) -> int:
+    """Return the estimate of a text's tokens."""
+    return -(-_size(text) // BYTES_PER_TOKEN)
+
+
 def _cut_record(record: Record, room: int) -> Record:
     cut = _cut(record, room)
     return cut if isinstance(cut, Mapping) else {"Record": cut}

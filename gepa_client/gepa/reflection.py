@@ -8,6 +8,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, ReflectionProposal
@@ -15,21 +16,49 @@ from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 from gepa_client.errors import BadResponse
 from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.gepa.answer_check import AnswerCheck, AnswerForm, Prompt, extracted, wants_block
 from gepa_client.gepa.hooks import Failures
 from gepa_client.gepa.record_budget import FittedRecords, RecordBudget
 from gepa_client.gepa.reflective_datasets import Records, images_described
+from gepa_client.journal.completion_entries import CompletionEntry
 from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RecordedRequest, digest_of, request_key
+from gepa_client.journal.run_events import UnusableReason
 
-LanguageModel = Callable[[str | list[dict[str, Any]]], str]
-Prompt = str | list[dict[str, Any]]
+LanguageModel = Callable[[Prompt], str]
 
 WHERE = "reflection"
 
 
+@dataclass(frozen=True)
+class Unusable:
+    """A proposed text that was not evaluated, or only after a second prompt. `reason`: what was wrong with it first.
+
+    `asked_again`: a model was asked once more. `then`: what was wrong with its second answer, None if it was usable.
+    """
+
+    component: str
+    reason: UnusableReason
+    asked_again: bool = False
+    then: UnusableReason | None = None
+
+    @property
+    def dropped(self) -> bool:
+        """Whether the proposal lacks the text."""
+        return not self.asked_again or self.then is not None
+
+
 class _ReflectionStrategy(ABC):
-    """GEPA's interface of a reflection strategy, over `propose`."""
+    """GEPA's interface of a reflection strategy, over `propose`. `unusable`: what it did not propose, until taken."""
+
+    def __init__(self) -> None:
+        self._unusable: list[Unusable] = []
+
+    def take_unusable(self) -> list[Unusable]:
+        """Return the unusable answers since the last call, in order; each is returned once."""
+        taken, self._unusable = self._unusable, []
+        return taken
 
     @abstractmethod
     def propose(self, jobs: Sequence[ReflectionJob]) -> list[ReflectionProposal]: ...
@@ -55,7 +84,9 @@ class ConcurrentReflection(_ReflectionStrategy):
     `complete`, as `LiteLLMModel` has, that is called and its cost is counted. `prompt_template`: one for all
     components, or one per component name. `max_workers`: requests at once. `journal`: has the answers of earlier
     processes of the same run, and records new ones. `budget`: of tokens, without a limit by default.
-    `shows_images`: False for a model that takes none, which then reads their type and size.
+    `shows_images`: False for a model that takes none, which then reads their type and size. `check`: what an answer
+    must be; a model that gives another one is asked once more, with the reason, and then proposes nothing for the
+    component. Without it every answer is proposed, as GEPA does.
 
     Raises:
         ValueError: a template lacks `<curr_param>` or `<side_info>`.
@@ -71,7 +102,9 @@ class ConcurrentReflection(_ReflectionStrategy):
         budget: RecordBudget | None = None,
         *,
         shows_images: bool = True,
+        check: AnswerCheck | None = None,
     ) -> None:
+        super().__init__()
         for template in prompt_template.values() if isinstance(prompt_template, dict) else [prompt_template]:
             InstructionProposalSignature.validate_prompt_template(template)
         self.lm = lm
@@ -81,6 +114,8 @@ class ConcurrentReflection(_ReflectionStrategy):
         self.journal = journal or Journal(uuid.uuid4().hex)
         self.budget = budget or RecordBudget()
         self.shows_images = shows_images
+        self.check = check
+        self._gives_blocks = True  # until a second prompt for a block is answered with a text, but without one
 
     @property
     def total_cost(self) -> float:
@@ -88,35 +123,36 @@ class ConcurrentReflection(_ReflectionStrategy):
         return self.journal.spending[COMPLETION].cost_usd
 
     def propose(
-        self, jobs: Sequence[ReflectionJob], given: Mapping[tuple[int, str], Prompt] | None = None
+        self,
+        jobs: Sequence[ReflectionJob],
+        given: Mapping[tuple[int, str], Prompt] | None = None,
+        form: AnswerForm | None = None,
     ) -> list[ReflectionProposal]:
-        """Return the proposals of `reflect_many`. `given`: prompts by job and component, in place of GEPA's own."""
-        tasks: list[tuple[int, str, Prompt, str]] = []
+        """Return the proposals of `reflect_many`.
+
+        `given`: prompts by job and component, in place of GEPA's own, for answers of this `form`.
+        """
+        tasks: list[_Task] = []
         proposals = [ReflectionProposal({}) for _ in jobs]
         failed: set[int] = set()
         for at, (candidate, records, components) in enumerate(jobs):
             try:
-                prompts = {
-                    name: (given or {}).get((at, name)) or self._prompt(candidate, records, name)
+                tasks += [
+                    self._task(at, candidate, records, name, (given or {}).get((at, name)), form)
                     for name in components
                     if records.get(name)
-                }
-                asked = [(at, name, prompt, digest_of(prompt)) for name, prompt in prompts.items()]
+                ]
             except Exception as error:  # noqa: BLE001 - records that cannot be rendered cost their job its proposal
                 self.failures.record(WHERE, error)
                 failed.add(at)
-            else:
-                tasks += asked
-        for (at, name, prompt, _), text in zip(tasks, self._answers(tasks), strict=True):
-            if isinstance(text, Exception):
-                self.failures.record(WHERE, text)
-                failed.add(at)
-                continue
-            proposals[at].new_texts[name] = InstructionProposalSignature.output_extractor(text.strip())[
-                "new_instruction"
-            ]
-            proposals[at].prompts[name] = prompt
-            proposals[at].raw_lm_outputs[name] = text
+        for task, answer in zip(tasks, self._usable_answers(tasks), strict=True):
+            if isinstance(answer, Exception):
+                self.failures.record(WHERE, answer)
+                failed.add(task.job)
+            elif answer is not None:
+                proposals[task.job].new_texts[task.component] = extracted(answer.text)
+                proposals[task.job].prompts[task.component] = task.prompt
+                proposals[task.job].raw_lm_outputs[task.component] = answer.text
         return [ReflectionProposal({}) if at in failed else found for at, found in enumerate(proposals)]
 
     def fitted(self, candidate: Mapping[str, str], records: Records, name: str) -> FittedRecords:
@@ -132,28 +168,74 @@ class ConcurrentReflection(_ReflectionStrategy):
         template = self.prompt_template
         return template.get(name) if isinstance(template, dict) else template
 
-    def _prompt(self, candidate: Mapping[str, str], records: Records, name: str) -> Prompt:
-        rendered: Prompt = InstructionProposalSignature.prompt_renderer(
+    def _task(
+        self,
+        job: int,
+        candidate: Mapping[str, str],
+        records: Records,
+        name: str,
+        given: Prompt | None,
+        form: AnswerForm | None,
+    ) -> "_Task":
+        if given is not None:
+            return _Task(job, name, given, form or AnswerForm(block=True), before=None)
+        prompt: Prompt = InstructionProposalSignature.prompt_renderer(
             {
                 "current_instruction_doc": candidate[name],
                 "dataset_with_feedback": self.fitted(candidate, records, name).records,
                 "prompt_template": self._template(name),
             }
         )
-        return rendered
+        if self.check is not None:
+            prompt = self.check.bounded(prompt)
+        template = self._template(name) or InstructionProposalSignature.default_prompt_template
+        return _Task(job, name, prompt, AnswerForm(wants_block(template)), before=candidate[name])
 
-    def _answers(self, tasks: Sequence[tuple[int, str, Prompt, str]]) -> list[str | Exception]:
+    def _usable_answers(self, tasks: Sequence["_Task"]) -> "list[CompletionEntry | Exception | None]":
+        """Return the answer to each task; None if neither the first nor the second one can be used."""
+        answers: list[CompletionEntry | Exception | None] = [*self._answers(tasks)]
+        if self.check is None:
+            return answers
+        found = {at: reason for at, task in enumerate(tasks) if (reason := self._judged(task, answers[at])) is not None}
+        if not found:
+            return answers
+        again = [tasks[at].again(reason, self.check) for at, reason in found.items()]
+        for (at, reason), task, answer in zip(found.items(), again, self._answers(again), strict=True):
+            then = self._judged(task, answer)
+            answers[at] = answer if then is None else None
+            if isinstance(answer, Exception):
+                continue
+            self._unusable.append(Unusable(task.component, reason, asked_again=True, then=then))
+            if then is None and task.form.lacks_block(answer.text):
+                self._gives_blocks = False
+        return answers
+
+    def _judged(self, task: "_Task", answer: CompletionEntry | Exception | None) -> UnusableReason | None:
+        """Return why an answer cannot be used; None for one that can, and for a failed request."""
+        if self.check is None or not isinstance(answer, CompletionEntry):
+            return None
+        fault = task.form.judged(
+            answer.text,
+            task.before or "",
+            cut_off=answer.cut_off,
+            block_expected=self._gives_blocks and task.asked is None,
+        )
+        return fault if fault or task.before is None else self.check.judged(extracted(answer.text), task.before)
+
+    def _answers(self, tasks: Sequence["_Task"]) -> list[CompletionEntry | Exception]:
         """Return the model's answer to each prompt, or its exception; recorded ones are not requested again."""
-        keys = [request_key(COMPLETION, f"reflect on {name!r}, job {at}", digest) for at, name, _, digest in tasks]
-        requests = self.journal.ask(keys)
+        requests = (
+            self.journal.ask([request_key(COMPLETION, task.about, task.digest) for task in tasks]) if tasks else []
+        )
         missing = [at for at, request in enumerate(requests) if request.entry is None]
         answers: list[Any] = [
-            None if request.entry is None else request.failure or request.answer for request in requests
+            None if request.entry is None else request.failure or CompletionEntry.from_json(request.answer)
+            for request in requests
         ]
         if not missing:
             return answers
         with self.journal.executing(requests):
-            calls = [functools.partial(self._complete, requests[at], tasks[at][2]) for at in missing]
+            calls = [functools.partial(self._complete, requests[at], tasks[at].prompt) for at in missing]
             for at, done in zip(missing, _call_in_threads(calls, self.max_workers), strict=True):
                 error = done.exception()
                 if error is None:
@@ -169,7 +251,7 @@ class ConcurrentReflection(_ReflectionStrategy):
                     raise answer
         return answers
 
-    def _complete(self, request: RecordedRequest, prompt: Prompt) -> str:
+    def _complete(self, request: RecordedRequest, prompt: Prompt) -> CompletionEntry:
         """Return one answer, recorded with its cost as soon as it arrives."""
         attempts = self.journal.attempts(request, COMPLETION)
         attempts.start_now(str(getattr(self.lm, "name", type(self.lm).__name__)))
@@ -178,10 +260,10 @@ class ConcurrentReflection(_ReflectionStrategy):
         complete = getattr(self.lm, "complete", None)
         try:
             if complete is None:
-                text, usage = self.lm(prompt), None
+                text, cut_off, usage = self.lm(prompt), False, None
             else:
                 completion = complete(prompt)
-                text = completion.text
+                text, cut_off = completion.text, completion.cut_off
                 usage = {
                     "cost_usd": completion.cost_usd,
                     "input_tokens": completion.input_tokens,
@@ -198,8 +280,38 @@ class ConcurrentReflection(_ReflectionStrategy):
         unpriced = int(usage is None or usage["cost_usd"] is None)
         attempts.finish("ok", seconds=time.monotonic() - started, usage=usage, unpriced=unpriced)
         self.journal.spending.add_examples(COMPLETION, 1)
-        [seen] = self.journal.record((request, text.encode("utf-8", "backslashreplace").decode()))
-        return str(seen)
+        answer = CompletionEntry(text.encode("utf-8", "backslashreplace").decode(), cut_off and self.check is not None)
+        [seen] = self.journal.record((request, answer.to_json()))
+        return CompletionEntry.from_json(seen)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One component of a job. `before`: its present text, None for what is no text of the candidate.
+
+    `asked`: why an earlier answer could not be used.
+    """
+
+    job: int
+    component: str
+    prompt: Prompt
+    form: AnswerForm
+    before: str | None
+    asked: UnusableReason | None = None
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", digest_of(self.prompt))
+
+    @property
+    def about(self) -> str:
+        """The request in words; `analysis.proposals` reads them."""
+        again = "" if self.asked is None else f", as the first answer was {self.asked}"
+        return f"reflect on {self.component!r}{again}, job {self.job}"
+
+    def again(self, reason: UnusableReason, check: AnswerCheck) -> "_Task":
+        """Return the task of asking once more."""
+        return replace(self, prompt=self.form.asked_again(self.prompt, reason, check), asked=reason)
 
 
 class ProgramReflection(_ReflectionStrategy):
@@ -210,7 +322,8 @@ class ProgramReflection(_ReflectionStrategy):
     It sets `adapter.propose_new_texts` to None, as GEPA takes one of the two.
 
     Failures of the program propose nothing and are kept in the adapter's `failures`; anything else interrupts the run,
-    as GEPA would continue without proposals. `total_cost` is 0.0: the program's proposals report no cost.
+    as GEPA would continue without proposals. `total_cost` is 0.0: the program's proposals report no cost. `check`: what
+    a text must be; others are left out of the proposal.
 
     Raises:
         ValueError: the program proposes nothing.
@@ -218,26 +331,40 @@ class ProgramReflection(_ReflectionStrategy):
 
     total_cost = 0.0
 
-    def __init__(self, adapter: RemoteAdapter) -> None:
+    def __init__(self, adapter: RemoteAdapter, check: AnswerCheck | None = None) -> None:
+        super().__init__()
         if not adapter.offers("proposals"):
             raise ValueError("the program does not propose new texts (capability `proposals`); give a reflection model")
         self.adapter = adapter
+        self.check = check
         self.failures = adapter.failures
         adapter.propose_new_texts = None
 
     def propose(self, jobs: Sequence[ReflectionJob]) -> list[ReflectionProposal]:
         """Return the program's proposals."""
-        texts = self.adapter.propose(jobs)
-        return [ReflectionProposal({} if isinstance(each, Exception) else each) for each in texts]
+        found = self.adapter.propose(jobs)
+        return [
+            ReflectionProposal({} if isinstance(texts, Exception) else self._usable(texts, candidate))
+            for texts, (candidate, _, _) in zip(found, jobs, strict=True)
+        ]
+
+    def _usable(self, texts: Mapping[str, str], candidate: Mapping[str, str]) -> dict[str, str]:
+        judged = {
+            name: self.check.judged(text, candidate[name]) if self.check else None for name, text in texts.items()
+        }
+        self._unusable += [Unusable(name, reason) for name, reason in judged.items() if reason is not None]
+        return {name: text for name, text in texts.items() if judged[name] is None}
 
 
-def _call_in_threads(calls: Sequence[Callable[[], str]], max_workers: int) -> list["Future[str]"]:
+def _call_in_threads(
+    calls: Sequence[Callable[[], CompletionEntry]], max_workers: int
+) -> "list[Future[CompletionEntry]]":
     """Make the calls on at most `max_workers` threads; return their futures, all done.
 
     Daemon threads instead of an executor: an interrupted run must not wait at exit for a model's slow answer.
     """
-    futures: list[Future[str]] = [Future() for _ in calls]
-    waiting: queue.SimpleQueue[tuple[Future[str], Callable[[], str]]] = queue.SimpleQueue()
+    futures: list[Future[CompletionEntry]] = [Future() for _ in calls]
+    waiting: queue.SimpleQueue[tuple[Future[CompletionEntry], Callable[[], CompletionEntry]]] = queue.SimpleQueue()
     for pair in zip(futures, calls, strict=True):
         waiting.put(pair)
 

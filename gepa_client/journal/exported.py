@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from gepa_client.journal.completion_entries import CompletionJson
 from gepa_client.journal.entries import (
     COMPLETION,
     EVALUATE,
@@ -314,7 +315,7 @@ _BY_KIND: dict[str, TypeAdapter[Any]] = {
     SCORE: TypeAdapter(ExampleResult),
     REFLECTIVE_DATASET: TypeAdapter(MakeReflectiveDatasetResult),
     "adapter_state": TypeAdapter(MakeReflectiveDatasetResult),
-    COMPLETION: TypeAdapter(str, config=ConfigDict(strict=True)),
+    COMPLETION: TypeAdapter(CompletionJson, config=ConfigDict(strict=True)),
     PROPOSAL: TypeAdapter(dict[str, str], config=ConfigDict(strict=True)),
     OUTLINE: TypeAdapter(str, config=ConfigDict(strict=True)),
     MUTATION: TypeAdapter(MutationEntry),

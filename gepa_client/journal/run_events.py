@@ -1,5 +1,6 @@
 """The events of a run: one JSON object each, the same in the log, on stdout and in the display."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -246,6 +247,73 @@ class RecordCuts(BaseModel):
         )
 
 
+UnusableReason = Literal["truncated", "empty", "unchanged", "monologue", "too long"]
+
+
+class UnusableAnswer(_Event):
+    """An answer of reflection that held no new text of a component, which is never evaluated. `reason`: why.
+
+    `asked_again`: the model was asked once more, with the reason; `then`: why its second answer was unusable too, None
+    if it was used. `dropped`: the proposal has no new text of the component.
+    """
+
+    event: Literal["unusable_answer"] = "unusable_answer"
+    iteration: int
+    component: str
+    reason: UnusableReason
+    asked_again: bool
+    then: UnusableReason | None = None
+    dropped: bool
+
+
+class UnusableAnswers(BaseModel):
+    """All such answers of a run by their reasons, second ones included; the texts that were asked for once more.
+
+    `dropped`: those that proposals lack.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    reasons: dict[UnusableReason, int] = {}
+    asked_again: int = 0
+    dropped: int = 0
+
+    def added(self, event: UnusableAnswer) -> "UnusableAnswers":
+        """Return the sum with one more text."""
+        found = Counter(self.reasons)
+        found.update(reason for reason in (event.reason, event.then) if reason is not None)
+        return UnusableAnswers(
+            reasons=dict(found),
+            asked_again=self.asked_again + event.asked_again,
+            dropped=self.dropped + event.dropped,
+        )
+
+
+class CopiedExample(BaseModel):
+    """A part of a candidate's text that training rows have too, word for word, and that the seed lacks.
+
+    `words`: how long it is; `text`: its beginning. `rows`: ids of the first rows that have it, `row_count` in all.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    candidate: int
+    component: str
+    words: int
+    text: str
+    rows: list[str]
+    row_count: int
+
+
+class CopiedExamples(_Event):
+    """What candidates copied from training rows: `count` parts, the longest of each candidate first."""
+
+    event: Literal["copied_examples"] = "copied_examples"
+    count: int
+    candidates: list[int]
+    copies: list[CopiedExample]
+
+
 class _MutationEvent(_Event):
     """A requested change of a candidate's code.
 
@@ -415,6 +483,7 @@ Event = (
     | Rejected
     | NoProposal
     | RecordsCut
+    | UnusableAnswer
     | Reflecting
     | MutationStarted
     | MutationProgress
@@ -422,6 +491,7 @@ Event = (
     | MutationRejected
     | StepFailed
     | FailedExamples
+    | CopiedExamples
     | Tested
     | Finalized
     | Finished

@@ -12,6 +12,7 @@ from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.evolution.patches import FileDiff, Line, Words, by_file, changed_words
 from gepa_client.journal.run_events import Mutated, MutationRejected
 from gepa_client.report import summary_fields as fields
+from gepa_client.report.proposed_texts import COPY_COLUMNS, UNUSABLE_COLUMNS, copied_table, unusable_rows
 from gepa_client.report.record import (
     DIFF_SHOWN,
     REFUSED_DIFF_SHOWN,
@@ -65,6 +66,8 @@ def html(record: RunRecord, explained: Explanation | None) -> str:
         "failed": ("Failed examples", _failed_examples(record)),
         "failures": ("Failed iterations", _failures(record)),
         "cuts": ("Records cut for reflection", _figures(fields.CUT_COLUMNS, fields.cut_rows(record))),
+        "unused": ("Answers that were not used", _figures(UNUSABLE_COLUMNS, unusable_rows(record))),
+        "copied": ("Copied from training rows", _figures(COPY_COLUMNS, copied_table(record))),
         "models": ("Model calls", _figures(fields.MODEL_CALL_COLUMNS, fields.model_call_rows(record))),
         "hosts": ("Hosts that sandboxes connected to", _figures(fields.HOST_COLUMNS, fields.host_rows(record))),
         "refused": ("Refused", [f"<p>{_text(fields.refusal_text(event))}</p>" for event in record.refusals]),

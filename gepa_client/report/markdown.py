@@ -10,6 +10,7 @@ from gepa_client.analysis.proposals import COMPARED, ComparedRow, Excerpt, TextC
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.run_events import Mutated, MutationRejected
 from gepa_client.report import summary_fields as fields
+from gepa_client.report.proposed_texts import COPY_COLUMNS, UNUSABLE_COLUMNS, copied_table, unusable_rows
 from gepa_client.report.record import (
     DIFF_SHOWN,
     REFUSED_DIFF_SHOWN,
@@ -94,6 +95,8 @@ def _run(record: RunRecord) -> list[str]:
             for name, value in changed.items()
         ]
     parts += _figures("Records cut for reflection", fields.CUT_COLUMNS, fields.cut_rows(record))
+    parts += _figures("Answers that were not used", UNUSABLE_COLUMNS, unusable_rows(record))
+    parts += _figures("Copied from training rows", COPY_COLUMNS, copied_table(record))
     parts += _figures("Model calls", fields.MODEL_CALL_COLUMNS, fields.model_call_rows(record))
     parts += _figures("Hosts that sandboxes connected to", fields.HOST_COLUMNS, fields.host_rows(record))
     if record.refusals:

@@ -52,6 +52,9 @@ class RunRecord:
     failed_examples: events.FailedExamples | None = None
     cut_records: list[events.RecordsCut] = field(default_factory=list)
     cuts: events.RecordCuts = field(default_factory=events.RecordCuts)
+    unusable_answers: list[events.UnusableAnswer] = field(default_factory=list)
+    unusable: events.UnusableAnswers = field(default_factory=events.UnusableAnswers)
+    copied: events.CopiedExamples | None = None
     warnings: list[str] = field(default_factory=list)
     tested: dict[int, events.Tested] = field(default_factory=dict)
     finalized: events.Finalized | None = None
@@ -109,6 +112,9 @@ class RunRecord:
             case events.RecordsCut():
                 self.cut_records.append(event)
                 self.cuts = self.cuts.added(event)
+            case events.UnusableAnswer():
+                self.unusable_answers.append(event)
+                self.unusable = self.unusable.added(event)
             case events.Reflecting():
                 self.reflecting = [] if event.ended else [*self.reflecting, event]
             case events.MutationStarted():
@@ -123,6 +129,8 @@ class RunRecord:
                 self.failures.append(event)
             case events.FailedExamples():
                 self.failed_examples = event
+            case events.CopiedExamples():
+                self.copied = event
             case events.Warned():
                 self.warnings.append(event.message)
             case events.Tested():

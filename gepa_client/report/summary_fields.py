@@ -20,6 +20,7 @@ from gepa_client.journal.run_events import (
     Rejected,
     Started,
 )
+from gepa_client.report.proposed_texts import copied_summary, unusable_hints, unusable_summary
 from gepa_client.report.record import RunRecord
 from gepa_client.run.output_folder import HostTotals
 from gepa_client.settings.run_config import RunConfig
@@ -192,6 +193,8 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         f"{counted(len(record.failures), 'failed iteration')}",
         "failed examples": failure_summary(failed) if failed is not None else None,
         "records cut": cut_summary(record.cuts) if record.cuts.prompts else None,
+        "answers not used": unusable_summary(record.unusable),
+        "copied examples": copied_summary(record.copied),
         "changes of code": f"{made} made, {len(record.mutations) - made} refused" if record.mutations else None,
         "model calls": model_call_summary(record),
         "refused": refusal_summary(record),
@@ -554,6 +557,7 @@ def _faults(record: RunRecord, proposals: int) -> Iterator[tuple[int, str]]:
         yield count, f"another {proposer}: all {count:,} proposals that were not kept have the same texts"
     if perfect > proposals:
         yield perfect, f"training rows that the seed fails on: {perfect:,} of {iterations} had perfect scores already"
+    yield from unusable_hints(record, proposer)
     if empty > proposals:
         yield empty, f"another {proposer}: {empty:,} of {iterations} had no new text"
 

@@ -32,7 +32,13 @@ from gepa_client.run.fingerprint import changed_code, check_fingerprint, fingerp
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.optimizer import Optimization
-from gepa_client.run.replay_run import emit_failed_examples, emit_started, inherited_numbers, replay_run
+from gepa_client.run.replay_run import (
+    emit_copied_examples,
+    emit_failed_examples,
+    emit_started,
+    inherited_numbers,
+    replay_run,
+)
 from gepa_client.run.resolved_settings import evolve_of, known_secrets, metric_call_budget, with_reflection_model
 from gepa_client.run.run_errors import finished_by, stop_reason
 from gepa_client.run.run_watcher import RunCounters
@@ -132,6 +138,7 @@ class _DriverRun:
         done = {"requested_action": None} if finished.status == "cancelled" else {}
         self._release(counters, status=finished.status, reason=finished.reason, **done)
         emit_failed_examples(self.store, job.run_id, self.emit)
+        emit_copied_examples(self.store, job.run_id, self.emit)
         return finished.model_copy(update={"active_seconds": round(counters.active_seconds, 3)})
 
     def _is_taken_over(self) -> bool:

@@ -10,6 +10,7 @@ from evolverpc_common.printed_commands import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal.requests import digest_of
 from gepa_client.run.resolved_settings import evolve_of
+from gepa_client.settings.loading import EARLIER_DEFAULTS
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secrets import NOT_RECORDED
 from protocol import Candidate, DiscoverResult, ProgramInfo
@@ -28,8 +29,8 @@ IDENTITY_SETTINGS = frozenset(
 )
 """Settings that belong to the fingerprint: with another value a replay would make other requests."""
 
-ADDED_SETTINGS = frozenset({"validation"})
-"""The same, but only with another value than the default: earlier versions recorded fingerprints without them."""
+ADDED_SETTINGS = frozenset({"check_answers", "max_component_tokens", "validation"})
+"""The same, but only with another value than what earlier versions did: their fingerprints lack these settings."""
 
 REACHED_BY = frozenset({"api_base", "base_url", "azure_endpoint", "proxy", "timeout", "request_timeout"})
 """Arguments of a reflection model that define how it is reached, not which model it is."""
@@ -61,7 +62,7 @@ def identity_settings(config: RunConfig) -> dict[str, Any]:
         if value != NOT_RECORDED and key not in REACHED_BY
     }
     for key in sorted(ADDED_SETTINGS):
-        if recorded[key] != RunConfig.model_fields[key].default:
+        if recorded[key] != EARLIER_DEFAULTS.get(key, RunConfig.model_fields[key].default):
             found[key] = recorded[key]
     return found
 

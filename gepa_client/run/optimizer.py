@@ -13,6 +13,7 @@ from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.gepa.litellm_model import LiteLLMModel, is_hopeless
 from gepa_client.gepa.record_budget import RecordBudget
 from gepa_client.gepa.reflection import ConcurrentReflection, ProgramReflection
@@ -123,10 +124,11 @@ class Optimization:
             SettingsError: there is no proposer, or a prompt is for an unknown component.
         """
         config, adapter = self.config, self.adapter
+        check = AnswerCheck(config.max_component_tokens) if config.check_answers else None
         if config.reflection_lm is None:
             if not adapter.offers("proposals"):
                 raise SettingsError(NO_PROPOSER)
-            return ProgramReflection(adapter)
+            return ProgramReflection(adapter, check)
         adapter.propose_new_texts = None  # the model proposes, even if the program could
         template = config.reflection_prompt_template
         if isinstance(template, dict):
@@ -154,6 +156,7 @@ class Optimization:
             journal=adapter.journal,
             budget=RecordBudget(config.reflection_prompt_tokens, config.reflection_record_tokens),
             shows_images=config.reflection_images is not False,
+            check=check,
         )
 
     def _search(self, reflection: Any) -> _SearchEnd:
@@ -179,6 +182,7 @@ class Optimization:
             use_merge=config.use_merge,
             fitted=reflection.fitted if isinstance(reflection, ConcurrentReflection) else None,
             next_rejected=race.next_rejected if race is not None else lambda: None,
+            take_unusable=reflection.take_unusable,
         )
         prices = PriceGuard(config, journal, self.emit)
         own_callbacks = [watcher, guard, prices, ScorerGuard(config, journal, self.emit)]

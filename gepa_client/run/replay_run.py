@@ -4,6 +4,7 @@ import os
 
 from evolverpc_common.display_text import plain
 from evolverpc_common.redaction import Secrets
+from gepa_client.analysis.copied_examples import copied_examples
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.errors import JournalError
 from gepa_client.gepa.adapter import RemoteAdapter
@@ -63,6 +64,7 @@ def replay_run(job: DriverJob, store: Store, emit: Emit, cancel_token: CancelTok
         finished = optimization.run(reflection)
         if job.until is None:
             emit_failed_examples(store, run.id, emit)
+            emit_copied_examples(store, run.id, emit)
         return finished.model_copy(update={"active_seconds": run.counters.get("active_seconds")})
 
 
@@ -118,3 +120,12 @@ def emit_failed_examples(store: Store, run_id: str, emit: Emit) -> None:
             )
     except (JournalError, OSError) as error:
         emit(Warned(message=f"the failed examples could not be reported: {stop_reason(error)}"))
+
+
+def emit_copied_examples(store: Store, run_id: str, emit: Emit) -> None:
+    """Emit what the candidates copied from training rows, if anything."""
+    try:
+        if (found := copied_examples(store, run_id)) is not None:
+            emit(found)
+    except (JournalError, OSError) as error:
+        emit(Warned(message=f"copied examples could not be looked for: {stop_reason(error)}"))

@@ -29,6 +29,7 @@ from gepa.core.state import GEPAState
 
 from gepa_client.errors import Interrupted
 from gepa_client.gepa.record_budget import FittedRecords
+from gepa_client.gepa.reflection import Unusable
 from gepa_client.gepa.reflective_datasets import Records
 from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.journal import Journal
@@ -45,6 +46,8 @@ from gepa_client.journal.run_events import (
     RecordsCut,
     Reflecting,
     Rejected,
+    UnusableAnswer,
+    UnusableAnswers,
 )
 from gepa_client.run.run_errors import merge_unusable, stop_for
 from protocol.code import CODE_COMPONENTS, added_to
@@ -109,7 +112,8 @@ class RunWatcher:
     among the `kept` ones; the rest follows at its end. `result()` is GEPA's result at the last complete candidate; None
     while the seed is being scored. `fitted`: returns the records of a component as the prompt shows them, by candidate,
     dataset and name; None if the program proposes. `next_rejected`: returns how the next rejected proposal lost its
-    race; None if it was rejected without one.
+    race; None if it was rejected without one. `take_unusable`: returns the answers of reflection that were not used
+    since it was last called.
     """
 
     emit: Emit
@@ -121,6 +125,7 @@ class RunWatcher:
     use_merge: bool
     fitted: Callable[[Mapping[str, str], Records, str], FittedRecords] | None = None
     next_rejected: Callable[[], RacedOut | None] = lambda: None
+    take_unusable: Callable[[], list[Unusable]] = list
 
     def __post_init__(self) -> None:
         self._state: GEPAState[Any, int] | None = None
@@ -134,6 +139,8 @@ class RunWatcher:
         self._texts: dict[int, dict[str, str]] = {}
         self._skipped = ""
         self._cuts = RecordCuts()
+        self._unusable = UnusableAnswers()
+        self._dropped: dict[str, None] = {}
         self._reflecting = False
         self._phase: PhaseName | None = None
         self._over = False
@@ -163,7 +170,7 @@ class RunWatcher:
         if self._complete is None:
             self._keep()
             self._keep_objectives_of_the_seed()
-        self._proposed, self._skipped = False, ""
+        self._proposed, self._skipped, self._dropped = False, "", {}
         self._proposed_texts, self._proposals = [], []
 
     def on_pareto_front_updated(self, event: ParetoFrontUpdatedEvent) -> None:
@@ -296,9 +303,24 @@ class RunWatcher:
         """Emit an iteration without a proposal; GEPA ends an interrupted iteration in the same way."""
         self._end_reflection(event["iteration"])
         if not self._proposed and not isinstance(sys.exception(), Interrupted):
-            self.emit(NoProposal(iteration=event["iteration"], reason=self._skipped or "no new text"))
+            dropped = f"no usable answer: {', '.join(self._dropped)}" if self._dropped else "no new text"
+            self.emit(NoProposal(iteration=event["iteration"], reason=self._skipped or dropped))
 
     def _end_reflection(self, iteration: int) -> None:
+        for found in self.take_unusable():
+            event = UnusableAnswer(
+                iteration=iteration,
+                component=found.component,
+                reason=found.reason,
+                asked_again=found.asked_again,
+                then=found.then,
+                dropped=found.dropped,
+            )
+            if found.dropped:
+                self._dropped[found.then or found.reason] = None
+            self._unusable = self._unusable.added(event)
+            self._note(unusable_answers=self._unusable.model_dump())
+            self.emit(event)
         if self._reflecting:
             self._reflecting = False
             self.emit(Reflecting(iteration=iteration, ended=True))

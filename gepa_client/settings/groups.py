@@ -212,6 +212,16 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
         "Show it the images of records; else it reads their type and size.",
         shown="unless it is known to take none",
     )
+    max_component_tokens: PositiveInt | None = setting(
+        None,
+        "Tokens of a proposed text, which the model is asked to keep to. A token is counted as 4 bytes.",
+        shown="no limit",
+    )
+    check_answers: bool = setting(
+        True,
+        "Ask the model once more if its answer is truncated, empty, unchanged, a monologue or too long, then drop it.",
+        rare=True,
+    )
     reflection_workers: PositiveInt = setting(20, "Calls to the reflection model at the same time.")
     reflection_per_minute: PositiveFloat | None = setting(
         None, "Calls to the reflection model per minute, evenly spaced.", shown="no limit"

@@ -63,7 +63,7 @@ STOPS = {
 """Kinds of the former `stop_callbacks`, written `KIND:VALUE`."""
 
 
-EARLIER_DEFAULTS = {"val_fraction": 0.0, "past_perfect": True}
+EARLIER_DEFAULTS = {"val_fraction": 0.0, "past_perfect": True, "check_answers": False}
 """What runs did whose record lacks these settings, as they did not exist yet."""
 
 

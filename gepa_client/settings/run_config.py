@@ -63,6 +63,7 @@ DEPENDS: dict[str, tuple[str, ...]] = {
         *("reflection_lm_kwargs", "reflection_prompt_template", "max_reflection_cost"),
         *("reflection_per_minute", "reflection_prompt_tokens", "reflection_record_tokens", "reflection_images"),
     ),
+    "check_answers": ("max_component_tokens",),
     "score_with": ("score_token_file",),
     "github_app_id": ("github_app_key_file", "github_installation_id"),
     "github_app_key_file": ("github_app_id",),

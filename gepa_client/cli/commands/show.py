@@ -13,6 +13,7 @@ from rich.table import Table
 
 from evolverpc_common.display_text import counted
 from evolverpc_common.printed_commands import command
+from gepa_client.analysis.copied_examples import copied_examples
 from gepa_client.analysis.explanation import explain, explain_candidate
 from gepa_client.analysis.failed_examples import ROWS_LISTED, failed_examples
 from gepa_client.analysis.gepa_result import best_candidate, pareto_front
@@ -38,9 +39,10 @@ from gepa_client.cli.views.console import (
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import SEARCH, CandidateRecord, Spending, StoredRun
 from gepa_client.journal.history import discovery, end_of, row_counts, selection_rows, validation_rows
-from gepa_client.journal.run_events import FailedExamples, RecordCuts
+from gepa_client.journal.run_events import FailedExamples, RecordCuts, UnusableAnswers
 from gepa_client.journal.store import Store
 from gepa_client.report import summary_fields as fields
+from gepa_client.report.proposed_texts import copied_summary, unusable_summary
 from gepa_client.report.record import RunRecord
 from gepa_client.report.summary_fields import MODEL_CALL_COLUMNS, failure_summary, model_call_rows, refusal_text
 from gepa_client.run.gateway_record import recorded_gateway_events
@@ -106,6 +108,7 @@ def _as_json(
     front, best = _front(run, candidates), best_candidate(candidates)
     spending = store.spending(run.id)
     calls, refused = recorded_gateway_events(store, run.id)
+    copied = copied_examples(store, run.id)
     return {
         **run_as_json(run),
         "discovery": discovery(store, run.id),
@@ -119,6 +122,7 @@ def _as_json(
         "model_calls": {name: tally.model_dump(mode="json") for name, tally in calls.by_model.items()},
         "hosts": {name: asdict(totals) for name, totals in _hosts(run).items()},
         "failed_examples": None if failed is None else failed.model_dump(mode="json", exclude={"event", "seconds"}),
+        "copied_examples": None if copied is None else copied.model_dump(mode="json", exclude={"event", "seconds"}),
         "refused": [event.model_dump(mode="json", include={"sandbox", "what", "reason", "times"}) for event in refused],
         "explanation": asdict(explained) if (explained := explain(store, run)) is not None else None,
         "lost": sum(spent.attempts for spent in spending if spent.outcome in WITHOUT_ANSWER),
@@ -257,6 +261,8 @@ def _run_facts(
         ("rows", _rows(store, run.id)),
         ("score", _score_fact(candidates)),
         ("records cut", fields.cut_summary(RecordCuts(**cuts)) if (cuts := run.counters.get("records_cut")) else None),
+        ("not used", unusable_summary(UnusableAnswers(**run.counters.get("unusable_answers", {})))),
+        ("copied", copied_summary(copied_examples(store, run.id))),
         ("metric calls", _calls(run.counters, run.config.get("max_metric_calls"))),
         ("time", _time(run)),
         ("driven by", run.driver if run.claim.owner is not None else None),

@@ -4,6 +4,7 @@ from gepa_client.cli.views.candidate_view import diff_size
 from gepa_client.cli.views.console import safe, safe_line
 from gepa_client.evolution.names import code_label
 from gepa_client.journal import run_events as events
+from gepa_client.report.proposed_texts import copied_summary, unusable_text
 from gepa_client.report.record import change_origin
 from gepa_client.report.summary_fields import refusal_text
 
@@ -69,6 +70,10 @@ def event_text(event: events.Event) -> str:
             cut = f"{event.shortened:,} of {event.records:,} shortened, {event.left_out:,} left out"
             what = f"{safe_line(event.component, 80)}: {cut}, about {event.tokens:,} tokens"
             return f"[yellow]records cut for[/] {what}; to show more, raise {safe_line(event.setting)}"
+        case events.UnusableAnswer():
+            return f"[yellow]answer not used for[/] {safe_line(unusable_text(event))}"
+        case events.CopiedExamples():
+            return f"[yellow]copied from training rows:[/] {safe_line(copied_summary(event) or '')}"
         case events.Tested():
             what = "seed" if event.index == 0 else f"candidate {event.index}"
             return f"{what}: {event.score:.4g} on {event.rows} test rows"

@@ -17,6 +17,7 @@ from gepa_client.evolution.checkout import holds_commit
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import Finished
 from gepa_client.report import summary_fields as fields
+from gepa_client.report.proposed_texts import copied_summary, unusable_summary
 from gepa_client.report.record import RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.settings.run_config import RunConfig
@@ -95,6 +96,8 @@ def as_json(ended: RunSummary) -> dict[str, Any]:
         "model_calls": calls.total.model_dump(mode="json") if (calls := ended.record.model_calls) is not None else None,
         "refused": fields.refusal_count(ended.record),
         "failed_examples": ended.record.failed_examples.failed if ended.record.failed_examples is not None else 0,
+        "unusable_answers": ended.record.unusable.model_dump(mode="json"),
+        "copied_examples": ended.record.copied.count if ended.record.copied is not None else 0,
         "seconds": round(ended.seconds, 3),
         "active_seconds": round(ended.record.active_seconds, 3),
         "output": None if ended.output is None else str(ended.output),
@@ -136,6 +139,8 @@ def show(ended: RunSummary, console: Console) -> None:
         for label, text in (
             ("model calls", fields.model_call_summary(ended.record)),
             ("refused", _refused(ended.record)),
+            ("answers unused", unusable_summary(ended.record.unusable)),
+            ("copied", copied_summary(ended.record.copied)),
         )
         if text is not None
     ]

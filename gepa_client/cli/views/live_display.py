@@ -36,6 +36,7 @@ class Display(AbstractContextManager["Display"]):
     def __init__(self) -> None:
         self._paused: set[str] = set()
         self._failed: tuple[str, str] | None = None
+        self._unusable: set[tuple[str, str, str | None]] = set()
 
     def __exit__(self, *_: object) -> None:
         pass
@@ -52,10 +53,18 @@ class Display(AbstractContextManager["Display"]):
         """Update what depends on time; without a frame nothing does."""
 
     def _repeats(self, event: events.Event) -> bool:
-        """Return whether the event was displayed: a failure as the last proposal's, a server that is paused already."""
+        """Return whether the event was displayed.
+
+        A failure as the last proposal's, a server that is paused already, an answer unusable for the same reasons.
+        """
         if isinstance(event, events.StepFailed):
             before, self._failed = self._failed, (event.step, event.message)
             return before == self._failed
+        if isinstance(event, events.UnusableAnswer):
+            kind = (event.component, event.reason, event.then)
+            known = kind in self._unusable
+            self._unusable.add(kind)
+            return known
         if isinstance(event, events.CandidateFound | events.Rejected):
             self._failed = None
         if not isinstance(event, events.FleetChanged) or event.url is None:
@@ -305,6 +314,9 @@ def _pool(record: RunRecord) -> str:
         parts.append(f"{len(record.skipped)} without a proposal")
     if record.failures:
         parts.append(f"{len(record.failures)} failed")
+    if record.unusable.dropped:
+        reasons = ", ".join(record.unusable.reasons)
+        parts.append(f"{record.unusable.dropped} dropped ({reasons})")
     return " · ".join(parts)
 
 

@@ -142,8 +142,14 @@ def test_a_completion_reports_its_usage_and_unknown_values_are_none(model_server
     )
     priced, unpriced = found
     assert priced.pop("cost_usd") > 0
-    assert priced == {"text": "HELLO", "input_tokens": 1000, "output_tokens": 500}
-    assert unpriced == {"text": "THERE", "cost_usd": None, "input_tokens": 1000, "output_tokens": 500}
+    assert priced == {"text": "HELLO", "input_tokens": 1000, "output_tokens": 500, "cut_off": False}
+    assert unpriced == {
+        "text": "THERE",
+        "cost_usd": None,
+        "input_tokens": 1000,
+        "output_tokens": 500,
+        "cut_off": False,
+    }
 
 
 @pytest.mark.parametrize(("status", "retry_after"), [(429, lambda: "1"), (503, lambda: formatdate(time.time() + 2.5))])

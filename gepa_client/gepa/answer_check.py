@@ -1,0 +1,145 @@
+"""Judge whether an answer of reflection is a new text, and word the prompt that asks once more if it is none.
+
+GEPA takes any answer for a text: in a published run 13 of 23 candidates were the beginnings of a model's thoughts
+(github.com/gepa-ai/gepa/issues/390). An answer without a fenced block is a text if the prompt wants no block, or if a
+second prompt that asked for one was answered so too, unless it begins as an analysis does.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from gepa.strategies.instruction_proposal import InstructionProposalSignature
+
+from gepa_client.gepa.record_budget import BYTES_PER_TOKEN, tokens_of
+from gepa_client.journal.run_events import UnusableReason
+
+Prompt = str | list[dict[str, Any]]
+
+_FENCE = "```"
+_TAGS = ("think", "thinking", "reasoning")
+
+_QUOTES = re.compile(r"```[^`]*<(?:curr_param|side_info|outline|lineage)>[^`]*```")
+"""A block of a template that shows the model something."""
+
+_THINKS = re.compile(rf"^\s*<(?P<tag>{'|'.join(_TAGS)})>", re.MULTILINE)
+
+_ANALYSIS = re.compile(
+    r"\W*(?:"
+    r"(?:okay|ok|alright|all right|hmm+|wait)\b"
+    r"|(?:first|now|so|then)?\W*(?:let me|let's|let us|i need to|i should|i will|i'll|i see|i think|we need to)\b"
+    r"|looking at\b|after (?:reviewing|reading|analy[sz]ing)\b|to (?:improve|fix|address) (?:the|this|these)\b"
+    r"|the (?:current|present|existing|original|given) (?:instructions?|prompt|text)\b"
+    r"|the assistant(?:'s| failed| fails| was| is not| did| does not| got| missed| struggle)"
+    r"|the (?:examples?|feedback|responses?) (?:show|indicate|suggest|say|reveal|tell|is|are)"
+    r"|(?:my )?(?:analysis|reasoning|thoughts?|thinking|observations?)(?: process)?\W*(?:\n|:)"
+    r")",
+    re.IGNORECASE,
+)
+"""How an analysis of the task begins, which speaks of the text and its examples; a rule of thumb for English."""
+
+
+def extracted(answer: str) -> str:
+    """Return the text that GEPA takes from an answer."""
+    text: str = InstructionProposalSignature.output_extractor(answer.strip())["new_instruction"]
+    return text
+
+
+def wants_block(template: str) -> bool:
+    """Return whether a template asks for a fenced block, beside those in which it shows something."""
+    return _FENCE in _QUOTES.sub("", template)
+
+
+@dataclass(frozen=True)
+class AnswerCheck:
+    """What an answer must be. `max_tokens`: of a component's text, by the estimate of `record_budget`; None for any."""
+
+    max_tokens: int | None = None
+
+    def judged(self, text: str, before: str) -> UnusableReason | None:
+        """Return why a proposed text is unusable, None if it is not; `before`: the parent's text."""
+        if text.strip() == before.strip():
+            return "unchanged"
+        if not text.strip():
+            return "empty"
+        if self.max_tokens is not None and tokens_of(text) > self.max_tokens:
+            return "too long"
+        return None
+
+    def bounded(self, prompt: Prompt) -> Prompt:
+        """Return the prompt with the bound on the length, if there is one."""
+        if self.max_tokens is None:
+            return prompt
+        return _with(
+            prompt,
+            f"The new text must have at most {self.max_tokens:,} tokens, that is about "
+            f"{self.max_tokens * BYTES_PER_TOKEN:,} characters.",
+        )
+
+
+@dataclass(frozen=True)
+class AnswerForm:
+    """How an answer holds its text. `block`: in a fenced block, as the prompt asks; `what`: the text, in words."""
+
+    block: bool
+    what: str = "new text"
+
+    def judged(self, answer: str, before: str, *, cut_off: bool, block_expected: bool) -> UnusableReason | None:
+        """Return why an answer holds no text, None if it holds one; `before`: the parent's text.
+
+        `cut_off`: it ended at the limit of tokens. `block_expected`: False if the model was asked for a block
+        already and gave none: then an answer as a whole counts as the text, unless it begins as an analysis does.
+        """
+        text = extracted(answer)
+        if cut_off or (self.block and answer.count(_FENCE) == 1 and not answer.rstrip().endswith(_FENCE)):
+            return "truncated"
+        if _is_thinking(answer, text, before):
+            return "monologue"
+        if not text:
+            return "empty"
+        if (self.lacks_block(answer) and block_expected) or (answer.count(_FENCE) < 2 and _ANALYSIS.match(answer)):
+            return "monologue"
+        return None
+
+    def lacks_block(self, answer: str) -> bool:
+        """Return whether the answer has no block although the prompt asks for one."""
+        return self.block and answer.count(_FENCE) < 2
+
+    def asked_again(self, prompt: Prompt, reason: UnusableReason, check: AnswerCheck) -> Prompt:
+        """Return the prompt with why an earlier answer to it could not be used."""
+        what, where = self.what, f", within {_FENCE} blocks" if self.block else ""
+        fault = {
+            "truncated": f"was cut off before the {what} was complete: think less, and write a shorter {what}",
+            "empty": f"had no {what}",
+            "unchanged": "was the present text, unchanged: change it so that the examples above would go better",
+            "monologue": f"was an analysis or a part of one, not a {what} alone",
+            "too long": f"had more than {check.max_tokens or 0:,} tokens: keep what matters most",
+        }[reason]
+        return _with(
+            prompt,
+            f"You have answered this once already, and the answer could not be used: it {fault}. "
+            f"Answer now with the whole {what} and nothing else{where}.",
+        )
+
+
+def _is_thinking(answer: str, text: str, before: str) -> bool:
+    """Return whether an answer is thoughts between tags, or the text that GEPA takes from it has a part of them."""
+    head, fenced, _ = answer.partition(_FENCE)
+    opened = [match["tag"] for match in _THINKS.finditer(head)]
+    if fenced:
+        if opened and f"</{opened[-1]}>" not in head[head.rfind(f"<{opened[-1]}>") :]:
+            return True
+    elif opened and not before.lstrip().startswith(f"<{opened[0]}>"):
+        return answer.lstrip().startswith(f"<{opened[0]}>") or f"</{opened[-1]}>" not in answer
+    return any(text.count(f"</{tag}>") > text.count(f"<{tag}>") and f"</{tag}>" not in before for tag in _TAGS)
+
+
+def _with(prompt: Prompt, more: str) -> Prompt:
+    """Return the prompt with a further paragraph; of chat messages, in the first text of the last one."""
+    if isinstance(prompt, str):
+        return f"{prompt}\n\n{more}"
+    *others, last = prompt
+    at = next(at for at, part in enumerate(last["content"]) if part["type"] == "text")
+    content = [dict(part) for part in last["content"]]
+    content[at]["text"] += f"\n\n{more}"
+    return [*others, {**last, "content": content}]

@@ -1,0 +1,98 @@
+"""What reports and terminal say of proposed texts: answers of reflection that were not used, and copied examples."""
+
+from collections.abc import Iterator
+
+from evolverpc_common.display_text import counted, line
+from gepa_client.journal.run_events import CopiedExample, CopiedExamples, UnusableAnswer, UnusableAnswers
+from gepa_client.report.record import RunRecord
+
+UNUSABLE_SHOWN = 50
+"""Answers that are listed."""
+
+UNUSABLE_COLUMNS = ("text", "first answer", "second answer", "the proposal")
+
+COPIES_NAMED = 3
+"""Copies that a summary names; a table lists all that the event has."""
+
+COPY_COLUMNS = ("copy", "words", "rows")
+
+EXCERPT = 60
+"""Characters of a copied text in a line."""
+
+ADVICE = {
+    "truncated": "a higher `max_tokens`, or a lower `reasoning_effort`, in --reflection-lm-kwargs",
+    "empty": "a higher `max_tokens` in --reflection-lm-kwargs, or another {proposer}",
+    "unchanged": "another {proposer}, or feedback that states what to change",
+    "monologue": "a lower `reasoning_effort` in --reflection-lm-kwargs, or another {proposer}",
+    "too long": "a higher --max-component-tokens",
+}
+"""What to try, by the reason of most unusable answers."""
+
+
+def unusable_summary(answers: UnusableAnswers) -> str | None:
+    """`7 (4 truncated, 3 monologue); 5 asked for once more, 2 texts dropped`; None without any."""
+    if not answers.reasons:
+        return None
+    ordered = sorted(answers.reasons.items(), key=lambda named: -named[1])
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in ordered)
+    asked = f"{answers.asked_again:,} asked for once more, " if answers.asked_again else ""
+    return f"{sum(answers.reasons.values()):,} ({reasons}); {asked}{counted(answers.dropped, 'text')} dropped"
+
+
+def unusable_text(event: UnusableAnswer) -> str:
+    """One such answer in a line, its component as it is."""
+    if not event.asked_again:
+        return line(f"{event.component}: the proposed text is {event.reason} and was dropped", 200)
+    second = "a second one was used" if event.then is None else f"a second one {event.then}: no new text"
+    return line(f"{event.component}: the answer was {event.reason}, {second}", 200)
+
+
+def unusable_rows(record: RunRecord) -> list[tuple[str, ...]]:
+    """Return a row for each unusable answer, the first `UNUSABLE_SHOWN` of them."""
+    return [
+        (
+            line(f"iteration {event.iteration:,}, {event.component}", 200),
+            event.reason,
+            (event.then or "used") if event.asked_again else "-",
+            "lacks it" if event.dropped else "has it",
+        )
+        for event in record.unusable_answers[:UNUSABLE_SHOWN]
+    ]
+
+
+def unusable_hints(record: RunRecord, proposer: str) -> Iterator[tuple[int, str]]:
+    """Yield how many texts were dropped and what to try, if these were more than the proposals that were evaluated."""
+    evaluated = len(record.rejected) + len(record.candidates) - 1
+    if record.unusable.dropped > evaluated:
+        reason = max(record.unusable.reasons, key=lambda each: record.unusable.reasons[each])
+        most = f"{record.unusable.reasons[reason]:,} of {sum(record.unusable.reasons.values()):,} unusable answers"
+        yield record.unusable.dropped, f"{ADVICE[reason].format(proposer=proposer)}: {most} were {reason}"
+
+
+def copied_summary(copied: CopiedExamples | None) -> str | None:
+    """`2 parts of training rows: 13 words of row 7 in candidate 3 (rules), ...`; None without any."""
+    if copied is None:
+        return None
+    named = ", ".join(
+        f"{copy.words:,} words of {copied_rows(copy)} in candidate {copy.candidate} ({copy.component})"
+        for copy in copied.copies[:COPIES_NAMED]
+    )
+    return line(f"{counted(copied.count, 'part')} of training rows: {named}{', ...' * (copied.count > COPIES_NAMED)}")
+
+
+def copied_rows(copy: CopiedExample) -> str:
+    """`row 7`, `rows 7, 9`, `rows 1, 2, 3, 4, 5 and 45 more`."""
+    more = copy.row_count - len(copy.rows)
+    return f"row{'' if copy.row_count == 1 else 's'} {', '.join(copy.rows)}" + (f" and {more:,} more" if more else "")
+
+
+def copied_table(record: RunRecord) -> list[tuple[str, ...]]:
+    """Return a row for each copy: where it is, in which rows and how it begins; its words; how many rows have it."""
+    return [
+        (
+            line(f"candidate {copy.candidate}, {copy.component}, {copied_rows(copy)}: {copy.text}", 300),
+            f"{copy.words:,}",
+            f"{copy.row_count:,}",
+        )
+        for copy in (record.copied.copies if record.copied is not None else [])
+    ]

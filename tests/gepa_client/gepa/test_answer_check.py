@@ -1,0 +1,109 @@
+"""Answers of reflection that hold no new text are recognized, and those of well-behaved models are left alone."""
+
+import pytest
+from gepa.strategies.instruction_proposal import InstructionProposalSignature
+
+from gepa_client.gepa.answer_check import AnswerCheck, AnswerForm, wants_block
+from gepa_client.journal.run_events import UnusableReason
+
+BEFORE = "Answer with one word."
+TEXT = "Answer with the name of a desk: billing, feature or delivery."
+THOUGHT = "Okay, the examples fail because the desk is missing."
+
+
+def judged(answer: str, *, before: str = BEFORE, block: bool = True, again: bool = False, cut_off: bool = False) -> str:
+    form = AnswerForm(block)
+    return form.judged(answer, before, cut_off=cut_off, block_expected=not again) or "usable"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"```\n{TEXT}\n```",
+        f"Here it is:\n```text\n{TEXT}\n```\nIt names the desks.",
+        f"<think>\n{THOUGHT}\n</think>\n```\n{TEXT}\n```",
+        f"{THOUGHT}\n</think>\n```\n{TEXT}\n```",  # a model whose chat template opens the tag
+        f"{THOUGHT}\n```\n{TEXT}\n```",
+        f"```\nThink between <think> and </think>. {TEXT}\n```",
+        f"```\n{TEXT} Begin with <think>.\n```",
+        "```\nAn example:\n```json\n{}\n```\nAnswer so.\n```",
+    ],
+)
+def test_a_block_with_a_text_is_usable(answer: str) -> None:
+    assert judged(answer) == "usable"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("", "empty"),
+        ("``` ```", "empty"),
+        (f"Sure:\n```\n{TEXT}", "truncated"),
+        (f"<think>\n{THOUGHT}", "monologue"),
+        (f"<reasoning>{THOUGHT}\nA draft:\n```\n{TEXT}\n```\nBut it is", "monologue"),
+        (f"<thinking>A draft is\n```\n{TEXT}\n```\n</thinking>\n```\n{TEXT}\n```", "monologue"),
+        (f"A draft is\n```\n{TEXT}\n```\n</think>\n```\n{TEXT}\n```", "monologue"),
+        (THOUGHT, "monologue"),
+        (TEXT, "monologue"),
+    ],
+)
+def test_what_is_no_text_has_its_reason(answer: str, reason: UnusableReason) -> None:
+    assert judged(answer) == reason
+
+
+def test_an_answer_that_ended_at_the_limit_of_tokens_is_truncated_even_with_a_block() -> None:
+    assert judged(f"```\n{TEXT}\n```", cut_off=True) == "truncated"
+
+
+@pytest.mark.parametrize("form", [{"again": True}, {"block": False}])
+def test_a_text_without_a_block_counts_if_no_block_is_expected_but_an_analysis_does_not(form: dict[str, bool]) -> None:
+    for text in (
+        TEXT,
+        "You are a careful assistant.",
+        "First, read the message.",
+        "The user sends a message.",
+        "答えは一語で。",
+    ):
+        assert judged(text, **form) == "usable"
+    for analysis in (
+        THOUGHT,
+        "Let me look at the examples.",
+        "Looking at the feedback, the instruction lacks the desks.",
+        "**Analysis:**\nThe desk is missing.",
+        "The assistant's responses are too long.",
+        f"<think>{THOUGHT}</think>\n{TEXT}",
+    ):
+        assert judged(analysis, **form) == "monologue"
+
+
+def test_tags_that_the_present_text_has_too_are_part_of_the_text() -> None:
+    before = "<think>your reasoning</think><answer>one word</answer>"
+    assert judged("<think>at most a line</think><answer>a desk</answer>", before=before, block=False) == "usable"
+
+
+def test_templates_that_want_a_block_are_recognized() -> None:
+    assert wants_block(InstructionProposalSignature.default_prompt_template)
+    assert wants_block("Improve:\n```\n<curr_param>\n```\n<side_info>\nAnswer in ```text\n...\n```.")
+    assert not wants_block("Improve:\n```\n<curr_param>\n```\nby\n```\n<side_info>\n```\nAnswer with the text alone.")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [(TEXT, None), (f" {BEFORE}\n", "unchanged"), (" \n", "empty"), ("ab c " * 17, "too long"), ("ab c " * 16, None)],
+)
+def test_a_text_is_new_not_empty_and_not_too_long(text: str, reason: UnusableReason | None) -> None:
+    assert AnswerCheck(max_tokens=20).judged(text, BEFORE) == reason
+
+
+def test_the_prompt_states_the_bound_and_a_second_one_the_reason() -> None:
+    check = AnswerCheck(max_tokens=2_000)
+    assert check.bounded("Improve.").endswith("at most 2,000 tokens, that is about 8,000 characters.")
+    assert AnswerCheck().bounded("Improve.") == "Improve."
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "Improve."}, image]}]
+    [again] = AnswerForm(block=True).asked_again(messages, "too long", check)
+    assert isinstance(again, dict)
+    assert again["content"][0]["text"].startswith("Improve.\n\nYou have answered this once already")
+    assert "more than 2,000 tokens" in again["content"][0]["text"]
+    assert again["content"][1] == image
+    assert messages[0]["content"][0] == {"type": "text", "text": "Improve."}  # type: ignore[index]

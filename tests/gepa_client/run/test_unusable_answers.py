@@ -1,0 +1,232 @@
+"""Answers of reflection that hold no new text are asked for once more, then dropped, counted and reported."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.run_folder import only_run, stored
+from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.word_program import WORDS, Script, rows
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+Answer = tuple[str, str]
+"""A text and its finish reason."""
+
+AGAIN = "You have answered this once already"
+BAD: dict[str, Answer] = {
+    "truncated": ("```\nred green and then", "length"),
+    "monologue": ("<think>\nThe rules lack words, so", "stop"),
+    "empty": ("```\n```", "stop"),
+    "too long": ("```\n" + "red " * 300 + "\n```", "stop"),
+}
+
+
+def new_text(prompt: str) -> Answer:
+    """Every word of the task that the prompt has, with a word that makes the text another one each time."""
+    return f"```\n{' '.join(word for word in WORDS if word in prompt)} {len(prompt)}\n```", "stop"
+
+
+@pytest.fixture
+def model(host: Host) -> Callable[[Callable[[str], Answer]], list[str]]:
+    """Serves a reflection model whose answers a function of the prompt gives; returns the arguments that name it."""
+
+    def served(answer: Callable[[str], Answer]) -> list[str]:
+        async def complete(request: web.Request) -> web.Response:
+            body = await request.json()
+            text, finish = answer(body["messages"][0]["content"])
+            return web.json_response(
+                {
+                    "id": "1",
+                    "object": "chat.completion",
+                    "created": 1,
+                    "model": body["model"],
+                    "choices": [
+                        {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+                    ],
+                    "usage": {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10},
+                }
+            )
+
+        url = host.serve(complete, "/v1/chat/completions").removesuffix("/chat/completions")
+        kwargs = json.dumps({"api_base": url, "api_key": "hush"})
+        return ["--reflection-lm", "openai/gpt-4o-mini", "--reflection-lm-kwargs", kwargs, "--no-check"]
+
+    return served
+
+
+def evaluated(words: Script) -> set[str]:
+    return {params["candidate"]["rules"] for params in words.calls("evaluate")}
+
+
+def unusable(ran: Ran) -> list[dict[str, Any]]:
+    return [{**event, "seconds": 0} for event in ran.events if event["event"] == "unusable_answer"]
+
+
+def test_bad_answers_are_asked_for_once_more_with_the_reason_then_dropped_and_reported(
+    serve: Serve, cli: Cli, words: Script, model: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    prompts: list[str] = []
+    reasons: Iterator[str] = iter([*BAD, *BAD] * 9)
+    given: list[tuple[str, str | None]] = []
+
+    def answer(prompt: str) -> Answer:
+        prompts.append(prompt)
+        if AGAIN not in prompt:
+            given.append((next(reasons), None))
+            return BAD[given[-1][0]]
+        if len(given) % 8 > 4:
+            return new_text(prompt)
+        given[-1] = (given[-1][0], "truncated")
+        return BAD["truncated"]
+
+    limits = ["--max-metric-calls", 130, "--max-component-tokens", 250]
+    ended = cli("optimize", serve(words), *model(answer), *limits, "--json")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    found = unusable(ended)
+    assert [(event["reason"], event["then"]) for event in found] == given
+    assert all(event["asked_again"] and event["dropped"] == (event["then"] is not None) for event in found)
+    assert len(prompts) == 2 * len(given)
+    assert all("must have at most 250 tokens, that is about 1,000 characters." in prompt for prompt in prompts)
+    assert [AGAIN in prompt for prompt in prompts] == [False, True] * len(given)
+    assert not any("then" in text or "<think>" in text or len(text) > 1_000 for text in evaluated(words))
+
+    counts = Counter(reason for pair in given for reason in pair if reason is not None)
+    dropped = sum(second is not None for _, second in given)
+    totals = ended.event("summary")["unusable_answers"]
+    assert totals == {"reasons": dict(counts), "asked_again": len(given), "dropped": dropped}
+    ordered = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
+    summary = f"{counts.total()} ({ordered}); {len(given)} asked for once more, {dropped} texts dropped"
+    run = only_run(tmp_path)
+    report = (run / "report.md").read_text()
+    for text in (cli("show", "last").stdout, report, (run / "report.html").read_text()):
+        assert summary in text
+    assert "| `iteration 1, rules` | truncated | truncated | lacks it |" in report
+    with stored(tmp_path) as (store, run_id):
+        [spent] = [spent for spent in store.spending(run_id) if spent.kind == "completion"]
+    assert (spent.attempts, spent.examples) == (len(prompts), len(prompts))
+    assert ended.event("finished")["reflection_usd"] == pytest.approx(spent.cost_usd)
+    assert spent.cost_usd > 0
+
+    replayed = cli("replay", "last", "--json", "--output", "again")
+    assert replayed.status == 0, replayed.stdout + replayed.stderr
+    assert unusable(replayed) == found
+    assert len(prompts) == 2 * len(given)
+    candidates = [event for event in ended.events if event["event"] == "candidate"]
+    assert len(candidates) > 1
+    assert [{**event, "seconds": 0} for event in replayed.events if event["event"] == "candidate"] == [
+        {**event, "seconds": 0} for event in candidates
+    ]
+
+
+def test_a_run_that_has_no_usable_answer_says_why_it_did_not_improve(
+    serve: Serve, cli: Cli, words: Script, model: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    ended = cli("optimize", serve(words), *model(lambda _: BAD["monologue"]), "--max-metric-calls", 30)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert evaluated(words) == {""}
+    assert "without a proposal (no usable answer: monologue)" in ended.stdout
+    assert "a lower `reasoning_effort` in --reflection-lm-kwargs, or another --reflection-lm: 12 of 12" in ended.stdout
+    assert ended.stdout.count("answer not used for rules: the answer was monologue, a second one monologue") == 1
+    assert (
+        "its answers could not be used (rules: monologue, then monologue)"
+        in (only_run(tmp_path) / "report.md").read_text()
+    )
+
+
+def test_a_model_that_gives_no_blocks_is_asked_for_one_once_and_then_believed(
+    serve: Serve, cli: Cli, words: Script, model: Callable[..., list[str]]
+) -> None:
+    prompts: list[str] = []
+
+    def answer(prompt: str) -> Answer:
+        prompts.append(prompt)
+        return new_text(prompt)[0].strip("`\n"), "stop"
+
+    ended = cli("optimize", serve(words), *model(answer), "--max-metric-calls", 60, "--json")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    [found] = unusable(ended)
+    assert (found["reason"], found["then"], found["dropped"]) == ("monologue", None, False)
+    assert [AGAIN in prompt for prompt in prompts] == [False, True, *[False] * (len(prompts) - 2)]
+    assert len(prompts) > 3
+    assert ended.event("summary")["best_score"] > 0
+    assert unusable(cli("replay", "last", "--json", "--output", "again")) == [found]
+
+
+def test_a_run_of_an_earlier_version_resumes_and_replays_with_the_answers_that_it_evaluated(
+    serve: Serve, cli: Cli, words: Script, model: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    prompts: list[str] = []
+
+    def answer(prompt: str) -> Answer:
+        prompts.append(prompt)
+        return (f"<think>\n{' '.join(WORDS[: len(prompts)])}", "length") if len(prompts) % 2 else new_text(prompt)
+
+    arguments = model(answer)
+    url = serve(words)
+    first = cli("optimize", url, *arguments, "--max-metric-calls", 40, "--no-check-answers", "--json")
+    assert first.status == 0, first.stdout + first.stderr
+    with stored(tmp_path) as (store, run_id):
+        run = store.run(run_id)
+        assert run.identity is not None
+        assert "check_answers" not in run.identity["settings"]
+        recorded = {name: value for name, value in run.config.items() if name != "check_answers"}
+        store.update(run_id, {"config": recorded})
+    assert "<think>" in " ".join(evaluated(words))
+    resumed = cli("resume", "last", *arguments[2:4], "--max-metric-calls", 70, "--json")
+    assert resumed.status == 0, resumed.stdout + resumed.stderr
+    assert not any(AGAIN in prompt for prompt in prompts)
+    replayed = cli("replay", "last", "--json", "--output", "again")
+    assert replayed.status == 0, replayed.stdout + replayed.stderr
+    assert unusable(resumed) == unusable(replayed) == []
+
+
+def test_texts_of_a_program_that_are_unchanged_empty_or_too_long_are_dropped_and_counted(
+    serve: Serve, cli: Cli, words: Script
+) -> None:
+    made = iter(["", "  \n", " ".join(WORDS) * 40, *(" ".join(WORDS[:at]) for at in range(1, 7)), *[""] * 99])
+    words.propose = lambda params: {"texts": dict.fromkeys(params["components_to_update"], next(made))}
+    words.seed["rules"] = "rules"
+    ended = cli(
+        "optimize", serve(words), "--max-metric-calls", 90, "--max-component-tokens", 200, "--json", "--no-check"
+    )
+    assert ended.status == 0, ended.stdout + ended.stderr
+    found = unusable(ended)
+    assert [event["reason"] for event in found[:3]] == ["empty", "empty", "too long"]
+    assert all(event["dropped"] and not event["asked_again"] and event["then"] is None for event in found)
+    assert "" not in evaluated(words)
+    assert max(map(len, evaluated(words))) < 800
+    assert (
+        cli("replay", "last", "--json", "--output", "again").event("summary")["unusable_answers"]
+        == (ended.event("summary")["unusable_answers"])
+    )
+
+
+def test_examples_that_candidates_copied_from_training_rows_are_reported(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    said = "I was charged twice for the order of last Monday and nobody answers"
+    words.datasets["train"] = [
+        {**row, "text": f"{said}, {row['text']}" if at == 7 else row["text"]} for at, row in enumerate(rows(30))
+    ]
+    words.propose = lambda params: {
+        "texts": {name: f'{" ".join(WORDS)}. Example: "{said}"' for name in params["components_to_update"]}
+    }
+    ended = cli("optimize", serve(words), "--max-metric-calls", 60, "--json", "--no-check")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    found = ended.event("copied_examples")
+    assert found["count"] == 1
+    assert found["copies"] == [
+        {"candidate": 1, "component": "rules", "words": 13, "text": said, "rows": ["7"], "row_count": 1}
+    ]
+    summary = "1 part of training rows: 13 words of row 7 in candidate 1 (rules)"
+    run = only_run(tmp_path)
+    for text in (cli("show", "last").stdout, (run / "report.md").read_text(), (run / "report.html").read_text()):
+        assert summary in text
+    assert json.loads(cli("show", "last", "--json").stdout)["copied_examples"]["copies"] == found["copies"]
