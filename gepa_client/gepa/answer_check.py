@@ -31,7 +31,7 @@ _ANALYSIS = re.compile(
     r"|looking at\b|after (?:reviewing|reading|analy[sz]ing)\b|to (?:improve|fix|address) (?:the|this|these)\b"
     r"|the (?:current|present|existing|original|given) (?:instructions?|prompt|text)\b"
     r"|the assistant(?:'s| failed| fails| was| is not| did| does not| got| missed| struggle)"
-    r"|the (?:examples?|feedback|responses?) (?:show|indicate|suggest|say|reveal|tell|is|are)"
+    r"|the (?:examples?|feedback|responses?) (?:show|indicate|suggest|reveal|is|are)"
     r"|(?:my )?(?:analysis|reasoning|thoughts?|thinking|observations?)(?: process)?\W*(?:\n|:)"
     r")",
     re.IGNORECASE,

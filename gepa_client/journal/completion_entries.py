@@ -15,7 +15,7 @@ class _CutOff(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     text: str
-    finish_reason: Literal["length"] = CUT_OFF
+    finish_reason: Literal["length"]
 
 
 CompletionJson = str | _CutOff
@@ -31,7 +31,7 @@ class CompletionEntry:
 
     def to_json(self) -> JsonValue:
         """Return what the journal holds."""
-        return _CutOff(text=self.text).model_dump() if self.cut_off else self.text
+        return _CutOff(text=self.text, finish_reason=CUT_OFF).model_dump() if self.cut_off else self.text
 
     @classmethod
     def from_json(cls, recorded: JsonValue) -> Self:

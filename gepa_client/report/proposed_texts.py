@@ -1,4 +1,4 @@
-"""What reports and terminal say of proposed texts: answers of reflection that were not used, and copied examples."""
+"""Proposed texts in reports and on the terminal: answers of reflection that were not used, and copied examples."""
 
 from collections.abc import Iterator
 

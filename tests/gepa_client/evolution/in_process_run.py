@@ -7,6 +7,7 @@ from typing import Any
 import gepa
 
 from gepa_client import ConcurrentReflection, RemoteAdapter, Row
+from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.journal.run_events import Event
 from gepa_client.run import strategies
 from gepa_client.settings.run_config import RunConfig
@@ -35,12 +36,18 @@ class RunOutcome:
         return [event for event in self.events if event.event == name]
 
 
-def optimize(adapter: RemoteAdapter, model: Any = None, watchers: Sequence[object] = (), **settings: Any) -> RunOutcome:
+def optimize(
+    adapter: RemoteAdapter,
+    model: Any = None,
+    watchers: Sequence[object] = (),
+    check: AnswerCheck | None = None,
+    **settings: Any,
+) -> RunOutcome:
     """Run GEPA as `gepa-client optimize` does, on rows that each need one of six words."""
     given = {"url": "http://127.0.0.1:1", "reflection_lm": "a/model", "max_metric_calls": 150, "seed": 5}
     config = RunConfig(**{"skip_perfect_score": False, "proposals": "2x2", **given, **settings})
     events: list[Event] = []
-    texts = ConcurrentReflection(model or Model(), failures=adapter.failures, journal=adapter.journal)
+    texts = ConcurrentReflection(model or Model(), failures=adapter.failures, journal=adapter.journal, check=check)
     arguments = strategies.arguments(config) | strategies.evolution_arguments(config, adapter, texts, events.append)
     arguments["callbacks"] = [*arguments["callbacks"], *watchers]
     result = gepa.optimize(

@@ -9,6 +9,7 @@ import pytest
 
 from gepa_client import Interrupted, RemoteAdapter
 from gepa_client.analysis.mutation_outcomes import recorded_mutations
+from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MUTATION, OUTLINE, SEARCH
 from gepa_client.journal.exported import check_answer
 from gepa_client.journal.journal import Journal
@@ -132,6 +133,21 @@ def test_code_and_all_texts_can_change_at_once(code_server):
 def test_an_empty_request_is_a_failure(code_server):
     _, _, adapter = run_with(code_server(), "", evolve="code", max_metric_calls=20)
     assert "no change request" in str(adapter.failures.take()[0])
+
+
+def test_a_change_request_that_cannot_be_used_is_asked_for_once_more_then_dropped(code_server):
+    server = code_server()
+    requests = ["", "learn green", "", "", "learn blue"]
+    found, model, adapter = run_with(server, *requests, evolve="code", max_metric_calls=60, check=AnswerCheck(5))
+    made = [params["mutation"]["request"] for params in server.called("apply_mutation")]
+    assert made[:2] == ["learn green", "learn blue"]
+    assert len(found.candidates) > 1
+    again = ["You have answered this once already" in prompt for prompt in model.code_prompts[:5]]
+    assert again == [False, True, False, True, False]
+    assert model.code_prompts[1].endswith(
+        "Answer now with the whole change request and nothing else, within ``` blocks."
+    )
+    assert adapter.failures.first is None
 
 
 @pytest.mark.parametrize(

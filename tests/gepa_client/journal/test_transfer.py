@@ -212,6 +212,13 @@ def test_an_invalid_document_is_an_error_and_nothing_of_it_is_stored(
         ("start", 2, "begin", None, [1, 2]),
         ("start", 3, "begin", [{"id": "0", "split": "test"}], [{"id": "0"}]),
         ("search", 90, "completion", "text", {"text": "text"}),
+        (
+            "search",
+            90,
+            "completion",
+            {"text": "te", "finish_reason": "length"},
+            {"text": "te", "finish_reason": "stop"},
+        ),
         ("search", 90, "proposal", {"rules": "red"}, {"rules": 5}),
         ("search", 90, "reflective_dataset", {"dataset": {"rules": [{"a": 1}]}}, {"dataset": 5}),
         ("search", 90, "adapter_state", {"dataset": {}, "adapter_state": [1]}, None),

@@ -125,7 +125,7 @@ def test_bad_answers_are_asked_for_once_more_with_the_reason_then_dropped_and_re
     ]
 
 
-def test_a_run_that_has_no_usable_answer_says_why_it_did_not_improve(
+def test_a_run_that_has_no_usable_answer_states_why_it_did_not_improve(
     serve: Serve, cli: Cli, words: Script, model: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     ended = cli("optimize", serve(words), *model(lambda _: BAD["monologue"]), "--max-metric-calls", 30)
@@ -211,19 +211,19 @@ def test_texts_of_a_program_that_are_unchanged_empty_or_too_long_are_dropped_and
 def test_examples_that_candidates_copied_from_training_rows_are_reported(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
-    said = "I was charged twice for the order of last Monday and nobody answers"
+    message = "I was charged twice for the order of last Monday and got no answer"
     words.datasets["train"] = [
-        {**row, "text": f"{said}, {row['text']}" if at == 7 else row["text"]} for at, row in enumerate(rows(30))
+        {**row, "text": f"{message}, {row['text']}" if at == 7 else row["text"]} for at, row in enumerate(rows(30))
     ]
     words.propose = lambda params: {
-        "texts": {name: f'{" ".join(WORDS)}. Example: "{said}"' for name in params["components_to_update"]}
+        "texts": {name: f'{" ".join(WORDS)}. Example: "{message}"' for name in params["components_to_update"]}
     }
     ended = cli("optimize", serve(words), "--max-metric-calls", 60, "--json", "--no-check")
     assert ended.status == 0, ended.stdout + ended.stderr
     found = ended.event("copied_examples")
     assert found["count"] == 1
     assert found["copies"] == [
-        {"candidate": 1, "component": "rules", "words": 13, "text": said, "rows": ["7"], "row_count": 1}
+        {"candidate": 1, "component": "rules", "words": 13, "text": message, "rows": ["7"], "row_count": 1}
     ]
     summary = "1 part of training rows: 13 words of row 7 in candidate 1 (rules)"
     run = only_run(tmp_path)

@@ -341,6 +341,7 @@ def test_every_setting_may_change_or_is_part_of_a_runs_identity() -> None:
     assert set(identity_settings(RunConfig(url=(URL,)))) == IDENTITY_SETTINGS - {"proposals", "evolve"} | {
         "sampling_strategy",
         "reflection",
+        "check_answers",
     }
 
 

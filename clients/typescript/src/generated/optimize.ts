@@ -107,6 +107,14 @@ export interface OptimizeSettings {
    */
   reflectionImages?: boolean;
   /**
+   * Tokens of a proposed text, which the model is asked to keep to. A token is counted as 4 bytes. Default: no limit.
+   */
+  maxComponentTokens?: number;
+  /**
+   * Ask the model once more if its answer is truncated, empty, unchanged, a monologue or too long, then drop it. Default: yes.
+   */
+  checkAnswers?: boolean;
+  /**
    * Calls to the reflection model at the same time. Default: 20.
    */
   reflectionWorkers?: number;
@@ -330,6 +338,8 @@ export const SETTINGS: readonly string[] = [
   "reflectionPromptTokens",
   "reflectionRecordTokens",
   "reflectionImages",
+  "maxComponentTokens",
+  "checkAnswers",
   "reflectionWorkers",
   "reflectionPerMinute",
   "moduleSelector",
@@ -395,6 +405,7 @@ export type RunEvent =
   | Rejected
   | NoProposal
   | RecordsCut
+  | UnusableAnswer
   | Reflecting
   | MutationStarted
   | MutationProgress
@@ -402,6 +413,7 @@ export type RunEvent =
   | MutationRejected
   | StepFailed
   | FailedExamples
+  | CopiedExamples
   | Tested
   | Finalized
   | Finished;
@@ -603,6 +615,22 @@ export interface RecordsCut {
   setting: string;
 }
 /**
+ * An answer of reflection that held no new text of a component, which is never evaluated. `reason`: why.
+ *
+ * `asked_again`: the model was asked once more, with the reason; `then`: why its second answer was unusable too, None
+ * if it was used. `dropped`: the proposal has no new text of the component.
+ */
+export interface UnusableAnswer {
+  seconds: number;
+  event: "unusable_answer";
+  iteration: number;
+  component: string;
+  reason: "truncated" | "empty" | "unchanged" | "monologue" | "too long";
+  asked_again: boolean;
+  then: ("truncated" | "empty" | "unchanged" | "monologue" | "too long") | null;
+  dropped: boolean;
+}
+/**
  * New texts of `components` were requested for one proposal; `ended`: those of the whole iteration have arrived.
  */
 export interface Reflecting {
@@ -725,6 +753,29 @@ export interface FailureGroup {
   log: string | null;
   row: string;
   candidate: string;
+}
+/**
+ * What candidates copied from training rows: `count` parts, the longest of each candidate first.
+ */
+export interface CopiedExamples {
+  seconds: number;
+  event: "copied_examples";
+  count: number;
+  candidates: number[];
+  copies: CopiedExample[];
+}
+/**
+ * A part of a candidate's text that training rows have too, word for word, and that the seed lacks.
+ *
+ * `words`: how long it is; `text`: its beginning. `rows`: ids of the first rows that have it, `row_count` in all.
+ */
+export interface CopiedExample {
+  candidate: number;
+  component: string;
+  words: number;
+  text: string;
+  rows: string[];
+  row_count: number;
 }
 /**
  * A candidate's mean score over the test rows.
