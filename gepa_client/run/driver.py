@@ -16,6 +16,7 @@ from gepa_client.evolution.names import component_texts
 from gepa_client.fleet import FleetEvent
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone
+from gepa_client.gepa.record_budget import tokens_of
 from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import RESUMED_BY, SEARCH, STOP, StoredRun, now
 from gepa_client.journal.history import end_of
@@ -297,6 +298,13 @@ class _DriverRun:
                 f"max_metric_calls is {budget}, and scoring the seed on {rows} validation rows uses it up: "
                 "no candidate will be tried"
             )
+        limit = self.config.max_component_tokens
+        messages += [
+            f"component {name} of the seed has about {tokens_of(text):,} tokens, more than the {limit:,} of "
+            "max_component_tokens: its new texts must be shorter"
+            for name, text in component_texts(initial.seed_candidate).items()
+            if limit is not None and tokens_of(text) > limit
+        ]
         messages += [f"{path} is gone: the run continues with the rows that it recorded" for path in initial.missing]
         if initial.discovery.program.version is None and initial.discovery.program.digest is None:
             messages.append("the program declares no version, so a change to it between two starts would go unnoticed")

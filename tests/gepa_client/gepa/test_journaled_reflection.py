@@ -1,10 +1,12 @@
 """Proposals with a journal: answers and failures are replayed, and no model is asked twice."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
 from gepa_client import ConcurrentReflection, Interrupted, ProgramReflection, RemoteAdapter
+from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.gepa.litellm_model import Completion
 from gepa_client.journal.entries import SEARCH
 from protocol.errors import ProgramFailed
@@ -88,6 +90,41 @@ def test_an_interruption_keeps_the_answers_that_came(store):
     with recording(store) as journal, pytest.raises(Interrupted, match="no answer"):
         reflected(journal, Model(broken="two", error=lambda words: Interrupted("paused", words)))
     assert {entry.number for entry in store.entries(RUN.id, SEARCH)} == {0, 2}
+
+
+class CutOff(Model):
+    """Answers no first prompt in full; `stops`: the second ones are interrupted."""
+
+    def __init__(self, *, stops=False):
+        super().__init__(broken="never")
+        self.stops = stops
+
+    def complete(self, prompt):
+        again = "answered this once already" in prompt
+        if again and self.stops:
+            raise Interrupted("paused", "the process ends")
+        return replace(super().complete(prompt), text="```\nnew\n```", cut_off=not again)
+
+
+def checked(journal, model):
+    reflection = ConcurrentReflection(model, TEMPLATE, journal=journal, check=AnswerCheck())
+    found = [proposal.new_texts for proposal in reflection.propose(JOBS[:2])]
+    return found, reflection.take_unusable(), reflection.total_cost
+
+
+def test_a_process_that_ends_between_two_answers_is_continued_with_the_second_one_and_pays_for_none_twice(store):
+    with recording(store) as journal, pytest.raises(Interrupted):
+        checked(journal, CutOff(stops=True))
+    model = CutOff()
+    with recording(store) as journal:
+        live = checked(journal, model)
+    assert live[0] == [{"a": "new"}, {"a": "new"}]
+    assert [(found.reason, found.then) for found in live[1]] == [("truncated", None)] * 2
+    assert ["answered this once already" in prompt for prompt in model.asked] == [True, True]
+    assert live[2] == 4 * 0.25
+    assert checked(replaying(store), Model())[:2] == live[:2]
+    about = [entry.about for entry in store.entries(RUN.id, SEARCH)]
+    assert about[2:] == [f"reflect on 'a', as the first answer was truncated, job {at}" for at in range(2)]
 
 
 @pytest.mark.parametrize("answer", [None, 7])
