@@ -30,21 +30,26 @@ ADVICE = {
 
 
 def unusable_summary(answers: UnusableAnswers) -> str | None:
-    """`7 (4 truncated, 3 monologue); 5 asked for once more, 2 texts dropped`; None without any."""
+    """`7 answers (4 truncated, 3 monologue); 5 asked for once more, 2 texts dropped`; None without any."""
     if not answers.reasons:
         return None
     ordered = sorted(answers.reasons.items(), key=lambda named: -named[1])
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in ordered)
     asked = f"{answers.asked_again:,} asked for once more, " if answers.asked_again else ""
-    return f"{sum(answers.reasons.values()):,} ({reasons}); {asked}{counted(answers.dropped, 'text')} dropped"
+    total = counted(sum(answers.reasons.values()), "answer")
+    return f"{total} ({reasons}); {asked}{counted(answers.dropped, 'text')} dropped"
 
 
 def unusable_text(event: UnusableAnswer) -> str:
     """One such answer in a line, its component as it is."""
     if not event.asked_again:
         return line(f"{event.component}: the proposed text is {event.reason} and was dropped", 200)
-    second = "a second one was used" if event.then is None else f"a second one {event.then}: no new text"
-    return line(f"{event.component}: the answer was {event.reason}, {second}", 200)
+    second = "a second one was used" if event.then is None else f"the second one {_called(event.then)}: dropped"
+    return line(f"{event.component}: the answer was {_called(event.reason)}, {second}", 200)
+
+
+def _called(reason: str) -> str:
+    return "a monologue" if reason == "monologue" else reason
 
 
 def unusable_rows(record: RunRecord) -> list[tuple[str, ...]]:
@@ -66,7 +71,7 @@ def unusable_hints(record: RunRecord, proposer: str) -> Iterator[tuple[int, str]
     if record.unusable.dropped > evaluated:
         reason = max(record.unusable.reasons, key=lambda each: record.unusable.reasons[each])
         most = f"{record.unusable.reasons[reason]:,} of {sum(record.unusable.reasons.values()):,} unusable answers"
-        yield record.unusable.dropped, f"{ADVICE[reason].format(proposer=proposer)}: {most} were {reason}"
+        yield record.unusable.dropped, f"{ADVICE[reason].format(proposer=proposer)}: {most} were {_called(reason)}"
 
 
 def copied_summary(copied: CopiedExamples | None) -> str | None:

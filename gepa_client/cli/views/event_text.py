@@ -73,7 +73,7 @@ def event_text(event: events.Event) -> str:
         case events.UnusableAnswer():
             return f"[yellow]answer not used for[/] {safe_line(unusable_text(event))}"
         case events.CopiedExamples():
-            return f"[yellow]copied from training rows:[/] {safe_line(copied_summary(event) or '')}"
+            return f"[yellow]copied:[/] {safe_line(copied_summary(event) or '')}"
         case events.Tested():
             what = "seed" if event.index == 0 else f"candidate {event.index}"
             return f"{what}: {event.score:.4g} on {event.rows} test rows"

@@ -139,7 +139,7 @@ def show(ended: RunSummary, console: Console) -> None:
         for label, text in (
             ("model calls", fields.model_call_summary(ended.record)),
             ("refused", _refused(ended.record)),
-            ("answers unused", unusable_summary(ended.record.unusable)),
+            ("not used", unusable_summary(ended.record.unusable)),
             ("copied", copied_summary(ended.record.copied)),
         )
         if text is not None

@@ -102,7 +102,7 @@ def test_bad_answers_are_asked_for_once_more_with_the_reason_then_dropped_and_re
     totals = ended.event("summary")["unusable_answers"]
     assert totals == {"reasons": dict(counts), "asked_again": len(given), "dropped": dropped}
     ordered = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
-    summary = f"{counts.total()} ({ordered}); {len(given)} asked for once more, {dropped} texts dropped"
+    summary = f"{counts.total()} answers ({ordered}); {len(given)} asked for once more, {dropped} texts dropped"
     run = only_run(tmp_path)
     report = (run / "report.md").read_text()
     for text in (cli("show", "last").stdout, report, (run / "report.html").read_text()):
@@ -133,7 +133,10 @@ def test_a_run_that_has_no_usable_answer_states_why_it_did_not_improve(
     assert evaluated(words) == {""}
     assert "without a proposal (no usable answer: monologue)" in ended.stdout
     assert "a lower `reasoning_effort` in --reflection-lm-kwargs, or another --reflection-lm: 12 of 12" in ended.stdout
-    assert ended.stdout.count("answer not used for rules: the answer was monologue, a second one monologue") == 1
+    assert (
+        ended.stdout.count("answer not used for rules: the answer was a monologue, the second one a monologue: dropped")
+        == 1
+    )
     assert (
         "its answers could not be used (rules: monologue, then monologue)"
         in (only_run(tmp_path) / "report.md").read_text()
