@@ -226,9 +226,9 @@ def test_examples_that_candidates_copied_from_training_rows_are_reported(
     found = ended.event("copied_examples")
     assert found["count"] == 1
     assert found["copies"] == [
-        {"candidate": 1, "component": "rules", "words": 13, "text": message, "rows": ["7"], "row_count": 1}
+        {"candidate": 1, "component": "rules", "words": 14, "text": message, "rows": ["7"], "row_count": 1}
     ]
-    summary = "1 part of training rows: 13 words of row 7 in candidate 1 (rules)"
+    summary = "1 part of training rows: 14 words of row 7 in candidate 1 (rules)"
     run = only_run(tmp_path)
     for text in (cli("show", "last").stdout, (run / "report.md").read_text(), (run / "report.html").read_text()):
         assert summary in text
