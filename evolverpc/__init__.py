@@ -2,18 +2,20 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evolverpc.optimization import Candidate, Diff, OptimizeError, Result, optimize
+    from evolverpc.optimization import OptimizeError, optimize
+    from evolverpc.result import Diff, KeptCandidate, Result
 
 __all__ = [
-    "Candidate",
     "CandidateError",
     "Diff",
+    "KeptCandidate",
     "OptimizeError",
     "Result",
     "load_candidate",
@@ -22,20 +24,25 @@ __all__ = [
 ]
 
 _FILE = "best_candidate.json"
+_RESULT = "result.json"
 _RUNS = Path("runs")
 _ADDED = "added_components"
 _OF_CODE = ("git_branch", _ADDED)
 
 
-_OF_OPTIMIZATION = ("Candidate", "Diff", "OptimizeError", "Result", "optimize")
+_HEAVY = {
+    **dict.fromkeys(("OptimizeError", "optimize"), "evolverpc.optimization"),
+    **dict.fromkeys(("Diff", "KeptCandidate", "Result"), "evolverpc.result"),
+}
+"""The modules of the names that need more than the standard library."""
 
 
 def __getattr__(name: str) -> Any:
     """Import what optimizes when it is first used: to load a result needs the standard library alone."""
-    if name not in _OF_OPTIMIZATION:
+    if name not in _HEAVY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(import_module("evolverpc.optimization"), name)
+        return getattr(import_module(_HEAVY[name]), name)
     except ModuleNotFoundError as error:
         needed = "run pip install '.[server,client]' in the folder of evolverpc"
         raise ModuleNotFoundError(f"evolverpc.{name} needs its packages ({error}): {needed}") from error
@@ -50,17 +57,19 @@ class CandidateError(ValueError):
     """A candidate cannot be used; the message names the file, what is wrong with it and what to give instead."""
 
 
-def load_candidate(path: str | Path, components: Iterable[str] | None = None) -> dict[str, str]:
+def load_candidate(path: str | Path, components: object = None) -> dict[str, str]:
     """Return the texts of a candidate, by component.
 
     `path`: a run's `best_candidate.json`, or the folder of the run that holds it. `components`: the names that the
-    candidate must have, neither more nor fewer, such as the program's `seed_candidate`.
+    candidate must have, neither more nor fewer; or the program's `seed_candidate`; or the program, as a module or what
+    else `optimize` takes. If the run's `result.json` is beside the file, a seed with other texts than the run's is
+    warned of, for a seed may have been improved since, and a program with another `version` is refused.
 
     Of a run that changed code, the texts that code changes added are among them, and the name of the commit is not.
 
     Raises:
-        CandidateError: there is no such file (`last` and ids of runs are none), it is no candidate, or it has other
-            components.
+        CandidateError: there is no such file (`last` and ids of runs are none), it is no candidate, or it is of
+            another program: it has other components, or is of another version.
     """
     path = Path(path)
     if path.is_dir():
@@ -84,7 +93,7 @@ def load_candidate(path: str | Path, components: Iterable[str] | None = None) ->
         texts = {**_texts(path, added), **texts}
     texts = {name: text for name, text in texts.items() if name not in _OF_CODE}
     if components is not None:
-        _compare(path, texts, set(components))
+        _compare(path, texts, components)
     return texts
 
 
@@ -120,11 +129,43 @@ def _texts(path: Path, found: Any) -> dict[str, str]:
     return found
 
 
-def _compare(path: Path, texts: dict[str, str], components: set[str]) -> None:
+def _compare(path: Path, texts: dict[str, str], expected: Any) -> None:
+    """Raise `CandidateError` if the candidate is of another program than the expected one; warn of another seed."""
+    seed, version = _seed_and_version(expected)
+    components, run = set(seed), _run_beside(path)
     missing, extra = sorted(components - set(texts)), sorted(set(texts) - components)
     faults = [f"lacks {', '.join(missing)}"] if missing else []
     faults += [f"has {', '.join(extra)} besides"] if extra else []
+    before = run["program"].get("version")
+    if None not in (before, version) and str(version) != before:
+        faults.append(f'was made for the program\'s version "{before}", not "{version}"')
     if faults:
         raise CandidateError(
             f"{path}: the candidate {' and '.join(faults)}: it is of another program, or of another version of it"
         )
+    started = run["seed"] if isinstance(seed, Mapping) else {}
+    if changed := [name for name, text in started.items() if name in components and text != seed[name]]:
+        warnings.warn(
+            f"{path}: the run of this candidate started from other texts of {', '.join(changed)} than the program's "
+            "seed has: if the program has changed since, optimize it again",
+            stacklevel=3,
+        )
+
+
+def _seed_and_version(expected: Any) -> tuple[Any, Any]:
+    """Return the seed candidate of a program, and its version if it declares one; what is no program as it is."""
+
+    def part(name: str) -> Any:
+        return expected.get(name) if isinstance(expected, Mapping) else getattr(expected, name, None)
+
+    seed = part("seed_candidate")
+    if seed is None or isinstance(seed, str):  # the latter is a component of this name
+        return expected, None
+    return seed() if callable(seed) else seed, part("version") or part("__version__")
+
+
+def _run_beside(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the program and the seed of the run whose result is beside the file; empty if there is none."""
+    result = path.with_name(_RESULT)
+    found = json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {}
+    return {"program": found.get("program", {}), "seed": next(iter(found.get("candidates", [])), {})}

@@ -69,7 +69,8 @@ def served(program: object, server: Mapping[str, Any], propose: Propose | None) 
             loop.close()
 
 
-def _is_named(program: object) -> bool:
+def is_named(program: object) -> bool:
+    """Return whether the program runs in processes of its own."""
     return program is None or isinstance(program, str | Path)
 
 
@@ -81,7 +82,7 @@ def _settings(program: object, server: Mapping[str, Any]) -> Settings:
         )
     if str(program).endswith(".ipynb"):
         raise SettingsError(f"`program` is {program}, a notebook: give its functions, as a dict or as `globals()`")
-    if _is_named(program):
+    if is_named(program):
         named = {} if program is None else {"program": str(program)}
         return load_settings(None, {"python": sys.executable, **named, **server}, find=False)
     for name in NOT_OF_THREADS.intersection(server):
@@ -112,7 +113,7 @@ async def _serving(
     program: object, settings: Settings, propose: Propose | None, token: str
 ) -> AsyncGenerator[str, None]:
     """Yield the URL; closing the generator ends the server and the program."""
-    make_launcher = None if _is_named(program) else functools.partial(LiveLauncher, program)
+    make_launcher = None if is_named(program) else functools.partial(LiveLauncher, program)
     opened: Program = await open_program(settings, make_launcher=make_launcher)
     try:
         if propose is not None:

@@ -3,15 +3,17 @@
 import difflib
 import inspect
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
 from evolverpc.applicable_settings import KEYWORDS, NOT_OF_RUN, NOT_OF_SERVER, SERVER
-from evolverpc.local_server import served
+from evolverpc.local_server import is_named, served
+from evolverpc.result import Result, result_of
 from evolverpc.settings_types import OptimizeSettings, ServerSettings
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight
@@ -25,12 +27,9 @@ from gepa_client.cli.views.console import make_console
 from gepa_client.cli.views.final_summary import RunSummary
 from gepa_client.cli.views.option_names import options_named, with_option_names
 from gepa_client.errors import ClientError, summary
-from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import ITS_ID, SEARCH, StoredRun
 from gepa_client.journal.history import end_of
-from gepa_client.journal.run_events import CandidateFound, Status
 from gepa_client.journal.store import default_store, find_run, open_store
-from gepa_client.report.html_page import text_diff
 from gepa_client.run.output_folder import new_run_id
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import ROW_SETTINGS, RunConfig
@@ -45,73 +44,15 @@ OWN = ("program", "propose", "server", "resume")
 NO_SERVER_YET = "http://127.0.0.1:1"
 """Takes the place of the server while the settings are checked."""
 
+IF_BLOCKED = (
+    "evolverpc: the program has stopped this process: code that keeps Python's lock, such as the search for a regular "
+    f"expression, cannot be interrupted. End the process by `kill -9 {os.getpid()}`, or restart the notebook's kernel. "
+    "A program that is given as the path of its file runs in processes of its own: there such an example is ended, and "
+    "fails alone"
+)
 FUNCTIONS = 'functions as in {"seed_candidate": {...}, "run": run, "score": score}'
 Rows = str | Path | Iterable[Mapping[str, Any]]
 """A .json, .jsonl or .csv file, the name of a split that the program holds, or the rows themselves."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """The texts of a candidate by component, and its mean scores over the validation rows and any test rows."""
-
-    texts: dict[str, str]
-    score: float
-    test_score: float | None
-
-
-@dataclass(frozen=True)
-class Diff:
-    """The best texts against the seed's; a notebook shows it as HTML."""
-
-    text: str
-    html: str = field(repr=False)
-
-    def __str__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        return notebook.page(self.html)
-
-
-@dataclass(frozen=True, repr=False)
-class Result:
-    """What a run found.
-
-    `status`: `completed`; another one, such as `paused`, in an `OptimizeError`. `reason`: what ended the run. `best`:
-    the best candidate, which is the seed if none is better. `folder`: where `best_candidate.json` and the report are.
-    `spent_usd`: what is known to be spent. `seconds`: of work.
-    """
-
-    run_id: str
-    status: Status
-    reason: str | None
-    seed: Candidate
-    best: Candidate
-    metric_calls: int
-    spent_usd: float
-    seconds: float
-    folder: Path
-
-    def __repr__(self) -> str:
-        scores = f"score {self.seed.score:.4g} -> {self.best.score:.4g}"
-        if self.seed.test_score is not None and self.best.test_score is not None:
-            scores += f", on test rows {self.seed.test_score:.4g} -> {self.best.test_score:.4g}"
-        return f"<Result of run {self.run_id}: {self.status}, {scores}, {self.metric_calls} metric calls>"
-
-    @property
-    def texts(self) -> dict[str, str]:
-        """The best texts, by component."""
-        return self.best.texts
-
-    @property
-    def diff(self) -> Diff:
-        """The best texts against the seed's."""
-        parts: list[str] = []
-        for name, text in self.best.texts.items():
-            old = self.seed.texts.get(name, "")
-            lines = difflib.unified_diff(old.splitlines(), text.splitlines(), f"seed: {name}", f"best: {name}", "", "")
-            parts += [part.rstrip("\n") for part in lines]
-        return Diff("\n".join(parts), text_diff(self.seed.texts, self.best.texts))
 
 
 class OptimizeError(Exception):
@@ -194,7 +135,8 @@ def _optimize(
             load(None, {**given, "url": [NO_SERVER_YET]})  # a mistake is found before the program starts
         with served(program, own, propose) as endpoint:
             given |= {"url": [endpoint.url], "token_file": endpoint.token_file}
-            ended = (_start(given) if resume is None else _continue(given, resume)).run()
+            run = _start(given) if resume is None else _continue(given, resume)
+            ended = (run if is_named(program) else replace(run, if_blocked=IF_BLOCKED)).run()
     except (SettingsError, ClientError, RpcError, OSError) as error:
         raise OptimizeError(with_option_names(summary(error))) from None
     return _result(ended)
@@ -329,32 +271,15 @@ class _Call(Typed):
 
 
 def _result(ended: RunSummary) -> Result:
-    record, finished = ended.record, ended.finished
+    finished = ended.finished
     reason = with_option_names(finished.reason or "the seed was not scored")
     if finished.status == "refused":
         raise OptimizeError(reason)
-    again = f"run {ended.run_id} is {finished.status}: {reason}\nTo continue it: {ended.resumed_by}"
-    if record.seed is None or record.best is None or ended.output is None:
-        raise OptimizeError(again, ended.run_id)
-    result = Result(
-        run_id=ended.run_id,
-        status=finished.status,
-        reason=finished.reason,
-        seed=_candidate(ended, record.seed),
-        best=_candidate(ended, record.best),
-        metric_calls=record.metric_calls,
-        spent_usd=record.spent_usd,
-        seconds=record.active_seconds,
-        folder=ended.output,
-    )
-    if notebook.in_notebook():
+    result = result_of(ended)
+    if result is not None and notebook.in_notebook():
         diff = result.diff
         notebook.show(diff.html, diff.text)
-    if finished.status != "completed":
+    if result is None or finished.status != "completed":
+        again = f"run {ended.run_id} is {finished.status}: {reason}\nTo continue it: {ended.resumed_by}"
         raise OptimizeError(again, ended.run_id, result)
     return result
-
-
-def _candidate(ended: RunSummary, found: CandidateFound) -> Candidate:
-    tested = ended.record.tested.get(found.index)
-    return Candidate(component_texts(found.texts), found.score, None if tested is None else tested.score)

@@ -216,7 +216,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Database of runs: a file, or mongodb://..."""
 
     no_check: bool
-    """Start without trying the server on a few training rows."""
+    """Start without trying the server on a few training rows, or asking for the reflection model."""
 
     ignore_findings: Sequence[Literal["evaluate", "scores", "reflective_dataset"]]
     """Step of the check that only warns: evaluate, scores, reflective_dataset; repeatable."""

@@ -38,6 +38,10 @@ class ClientError(Exception):
     """The base of every error this package raises for a call that did not succeed."""
 
 
+NO_ANSWER = "no answer from"
+"""How the message of a `ConnectionLost` begins after a connection that was made, but stayed silent."""
+
+
 class ConnectionLost(ClientError):
     """The outcome of the request is unknown; with a `call_id` the same call may be sent again.
 

@@ -41,7 +41,8 @@ class ProgramInfo(ResultModel):
 
     `version` is the program's own, null where it declares none. `digest` changes when the program's code or
     configuration does, as far as the server sees them; null where it sees nothing. `files`: the files that `digest`
-    covers, each with a digest of its own, so that a client can name those that have changed. `changed_files`: those of
+    covers, each with a digest of its own, so that a client can name those that have changed; as `data NAME` also what
+    functions read and may change, which `digest` does not cover. `changed_files`: those of
     `files` that were changed after the program was loaded, so that it runs without the change; null if none is known.
     """
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evolverpc_common.settings.sources import SettingsError
+from gepa_client.check.model_connection import connection_fault
 from gepa_client.errors import ClientError
 from gepa_client.run.output_folder import refuse_results
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
@@ -18,7 +19,7 @@ if TYPE_CHECKING:  # aiohttp comes with them, which `--help` does not need
 
 
 def preflight(settings: RunConfig) -> None:
-    """Check the settings and call `discover` once at each server, without a metric call.
+    """Check the settings, call `discover` once at each server, and ask for the reflection model; nothing is paid for.
 
     Raises:
         SettingsError: the folder for the results is in use, the reflection model cannot answer, or no proposer.
@@ -38,6 +39,7 @@ def preflight(settings: RunConfig) -> None:
         raise next(answer for answer in answers if isinstance(answer, Exception))
     if settings.reflection_lm is None and not any("proposals" in each.capabilities for each in found):
         raise SettingsError(NO_PROPOSER)
+    preflight_connection(settings)
 
 
 def preflight_output(settings: RunConfig) -> None:
@@ -57,6 +59,16 @@ def preflight_model(settings: RunConfig) -> None:
 
     if found := fault(settings.reflection_lm, settings.reflection_lm_kwargs or {}):
         raise SettingsError(f"{found} (nothing was run)")
+
+
+def preflight_connection(settings: RunConfig) -> None:
+    """Raise SettingsError if the provider of the reflection model is out of reach or refuses; not with `no_check`."""
+    if settings.reflection_lm is None or settings.no_check:
+        return
+    from gepa_client.gepa.litellm_model import ADDRESS
+
+    if found := connection_fault(settings.reflection_lm, settings.reflection_lm_kwargs or {}):
+        raise SettingsError(f"{found}; {ADDRESS} (nothing was run; --no-check starts the run all the same)")
 
 
 def client_of(server: "Address") -> "RpcClient":

@@ -11,7 +11,7 @@ import orjson
 from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.redaction import Secrets
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.errors import ClientError, Interrupted, JournalError, StoreUnavailable
+from gepa_client.errors import NO_ANSWER, ClientError, Interrupted, JournalError, StoreUnavailable
 from gepa_client.evolution.names import component_texts
 from gepa_client.fleet import FleetEvent
 from gepa_client.gepa.adapter import RemoteAdapter
@@ -29,7 +29,7 @@ from gepa_client.journal.store import Store, named_store, open_store
 from gepa_client.run import initial_state, splits
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.event_writer import progress_reported, redacting
-from gepa_client.run.fingerprint import changed_code, check_fingerprint, fingerprint_of
+from gepa_client.run.fingerprint import changed_code, changed_data, check_fingerprint, fingerprint_of
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.optimizer import Optimization
@@ -75,6 +75,12 @@ def drive(
     except (Interrupted, OSError, SettingsError, ClientError, RpcError) as error:
         finished = finished or finished_by(error)
     emit(finished)
+
+
+def report_blocked(job: DriverJob) -> None:
+    """State on the terminal that the program has stopped the process that displays the run, if it runs in that."""
+    if job.terminal is not None:
+        os.write(job.terminal, f"\n{job.if_blocked}\n".encode())
 
 
 @dataclass
@@ -238,6 +244,8 @@ class _DriverRun:
         one_server = len(config.url) == 1 and config.fleet is None
 
         def on_fleet(event: FleetEvent) -> None:
+            if event.kind == "waiting" and NO_ANSWER in event.detail:
+                report_blocked(self.job)
             if not (one_server and event.kind == "joined"):
                 self.emit(FleetChanged(kind=event.kind, url=event.url, detail=event.detail, after=event.seconds))
 
@@ -282,10 +290,13 @@ class _DriverRun:
             self.store.update(run.id, {"identity": found, **described}, owner=self.job.owner)
         else:
             end = end_of(self.store, run.id, SEARCH)
-            code = changed_code((before or initial).discovery.program, initial.discovery.program)
+            recorded = (before or initial).discovery.program
+            code = changed_code(recorded, initial.discovery.program)
             check_fingerprint(run.id, named_store(self.job.store), run.identity, found, end, code)
             self.store.update(run.id, described, owner=self.job.owner)
             self.store.drop(run.id, SEARCH, STOP)  # the run continues from before the stop that ended it
+            for message in changed_data(recorded, initial.discovery.program):
+                self.emit(Warned(message=message))
         self._warn(initial)
         return initial
 

@@ -161,6 +161,18 @@ def changed_code(recorded: ProgramInfo, found: ProgramInfo) -> str:
     return ", ".join([*words[:SHOWN_FILES], *more]) or "the server's settings of the program have changed, no file has"
 
 
+def changed_data(recorded: ProgramInfo, found: ProgramInfo) -> list[str]:
+    """Return a warning for each list or dict of a program of functions that is not what it was."""
+    before, after = recorded.files or {}, found.files or {}
+    names = [name for name in sorted(before.keys() & after.keys()) if name.startswith("data ")]
+    return [
+        f"{plain(name.removeprefix('data '), limit=80)}, which the program reads, is not what it was when the run "
+        "began; the recorded scores stay as they are"
+        for name in names
+        if before[name] != after[name]
+    ]
+
+
 def _flat(value: Any, path: str = "") -> dict[str, Any]:
     if not isinstance(value, Mapping):
         return {path: value}

@@ -7,7 +7,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Self
 
@@ -25,6 +25,19 @@ END_TIMEOUT_S = 10.0
 """Seconds the process may take to end after its last event, or after its stdin was closed."""
 
 
+@contextlib.contextmanager
+def _terminal(job: DriverJob) -> Iterator[list[int]]:
+    """Duplicate the standard error for a process that may have to write to it; no descriptor if it need not."""
+    if job.if_blocked is None:
+        yield []
+        return
+    descriptor = os.dup(2)
+    try:
+        yield [descriptor]
+    finally:
+        os.close(descriptor)
+
+
 class DriverProcess:
     """One run in a process and a session of its own, so that Ctrl-C reaches it through `stop` alone.
 
@@ -35,7 +48,7 @@ class DriverProcess:
     def __init__(self, job: DriverJob, log: Path, hash_seed: str = HASH_SEED) -> None:
         self._log_path = log
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        with log.open("ab") as printed:
+        with log.open("ab") as printed, _terminal(job) as terminal:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "gepa_client.run.driver_main"],
                 stdin=subprocess.PIPE,
@@ -43,6 +56,7 @@ class DriverProcess:
                 stderr=printed,
                 env=environment,
                 start_new_session=True,
+                pass_fds=terminal,
             )
         self._lines: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, args=(self._process.stdin,), name="lines", daemon=True)
@@ -50,7 +64,7 @@ class DriverProcess:
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), name="events", daemon=True)
         self._reader.start()
-        self._lines.put(job.model_dump(mode="json"))
+        self._lines.put(job.model_copy(update={"terminal": next(iter(terminal), None)}).model_dump(mode="json"))
 
     def __enter__(self) -> Self:
         return self

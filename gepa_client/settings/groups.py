@@ -439,7 +439,10 @@ class OutputSettings(SettingsGroup, title="Output"):
     store: str | None = setting(
         None, "Database of runs: a file, or mongodb://...", metavar="PATH|URL", shown="runs/evolverpc.db", anchor=_store
     )
-    no_check: bool = setting(False, "Start without trying the server on a few training rows.")
+    no_check: bool = setting(
+        False,
+        "Start without trying the server on a few training rows, or asking for the reflection model.",
+    )
     ignore_findings: tuple[Literal["evaluate", "scores", "reflective_dataset"], ...] = setting(
         (),
         "Step of the check that only warns: evaluate, scores, reflective_dataset; repeatable.",

@@ -6,7 +6,7 @@ from typing import Any
 
 import aiohttp
 
-from gepa_client.errors import AnswerTooLarge, ConnectionLost, Refused, summary
+from gepa_client.errors import NO_ANSWER, AnswerTooLarge, ConnectionLost, Refused, summary
 from gepa_client.transport.address import RPC_PATH, http_url, socket_of
 from gepa_client.transport.responses import HttpResponse
 
@@ -130,7 +130,7 @@ class HttpTransport:
         except TimeoutError as error:
             if self._cut is not None:
                 raise ConnectionLost(self._cut, refused=True) from error
-            raise ConnectionLost(f"no answer from {self._url} within {timeout_s:.3g} s") from error
+            raise ConnectionLost(f"{NO_ANSWER} {self._url} within {timeout_s:.3g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise ConnectionLost(f"connection to {self._url} lost: {summary(error)}") from error
 

@@ -4,6 +4,7 @@ import dis
 import functools
 import hashlib
 import inspect
+import json
 from collections.abc import Mapping
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
@@ -17,7 +18,8 @@ def live_digests(parts: Mapping[str, object]) -> dict[str, str]:
 
     `parts`: functions, methods and objects by name. What they use are the functions, classes and constants of their own
     modules that their code names, and those that these name in turn. A constant is a text, a number, or a tuple or set
-    of these that no function assigns; lists, dicts and other objects may be filled during a run and are not covered.
+    of these that no function assigns. Lists and dicts of JSON that hold something are under `data NAME`: as they may be
+    filled during a run, a change of them is no other program. Other objects are not covered.
     """
     walk = _Walk({_function_of(part).__module__ for part in parts.values()})
     for name, part in sorted(parts.items()):
@@ -63,6 +65,10 @@ class _Walk:
         if _is_constant(value):
             self._put(f"value {name}", repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value))
             return
+        if isinstance(value, list | dict):
+            if value and (text := _as_json(value)):
+                self._put(f"data {name}", text)
+            return
         value = _function_of(value)
         owner = value if isinstance(value, FunctionType | type) else type(value)
         if owner.__module__ in self._modules:
@@ -97,6 +103,14 @@ def _function_of(value: Any) -> Any:
             value = value.__wrapped__
         else:
             return value
+
+
+def _as_json(value: object) -> str:
+    """Return the value as JSON; "" if it holds anything else."""
+    try:
+        return json.dumps(value, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return ""
 
 
 def _is_constant(value: object) -> bool:

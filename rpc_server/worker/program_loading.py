@@ -126,8 +126,8 @@ class Config:
     def __init__(self, given: dict[str, Any]) -> None:
         """Read it.
 
-        A program in the server's own process has digests of its `functions` by name, and a DSPy program there is given
-        as objects in place of dotted paths.
+        A program in the server's own process has digests of its `functions` and their `data` by name, and a DSPy
+        program there is given as objects in place of dotted paths.
         """
         self.root: str = given["root"]
         self.kind: str = given["kind"]
@@ -167,7 +167,8 @@ class Config:
 
     def identity(self, entry: ModuleType | None, **more: Any) -> dict[str, Any]:
         """Return the `digest` of the loaded program, its settings and further JSON that changes it, and its `files`."""
-        digest = digest_of({**self.digested, "functions": self.functions, **more}, self.root, entry)
+        code = {name: each for name, each in self.functions.items() if not name.startswith("data ")}
+        digest = digest_of({**self.digested, "functions": code, **more}, self.root, entry)
         return {"digest": digest, "files": {**file_digests(self.root, entry), **self.functions}}
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -113,3 +114,34 @@ def test_one_file_of_the_package_loads_results_alone_and_names_what_optimize_nee
     assert done.stdout.strip() == "Answer."
     assert "ModuleNotFoundError: evolverpc.optimize needs its packages (" in done.stderr
     assert "run pip install '.[server,client]' in the folder of evolverpc" in done.stderr
+
+
+SEED = {"prompt": "Answer briefly.", "style": ""}
+
+
+def beside(folder: Path, **result: object) -> None:
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+def test_a_seed_that_differs_from_the_runs_is_warned_of_by_component(folder: Path) -> None:
+    beside(folder, candidates=[SEED, {"prompt": "Answer.", "style": ""}], program={"version": None})
+    load_candidate(folder, SEED)
+    load_candidate(folder, ["prompt", "style"])
+    with pytest.warns(UserWarning, match="started from other texts of prompt than the program's seed has") as warned:
+        assert load_candidate(folder, {**SEED, "prompt": "Explain."}) == {"prompt": "Answer.", "style": ""}
+    assert warned[0].filename == __file__
+
+
+@pytest.mark.parametrize("kind", ["mapping", "module"])
+def test_a_candidate_of_another_version_of_a_program_is_refused(folder: Path, kind: str) -> None:
+    program = ModuleType("program")
+    vars(program).update(seed_candidate=lambda: SEED, version=2)
+    expected = program if kind == "module" else vars(program)
+    beside(folder, candidates=[SEED], program={"name": "program", "version": "2"})
+    assert load_candidate(folder, expected) == {"prompt": "Answer.", "style": ""}
+    beside(folder, candidates=[SEED], program={"name": "program", "version": "1"})
+    with pytest.raises(CandidateError, match='was made for the program\'s version "1", not "2": it is of another'):
+        load_candidate(folder, expected)
+    vars(program)["seed_candidate"] = {"prompt": ""}
+    with pytest.raises(CandidateError, match='has style besides and was made for the program\'s version "1"'):
+        load_candidate(folder, expected)

@@ -42,11 +42,11 @@ def short(program: object, **more: Any) -> evolverpc.Result:
 def test_the_result_has_the_texts_and_scores_of_seed_and_best(units: ModuleType, folder: Path) -> None:
     result = units.optimized(vars(units), 1, name="the units")
     assert result.status == "completed"
-    assert result.seed.texts == units.seed_candidate
-    assert result.best.score > result.seed.score
-    assert result.seed.test_score == result.seed.score == pytest.approx(1 / 3)
-    assert result.texts == evolverpc.load_candidate(result.folder, units.seed_candidate)
-    assert result.folder == folder / "out-1"
+    assert result.candidates[0].texts == units.seed_candidate
+    assert result.best_score > result.seed_score
+    assert result.seed_test_score == result.seed_score == pytest.approx(1 / 3)
+    assert result.best_candidate == evolverpc.load_candidate(result.output, units.seed_candidate)
+    assert result.output == folder / "out-1"
     assert result.run_id.endswith("the-units")
     assert repr(result).startswith(f"<Result of run {result.run_id}: completed, score 0.3333 -> ")
     assert "+gram -> mass" in str(result.diff)
@@ -61,8 +61,8 @@ def test_rows_may_come_from_any_iterable_or_a_file_and_settings_from_paths(folde
     result = short(
         counting(lambda _, texts: int(texts["number"])), trainset=rows, valset=folder / "val.jsonl", output=output
     )
-    assert result.folder == output
-    assert result.best.score > result.seed.score
+    assert result.output == output
+    assert result.best_score > result.seed_score
 
 
 @pytest.mark.usefixtures("folder")
@@ -99,7 +99,7 @@ def test_what_functions_of_this_process_print_appears_and_is_kept_with_their_exa
     streams = sys.stdout, sys.stderr
     result = short(counting(run), server={"threads": 8}, no_check=True, output=folder / "out")
     assert (sys.stdout, sys.stderr) == streams
-    events = [json.loads(line) for line in (result.folder / "events.jsonl").read_text().splitlines()]
+    events = [json.loads(line) for line in (result.output / "events.jsonl").read_text().splitlines()]
     [failed] = [event for event in events if event["event"] == "failed_examples"]
     assert failed["groups"][0]["log"] == "before 3\nafter 3\n"
     assert "before 3\n" in capsys.readouterr().out
@@ -116,7 +116,7 @@ def test_async_functions_and_an_object_with_attributes_are_programs_too_below_a_
     async def cell() -> evolverpc.Result:
         return short(SimpleNamespace(**counting(run)), propose=propose)
 
-    assert asyncio.run(cell()).best.score > 0.01
+    assert asyncio.run(cell()).best_score > 0.01
 
 
 @pytest.mark.usefixtures("folder")
@@ -138,7 +138,7 @@ def test_an_example_that_hangs_in_this_process_gets_the_failure_score_and_the_ru
     result = short(counting(run_in_loop if blocks_a_loop else run), server=server, max_metric_calls=20)
     hang.set()
     assert result.status == "completed"
-    assert result.best.score == pytest.approx((7 * 0.1 + sum(range(8)) / 1000 - 0.003) / 8)
+    assert result.best_score == pytest.approx((7 * 0.1 + sum(range(8)) / 1000 - 0.003) / 8)
 
 
 PAUSED = """
@@ -172,8 +172,44 @@ if __name__ == "__main__":
     except evolverpc.OptimizeError as error:
         print(error)
         result = error.result
-    print(result.status, result.best.texts["number"], result.run_id, result.metric_calls)
+    print(result.status, result.best_candidate["number"], result.run_id, result.metric_calls)
 """
+
+
+BLOCKED = """
+import re, evolverpc
+
+calls = []
+
+def run(example, candidate):
+    calls.append(1)
+    if len(calls) > 20:
+        print(re.match(r"(a+)+$", "a" * 60 + "b"))
+    return example["n"]
+
+def score(example, output):
+    return 0.5
+
+program = {"seed_candidate": {"text": "t"}, "run": run, "score": score}
+rows = [{"n": n} for n in range(4)]
+propose = lambda *_: {"text": str(len(calls))}
+evolverpc.optimize(program, trainset=rows, valset=rows, propose=propose, max_metric_calls=90)
+"""
+
+
+@pytest.mark.long
+def test_functions_that_block_the_interpreter_are_reported_on_the_terminal(folder: Path) -> None:
+    (folder / "blocked.py").write_text(BLOCKED)
+    with subprocess.Popen([sys.executable, "blocked.py"], stderr=subprocess.PIPE, text=True, cwd=folder) as process:
+        late = threading.Timer(90, process.kill)
+        late.start()
+        try:
+            assert process.stderr is not None
+            found = next((line for line in process.stderr if "has stopped this process" in line), "")
+        finally:
+            late.cancel()
+            process.kill()
+    assert f"`kill -9 {process.pid}`" in found
 
 
 @pytest.mark.parametrize("kind", ["file", "functions"])
@@ -236,7 +272,7 @@ def test_a_module_by_its_name_runs_in_processes_and_a_resume_with_a_smaller_budg
         f"def score(example, output): return (output + 1) / 100 if os.getpid() != {os.getpid()} else -1\n"
     )
     result = short("counts")
-    assert result.best.score > result.seed.score > 0
+    assert result.best_score > result.seed_score > 0
     with pytest.raises(evolverpc.OptimizeError) as refused:
         short("counts", resume=result.run_id, max_metric_calls=3)
     assert f"max_metric_calls 3 is less than the {result.metric_calls} metric calls" in str(refused.value)
@@ -256,6 +292,23 @@ def test_a_run_is_not_resumed_with_another_function_which_is_named(changed: str)
     exec(f"{line} + 1", names)  # noqa: S102
     with pytest.raises(evolverpc.OptimizeError, match=f"function {changed} has changed"):
         short(names, resume="last", max_metric_calls=200)
+
+
+@pytest.mark.usefixtures("folder")
+def test_on_a_resume_changed_lists_are_warned_of_and_changed_rows_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cell = "def run(example, texts): return int(texts['number']) + LABELS[0] + len(CACHE)\n"
+    names: dict[str, Any] = {"__name__": "cell", "seed_candidate": SEED, "score": as_score, "LABELS": [1], "CACHE": {}}
+    exec(cell, names)  # noqa: S102  # as a notebook does
+    short(names)
+    names |= {"LABELS": [2], "CACHE": {"filled": "later"}}
+    assert short(names, resume="last", max_metric_calls=100).status == "completed"
+    printed = capsys.readouterr().out
+    assert "LABELS, which the program reads, is not what it was when the run began" in " ".join(printed.split())
+    assert "CACHE" not in printed
+    with pytest.raises(evolverpc.OptimizeError, match=r"data\.train: \w+ -> \w+"):
+        short(names, resume="last", max_metric_calls=200, trainset=[*ROWS[1:], {"n": 99}])
 
 
 def test_a_script_that_gives_functions_resumes_its_run_after_only_the_call_was_changed(folder: Path) -> None:
@@ -287,7 +340,7 @@ def test_a_proposer_that_raises_or_returns_nonsense_ends_the_run_with_its_reason
         assert str(error).startswith(f"run {error.run_id} is failed: ")
         assert reason in str(error)
         assert error.result is not None
-        assert error.result.best == error.result.seed
+        assert error.result.best_candidate == error.result.candidates[0].texts
 
 
 class Instanced:
@@ -377,7 +430,7 @@ def test_the_exception_of_a_failed_check_names_its_findings_and_no_flags(
 
 @pytest.mark.usefixtures("folder")
 def test_one_text_is_a_list_of_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert short(counting(lambda *_: 0) | {"score": lambda *_: 0}, ignore_findings="scores").best.score == 0
+    assert short(counting(lambda *_: 0) | {"score": lambda *_: 0}, ignore_findings="scores").best_score == 0
     assert "(ignored by ignore_findings)" in "".join(capsys.readouterr())
 
 

@@ -48,7 +48,7 @@ def test_optimize_of_typescript_gives_the_candidates_of_python(units: ModuleType
     command = ["node", "units.mjs", PACKAGE.as_uri(), "3"]
     ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    by_python = candidates(units.optimized(vars(units), 3).folder)
+    by_python = candidates(units.optimized(vars(units), 3).output)
     assert len(by_python) > 2
     assert candidates(folder / "typescript") == by_python
 
@@ -60,7 +60,7 @@ def test_a_script_and_functions_give_the_candidates_of_the_command(units: Module
     by_script = candidates(folder / f"out-{seed}")
     (folder / f"out-{seed}").rename(folder / "by-script")
     result = units.optimized(vars(units), seed)
-    by_functions = candidates(result.folder)
+    by_functions = candidates(result.output)
 
     assert len(by_functions) > 2
     assert by_script == by_functions == by_the_command(units, folder, seed)

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { expect, expectTypeOf, it, onTestFinished } from "vitest";
+import { expect, expectTypeOf, it, onTestFinished, vi } from "vitest";
 import { CandidateError, defineProgram, loadCandidate, saveCandidate } from "../src/index.js";
 
 function folder(): string {
@@ -96,6 +96,26 @@ it("a candidate of a run of another program or version is refused, if the run's 
   expect(() => loadCandidate(join(file, ".."), program)).toThrow(
     `the candidate was made for the program's name "mails", not "tickets" and was made for the program's version "1", ` +
       `not "2": it is of another program`,
+  );
+});
+
+it("a seed that differs from the run's is a warning that names the components", () => {
+  const warned = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+  onTestFinished(() => warned.mockRestore());
+  const file = written(texts);
+  const beside = (seed: object) =>
+    writeFileSync(join(file, "..", "result.json"), JSON.stringify({ candidates: [seed] }));
+  const seed = { planner: "Plan.", writer: "Write." };
+  beside(seed);
+  for (const expected of [program, seed, ["planner", "writer"]]) loadCandidate(file, expected);
+  expect(warned).not.toHaveBeenCalled();
+  beside({ planner: "Plan.", writer: "Write in verse." });
+  expect(loadCandidate(file, ["planner", "writer"])).toEqual(texts);
+  expect(warned).not.toHaveBeenCalled();
+  expect(loadCandidate(file, program)).toEqual(texts);
+  expect(warned).toHaveBeenCalledExactlyOnceWith(
+    expect.stringContaining("started from other texts of writer than the program's seed has"),
+    "CandidateWarning",
   );
 });
 

@@ -79,6 +79,25 @@ it("a set-up that fails states what failed, and leaves nothing", async () => {
   expect(cached()).toEqual([]);
 });
 
+it.each([
+  ["uv", {}, "index pypi.org (or the one that the configuration of uv names), once"],
+  ["uv", { UV_INDEX_URL: "https://me:secret@index.test/simple" }, "index index.test (UV_INDEX_URL), once"],
+  [
+    "uv",
+    { UV_DEFAULT_INDEX: "own=http://first.test:81", UV_INDEX_URL: "http://x" },
+    "first.test:81 (UV_DEFAULT_INDEX)",
+  ],
+  ["python3", { PIP_INDEX_URL: "https://mirror.test/" }, "index mirror.test (PIP_INDEX_URL), once"],
+  ["python3", { PIP_INDEX_URL: "mirror" }, "index that PIP_INDEX_URL names, which is no URL, once"],
+])("a set-up by %s that fails with %o names the host of the index", async (tool, variables, named) => {
+  for (const name of ["UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"]) vi.stubEnv(name, undefined);
+  for (const [name, value] of Object.entries(variables)) vi.stubEnv(name, value);
+  script(tool, 'case "$1" in --version) ;; -c) echo True ;; *) echo "connection refused" >&2; exit 2 ;; esac');
+  const message = await failure(optimizerCommand());
+  expect(message).toContain(named);
+  expect(message).not.toContain("secret");
+});
+
 it("a set-up that is stopped leaves nothing", async () => {
   script("uv", UV.replace("sleep 0.2", "exec sleep 60"));
   const stop = new AbortController();

@@ -29,7 +29,7 @@ from gepa_client.cli.views.console import (
     value_cell,
 )
 from gepa_client.cli.views.event_text import clock
-from gepa_client.cli.views.option_names import is_for_typescript, names_options
+from gepa_client.cli.views.option_names import blocked_hint, names_options, where_of
 from gepa_client.errors import ClientError, summary
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import CALL_BUDGETS, RunConfig
@@ -114,7 +114,7 @@ def run_check(
         _show_brief(console, report)
     else:
         _show(console, report, settings.repo or report.url, brief=brief)
-        if hint := blocked_hint(report):
+        if hint := next(filter(None, (blocked_hint(each.error or "") for each in report.examples)), ""):
             echo(console, f"\n[bold red]{hint}[/]")
         if verbose:
             _show_logs(console, report.examples)
@@ -130,13 +130,6 @@ def run_check(
         )
         return USAGE
     return 0 if report.passed else 1 if report.reached else USAGE
-
-
-def blocked_hint(report: "CheckReport") -> str:
-    """Return why a program that TypeScript serves in its own process may not answer; "" if it answered."""
-    if not is_for_typescript() or all("no answer from" not in (each.error or "") for each in report.examples):
-        return ""
-    return "the program does not answer: if its code blocks the event loop of its process, set `isolated: true`"
 
 
 def _findings(report: "CheckReport") -> str:
@@ -192,7 +185,7 @@ def _show(console: Console, report: "CheckReport", where: str, *, brief: bool) -
     if report.program is not None:
         echo(
             console,
-            f"[bold]{safe_line(report.program)}[/] behind {safe_line(report.server or '')}, {safe_line(where)}",
+            f"[bold]{safe_line(report.program)}[/] {safe_line(where_of(report.server or ''))}, {safe_line(where)}",
         )
     if report.examples:
         console.print(_table(report.examples[:MOST_EXAMPLES]))

@@ -59,8 +59,8 @@ def create_run(settings: RunConfig, store: str, run_id: str, resumed_by: str | N
 class ForegroundRun:
     """A run to be driven in a driver process, and how it is displayed. `store_typed`: None if no store was named.
 
-    `output`, `seen_action`, `seen_beat`: as in `DriverJob`. `sandboxes`: None if the run calls no server. `display`:
-    None for that of a command. `resumed_by`, `typed`: as in `RunSummary`.
+    `output`, `seen_action`, `seen_beat`, `if_blocked`: as in `DriverJob`. `sandboxes`: None if the run calls no server.
+    `display`: None for that of a command. `resumed_by`, `typed`: as in `RunSummary`.
     """
 
     settings: RunConfig
@@ -80,6 +80,7 @@ class ForegroundRun:
     display: Display | None = None
     resumed_by: str | None = None
     typed: str | None = None
+    if_blocked: str | None = None
 
     def run(self) -> RunSummary:
         """Drive the run to its end, and print its summary."""
@@ -102,6 +103,7 @@ class ForegroundRun:
             seen_action=self.seen_action,
             seen_beat=self.seen_beat,
             gateway=sandboxes.has_gateway,
+            if_blocked=self.if_blocked,
         )
 
         def show(log: Log) -> None:

@@ -109,7 +109,8 @@ def _is_over(run: StoredRun, settings: RunConfig) -> bool:
 def _print_complete(run: StoredRun, store: str | None, stream: EventStream, *, as_json: bool) -> None:
     more = command("resume", run.id, *_further(run), store=store)
     ended = {"status": run.status, "reason": run.reason, "output": run.output}
-    summary = {"event": "summary", "run_id": run.id, "name": run.name, **ended, "next": more, "exit_status": 0}
+    spent = {name: run.counters.get(name, 0.0) for name in ("spent_usd", "active_seconds")}
+    summary = {"event": "summary", "run_id": run.id, "name": run.name, **ended, **spent, "next": more, "exit_status": 0}
     stream.summary(summary)
     if as_json:
         print_json(summary)

@@ -2,6 +2,7 @@
 
 from gepa_client.cli.views.candidate_view import diff_size
 from gepa_client.cli.views.console import safe, safe_line
+from gepa_client.cli.views.option_names import blocked_hint, where_of
 from gepa_client.evolution.names import code_label
 from gepa_client.journal import run_events as events
 from gepa_client.report.proposed_texts import copied_summary, unusable_text
@@ -29,7 +30,7 @@ def event_text(event: events.Event) -> str:
         case events.Started():
             rows = ", ".join(f"{size} {split}" for split, size in event.splits.items())
             return (
-                f"[bold]{safe_line(event.program)}[/] behind {safe_line(event.server)}: {rows} rows; "
+                f"[bold]{safe_line(event.program)}[/] {safe_line(where_of(event.server))}: {rows} rows; "
                 f"components {safe_line(', '.join(event.components))}; proposals by {safe_line(event.proposer)}"
             )
         case events.Warned():
@@ -101,7 +102,8 @@ def fleet_text(event: events.FleetChanged) -> str:
     match event.kind:
         case "waiting":
             limit = f" (up to {clock(event.after)})" if event.after is not None else ""
-            return f"[yellow]no server answers, waiting{limit}[/]{detail}"
+            hint = f"; [bold]{blocked}[/]" if (blocked := blocked_hint(event.detail)) else ""
+            return f"[yellow]no server answers, waiting{limit}[/]{detail}{hint}"
         case "resting":
             return f"[yellow]{where} is paused[/]{detail}"
         case "refused" | "warning":

@@ -98,6 +98,7 @@ def as_json(ended: RunSummary) -> dict[str, Any]:
         "failed_examples": ended.record.failed_examples.failed if ended.record.failed_examples is not None else 0,
         "unusable_answers": ended.record.unusable.model_dump(mode="json"),
         "copied_examples": ended.record.copied.count if ended.record.copied is not None else 0,
+        "spent_usd": ended.record.spent_usd,
         "seconds": round(ended.seconds, 3),
         "active_seconds": round(ended.record.active_seconds, 3),
         "output": None if ended.output is None else str(ended.output),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from gepa_client.errors import NO_ANSWER
 from gepa_client.settings.run_config import NO_PROPOSER, SETTINGS
 
 _FLAGS = {setting.flag: name for name, setting in SETTINGS.items()}
@@ -33,6 +34,20 @@ def names_options() -> bool:
 def is_for_typescript() -> bool:
     """Return whether a program in TypeScript that calls `optimize` reads the messages."""
     return _spelling.get() is camel_case
+
+
+def where_of(server: str) -> str:
+    """Return where a program runs, given what serves it; TypeScript's `optimize` has it in its process or isolated."""
+    if not is_for_typescript():
+        return f"behind {server}"
+    return "in this process" if server.endswith("(typescript)") else "in child processes"
+
+
+def blocked_hint(error: str) -> str:
+    """Return why a program that TypeScript serves in its own process may have given no answer; "" for other errors."""
+    if not is_for_typescript() or NO_ANSWER not in error:
+        return ""
+    return "the program does not answer: if its code blocks the event loop of its process, set `isolated: true`"
 
 
 def with_option_names(message: str) -> str:

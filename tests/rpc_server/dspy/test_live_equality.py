@@ -24,7 +24,8 @@ propose = lambda candidate, dataset, components: {name: "word1 is " + "0" * 4 fo
 """
 LAST = """
 import json
-print(json.dumps([result.texts, {name: one.signature.instructions for name, one in student.named_predictors()}]))
+optimized = {name: one.signature.instructions for name, one in student.named_predictors()}
+print(json.dumps([result.best_candidate, optimized]))
 """
 
 

@@ -58,6 +58,7 @@ def digests(cell: str = CELL, parts: tuple[str, ...] = ("run", "score")) -> dict
         ("len(text)", "len(text) + 1", {"function deeper"}),
         ("LIMIT = 3", "LIMIT = 4", {"value LIMIT", "value score, default 0"}),
         ('("a", "b")', '("a", "c")', {"value LABELS"}),
+        ('("a", "b")', '["a", "c"]', {"value LABELS", "data LABELS"}),
         ("weight = 2", "weight = 3", {"value Judge.weight"}),
         ("* self.weight", "+ self.weight", {"function Judge.grade"}),
         ('{"x", "y", "z"}', '{"x", "y"}', {"function strict"}),
@@ -66,7 +67,7 @@ def digests(cell: str = CELL, parts: tuple[str, ...] = ("run", "score")) -> dict
         ("if output in LABELS", "if output not in LABELS", {"function score"}),
         ("return 1", "return 2", set()),
         ("calls = 0", "calls = 7", set()),
-        ("cache = {}", "cache = {1: 2}", set()),
+        ("cache = {}", "cache = {1: 2}", {"data cache"}),
     ],
 )
 def test_a_change_of_what_the_functions_use_is_found_by_its_name(before: str, after: str, changed: set[str]) -> None:

@@ -295,7 +295,7 @@ export interface OptimizeSettings {
    */
   store?: string;
   /**
-   * Start without trying the server on a few training rows. Default: no.
+   * Start without trying the server on a few training rows, or asking for the reflection model. Default: no.
    */
   noCheck?: boolean;
   /**

@@ -2,7 +2,9 @@
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import type { Finished } from "../generated/optimize.js";
 import type { Candidate } from "../program/program.js";
+import type { Summary } from "./optimizer-process.js";
 
 /** A candidate that a run kept; the first one is the seed. */
 export interface KeptCandidate<Component extends string = string> {
@@ -18,6 +20,10 @@ export interface KeptCandidate<Component extends string = string> {
 /** What a run found. Scores are means over the rows. */
 export interface OptimizeResult<Component extends string = string> {
   runId: string;
+  /** `completed`; another one, such as `paused`, in an `OptimizeError`. */
+  status: Finished["status"];
+  /** What ended the run. */
+  reason: string | undefined;
   bestCandidate: Candidate<Component>;
   /** On the validation rows. */
   bestScore: number;
@@ -28,6 +34,10 @@ export interface OptimizeResult<Component extends string = string> {
   /** All that were kept, in the order in which they were found. */
   candidates: KeptCandidate<Component>[];
   metricCalls: number;
+  /** What is known to be spent. */
+  spentUsd: number;
+  /** Of work. */
+  seconds: number;
   /** The folder of the run, and the files in it. */
   output: string;
   files: { bestCandidate: string; result: string; report: string; reportPage: string; events: string; log: string };
@@ -47,7 +57,8 @@ interface Written {
 }
 
 /** Return the result in the folder of a run; undefined if the run ended before its seed was scored. */
-export function readResult(runId: string, output: string): OptimizeResult | undefined {
+export function readResult(summary: Summary & { output: string }): OptimizeResult | undefined {
+  const { output } = summary;
   const path = (name: string): string => join(output, name);
   let found: Written;
   try {
@@ -64,7 +75,9 @@ export function readResult(runId: string, output: string): OptimizeResult | unde
     parents: (found.parents[at] ?? []).filter((parent) => parent !== null),
   }));
   return {
-    runId,
+    runId: summary.run_id,
+    status: summary.status,
+    reason: summary.reason ?? undefined,
     bestCandidate: found.candidates[best] as Candidate,
     bestScore: found.best_score,
     seedScore: found.seed_score,
@@ -72,6 +85,8 @@ export function readResult(runId: string, output: string): OptimizeResult | unde
     seedTestScore: found.test_scores[0],
     candidates,
     metricCalls: found.total_metric_calls,
+    spentUsd: summary.spent_usd,
+    seconds: summary.active_seconds,
     output,
     files: {
       bestCandidate: path("best_candidate.json"),

@@ -114,7 +114,7 @@ function resultOf({ runId, summary, printed }: Ended, { signal }: StopRequests):
     throw new OptimizeError(message, "refused", undefined, undefined, cause);
   }
   const { run_id: id, status, reason, output } = summary;
-  const result = output === null ? undefined : readResult(id, output);
+  const result = output === null ? undefined : readResult({ ...summary, output });
   if (status === "completed" && result !== undefined) return result;
   const why = reason === null ? "" : `: ${respelled(reason)}`;
   const again = status === "refused" ? "" : `. ${toContinue(id)}`;

@@ -19,6 +19,8 @@ export interface Summary {
   run_id: string;
   status: Finished["status"];
   reason: string | null;
+  spent_usd: number;
+  active_seconds: number;
   output: string | null;
 }
 

@@ -187,9 +187,19 @@ async function run(words: string[], signal: AbortSignal | undefined): Promise<vo
   const end = [...(cause === undefined ? [] : [cause, "..."]), ...lines.slice(-TAIL_LINES)].join("\n");
   throw new SetupError(
     `the optimizer could not be set up, and nothing of it was kept: \`${words.join(" ")}\` failed:\n${end}\n` +
-      "It needs PyPI once, or the index that uv and pip are set to: run this again when that answers, or name an installed " +
+      `It needs the package index ${indexOf(words)}, once: run this again when that answers, or name an installed ` +
       "gepa-client by the option `optimizer` or the variable GEPA_CLIENT.",
   );
+}
+
+/** The host of the index that a command installs from; its address may hold a password. */
+function indexOf([program]: string[]): string {
+  const variables = program === "uv" ? ["UV_DEFAULT_INDEX", "UV_INDEX_URL"] : ["PIP_INDEX_URL"];
+  const variable = variables.find((name) => process.env[name]);
+  if (variable === undefined)
+    return `pypi.org (or the one that the configuration of ${program === "uv" ? "uv" : "pip"} names)`;
+  const address = process.env[variable]?.replace(/^\w+=/, "") ?? "";
+  return URL.canParse(address) ? `${new URL(address).host} (${variable})` : `that ${variable} names, which is no URL`;
 }
 
 /** Whether a command succeeds, and what it prints. */

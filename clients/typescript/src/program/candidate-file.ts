@@ -34,7 +34,8 @@ export class CandidateError extends Error {
  * `path`: a run's `best_candidate.json`, or the folder of the run that holds it. `expected`: the program that uses the
  * texts, its seed candidate, or the names of its components, which the candidate must have, neither more nor fewer. If
  * the run's `result.json` is beside the file, its program must have the name of the given one, and its version if both
- * declare one. The type of the program alone, `loadCandidate<typeof program>(path)`, checks nothing.
+ * declare one; texts of the seed that differ from those the run started from are a warning of the process, for a seed may
+ * have been improved since. The type of the program alone, `loadCandidate<typeof program>(path)`, checks nothing.
  *
  * Of a run that changed code, the texts that code changes added are among them, and the name of the commit is not.
  *
@@ -116,17 +117,29 @@ function texts(file: string, found: unknown): Record<string, string> {
 }
 
 function compare(file: string, candidate: Record<string, string>, expected: Expected): void {
-  const components = componentsOf(expected);
+  const seed = seedOf(expected);
+  const components = Array.isArray(seed) ? seed : Object.keys(seed);
+  const run = runBeside(file);
   const missing = components.filter((name) => !Object.hasOwn(candidate, name)).sort();
   const extra = Object.keys(candidate).filter((name) => !components.includes(name));
   const faults = [
     ...(missing.length > 0 ? [`lacks ${missing.join(", ")}`] : []),
     ...(extra.length > 0 ? [`has ${extra.sort().join(", ")} besides`] : []),
-    ...(isProgram(expected) ? faultsOfRun(file, expected) : []),
+    ...(isProgram(expected) ? faultsOfRun(run.program, expected) : []),
   ];
-  if (faults.length === 0) return;
-  throw new CandidateError(
-    `${file}: the candidate ${faults.join(" and ")}: it is of another program, or of another version of it`,
+  if (faults.length > 0) {
+    throw new CandidateError(
+      `${file}: the candidate ${faults.join(" and ")}: it is of another program, or of another version of it`,
+    );
+  }
+  const changed = Object.entries(seed).filter(
+    ([name, text]) => typeof run.seed[name] === "string" && run.seed[name] !== text,
+  );
+  if (changed.length === 0) return;
+  process.emitWarning(
+    `${file}: the run of this candidate started from other texts of ${changed.map(([name]) => name).join(", ")} than the ` +
+      "program's seed has: if the program has changed since, optimize it again",
+    "CandidateWarning",
   );
 }
 
@@ -134,22 +147,28 @@ function isProgram(expected: Expected): expected is CandidatesProgram {
   return "seedCandidate" in expected && typeof expected.seedCandidate !== "string";
 }
 
-function componentsOf(expected: Expected): readonly string[] {
-  if (!isProgram(expected)) return Array.isArray(expected) ? expected : Object.keys(expected);
+/** The seed candidate, or the names of its components. */
+function seedOf(expected: Expected): object {
+  if (!isProgram(expected)) return expected;
   const { seedCandidate } = expected;
   const seed: unknown = typeof seedCandidate === "function" ? seedCandidate() : seedCandidate;
-  if (isObject(seed) && !(seed instanceof Promise)) return Object.keys(seed);
+  if (isObject(seed) && !(seed instanceof Promise)) return seed;
   throw new CandidateError(
     "the program makes its `seedCandidate` asynchronously: give its seed candidate instead of the program",
   );
 }
 
-/** How the program differs from that of the run whose result is beside the file. */
-function faultsOfRun(file: string, program: CandidatesProgram): string[] {
+/** The program and the seed of the run whose result is beside the file; empty if there is none. */
+function runBeside(file: string): { program: Record<string, unknown>; seed: Record<string, unknown> } {
   const result = join(dirname(file), RESULT);
-  if (!statSync(result, { throwIfNoEntry: false })?.isFile()) return [];
-  const found = contentOf(result);
-  const run = isObject(found) && isObject(found.program) ? found.program : {};
+  const found = statSync(result, { throwIfNoEntry: false })?.isFile() ? contentOf(result) : {};
+  const { program, candidates } = isObject(found) ? found : {};
+  const [seed]: unknown[] = Array.isArray(candidates) ? candidates : [];
+  return { program: isObject(program) ? program : {}, seed: isObject(seed) ? seed : {} };
+}
+
+/** How the program differs from that of the run. */
+function faultsOfRun(run: Record<string, unknown>, program: CandidatesProgram): string[] {
   return (["name", "version"] as const)
     .filter((key) => typeof run[key] === "string" && program[key] !== undefined && run[key] !== program[key])
     .map((key) => `was made for the program's ${key} ${shown(run[key])}, not ${shown(program[key])}`);

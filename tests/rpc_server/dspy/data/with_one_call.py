@@ -23,7 +23,7 @@ def run(proposer, options):
     program = {"student": Codes(), "metric": metric, **PROPOSERS[proposer]}
     rows = {"trainset": examples(TRAIN), "valset": examples(VAL)}
     result = evolverpc.optimize(program, **rows, past_perfect=True, no_check=True, **options)
-    return json.loads((result.folder / "result.json").read_text())["candidates"]
+    return json.loads((result.output / "result.json").read_text())["candidates"]
 
 
 proposer, runs = json.loads(sys.argv[1])

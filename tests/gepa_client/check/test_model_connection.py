@@ -1,0 +1,109 @@
+"""A reflection model out of reach, or whose provider refuses the key or the model, is found before anything is paid."""
+
+import json
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from evolverpc_common.settings.sources import SettingsError
+from gepa_client.check.model_connection import connection_fault
+from gepa_client.check.preflight import preflight_connection
+from gepa_client.settings.run_config import RunConfig
+
+UNKNOWN = {"error": {"message": "The model 'gpt-99' does not exist", "code": "model_not_found"}}
+
+
+class Provider(HTTPServer):
+    """Answers every request with `status` and `body`; `asked`: path and headers of each."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.status, self.body = 200, b"{}"
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Provider
+
+    def do_GET(self) -> None:
+        self.server.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(self.server.body)))
+        self.end_headers()
+        self.wfile.write(self.server.body)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with Provider() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "fault"),
+    [
+        (200, {"id": "gpt-99"}, None),
+        (401, {"error": {"message": "Incorrect API key provided"}}, "the key .* is refused .*: Incorrect API key"),
+        (401, "no JSON object", "the key of the model openai/gpt-99 is refused at .*: status 401; set another one"),
+        (404, UNKNOWN, "there is no model openai/gpt-99 at .*/v1/models/gpt-99: The model 'gpt-99' does not exist"),
+        (404, {"detail": "Not Found"}, None),
+        (404, {"error": {"message": "no such page"}}, None),
+        (403, {"error": {"message": "this key may not list models"}}, None),
+        (500, {"error": {"message": "gpt-99 is loading"}}, None),
+    ],
+)
+def test_only_a_refusal_of_the_key_or_of_the_model_is_a_fault(
+    provider: Provider, status: int, body: object, fault: str | None
+) -> None:
+    provider.status, provider.body = status, json.dumps(body).encode()
+    found = connection_fault("openai/gpt-99", {"api_base": f"{provider.url}/v1/", "api_key": "k"})
+    assert (found is None) if fault is None else re.search(fault, found or "")
+    [(path, headers)] = provider.asked
+    assert (path, headers["authorization"]) == ("/v1/models/gpt-99", "Bearer k")
+
+
+def test_addresses_and_keys_of_the_environment_are_those_of_the_provider(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.url)
+    monkeypatch.setenv("OTHER_KEY", "k")
+    assert connection_fault("anthropic/claude-9", {"api_key": "os.environ/OTHER_KEY"}) is None
+    [(path, headers)] = provider.asked
+    assert (path, headers["x-api-key"]) == ("/v1/models/claude-9", "k")
+
+
+def test_a_provider_without_a_known_address_or_key_is_not_judged(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider.status = 401
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert connection_fault("mistral/large", {}) is None
+    assert connection_fault("openai/gpt-99", {"api_base": provider.url}) is None
+    assert connection_fault("hosted_vllm/own", {"api_base": provider.url, "api_key": "k"}) is None
+
+
+def test_a_model_out_of_reach_stops_the_start_unless_the_check_is_left_out() -> None:
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    kwargs = {"api_base": url, "api_key": "k"}
+    settings = RunConfig(url=["http://127.0.0.1:1"], reflection_lm="openai/gpt-5", reflection_lm_kwargs=kwargs)
+    with pytest.raises(SettingsError) as refused:
+        preflight_connection(settings)
+    message = str(refused.value)
+    assert f"the model openai/gpt-5 does not answer at {url}: Connection refused" in message
+    assert "set `api_base` in --reflection-lm-kwargs (nothing was run; --no-check" in message
+    preflight_connection(settings.model_copy(update={"no_check": True}))
