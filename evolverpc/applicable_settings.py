@@ -7,9 +7,9 @@ from rpc_server.settings.settings import SETTINGS as SERVER_SETTINGS
 from rpc_server.settings.settings import ListenSettings
 
 NOT_OF_RUN = frozenset(
-    {"url", "fleet", "token_file", "allow_insecure", *SandboxSettings.model_fields} - {"model_prices"}
+    {"url", "fleet", "token_file", "allow_insecure", "require", *SandboxSettings.model_fields} - {"model_prices"}
 )
-"""Settings of a run that name servers, or where they come from."""
+"""Settings of a run that name servers, or where they come from, and the exit status that it has."""
 
 NOT_OF_SERVER = frozenset({*ListenSettings.model_fields, *CodeChangeSettings.model_fields, "jail", "program"})
 """Settings of a server that are for the command."""

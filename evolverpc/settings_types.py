@@ -11,6 +11,9 @@ class OptimizeSettings(TypedDict, total=False):
     val_fraction: float | None
     """Share of the training rows to keep for validation if there is no valset; 0 uses all rows for both."""
 
+    test_repeats: int | None
+    """Score each test row N times with each of the two."""
+
     failure_score: float
     """Score of an example on which the program fails or times out."""
 

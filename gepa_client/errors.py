@@ -8,6 +8,7 @@ ClientError
 ├── Refused          this client declines to send: plain http to another machine, an unusable token or address
 ├── RowsError        a file of rows that cannot be read
 ├── RecordedFailure  the failure of a recorded run, raised again on replay
+├── NoCertificate    the record of a run cannot show whether it improved the program
 └── JournalError     the journal of a run cannot be used
     ├── JournalMismatch   GEPA's request differs from the recorded one of this number
     ├── NoSuchRun         no run of this name in the store
@@ -82,6 +83,10 @@ class RowsError(ClientError):
 
 class RecordedFailure(ClientError):
     """The failure of a recorded run, raised again on replay."""
+
+
+class NoCertificate(ClientError):
+    """The record of a run cannot show whether it improved the program; the message states why and what to do."""
 
 
 class JournalError(ClientError):

@@ -13,6 +13,12 @@ LEAST_WORDS = 8
 LEAST_WHOLE_WORDS = 4
 """Words of a row's text below which it is not looked for: short answers and labels occur in every prompt."""
 
+NEAR_GRAM, NEAR_SHARE = 3, 0.6
+"""A text is nearly copied if this share of its runs of so many words occurs in another: one word in ten may differ."""
+
+PLACES = 16
+"""Places of a repeated run of words that are compared, the first ones."""
+
 _UNSPACED = "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Scripts that put no space between words, such as Chinese and Thai: each of their characters counts as a word."""
 
@@ -52,10 +58,34 @@ def copied_texts(
     shared = [
         (row_id, words)
         for row_id, content in rows
-        for words in map(_words, _strings(content))
+        for words in map(_words, strings_in(content))
         if len(words) >= LEAST_WHOLE_WORDS and not new(size := _size(words)).isdisjoint(_grams(words, size))
     ]
     return [text.copies(shared, new) for text in split]
+
+
+def nearly_copied_texts(text: str, rows: Iterable[tuple[str, Any]], known: Iterable[str] = ()) -> list[CopiedText]:
+    """Return the texts of rows, of at least `LEAST_WORDS` words, that this text contains with a few words changed.
+
+    `NEAR_SHARE` of the runs of `NEAR_GRAM` words of a row's text are among those of as many words of the text; each row
+    is found once. `words`: that both have. `rows`, `known`: as in `copied_texts`.
+    """
+    split = _Text(text)
+    old = {gram for each in known for gram in _grams(_words(each), NEAR_GRAM)}
+    places: defaultdict[_Gram, list[int]] = defaultdict(list)
+    for at, gram in enumerate(_grams(split.words, NEAR_GRAM)):
+        if gram not in old and len(places[gram]) < PLACES:
+            places[gram].append(at)
+    found = []
+    for row_id, content in rows:
+        for words in map(_words, strings_in(content)):
+            grams = list(_grams(words, NEAR_GRAM))
+            if len(words) < LEAST_WORDS or sum(gram in places for gram in grams) < NEAR_SHARE * len(grams):
+                continue
+            if (copy := split.near(row_id, grams, places)) is not None:
+                found.append(copy)
+                break
+    return found
 
 
 class _Text:
@@ -86,6 +116,21 @@ class _Text:
         ]
         return sorted(copies, key=lambda copy: (-copy.words, copy.start))
 
+    def near(self, row_id: str, grams: Sequence[_Gram], places: Mapping[_Gram, list[int]]) -> CopiedText | None:
+        """Return the part of the text, as long as the row's, that has most of its grams; None if it has too few."""
+        shared = sorted({at for gram in set(grams) for at in places.get(gram, ())})
+        best, last = 0, -1
+        low = 0
+        for high, at in enumerate(shared):
+            while at - shared[low] >= len(grams):
+                low += 1
+            if high - low + 1 > best:
+                best, first, last = high - low + 1, shared[low], at
+        if best < NEAR_SHARE * len(grams):
+            return None
+        covered = {at + step for at in shared if first <= at <= last for step in range(NEAR_GRAM)}
+        return CopiedText(self._starts[first], self._ends[last + NEAR_GRAM - 1], len(covered), (row_id,))
+
     def _runs(self, words: Sequence[str], first: Mapping[_Gram, int], size: int) -> Iterator[tuple[int, int]]:
         """Yield the place and the length of each run of words that both have, as often as it begins anew."""
         at = 0
@@ -114,13 +159,13 @@ def _grams(words: Sequence[str], size: int) -> Iterator[_Gram]:
     return zip(*(words[at:] for at in range(size)), strict=False)
 
 
-def _strings(content: Any) -> Iterator[str]:
+def strings_in(content: Any) -> Iterator[str]:
     """Yield every string in a JSON value but the names of members."""
     if isinstance(content, str):
         yield content
     elif isinstance(content, Mapping):
         for part in content.values():
-            yield from _strings(part)
+            yield from strings_in(part)
     elif isinstance(content, list | tuple):
         for part in content:
-            yield from _strings(part)
+            yield from strings_in(part)

@@ -29,7 +29,7 @@ LONGEST_TYPE = 200
 LONGEST_TEXT = 20_000
 """Characters of a message, a traceback or a log that are kept."""
 
-_TEST_PART = re.compile(r"test-(\d+)")
+_TEST_PART = re.compile(r"test-(\d+)(?:-repeat-\d+)?")
 
 
 def failed_examples(store: Store, run_id: str) -> FailedExamples | None:

@@ -26,6 +26,7 @@ COMMANDS = {
     "fork": "Start a new run from a point of another.",
     "export": "Write a run to one JSON file.",
     "import": "Import a run that was exported.",
+    "verify": "Check that a run's certificate follows from its record.",
     "rescore": "Score the recorded outputs of a run again.",
     "mutate": "Change a program's code once, by hand.",
     "sandboxes": "List sandboxes; end those left behind.",

@@ -29,5 +29,8 @@ USAGE = 2
 PAUSED = 3
 """The infrastructure failed; the same command can succeed later."""
 
+NOT_MET = 4
+"""The certificate does not say what `--require` asks for."""
+
 STOPPED = 130
 """The user stopped the command."""

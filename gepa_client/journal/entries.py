@@ -38,6 +38,12 @@ REFUSAL = "refusal"
 ROLLOUT = "rollout"
 """The kind of an entry that is no answer yet: a result that waits for another endpoint's score."""
 
+COMMITMENT = "commitment"
+"""The part, and the kind, of the entry that commits to the test rows."""
+
+TEST_PLAN = "test_plan"
+"""The kind of an entry that decides how often the test rows are scored."""
+
 STOP = "stop"
 """The kind of an entry that ends a run: a limit on money or time that no replay can work out again."""
 

@@ -17,6 +17,7 @@ from pydantic import (
 
 from gepa_client.journal.completion_entries import CompletionJson
 from gepa_client.journal.entries import (
+    COMMITMENT,
     COMPLETION,
     EVALUATE,
     FAILURE,
@@ -29,6 +30,7 @@ from gepa_client.journal.entries import (
     SCORE,
     START,
     STOP,
+    TEST_PLAN,
     Entry,
     moment_of,
     moment_text,
@@ -309,6 +311,17 @@ class _HeldRow(_Strict):
     data: JsonValue = None
 
 
+class _Commitment(_Strict):
+    digest: str
+    rows: list[str]
+    held: str | None
+
+
+class _TestPlan(_Strict):
+    count: int = Field(ge=1)
+    reason: str
+
+
 _BY_KIND: dict[str, TypeAdapter[Any]] = {
     EVALUATE: TypeAdapter(ExampleResult),
     ROLLOUT: TypeAdapter(ExampleResult),
@@ -319,6 +332,8 @@ _BY_KIND: dict[str, TypeAdapter[Any]] = {
     PROPOSAL: TypeAdapter(dict[str, str], config=ConfigDict(strict=True)),
     OUTLINE: TypeAdapter(str, config=ConfigDict(strict=True)),
     MUTATION: TypeAdapter(MutationEntry),
+    COMMITMENT: TypeAdapter(_Commitment),
+    TEST_PLAN: TypeAdapter(_TestPlan),
     STOP: TypeAdapter(_Stop),
     REFUSAL: TypeAdapter(RefusalEntry),
     FAILURE: TypeAdapter(_Failure),

@@ -70,6 +70,16 @@ def selection_rows(store: Store, run_id: str) -> dict[str, list[RecordedRow]]:
     }
 
 
+def sealed_rows(store: Store, run_id: str) -> list[RecordedRow]:
+    """Return the rows of `test`, in order; empty if the run has none."""
+    return [_row(position, row) for position, row in enumerate(_start(store, run_id).get(TEST) or [])]
+
+
+def score_of(result: Mapping[str, Any], failure_score: float) -> float:
+    """Return the score that a recorded `ExampleResult` counts as; `failure_score`: of examples that failed."""
+    return float(result["score"]) if result.get("status") == "ok" else failure_score
+
+
 def results(store: Store, run_id: str, candidates: Sequence[CandidateRecord], rows: Sequence[RecordedRow]) -> Results:
     """Return each candidate's recorded result on each row; pairs without one are absent.
 

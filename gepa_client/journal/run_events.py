@@ -425,13 +425,22 @@ class FailedExamples(_Event):
     groups: list[FailureGroup]
 
 
+class Sealed(_Event):
+    """The test rows were committed to before the first iteration. `digest`: of their ids and contents."""
+
+    event: Literal["sealed"] = "sealed"
+    rows: int
+    digest: str
+
+
 class Tested(_Event):
-    """A candidate's mean score over the test rows."""
+    """A candidate's mean score over the test rows, each of which was scored `repeats` times."""
 
     event: Literal["tested"] = "tested"
     index: int
     score: float
     rows: int
+    repeats: int = 1
 
 
 class Finalized(_Event):
@@ -492,6 +501,7 @@ Event = (
     | StepFailed
     | FailedExamples
     | CopiedExamples
+    | Sealed
     | Tested
     | Finalized
     | Finished

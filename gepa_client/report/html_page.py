@@ -57,6 +57,7 @@ def html(record: RunRecord, explained: Explanation | None) -> str:
     title = _text(record.started.run_id if record.started else "run")
     style = STYLE.read_text(encoding="utf-8")
     sections = {
+        "gain": ("Is the gain real?", _certificate(record)),
         "best": ("Best text", _best(record)),
         "rows": ("Rows it fixed and broke", _overall(explained)),
         "steps": ("Changes, from the seed to the best", _steps(record, explained)),
@@ -115,6 +116,12 @@ def _warnings(record: RunRecord) -> str:
         return ""
     items = "".join(f"<p>{_text(message)}</p>" for message in record.warnings)
     return f'<div class="warnings" role="note"><strong>Warnings</strong>{items}</div>'
+
+
+def _certificate(record: RunRecord) -> list[str]:
+    facts = fields.certificate_facts(record)
+    rows = [f"<dt>{escape(label)}</dt><dd>{_text(line(text))}</dd>" for label, text in facts]
+    return ["<dl>", *rows, "</dl>"] if rows else []
 
 
 def _facts(record: RunRecord) -> str:

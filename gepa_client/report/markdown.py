@@ -43,6 +43,8 @@ def markdown(record: RunRecord, explained: Explanation | None) -> str:
         parts += ["", _MARKUP.sub(r"\\\g<0>", plain(sentence))]
     if record.warnings:
         parts += ["", "## Warnings", "", *(f"- {_code(line(message))}" for message in record.warnings)]
+    if facts := fields.certificate_facts(record):
+        parts += ["", "## Is the gain real?", "", *(f"- {label}: {_code(line(text))}" for label, text in facts)]
     if record.best is not None:
         parts += ["", f"## Best candidate ({record.best.index})"]
         for component, text in component_texts(record.best.texts).items():

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from evolverpc_common.printed_commands import command
+from gepa_client.certificate.certificate import Certificate
 from gepa_client.journal import run_events as events
 from gepa_client.journal.store import named_store
 from gepa_client.run.output_folder import HostTotals
@@ -56,6 +57,10 @@ class RunRecord:
     unusable: events.UnusableAnswers = field(default_factory=events.UnusableAnswers)
     copied: events.CopiedExamples | None = None
     warnings: list[str] = field(default_factory=list)
+    sealed: events.Sealed | None = None
+    certificate: Certificate | None = None
+    no_certificate: str | None = None
+    """Why there is none; None before the run has ended."""
     tested: dict[int, events.Tested] = field(default_factory=dict)
     finalized: events.Finalized | None = None
     finished: events.Finished | None = None
@@ -133,6 +138,8 @@ class RunRecord:
                 self.copied = event
             case events.Warned():
                 self.warnings.append(event.message)
+            case events.Sealed():
+                self.sealed = event
             case events.Tested():
                 self.tested[event.index] = event
             case events.Finalized():

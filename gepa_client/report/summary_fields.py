@@ -1,5 +1,6 @@
 """What reports and terminal share: a run's story and facts, failures, model calls, why it did not improve."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -8,6 +9,8 @@ from typing import Any
 from evolverpc_common.display_text import counted, line, plain
 from gepa_client.analysis.explanation import Change, Explanation, MovedRows, PairedScores
 from gepa_client.analysis.proposals import ComparedRow, Excerpt, Proposal
+from gepa_client.certificate.certificate import NoiseFound
+from gepa_client.certificate.leaks import Leaks
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import (
     CallRefused,
@@ -45,6 +48,9 @@ SAME = 3
 FEW = 10
 """Proposals below which more of them are suggested first."""
 
+LEAKS_SHOWN = 5
+"""Rows found in the best candidate that are named."""
+
 SIGNIFICANT = 0.05
 """The probability of chance below which a difference counts as unlikely to be chance."""
 
@@ -80,8 +86,56 @@ def story(record: RunRecord, explained: Explanation | None) -> list[str]:
         made = (
             f"Reflection was asked for {counted(explained.proposed, 'proposal')}, of which {explained.kept} were kept."
         )
-        sentences += [made, *_certainty(explained)]
+        sentences += [made, *([] if record.certificate is not None else _certainty(explained))]
+    if record.certificate is not None:
+        sentences.append(f"The certificate says: {record.certificate.verdict}.")
     return sentences
+
+
+def certificate_facts(record: RunRecord) -> list[tuple[str, str]]:
+    """Return what the certificate says as label and plain text, or why there is none; nothing before the run's end."""
+    found = record.certificate
+    if found is None:
+        return [("no certificate", record.no_certificate)] if record.no_certificate is not None else []
+    test, validation, noise, budget = found.test, found.validation, found.noise, found.budget
+    times = "once" if test.repeats == 1 else f"{test.repeats} times"
+    chosen = f"{validation.seed:.4g} -> {validation.best:.4g} on {counted(validation.rows, 'row')}"
+    if validation.estimate is not None:
+        chosen += (
+            f"; without the luck of being chosen among {counted(validation.compared, 'candidate')}, about "
+            f"{validation.estimate:.4g} ({validation.low:.4g} to {validation.high:.4g})"
+        )
+    return [
+        ("verdict", found.statement),
+        ("test", f"each of {counted(test.rows, 'row')} was scored {times}: {test.repeats_reason}; {test.method}"),
+        ("validation", chosen),
+        ("noise", "not known" if noise is None else noise_summary(noise)),
+        ("took", f"{budget.evaluations:,} results of the search and {budget.test_evaluations:,} of the test"),
+        ("copied rows", leak_summary(found.leaks)),
+        ("committed to", found.digests.test_rows),
+    ]
+
+
+def noise_summary(noise: NoiseFound) -> str:
+    """Return the standard deviations of scores."""
+    return (
+        f"{counted(noise.rows, 'evaluation')} were repeated: standard deviation {math.sqrt(noise.within):.3g} of one "
+        f"row again, {math.sqrt(noise.between):.3g} between rows"
+    )
+
+
+def leak_summary(leaks: Leaks) -> str:
+    """Return which validation and test rows have texts in the best candidate."""
+    searched = " and ".join(f"{count:,} {split}" for split, count in leaks.searched.items())
+    if not leaks.rows:
+        return f"the best candidate contains no text of {searched} rows"
+    first = ", ".join(
+        f"{leak.split} {leak.row} in {leak.component}, line {leak.line:,} ({counted(leak.words, 'word')}"
+        f"{'' if leak.verbatim else ', nearly'}{', with its answer' if leak.answer else ''})"
+        for leak in leaks.listed[:LEAKS_SHOWN]
+    )
+    more = ", ..." if leaks.rows > LEAKS_SHOWN else ""
+    return line(f"the best candidate contains texts of {counted(leaks.rows, 'row')} (of {searched}): {first}{more}")
 
 
 def _ending(record: RunRecord) -> str:

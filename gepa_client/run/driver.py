@@ -12,6 +12,8 @@ from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.redaction import Secrets
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import NO_ANSWER, ClientError, Interrupted, JournalError, StoreUnavailable
+from gepa_client.certificate.evidence import search_noise
+from gepa_client.errors import ClientError, Interrupted, JournalError, StoreUnavailable
 from gepa_client.evolution.names import component_texts
 from gepa_client.fleet import FleetEvent
 from gepa_client.gepa.adapter import RemoteAdapter
@@ -229,6 +231,7 @@ class _DriverRun:
                     {candidate.index: candidate for candidate in self.store.candidates(run.id)},
                     self._check_owned,
                     self.gateway.settle if metered else lambda: None,
+                    lambda: search_noise(self.store, run),
                 )
                 reflection = optimization.reflection()
                 emit_started(self.emit, self.job, self.store, self.config, optimization, resumed=resumed)

@@ -5,6 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
+
+from gepa_client.certificate.commitment import Commitment, commitment_of, record_commitment, recorded_commitment
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.rows import AnyRow, Row, ServerRow, load_rows, numbered
 from gepa_client.journal.entries import START
@@ -22,7 +25,7 @@ class InitialState:
     """What GEPA starts from.
 
     `seed_candidate`: as recorded. `data`: per split what identifies its rows, for the fingerprint. `missing`: files
-    that are gone.
+    that are gone. `commitment`: to the test rows, None without any.
     """
 
     discovery: DiscoverResult
@@ -30,12 +33,15 @@ class InitialState:
     splits: Splits
     data: dict[str, Any]
     missing: list[str]
+    commitment: Commitment | None
 
 
 def recorded_initial_state(journal: Journal) -> InitialState | None:
     """Return the recorded state; None if nothing is recorded yet."""
     slots = _slots(journal.stream(START))
-    return _from_record([slot.answer for slot in slots], {}) if all(slot.recorded for slot in slots) else None
+    if not all(slot.recorded for slot in slots):
+        return None
+    return _from_record([slot.answer for slot in slots], {}, recorded_commitment(journal))
 
 
 def record_initial_state(journal: Journal, config: RunConfig, adapter: RemoteAdapter) -> InitialState:
@@ -47,6 +53,11 @@ def record_initial_state(journal: Journal, config: RunConfig, adapter: RemoteAda
         None if loader is None else [_written(row) for row in loader.rows]
         for loader in (splits.train, val, splits.test)
     ]
+    commitment = None
+    if splits.test is not None:
+        sealed = orjson.loads(journal.secrets.written(wire[-1]))  # as a replay sees them, secrets replaced
+        commitment = commitment_of(sealed, _held_digest(config, discovery.datasets))
+        record_commitment(journal, commitment)  # before the rows: a start with rows has one
     line = journal.stream(START)
     slots = _slots(line)
     answers = [discovery.model_dump(mode="json", exclude_none=True), *wire]
@@ -55,7 +66,7 @@ def record_initial_state(journal: Journal, config: RunConfig, adapter: RemoteAda
     line.settle()
     seen = [slot.answer if slot.recorded else next(written) for slot in slots]  # as a replay sees it, secrets replaced
     data = _data(config, discovery.datasets, splits.kept, lambda name, _source: _digest_of_split(splits, name))
-    recorded = _from_record(seen, data)
+    recorded = _from_record(seen, data, commitment)
     return replace(recorded, discovery=discovery, splits=replace(recorded.splits, kept=splits.kept))
 
 
@@ -82,14 +93,19 @@ def resume_initial_state(
     return replace(before, discovery=adapter.discovery, data=data, missing=missing)
 
 
-def _from_record(answers: Sequence[Any], data: dict[str, Any]) -> InitialState:
+def _from_record(answers: Sequence[Any], data: dict[str, Any], commitment: Commitment | None) -> InitialState:
     discovery = DiscoverResult.model_validate(answers[0])
     train, val, test = (_rows(answer) for answer in answers[1:])
     if train is None:
         raise ValueError("a run has training rows")
-    return InitialState(
-        discovery, dict(discovery.program.seed_candidate), rows_of.loaders(train, val, test), data, missing=[]
-    )
+    loaders = rows_of.loaders(train, val, test)
+    return InitialState(discovery, dict(discovery.program.seed_candidate), loaders, data, [], commitment)
+
+
+def _held_digest(config: RunConfig, held: Mapping[str, DatasetInfo]) -> str | None:
+    """Return the digest that the server declares of the test rows, if it holds them."""
+    source = rows_of.sources(config, _sizes(held))["test"]
+    return held[source].digest if isinstance(source, str) and not is_file(source) and source in held else None
 
 
 def _slots(line: Journal) -> list[RecordedRequest]:

@@ -11,6 +11,8 @@ from gepa.core.result import GEPAResult
 from evolverpc_common.display_text import plain
 from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS
 from evolverpc_common.settings.sources import SettingsError
+from gepa_client.analysis.statistics.noise import Noise
+from gepa_client.certificate.repeats import Repeats, decide, part_of_test, recorded_plan
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
@@ -70,7 +72,7 @@ class Optimization:
 
     `owned`: raises `Interrupted` if another process drives the run by now, whose results must not be overwritten.
     `output`: the folder for results, None writes none. `kept`: candidates that the run's store has already, by index.
-    `settled`: waits for costs that are reported just after the work has ended.
+    `settled`: waits for costs that are reported just after the work has ended. `noise`: that of the recorded search.
     """
 
     config: RunConfig
@@ -82,6 +84,7 @@ class Optimization:
     kept: Mapping[int, CandidateRecord] = field(default_factory=dict)
     owned: Callable[[], None] = lambda: None
     settled: Callable[[], None] = lambda: None
+    noise: Callable[[], Noise | None] = lambda: None
 
     def run(self, reflection: Any) -> Finished:
         """Search, score the test rows and finalize; emit every event but the last, which is returned.
@@ -264,18 +267,31 @@ class Optimization:
         """Score seed and best on the test rows; return how the run ends after that."""
         self.emit(Phase(phase="testing"))
         rows = test.fetch(test.all_ids())
+        journal = self.adapter.journal
         for index in sorted({0, result.best_idx}):
             try:
-                batch = self.adapter.score_rows(f"test-{index}", result.candidates[index], rows)
+                plan = recorded_plan(journal, result.best_idx, None if journal.replays else self._repeats)
+                scores = [
+                    score
+                    for repeat in range(plan.count)
+                    for score in self.adapter.score_rows(
+                        part_of_test(index, repeat), result.candidates[index], rows
+                    ).scores
+                ]
             except Interrupted as interrupted:
                 reason = f"{interrupted.reason} (while the test rows were scored)"
                 return replace(ending, status=interrupted.status, reason=reason)
             except (ClientError, RpcError) as error:
                 self.emit(Warned(message=f"the test rows could not be scored: {stop_reason(error)}"))
                 return ending
-            tested[index] = sum(batch.scores) / len(batch.scores)
-            self.emit(Tested(index=index, score=tested[index], rows=len(rows)))
+            tested[index] = sum(scores) / len(scores)
+            self.emit(Tested(index=index, score=tested[index], rows=len(rows), repeats=plan.count))
         return ending
+
+    def _repeats(self) -> Repeats:
+        """Decide how often the test rows are scored."""
+        setting = self.config.test_repeats
+        return decide(setting, self.noise() if setting is None else None)
 
     def _finalize(self, result: GEPAResult[Any, int]) -> None:
         """Call `finalize` of the program within a bounded time; the result is written already."""

@@ -17,6 +17,7 @@ from evolverpc_common.files import replace_file
 
 BEST_CANDIDATE = "best_candidate.json"
 RESULT = "result.json"
+CERTIFICATE = "certificate.json"
 CONFIG = "config.json"
 EVENTS = "events.jsonl"
 LOG = "run.log"

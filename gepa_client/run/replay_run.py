@@ -13,7 +13,7 @@ from gepa_client.journal.entries import SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SpendingTotals
-from gepa_client.journal.run_events import Emit, Finished, ModelCalls, Started, Warned
+from gepa_client.journal.run_events import Emit, Finished, ModelCalls, Sealed, Started, Warned
 from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, named_store
 from gepa_client.run import output_folder as files
@@ -80,7 +80,8 @@ def emit_started(
     """Emit what the run consists of, and write its settings beside its results."""
     if job.output is not None:
         files.write_json(job.output / files.CONFIG, config.recorded())
-    discovery = optimization.initial.discovery
+    initial = optimization.initial
+    discovery = initial.discovery
     emit(
         Started(
             run_id=job.run_id,
@@ -91,7 +92,7 @@ def emit_started(
             program_version=discovery.program.version,
             server=f"{discovery.server.name} {discovery.server.version} ({discovery.server.language})",
             components=list(discovery.program.seed_candidate),
-            splits=optimization.initial.splits.sizes,
+            splits=initial.splits.sizes,
             max_metric_calls=config.max_metric_calls,
             proposer=config.reflection_lm or "the program",
             evolve=evolve_of(config, discovery),
@@ -99,6 +100,8 @@ def emit_started(
             hash_seed=os.environ.get("PYTHONHASHSEED"),
         )
     )
+    if (commitment := initial.commitment) is not None:
+        emit(Sealed(rows=len(commitment.rows), digest=commitment.digest))
 
 
 def emit_failed_examples(store: Store, run_id: str, emit: Emit) -> None:

@@ -42,12 +42,15 @@ async def find(config: RunConfig, held: dict[str, int], list_server_rows: ListSe
     """Return the rows that the settings name; `held`: the splits of the server with their sizes.
 
     Raises:
-        SettingsError: no training rows, or an unknown split. RowsError: an unreadable file.
+        SettingsError: no training rows, an unknown split, or no test rows though `require` needs them.
+        RowsError: an unreadable file.
     """
     named = sources(config, held)
     train = await training_rows(named["train"], held, list_server_rows)
     val = await rows_of(named["val"], "valset", held, list_server_rows)
     test = await rows_of(named["test"], "testset", held, list_server_rows)
+    if test is None and config.require is not None:
+        raise SettingsError(f"`require` is {config.require}, and only test rows can show that: give --testset")
     kept = kept_fraction(config, named, len(train))
     if kept:
         train, val = keep_for_validation(train, kept)

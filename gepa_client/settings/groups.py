@@ -127,6 +127,9 @@ class DatasetSettings(SettingsGroup, title="Rows"):
         parse=str,
         anchor=_rows_path,
     )
+    test_repeats: PositiveInt | None = setting(
+        None, "Score each test row N times with each of the two.", shown="1, more if scores were seen to vary"
+    )
     failure_score: float = setting(0.0, "Score of an example on which the program fails or times out.")
 
 
@@ -443,6 +446,10 @@ class OutputSettings(SettingsGroup, title="Output"):
         False,
         "Start without trying the server on a few training rows, or asking for the reflection model.",
     )
+    require: Literal["improved"] | None = setting(
+        None, "Exit with 4 unless the run's certificate says `improved`; needs test rows."
+    )
+    no_check: bool = setting(False, "Start without trying the server on a few training rows.")
     ignore_findings: tuple[Literal["evaluate", "scores", "reflective_dataset"], ...] = setting(
         (),
         "Step of the check that only warns: evaluate, scores, reflective_dataset; repeatable.",

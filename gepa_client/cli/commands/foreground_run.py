@@ -17,6 +17,7 @@ from rich.console import Console
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client import report
 from gepa_client.analysis.explanation import Explanation, explain
+from gepa_client.certificate.certificate import certify
 from gepa_client.cli.views import final_summary as final_summary
 from gepa_client.cli.views.console import echo, fail, log_markup, make_console, print_json
 from gepa_client.cli.views.event_stream import EventStream
@@ -142,7 +143,7 @@ class ForegroundRun:
                 display.event(finished, record)
         self._record_late(sandboxes, record)
         self._write_connections(sandboxes, record)
-        written = self._report(record, finished)
+        written = self._results(record, finished)
         ended = RunSummary(
             settings=self.settings,
             run_id=self.run_id,
@@ -189,15 +190,28 @@ class ForegroundRun:
         except (OSError, ValueError) as error:
             fail(f"the connections of sandboxes are not in the report: {error}")
 
-    def _report(self, record: RunRecord, finished: Finished) -> list[str]:
-        """Write both reports, if the run started here; return their names."""
+    def _results(self, record: RunRecord, finished: Finished) -> list[str]:
+        """Write the certificate and both reports, if the run started here; return their names."""
         if self.output is None or record.started is None or finished.status == "refused":
             return []
         try:
-            return report.write(self.output, record, self._explained(record))
+            certificate = self._certify(record, self.output) if self.until is None else []
+            return certificate + report.write(self.output, record, self._explained(record))
         except OSError as error:
             fail(f"the report cannot be written: {error}")
             return []
+
+    def _certify(self, record: RunRecord, output: Path) -> list[str]:
+        """Write the certificate, or remove that of an earlier end; return its name if there is one."""
+        try:
+            with closing(open_store(self.store)) as store:
+                record.certificate = certify(store, store.run(self.run_id))
+        except ClientError as error:
+            record.no_certificate = summary(error)
+            (output / files.CERTIFICATE).unlink(missing_ok=True)
+            return []
+        files.write_json(output / files.CERTIFICATE, record.certificate.model_dump(mode="json"))
+        return [files.CERTIFICATE]
 
     def _explained(self, record: RunRecord) -> Explanation | None:
         """Return why the best candidate is better, from the store; None if that cannot be read."""

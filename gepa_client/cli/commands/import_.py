@@ -24,7 +24,7 @@ def import_(
     Its results and the addresses of its servers are not imported: name a server when you resume it. It gets a folder
     here.
     """
-    document = _read(file)
+    document = read_document(file)
     with open_cli_store(store, create=True) as kept:
         run = import_run(kept, document)
         candidates = len(kept.candidates(run.id))
@@ -41,7 +41,8 @@ def import_(
     echo(console, f"next: {safe_line(following)}")
 
 
-def _read(file: Path) -> dict[str, Any]:
+def read_document(file: Path) -> dict[str, Any]:
+    """Return the JSON of an exported run; end the command if there is none."""
     try:
         document = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_number)
     except (OSError, UnicodeDecodeError) as error:

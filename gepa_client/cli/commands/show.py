@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -46,7 +47,7 @@ from gepa_client.report.proposed_texts import copied_summary, unusable_summary
 from gepa_client.report.record import RunRecord
 from gepa_client.report.summary_fields import MODEL_CALL_COLUMNS, failure_summary, model_call_rows, refusal_text
 from gepa_client.run.gateway_record import recorded_gateway_events
-from gepa_client.run.output_folder import HostTotals, host_totals
+from gepa_client.run.output_folder import CERTIFICATE, HostTotals, host_totals
 
 ELSEWHERE = frozenset({"url", "fleet", "name", "output", "store", "max_metric_calls"})
 """Settings that have a line of their own, or do not describe the run."""
@@ -260,6 +261,7 @@ def _run_facts(
         ("servers", _servers(run.config)),
         ("rows", _rows(store, run.id)),
         ("score", _score_fact(candidates)),
+        ("gain", _gain(run)),
         ("records cut", fields.cut_summary(RecordCuts(**cuts)) if (cuts := run.counters.get("records_cut")) else None),
         ("not used", unusable_summary(UnusableAnswers(**run.counters.get("unusable_answers", {})))),
         ("copied", copied_summary(copied_examples(store, run.id))),
@@ -302,6 +304,19 @@ def _score_fact(candidates: Sequence[CandidateRecord]) -> str | None:
         return None
     which = "the seed itself" if best.index == candidates[0].index else f"candidate {best.index}"
     return f"{candidates[0].score:.4g} -> {best.score:.4g} ({which}, {len(best.scores)} validation rows)"
+
+
+def _gain(run: StoredRun) -> str | None:
+    """Return what the certificate in the run's folder says, and the command that checks it."""
+    file = Path(run.output or "") / CERTIFICATE
+    if run.output is None or not file.is_file():
+        return None
+    try:
+        statement = json.loads(file.read_text(encoding="utf-8"))["statement"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        fail(f"{file} is not as it was written: {error}")
+        return None
+    return f"{statement}; {shlex.join(['gepa-client', 'verify', str(file)])} checks it"
 
 
 def _calls(counters: Mapping[str, Any], budget: int | None) -> str | None:

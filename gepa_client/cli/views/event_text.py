@@ -1,5 +1,6 @@
 """The events of a run as lines of markup, with all texts of servers and models escaped."""
 
+from evolverpc_common.display_text import counted
 from gepa_client.cli.views.candidate_view import diff_size
 from gepa_client.cli.views.console import safe, safe_line
 from gepa_client.cli.views.option_names import blocked_hint, where_of
@@ -75,9 +76,12 @@ def event_text(event: events.Event) -> str:
             return f"[yellow]answer not used for[/] {safe_line(unusable_text(event))}"
         case events.CopiedExamples():
             return f"[yellow]copied:[/] {safe_line(copied_summary(event) or '')}"
+        case events.Sealed():
+            return f"committed to {counted(event.rows, 'test row')}: {safe_line(event.digest)}"
         case events.Tested():
             what = "seed" if event.index == 0 else f"candidate {event.index}"
-            return f"{what}: {event.score:.4g} on {event.rows} test rows"
+            times = f", {event.repeats} times each" if event.repeats > 1 else ""
+            return f"{what}: {event.score:.4g} on {event.rows} test rows{times}"
         case events.Finalized(error=str()):
             return f"[yellow]finalize failed:[/] {safe_line(event.error or '')}"
         case events.Finalized():

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from evolverpc_common.printed_commands import command
-from gepa_client.cli.arguments import PAUSED, STOPPED, USAGE
+from gepa_client.cli.arguments import NOT_MET, PAUSED, STOPPED, USAGE
 from gepa_client.cli.views.console import echo, fail, safe, safe_line
 from gepa_client.cli.views.option_names import is_for_typescript
 from gepa_client.evolution.checkout import holds_commit
@@ -36,6 +36,7 @@ LINES_SHOWN = 8
 LABELS = {
     files.BEST_CANDIDATE: "best candidate",
     files.RESULT: "result",
+    files.CERTIFICATE: "certificate",
     files.REPORT: "report",
     files.REPORT_PAGE: "report (page)",
     files.LOG: "log",
@@ -64,8 +65,20 @@ class RunSummary:
     typed: str | None = None
 
     @property
+    def falls_short(self) -> bool:
+        """Whether a complete run lacks the certificate that its settings require."""
+        required, found = self.settings.require, self.record.certificate
+        return (
+            required is not None
+            and self.finished.status == "completed"
+            and (found is None or found.verdict != required)
+        )
+
+    @property
     def exit_status(self) -> int:
         """The exit status; a replay succeeds if its record ends."""
+        if self.falls_short and not self.replayed:
+            return NOT_MET
         if self.replayed and self.finished.status not in ("failed", "refused") and self.record.started is not None:
             return 0
         return STOPPED if self.by_hand and self.finished.status == "paused" else EXIT[self.finished.status]
@@ -92,6 +105,7 @@ def as_json(ended: RunSummary) -> dict[str, Any]:
         "seed_score": headline.seed if headline is not None else None,
         "best_score": headline.best if headline is not None else None,
         "metric_calls": ended.record.metric_calls,
+        "verdict": ended.record.certificate.verdict if ended.record.certificate is not None else None,
         "best_code": code_label(ended.record.best.texts) if ended.record.best is not None else None,
         "model_calls": calls.total.model_dump(mode="json") if (calls := ended.record.model_calls) is not None else None,
         "refused": fields.refusal_count(ended.record),
@@ -145,6 +159,7 @@ def show(ended: RunSummary, console: Console) -> None:
         )
         if text is not None
     ]
+    lines += [f"{label:<15} {_wrapped(safe_line(text, 1000), console)}" for label, text in _certified(ended)]
     if not ended.replayed:
         unused = fields.unused_iterations(ended.record)
         for label, text in [*([("unused", unused)] if unused else []), *fields.no_improvement(ended.record)]:
@@ -204,6 +219,17 @@ def _failed_examples(ended: RunSummary) -> list[str]:
         lines += [f"[dim]    {safe(text)}[/]" for text in more[-(2 * LINES_SHOWN + 1) :]]
     lines.append(f"{'all failures':<15} {safe_line(command('show', ended.run_id, '--failures', store=ended.store))}")
     return lines
+
+
+def _certified(ended: RunSummary) -> list[tuple[str, str]]:
+    """Return whether the gain is certified, why it is not if it could be, and rows that the best candidate contains."""
+    record = ended.record
+    found = record.certificate
+    if found is None:
+        reason = record.no_certificate
+        return [("no certificate", reason)] if reason and (record.sealed or ended.settings.require) else []
+    copied = [("copied rows", fields.leak_summary(found.leaks))] if found.leaks.rows else []
+    return [("gain", found.statement), *copied]
 
 
 def _refused(record: RunRecord) -> str | None:

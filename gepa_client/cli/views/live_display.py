@@ -176,14 +176,14 @@ class LiveDisplay(Display):
         self._live.stop()
 
     def event(self, event: events.Event, record: RunRecord) -> None:
-        """Add the event to the frame; warnings stay above it."""
+        """Add the event to the frame; warnings and the commitment stay above it."""
         self._record = record
         if isinstance(event, events.Finished) and record.started is None:
             self._live.transient = True  # there was nothing to see
         if self._repeats(event):
             return
         text = event_text(event)
-        if isinstance(event, events.Warned | events.Finalized):
+        if isinstance(event, events.Warned | events.Sealed | events.Finalized):
             echo(self._console, text)
         elif text and not isinstance(event, events.Phase | events.MutationProgress):  # the frame has lines for those
             self._latest.append(f"[dim]{event.seconds:7.1f} s[/]  {text}")

@@ -1,0 +1,234 @@
+"""The certificate of a run: whether it improved the program, with every number that the statement rests on."""
+
+from statistics import fmean
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from evolverpc_common.display_text import counted
+from gepa_client.analysis.statistics.paired import PairedComparison, compare
+from gepa_client.analysis.statistics.shrinkage import Shrunk, shrink
+from gepa_client.certificate.evidence import Evidence, read_evidence
+from gepa_client.certificate.leaks import Leaks, find_leaks
+from gepa_client.certificate.settings_digest import settings_digest
+from gepa_client.errors import NoCertificate
+from gepa_client.evolution.names import component_texts
+from gepa_client.journal.entries import CandidateRecord, StoredRun
+from gepa_client.journal.requests import digest_of
+from gepa_client.journal.store import Store
+
+ERROR = 0.05
+"""The probability of a wrong "improved" or "worse" where the two candidates are alike."""
+
+Verdict = Literal["improved", "no difference", "worse"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SealedTest(_Part):
+    """The sealed rows. `opened`: candidates but the seed that the run has scored on them.
+
+    `low` to `high`: the interval of the mean difference per row at `confidence`; `p_value`: two-sided. Both allow for
+    `opened` (Bonferroni): `confidence` is 1 - 0.05 / opened.
+    """
+
+    rows: int
+    repeats: int
+    repeats_reason: str
+    opened: int
+    seed: float
+    best: float
+    difference: float
+    low: float
+    high: float
+    confidence: float
+    p_value: float
+    method: str
+
+
+class Validation(_Part):
+    """The rows that selected the candidate. `best`: its mean there, raised by the choice among `compared` candidates.
+
+    `estimate`: without the luck of that choice, with the 95 % interval `low` to `high`; None with a single row.
+    """
+
+    rows: int
+    compared: int
+    seed: float
+    best: float
+    estimate: float | None
+    low: float | None
+    high: float | None
+
+
+class NoiseFound(_Part):
+    """Variances of scores, by evaluations of the search that were repeated: of one row again, and between rows."""
+
+    rows: int
+    within: float
+    between: float
+
+
+class Budget(_Part):
+    """What the run took: results of the search and of the test, US dollars as far as reported, unpriced results."""
+
+    evaluations: int
+    test_evaluations: int
+    cost_usd: float
+    unpriced: int
+
+
+class Digests(_Part):
+    """Of what the numbers rest on. `test_rows`: what was committed to before the first iteration.
+
+    `settings`: with the fingerprint of the run. `entries`, `attempts`: of the whole journal.
+    """
+
+    seed: str
+    best: str
+    test_rows: str
+    train_rows: str
+    val_rows: str
+    settings: str
+    entries: str
+    attempts: str
+    candidates: str
+
+
+class Certificate(_Part):
+    """Whether a run improved the program. Every member follows from the record of the run and from nothing else.
+
+    `program`: the name, version and digest that the server declares. `candidate`: the best one's index, 0 if it is the
+    seed. `noise`: None if no evaluation was repeated.
+    """
+
+    format: Literal["evolverpc-certificate"] = "evolverpc-certificate"
+    version: Literal[1] = 1
+    verdict: Verdict
+    statement: str
+    run: str
+    program: dict[str, str | None]
+    candidate: int
+    test: SealedTest
+    validation: Validation
+    noise: NoiseFound | None
+    budget: Budget
+    leaks: Leaks
+    digests: Digests
+
+
+def certify(store: Store, run: StoredRun) -> Certificate:
+    """Derive the certificate of a run from its record.
+
+    Raises:
+        NoCertificate: the run has no complete test, or its record contradicts itself.
+    """
+    found = read_evidence(store, run)
+    if found.faults:
+        raise NoCertificate("the record contradicts itself: " + "; ".join(found.faults))
+    best, seed = found.best, found.candidates[0]
+    compared = _compare(found)
+    verdict = _verdict(compared)
+    test = SealedTest(
+        rows=compared.rows,
+        repeats=found.plan.count,
+        repeats_reason=found.plan.reason,
+        opened=found.opened,
+        seed=fmean(map(fmean, found.test[0])),
+        best=fmean(map(fmean, found.test[1])),
+        difference=compared.difference,
+        low=compared.low,
+        high=compared.high,
+        confidence=compared.confidence,
+        p_value=compared.p_value,
+        method=compared.method,
+    )
+    noise = found.noise
+    return Certificate(
+        verdict=verdict,
+        statement=_statement(verdict, best, test),
+        run=run.id,
+        program={name: found.program.get(name) for name in ("name", "version", "digest")},
+        candidate=best.index,
+        test=test,
+        validation=_validation(found),
+        noise=None if noise is None else NoiseFound(rows=noise.rows, within=noise.within, between=noise.between),
+        budget=Budget(
+            evaluations=found.evaluations,
+            test_evaluations=found.test_evaluations,
+            cost_usd=found.cost_usd,
+            unpriced=found.unpriced,
+        ),
+        leaks=find_leaks(
+            component_texts(best.texts),
+            component_texts(seed.texts),
+            {split: rows for split, rows in found.rows.items() if split != "train"},
+        ),
+        digests=Digests(
+            seed=digest_of(seed.texts),
+            best=digest_of(best.texts),
+            test_rows=found.commitment.digest,
+            settings=settings_digest(run),
+            **found.digests,
+        ),
+    )
+
+
+def _compare(found: Evidence) -> PairedComparison:
+    """Compare seed and best on the test rows, allowing for every candidate that was scored on them."""
+    seed, best = found.test
+    confidence = 1 - ERROR / found.opened
+    if len(seed) < 2:
+        raise NoCertificate("a single test row cannot show a difference: give more to the next run")
+    if found.best.index == 0:
+        return PairedComparison(len(seed), 0.0, 0.0, 0.0, confidence, 1.0, "none: the best candidate is the seed")
+    compared = compare(seed, best, confidence=confidence)
+    return PairedComparison(
+        compared.rows,
+        compared.difference,
+        compared.low,
+        compared.high,
+        confidence,
+        min(1.0, compared.p_value * found.opened),
+        compared.method,
+    )
+
+
+def _verdict(compared: PairedComparison) -> Verdict:
+    """Return the verdict; test and interval must agree on a difference."""
+    if compared.p_value > ERROR or compared.low <= 0 <= compared.high:
+        return "no difference"
+    return "improved" if compared.difference > 0 else "worse"
+
+
+def _statement(verdict: Verdict, best: CandidateRecord, test: SealedTest) -> str:
+    rows = counted(test.rows, "sealed test row")
+    if best.index == 0:
+        return f"no difference: no candidate is better than the seed, which scores {test.seed:.4g} on {rows}"
+    said = verdict if verdict != "no difference" else "no difference that these rows can show"
+    times = "" if test.opened == 1 else f"; {test.opened} candidates were scored on these rows, which is allowed for"
+    return (
+        f"{said}: on {rows} the seed scores {test.seed:.4g} and candidate {best.index} {test.best:.4g} (difference "
+        f"{test.difference:+.4g}, {100 * test.confidence:.4g} % interval {test.low:+.3g} to {test.high:+.3g}, "
+        f"p {'below 0.001' if test.p_value < 0.001 else f'= {test.p_value:.3f}'}{times})"
+    )
+
+
+def _validation(found: Evidence) -> Validation:
+    best = found.best
+    rows = sorted(best.scores, key=int)
+    whole = [kept for kept in found.candidates if kept.scores.keys() == best.scores.keys()]
+    shrunk: Shrunk | None = None
+    if len(rows) > 1:
+        shrunk = shrink([[kept.scores[row] for row in rows] for kept in whole], whole.index(best))
+    return Validation(
+        rows=len(rows),
+        compared=len(whole),
+        seed=fmean(found.candidates[0].scores.values()),
+        best=fmean(best.scores.values()),
+        estimate=None if shrunk is None else shrunk.estimate,
+        low=None if shrunk is None else shrunk.low,
+        high=None if shrunk is None else shrunk.high,
+    )

@@ -1,0 +1,268 @@
+"""What the record of a run holds of its gain: its test scores, its noise, its costs, its digests, and its faults."""
+
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+
+from gepa_client.analysis.gepa_result import best_candidate
+from gepa_client.analysis.statistics.noise import Noise, estimate
+from gepa_client.certificate.commitment import Commitment, commitment_of
+from gepa_client.certificate.repeats import Repeats, part_of_test, plan_part
+from gepa_client.errors import NoCertificate
+from gepa_client.journal.entries import (
+    COMMITMENT,
+    EVALUATE,
+    SEARCH,
+    START,
+    TEST_PLAN,
+    AttemptFinished,
+    CandidateRecord,
+    StoredRun,
+)
+from gepa_client.journal.history import (
+    DISCOVERY,
+    TEST,
+    TRAIN,
+    VAL,
+    RecordedRow,
+    entries,
+    score_of,
+    sealed_rows,
+    selection_rows,
+)
+from gepa_client.journal.records import finished_record
+from gepa_client.journal.requests import digest_of, evaluate_key
+from gepa_client.journal.store import Store
+
+NAMED = 3
+"""Rows that a fault names."""
+
+_TEST_PART = re.compile(r"test-(\d+)(?:-repeat-\d+)?")
+
+RowScores = list[list[float]]
+"""Scores by row, and by repeat."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The record of a completed run with a test, read once.
+
+    `rows`: by split; `val` is absent if the training rows validate. `test`: scores of the seed and of the `best`
+    candidate. `opened`: candidates but the seed that were scored on the test rows. `noise`: of evaluations that the
+    search repeated. `evaluations`, `test_evaluations`: recorded results. `cost_usd`: as far as it was reported;
+    `unpriced`: results without a price. `digests`: of rows, entries, attempts and candidates. `faults`: what in the
+    record contradicts the rest of it.
+    """
+
+    run: StoredRun
+    program: dict[str, Any]
+    candidates: Sequence[CandidateRecord]
+    best: CandidateRecord
+    commitment: Commitment
+    rows: Mapping[str, Sequence[RecordedRow]]
+    plan: Repeats
+    test: tuple[RowScores, RowScores]
+    opened: int
+    noise: Noise | None
+    evaluations: int
+    test_evaluations: int
+    cost_usd: float
+    unpriced: int
+    digests: dict[str, str]
+    faults: list[str]
+
+
+def read_evidence(store: Store, run: StoredRun) -> Evidence:
+    """Read the evidence of a run's gain from its record.
+
+    Raises:
+        NoCertificate: the run has no complete test of its best candidate.
+    """
+    candidates = store.candidates(run.id)
+    best = best_candidate(candidates)
+    sealed = sealed_rows(store, run.id)
+    if (reason := _unfit(run, best, sealed)) is not None:
+        raise NoCertificate(reason)
+    assert best is not None  # noqa: S101 - else it is unfit
+    journal = _Journal(store, run)
+    if journal.commitment is None:
+        raise NoCertificate("the run began with a version that did not commit to its test rows: start a new run")
+    plan = journal.plan(best.index)
+    faults: list[str] = []
+    scored = [journal.scores(kept, sealed, plan.count, faults) for kept in (candidates[0], best)]
+    start = {entry.number: orjson.loads(entry.answer) for entry in entries(store, run.id, START)}
+    if commitment_of(start[TEST], journal.commitment.held) != journal.commitment:
+        faults.append(_changed_rows(start[TEST], journal.commitment))
+    if start[DISCOVERY]["program"]["seed_candidate"] != candidates[0].texts:
+        faults.append("candidate 0 does not have the seed's texts")
+    selected = selection_rows(store, run.id)
+    faults += journal.unlike(candidates, selected.get("val", selected["train"]))
+    attempts, cost_usd, unpriced = _attempts(store, run.id)
+    return Evidence(
+        run=run,
+        program=start[DISCOVERY]["program"],
+        candidates=candidates,
+        best=best,
+        commitment=journal.commitment,
+        rows={**selected, "test": sealed},
+        plan=plan,
+        test=(scored[0], scored[1]),
+        opened=max(1, len(journal.tested - {0})),
+        noise=journal.noise(),
+        evaluations=journal.evaluations,
+        test_evaluations=journal.test_evaluations,
+        cost_usd=cost_usd,
+        unpriced=unpriced,
+        digests={
+            "train_rows": digest_of(start[TRAIN]),
+            "val_rows": digest_of(start[VAL]),
+            "entries": journal.digest,
+            "attempts": attempts,
+            "candidates": _of_candidates(candidates),
+        },
+        faults=faults,
+    )
+
+
+def search_noise(store: Store, run: StoredRun) -> Noise | None:
+    """Return the noise of the evaluations that the search of a run repeated so far; None if it repeated none."""
+    return _Journal(store, run, [SEARCH]).noise()
+
+
+def _unfit(run: StoredRun, best: CandidateRecord | None, sealed: Sequence[RecordedRow]) -> str | None:
+    """Return why there can be no certificate."""
+    if not sealed:
+        return "the run has no test rows: give --testset to the next one"
+    if run.parent is not None and run.parent["at"]:
+        return (
+            f"the run is a fork: its first {run.parent['at']} entries are from before it committed to its test rows; "
+            "start a new run"
+        )
+    if best is None or run.status != "completed":
+        return f"the run is {run.status}: its test rows are scored when the search is complete"
+    return None
+
+
+class _Journal:
+    """One pass over the entries of a run, or over some parts of them."""
+
+    def __init__(self, store: Store, run: StoredRun, parts: Iterable[str] | None = None) -> None:
+        self._failure_score = float(run.config.get("failure_score") or 0.0)
+        self._search: dict[str, list[float]] = {}
+        self._test: dict[str, list[tuple[str, float]]] = {}
+        self._plans: dict[str, Repeats] = {}
+        self.commitment: Commitment | None = None
+        self.evaluations = 0
+        digest = hashlib.blake2b(digest_size=16)
+        for part in sorted(parts or store.parts(run.id)):
+            for entry in entries(store, run.id, part):
+                place = [part, entry.number, entry.kind, entry.digest, entry.about, len(entry.answer)]
+                digest.update(orjson.dumps(place) + entry.answer)
+                if part == SEARCH and entry.kind == EVALUATE:
+                    self.evaluations += 1
+                    self._search.setdefault(entry.digest, []).append(self._score(entry.answer))
+                elif _TEST_PART.fullmatch(part) is not None and entry.kind == EVALUATE:
+                    self._test.setdefault(part, []).append((entry.digest, self._score(entry.answer)))
+                elif part == COMMITMENT:
+                    self.commitment = Commitment.model_validate_json(entry.answer)
+                elif entry.kind == TEST_PLAN:
+                    self._plans[part] = Repeats.model_validate_json(entry.answer)
+        self.digest = digest.hexdigest()
+        self.tested = {int(named[1]) for part in self._test if (named := _TEST_PART.fullmatch(part)) is not None}
+        self.test_evaluations = sum(map(len, self._test.values()))
+
+    def _score(self, answer: bytes) -> float:
+        return score_of(orjson.loads(answer), self._failure_score)
+
+    def noise(self) -> Noise | None:
+        """Return the noise by the first two results of every request of the search that was made again."""
+        repeated = [scores[:2] for scores in self._search.values() if len(scores) > 1]
+        return estimate(repeated) if repeated else None
+
+    def plan(self, index: int) -> Repeats:
+        """Return how often the test rows were to be scored for the seed and this candidate."""
+        if (found := self._plans.get(plan_part(index))) is None:
+            raise NoCertificate(
+                "the limit that ended the run holds for the test rows too: they were not scored; resume it with a "
+                "higher one"
+            )
+        return found
+
+    def scores(self, kept: CandidateRecord, rows: Sequence[RecordedRow], repeats: int, faults: list[str]) -> RowScores:
+        """Return a candidate's scores on the test rows; results of other texts or rows are `faults`."""
+        candidate = digest_of(kept.texts)
+        asked = [evaluate_key(candidate, digest_of(row.example), row.id, trace=False).digest for row in rows]
+        columns = [self._test.get(part_of_test(kept.index, repeat), []) for repeat in range(repeats)]
+        if (found := sum(map(len, columns))) < repeats * len(rows):
+            raise NoCertificate(
+                f"{found:,} of {repeats * len(rows):,} results of candidate {kept.index} on the test rows are recorded"
+            )
+        for repeat, column in enumerate(columns):
+            if [digest for digest, _ in column] != asked:
+                part = part_of_test(kept.index, repeat)
+                faults.append(f"{part}: its results are not those of candidate {kept.index} on the test rows")
+        return [[score for _, score in results] for results in zip(*columns, strict=False)]
+
+    def unlike(self, candidates: Sequence[CandidateRecord], rows: Sequence[RecordedRow]) -> list[str]:
+        """Return faults of candidates with a validation score that no result of the search gave."""
+        examples = {str(row.row_id): (digest_of(row.example), row.id) for row in rows}
+        faults = []
+        for kept in candidates:
+            candidate = digest_of(kept.texts)
+            wrong = [
+                row
+                for row, score in kept.scores.items()
+                if row not in examples or score not in self._given(candidate, *examples[row])
+            ]
+            if wrong:
+                named = ", ".join(wrong[:NAMED])
+                faults.append(f"candidate {kept.index}: the journal has no such result for {len(wrong)} rows ({named})")
+        return faults
+
+    def _given(self, candidate: str, example: str, row: str) -> list[float]:
+        keys = (evaluate_key(candidate, example, row, trace) for trace in (False, True))
+        return [score for key in keys for score in self._search.get(key.digest, ())]
+
+
+def _attempts(store: Store, run_id: str) -> tuple[str, float, int]:
+    """Return a digest of all attempts, in an order that no store chooses, their reported cost and the unpriced ones."""
+    digests, costs, unpriced = [], [], 0
+    for row in store.attempt_rows(run_id):
+        digests.append(digest_of(row))
+        if isinstance(row, AttemptFinished):
+            costs.append(finished_record(row)["cost_usd"] or 0.0)
+            unpriced += row.unpriced
+    return digest_of(sorted(digests)), math.fsum(costs), unpriced
+
+
+def _of_candidates(candidates: Sequence[CandidateRecord]) -> str:
+    def floats(scores: Mapping[str, float]) -> dict[str, float]:
+        return {name: float(score) for name, score in scores.items()}
+
+    return digest_of(
+        [
+            {
+                **asdict(kept),
+                "score": float(kept.score),
+                "scores": floats(kept.scores),
+                "objective_scores": floats(kept.objective_scores or {}),
+            }
+            for kept in candidates
+        ]
+    )
+
+
+def _changed_rows(rows: Sequence[dict[str, Any]], commitment: Commitment) -> str:
+    """Return which test rows are not those that were committed to."""
+    digests = [digest_of(row) for row in rows]
+    changed = [
+        str(row["id"]) for row, digest, old in zip(rows, digests, commitment.rows, strict=False) if digest != old
+    ]
+    if changed:
+        return f"{len(changed)} test rows are not those committed to (ids {', '.join(changed[:NAMED])})"
+    return f"the run has {len(rows)} test rows, and the commitment is to {len(commitment.rows)} (or to another digest)"

@@ -1,0 +1,104 @@
+"""`gepa-client verify FILE`: derive a certificate again from the record of its run, and compare every number."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from gepa_client.certificate.verification import mismatches
+from gepa_client.cli.arguments import NOT_MET, AsJson, StoreUrl
+from gepa_client.cli.commands.import_ import read_document
+from gepa_client.cli.commands.store_access import open_cli_run, open_cli_store
+from gepa_client.cli.views.console import echo, fail, make_console, print_json, refuse, safe_line
+from gepa_client.errors import unreadable
+from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.store import Store
+from gepa_client.run.transfer import import_run
+
+REFUSED = 1
+"""The certificate does not follow from the record."""
+
+LONGEST = 1000
+"""Characters of a line about a mismatch."""
+
+
+def verify(
+    file: Annotated[Path, typer.Argument(help="The certificate.json of a run.")],
+    exported: Annotated[
+        Path | None,
+        typer.Option(
+            "--exported", metavar="FILE", help="The run as `gepa-client export` wrote it, in place of a store."
+        ),
+    ] = None,
+    require: Annotated[
+        Literal["improved"] | None, typer.Option("--require", help="Exit with 4 if a valid certificate says otherwise.")
+    ] = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Derive every number of a certificate again from the record of its run; print the verdict, or what differs.
+
+    Exits with 0 if the certificate is valid, 1 if it does not follow from the record, 2 if either cannot be read, 4 if
+    it is valid but not what --require asks for.
+    """
+    claimed = _read(file)
+    with _record(store, exported, claimed["run"]) as (kept, run):
+        wrong = mismatches(kept, run, claimed)
+    if as_json:
+        verdict = {"verdict": claimed["verdict"], "statement": claimed["statement"]} if not wrong else {}
+        print_json({"file": str(file), "run": run.id, "valid": not wrong, **verdict, "mismatches": wrong})
+    elif wrong:
+        fail(f"{file} is not valid: it does not follow from the record of run {run.id}")
+        for each in wrong:
+            echo(make_console(stderr=True), f"  {safe_line(each, LONGEST)}")
+    else:
+        echo(make_console(), safe_line(claimed["statement"], LONGEST))
+        echo(make_console(), f"{safe_line(str(file))} is valid: each number follows from the record of {run.id}")
+    if wrong:
+        raise typer.Exit(REFUSED)
+    if require is not None and claimed["verdict"] != require:
+        raise typer.Exit(NOT_MET)
+
+
+@contextmanager
+def _record(store: str | None, exported: Path | None, run_id: str) -> Iterator[tuple[Store, StoredRun]]:
+    """Open the store that holds the run, or a temporary one with the exported run."""
+    if exported is None:
+        with open_cli_run(store, run_id) as found:
+            yield found
+        return
+    if store is not None:
+        refuse("one at a time: --store and --exported were given")
+    with (
+        tempfile.TemporaryDirectory(prefix="gepa-verify-") as folder,
+        open_cli_store(str(Path(folder) / "run.db"), create=True) as kept,
+    ):
+        run = import_run(kept, read_document(exported))
+        if run.id != run_id:
+            refuse(f"the certificate is of run {run_id}, and {exported} holds run {run.id}")
+        yield kept, run
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """Return the certificate as JSON, of which only `run` is known to be there."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_members)
+    except (OSError, UnicodeDecodeError) as error:
+        refuse(unreadable(file, error))
+    except (ValueError, RecursionError) as error:
+        refuse(f"{file}: not a certificate: {error}")
+    if not isinstance(found, dict) or not isinstance(found.get("run"), str):
+        refuse(f"{file}: not a certificate: it names no run; give the certificate.json in the folder of a run")
+    return found
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; refuse two members of one name, of which readers may show either."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("two members have the same name")
+    return members

@@ -1,0 +1,74 @@
+"""A stored run with sealed test rows and the test of its best candidate, written by hand through the store."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from gepa_client.certificate.commitment import commitment_of
+from gepa_client.certificate.repeats import part_of_test, plan_part
+from gepa_client.journal.entries import COMMITMENT, START, AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row
+from gepa_client.journal.requests import digest_of, evaluate_key
+from tests.gepa_client.stored_run import IDENTITY, URL, Made
+
+BEST = 4
+"""Of the candidates of `Made`."""
+
+TEST_SCORES = ([0.0] * 12, [1.0] * 10 + [0.0] * 2)
+"""Of the seed and of the best candidate, by test row."""
+
+
+@dataclass
+class Certified(Made):
+    """`Made` with test rows. `scores`: of seed and best, by test row; a list of repeats if a row has several."""
+
+    identity: dict[str, Any] | None = field(default_factory=lambda: IDENTITY)
+    scores: tuple[Sequence[Any], Sequence[Any]] = TEST_SCORES
+    committed: bool = True
+    tested: tuple[int, ...] = (0, BEST)
+    also_tested: int | None = None
+    """Another candidate that an earlier end of the run had tested."""
+
+    @property
+    def test_rows(self) -> list[dict[str, Any]]:
+        """The test rows as `start` records them."""
+        return [
+            {"id": str(at), "data": {"text": f"test row {at}", "label": "red"}} for at in range(len(self.scores[0]))
+        ]
+
+    def repeats(self) -> list[list[list[float]]]:
+        """Scores of seed and best by row and repeat."""
+        return [[each if isinstance(each, list) else [each] for each in scores] for scores in self.scores]
+
+    def rows(self) -> list[Row]:
+        """The journal of `Made` with what a test adds."""
+        sealed = self.test_rows
+        found = super().rows()
+        rows: list[Row] = []
+        if self.committed:
+            commitment = commitment_of(sealed, None).model_dump()
+            rows.append(_entry(COMMITMENT, 0, COMMITMENT, "c", commitment))
+        rows += [*found, _entry(START, 3, "rows", "s", sealed)]
+        candidates = {row.index: row for row in found if isinstance(row, CandidateRecord)}
+        repeats = len(self.repeats()[0][0]) if sealed else 1
+        best = max(candidates.values(), key=lambda kept: kept.score).index
+        rows.append(_entry(plan_part(best), 0, "test_plan", "p", {"count": repeats, "reason": "by hand"}))
+        tests = dict(zip(self.tested, self.repeats(), strict=False))
+        if self.also_tested is not None:
+            tests[self.also_tested] = self.repeats()[0]
+        for index, scores in tests.items():
+            candidate = digest_of(candidates[index].texts)
+            for at, (row, given) in enumerate(zip(sealed, scores, strict=True)):
+                for repeat, score in enumerate(given):
+                    part = part_of_test(index, repeat)
+                    key = evaluate_key(candidate, digest_of(row), row["id"], trace=False)
+                    result = {"status": "ok", "score": score, "output": "red", "seconds": 0.1}
+                    rows.append(Entry(part, at, "evaluate", key.digest, key.about, orjson.dumps(result)))
+                    rows.append(AttemptStarted(part, at, 1, "evaluate", URL, "first"))
+                    rows.append(AttemptFinished(part, at, 1, "ok", 0.1, {"cost_usd": 0.01}, 1, 0))
+        return rows
+
+
+def _entry(part: str, number: int, kind: str, digest: str, answer: Any) -> Entry:
+    return Entry(part, number, kind, digest, f"{kind} {number}", orjson.dumps(answer))

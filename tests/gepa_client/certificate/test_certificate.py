@@ -1,0 +1,102 @@
+"""A certificate says what the sealed rows of a run's record show, and there is none where they show nothing."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_client.analysis.statistics.paired import compare
+from gepa_client.certificate.certificate import Certificate, certify
+from gepa_client.errors import NoCertificate
+from gepa_client.journal.store import open_store
+from tests.gepa_client.certificate.certified_run import BEST, TEST_SCORES, Certified
+
+
+def certified(tmp_path: Path, **changes: Any) -> Certificate:
+    store = open_store(str(tmp_path / "runs.db"))
+    try:
+        return certify(store, Certified(**changes).into(store))
+    finally:
+        store.close()
+
+
+def test_a_gain_on_the_sealed_rows_is_certified_with_its_numbers(tmp_path: Path) -> None:
+    found = certified(tmp_path)
+    assert found.verdict == "improved"
+    assert found.candidate == BEST
+    expected = compare([[score] for score in TEST_SCORES[0]], [[score] for score in TEST_SCORES[1]])
+    test = found.test
+    assert (test.rows, test.repeats, test.opened, test.seed, test.best) == (12, 1, 1, 0.0, 10 / 12)
+    assert (test.difference, test.low, test.high, test.p_value) == (
+        expected.difference, expected.low, expected.high, expected.p_value,
+    )  # fmt: skip
+    assert (found.validation.rows, found.validation.compared) == (4, 5)
+    assert (found.validation.seed, found.validation.best) == (0.0, 1.0)
+    assert (found.budget.evaluations, found.budget.test_evaluations) == (20, 24)
+    assert found.budget.cost_usd == pytest.approx(20 * 0.01 + 4 * 0.002 + 24 * 0.01)
+    assert found.statement.startswith("improved: on 12 sealed test rows the seed scores 0 and candidate 4 0.8333")
+
+
+@pytest.mark.parametrize(
+    ("scores", "verdict"),
+    [
+        (([0.0] * 12, [1.0] * 10 + [0.0] * 2), "improved"),
+        (([1.0] * 12, [0.0] * 10 + [1.0] * 2), "worse"),
+        (([0.0] * 12, [1.0] * 2 + [0.0] * 10), "no difference"),
+        (([0.5] * 12, [0.5] * 12), "no difference"),
+    ],
+)
+def test_the_verdict_follows_the_paired_scores(
+    tmp_path: Path, scores: tuple[list[float], list[float]], verdict: str
+) -> None:
+    assert certified(tmp_path, scores=scores).verdict == verdict
+
+
+def test_repeats_count_as_one_row_each(tmp_path: Path) -> None:
+    seed, best = [[0.0, 0.5]] * 6, [[1.0, 0.0]] * 6
+    found = certified(tmp_path, scores=(seed, best))
+    assert (found.test.rows, found.test.repeats, found.test.seed, found.test.best) == (6, 2, 0.25, 0.5)
+    assert found.test.p_value == compare(seed, best).p_value
+
+
+def test_rows_that_were_opened_before_ask_for_more(tmp_path: Path) -> None:
+    moved = [1.0] * 6 + [0.0] * 6
+    once = certified(tmp_path, scores=([0.0] * 12, moved))
+    again = certified(tmp_path, run_id="again", scores=([0.0] * 12, moved), also_tested=2)
+    assert (once.verdict, again.verdict) == ("improved", "no difference")
+    assert (again.test.opened, again.test.confidence) == (2, 0.975)
+    assert again.test.p_value == 2 * once.test.p_value
+    assert "2 candidates were scored on these rows" in again.statement
+
+
+def test_the_seed_is_no_improvement_on_itself(tmp_path: Path) -> None:
+    found = certified(tmp_path, texts=("", "no", "no", "no", "no"), tested=(0,))
+    assert (found.verdict, found.candidate, found.test.difference, found.test.p_value) == ("no difference", 0, 0.0, 1.0)
+    assert found.statement.startswith("no difference: no candidate is better than the seed")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"scores": ((), ())}, "the run has no test rows: give --testset"),
+        ({"status": "cancelled"}, "the run is cancelled"),
+        ({"status": "paused"}, "the run is paused: its test rows are scored when the search is complete"),
+        ({"committed": False}, "did not commit to its test rows"),
+        ({"tested": (0,)}, "0 of 12 results of candidate 4 on the test rows are recorded"),
+        ({"scores": ([0.0], [1.0])}, "a single test row"),
+    ],
+)
+def test_without_a_complete_test_there_is_no_certificate(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(NoCertificate, match=reason):
+        certified(tmp_path, **changes)
+
+
+def test_a_fork_has_no_certificate_unless_it_begins_at_0(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "runs.db"))
+    run = Certified().into(store)
+    parent: dict[str, Any] = {"run": "another", "at": 7}
+    with pytest.raises(NoCertificate, match="is a fork: its first 7 entries"):
+        certify(store, replace(run, parent=parent))
+    assert certify(store, replace(run, parent=parent | {"at": 0})).verdict == "improved"
+    store.close()

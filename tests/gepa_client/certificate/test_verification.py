@@ -1,0 +1,235 @@
+"""A certificate is refused if any value of it, or of the record that it rests on, is another one."""
+
+import copy
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_client.certificate.certificate import certify
+from gepa_client.certificate.settings_digest import COVERED
+from gepa_client.certificate.verification import leaves, mismatches
+from gepa_client.errors import ClientError
+from gepa_client.journal.store import Store, open_store
+from gepa_client.run.transfer import export_run, import_run
+from gepa_client.settings.run_config import SETTINGS
+from tests.gepa_client.certificate.certified_run import Certified
+
+Place = tuple[str, ...]
+
+RUN = Certified(config={"failure_score": -1.0, "reflection_lm": "openai/gpt-5"})
+
+NOT_COVERED = (
+    # for display only: when and where the run was driven, its name, and counts that the journal holds too
+    *("run.name", "run.program", "run.reason", "run.output", "run.counters", "run.best"),
+    *("run.created", "run.updated", "run.started", "run.completed"),
+    *(f"run.config.{name}" for name in SETTINGS if name not in COVERED),
+)
+"""Beginnings of the places in a record that no number of a certificate rests on."""
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The certificate, and the exported run."""
+    store = open_store(str(tmp_path_factory.mktemp("run") / "runs.db"))
+    run = RUN.into(store)
+    certificate = certify(store, run).model_dump(mode="json")
+    document = json.loads("".join(export_run(store, run.id)))
+    store.close()
+    return certificate, document
+
+
+@contextmanager
+def imported(document: dict[str, Any], folder: Path) -> Iterator[Store]:
+    store = open_store(str(folder / "again.db"))
+    try:
+        import_run(store, document)
+        yield store
+    finally:
+        store.close()
+
+
+def found_wrong(certificate: dict[str, Any], document: dict[str, Any], folder: Path) -> list[str]:
+    """What verification finds; an import that refuses the record counts too."""
+    try:
+        with imported(document, folder) as store:
+            return mismatches(store, store.run(document["run"]["id"]), certificate)
+    except ClientError as error:
+        return [str(error)]
+
+
+def changed(value: Any) -> Any:
+    """Another value of the same type, as close as it gets."""
+    match value:
+        case bool():
+            return not value
+        case int():
+            return value + 1
+        case float():
+            return value + 1e-9
+        case str():
+            return f"{value[:-1]}{'0' if value[-1:] != '0' else '1'}"
+        case None:
+            return 0
+        case _:
+            return [*value, 0] if isinstance(value, list) else {**value, "more": 0}
+
+
+def at(value: Any, place: Place) -> Any:
+    for name in place:
+        value = value[int(name)] if isinstance(value, list) else value[name]
+    return value
+
+
+def replaced(whole: Any, place: Place, new: Any) -> Any:
+    whole = copy.deepcopy(whole)
+    parent = at(whole, place[:-1])
+    parent[int(place[-1]) if isinstance(parent, list) else place[-1]] = new
+    return whole
+
+
+def removed(whole: Any, place: Place) -> Any:
+    whole = copy.deepcopy(whole)
+    parent = at(whole, place[:-1])
+    del parent[int(place[-1]) if isinstance(parent, list) else place[-1]]
+    return whole
+
+
+def test_a_certificate_follows_from_the_record_also_where_the_run_was_imported(record: Any, tmp_path: Path) -> None:
+    certificate, document = record
+    assert found_wrong(certificate, document, tmp_path) == []
+
+
+def test_every_value_of_a_certificate_is_checked(record: Any, tmp_path: Path) -> None:
+    certificate, document = record
+    places = [place for place, _ in leaves(certificate)]
+    assert len(places) > 40
+    with imported(document, tmp_path) as store:
+        run = store.run(certificate["run"])
+        for place in places:
+            other = replaced(certificate, place, changed(at(certificate, place)))
+            named = ".".join(place)
+            assert [line.split(":")[0] for line in mismatches(store, run, other)][:1] == [named]
+            assert [line.split(":")[0] for line in mismatches(store, run, removed(certificate, place))][:1] == [named]
+        assert mismatches(store, run, certificate | {"more": 1}) == ["more: 1, but the record gives nothing"]
+
+
+def covered_places(document: dict[str, Any]) -> list[Place]:
+    """Every value of the record on which a number may rest."""
+    places = [place for place, _ in leaves(document) if place[0] not in ("format", "version")]
+    return [place for place in places if not ".".join(place).startswith(NOT_COVERED)]
+
+
+def one_of_each_form(document: dict[str, Any], places: Sequence[Place]) -> list[Place]:
+    """Of places that differ in their indices alone, the last in each part of the journal."""
+
+    def form(place: Place) -> tuple[str, ...]:
+        part = at(document, place[:2])["part"] if place[0] == "entries" else ""
+        return (part, *("*" if name.isdigit() else name for name in place))
+
+    return list({form(place): place for place in places}.values())
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=[pytest.mark.long, pytest.mark.timeout(600)])])
+def test_every_value_of_the_record_is_checked_also_if_its_checksums_are_right(
+    record: Any, tmp_path: Path, every: bool
+) -> None:
+    certificate, document = record
+    places = covered_places(document)
+    assert len(places) > 1000
+    for number, place in enumerate(places if every else one_of_each_form(document, places)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        other = replaced(document, place, changed(at(document, place)))
+        assert found_wrong(certificate, other, folder) != [], f"{'.'.join(place)} was changed"
+
+
+def test_every_row_of_the_record_is_needed(record: Any, tmp_path: Path) -> None:
+    certificate, document = record
+    places = [(name, str(at)) for name in ("entries", "attempts", "candidates") for at in range(len(document[name]))]
+    for number, place in enumerate(one_of_each_form(document, places)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert found_wrong(certificate, removed(document, place), folder) != [], f"{'.'.join(place)} was removed"
+
+
+def test_every_setting_that_a_result_depends_on_is_checked(record: Any, tmp_path: Path) -> None:
+    certificate, document = record
+    with imported(document, tmp_path) as store:
+        run = store.run(certificate["run"])
+        for name in COVERED:
+            other = replace(run, config=run.config | {name: 7})
+            assert mismatches(store, other, certificate)[0].startswith("digests.settings: "), name
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """The path of a store with the run, and the certificate."""
+    path = tmp_path / "runs.db"
+    store = open_store(str(path))
+    certificate = certify(store, RUN.into(store)).model_dump(mode="json")
+    store.close()
+    return path, certificate
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        (
+            "UPDATE entries SET answer = replace(answer, '1.0', '0.0') WHERE part = 'test-4' AND number = 3",
+            "is damaged",
+        ),
+        ("UPDATE entries SET digest = 'x' WHERE part = 'search' AND number = 3", "is damaged"),
+        ("DELETE FROM entries WHERE part = 'search' AND number = 3", "is damaged"),
+        ("DELETE FROM attempts WHERE part = 'search' AND number = 3", "budget.cost_usd: "),
+        (
+            "UPDATE attempts SET endpoint = 'http://elsewhere' WHERE part = 'test-0' AND number = 1",
+            "digests.attempts: ",
+        ),
+    ],
+)
+def test_a_change_in_the_store_is_found(kept: tuple[Path, dict[str, Any]], statement: str, found: str) -> None:
+    path, certificate = kept
+    with sqlite3.connect(path) as connection:
+        assert connection.execute(statement).rowcount > 0
+    connection.close()
+    store = open_store(str(path))
+    assert found in mismatches(store, store.run(certificate["run"]), certificate)[0]
+    store.close()
+
+
+def test_a_commitment_that_was_made_after_the_search_is_refused(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "runs.db"))
+    rows = RUN.rows()
+    store.create(RUN.run(), [*rows[1:], rows[0]])
+    run = store.run(RUN.run_id)
+    certificate = certify(store, run).model_dump(mode="json")
+    assert mismatches(store, run, certificate) == ["the journal committed to the test rows after the search had begun"]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"part": "test-4", "answer": {"status": "ok", "score": 1.0, "output": "red", "seconds": 0.1}}, "test-4"),
+        ({"part": "start", "number": 3}, "1 test rows are not those committed to (ids 0)"),
+    ],
+)
+def test_a_record_that_contradicts_itself_supports_no_certificate(
+    record: Any, tmp_path: Path, change: dict[str, Any], fault: str
+) -> None:
+    certificate, document = record
+    other = copy.deepcopy(document)
+    entries = [entry for entry in other["entries"] if entry["part"] == change["part"]]
+    if "number" in change:
+        entries[change["number"]]["answer"][0]["data"]["label"] = "blue"
+    else:
+        entries[0]["digest"] = entries[1]["digest"]
+    [line] = found_wrong(certificate, other, tmp_path)
+    assert "the record contradicts itself" in line
+    assert fault in line
