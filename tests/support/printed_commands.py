@@ -10,7 +10,7 @@ PACKAGES = ("gepa_client", "rpc_server", "sandbox_runtime", "evolverpc_common", 
 OTHER_FILES = ("Makefile", "clients/typescript/src")
 COMMANDS = (
     *("optimize", "check", "resume", "cancel", "runs", "show", "replay", "fork", "export", "import", "rescore"),
-    *("mutate", "branches", "sandboxes", "conformance", "call"),
+    *("mutate", "branches", "sandboxes", "conformance", "call", "verify"),
 )
 TARGETS = tuple(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 IN_TEXT = re.compile(

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -42,6 +41,8 @@ from gepa_client.journal.entries import SEARCH, CandidateRecord, Spending, Store
 from gepa_client.journal.history import discovery, end_of, row_counts, selection_rows, validation_rows
 from gepa_client.journal.run_events import FailedExamples, RecordCuts, UnusableAnswers
 from gepa_client.journal.store import Store
+from gepa_client.journal.run_events import FailedExamples, RecordCuts
+from gepa_client.journal.store import Store, named_store
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.proposed_texts import copied_summary, unusable_summary
 from gepa_client.report.record import RunRecord
@@ -261,7 +262,7 @@ def _run_facts(
         ("servers", _servers(run.config)),
         ("rows", _rows(store, run.id)),
         ("score", _score_fact(candidates)),
-        ("gain", _gain(run)),
+        ("gain", _gain(run, named_store(store.url))),
         ("records cut", fields.cut_summary(RecordCuts(**cuts)) if (cuts := run.counters.get("records_cut")) else None),
         ("not used", unusable_summary(UnusableAnswers(**run.counters.get("unusable_answers", {})))),
         ("copied", copied_summary(copied_examples(store, run.id))),
@@ -306,7 +307,7 @@ def _score_fact(candidates: Sequence[CandidateRecord]) -> str | None:
     return f"{candidates[0].score:.4g} -> {best.score:.4g} ({which}, {len(best.scores)} validation rows)"
 
 
-def _gain(run: StoredRun) -> str | None:
+def _gain(run: StoredRun, store: str | None) -> str | None:
     """Return what the certificate in the run's folder says, and the command that checks it."""
     file = Path(run.output or "") / CERTIFICATE
     if run.output is None or not file.is_file():
@@ -316,7 +317,7 @@ def _gain(run: StoredRun) -> str | None:
     except (OSError, ValueError, LookupError, TypeError) as error:
         fail(f"{file} is not as it was written: {error}")
         return None
-    return f"{statement}; {shlex.join(['gepa-client', 'verify', str(file)])} checks it"
+    return f"{statement}; `{command('verify', str(file), store=store)}` checks it"
 
 
 def _calls(counters: Mapping[str, Any], budget: int | None) -> str | None:

@@ -31,6 +31,8 @@ export interface OptimizeResult<Component extends string = string> {
   /** Of the best candidate and of the seed, on the test rows; undefined if there are none. */
   testScore: number | undefined;
   seedTestScore: number | undefined;
+  /** Whether the test rows show a gain, by the run's certificate; undefined if there is none. */
+  verdict: Verdict | undefined;
   /** All that were kept, in the order in which they were found. */
   candidates: KeptCandidate<Component>[];
   metricCalls: number;
@@ -42,6 +44,9 @@ export interface OptimizeResult<Component extends string = string> {
   output: string;
   files: { bestCandidate: string; result: string; report: string; reportPage: string; events: string; log: string };
 }
+
+/** What a certificate says of the best candidate against the seed; `gepa-client verify` checks it. */
+export type Verdict = "improved" | "no difference" | "worse";
 
 interface Written {
   candidates: Candidate[];
@@ -60,13 +65,8 @@ interface Written {
 export function readResult(summary: Summary & { output: string }): OptimizeResult | undefined {
   const { output } = summary;
   const path = (name: string): string => join(output, name);
-  let found: Written;
-  try {
-    found = JSON.parse(readFileSync(path("result.json"), "utf8"));
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
-  }
+  const found = read<Written>(path("result.json"));
+  if (found === undefined) return undefined;
   const best = found.best_idx;
   const candidates = found.candidates.map((texts, at) => ({
     texts,
@@ -83,6 +83,7 @@ export function readResult(summary: Summary & { output: string }): OptimizeResul
     seedScore: found.seed_score,
     testScore: found.test_scores[best],
     seedTestScore: found.test_scores[0],
+    verdict: read<{ verdict: Verdict }>(path("certificate.json"))?.verdict,
     candidates,
     metricCalls: found.total_metric_calls,
     spentUsd: summary.spent_usd,
@@ -97,6 +98,15 @@ export function readResult(summary: Summary & { output: string }): OptimizeResul
       log: path("run.log"),
     },
   };
+}
+
+function read<Content>(path: string): Content | undefined {
+  try {
+    return JSON.parse(readFileSync(path, "utf8"));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
 }
 
 function byRow(scores: Record<string, number>, rows: Record<string, string>): Record<string, number> {

@@ -1,0 +1,122 @@
+"""A run writes a certificate of its gain, which `gepa-client verify` checks, and on which a script can gate."""
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.run_folder import only_run
+from tests.gepa_client.word_program import Script, rows, scored
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+Types = Callable[..., Ran]
+
+RUN = ("--max-metric-calls", 300, "--no-check")
+
+
+@pytest.fixture
+def cli(in_process: Cli) -> Cli:
+    return in_process
+
+
+def without_gain(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
+    return {"status": "ok", "score": 0.5, "output": "the same", "seconds": 0.0}
+
+
+def test_a_gain_is_certified_verified_and_replayed(
+    serve: Serve, cli: Cli, words: Script, types: Types, tmp_path: Path
+) -> None:
+    ended = cli("optimize", serve(words), *RUN, "--require", "improved")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    [committed] = [line for line in ended.stdout.splitlines() if "committed to 12 test rows: " in line]
+    [gain] = [line for line in ended.stdout.splitlines() if line.startswith("gain ")]
+    assert "improved: on 12 sealed test rows the seed scores 0 and candidate 6 1 " in gain
+    file = only_run(tmp_path) / "certificate.json"
+    certificate = json.loads(file.read_text())
+    assert committed.endswith(certificate["digests"]["test_rows"])
+    assert "## Is the gain real?" in (file.parent / "report.md").read_text()
+    assert "Is the gain real?" in (file.parent / "report.html").read_text()
+    shown = cli("show", "last")
+    assert "is valid: each number follows from the record" in types(shown.stdout, "gepa-client verify").stdout
+    assert cli("replay", "last", "--output", "again").status == 0
+    assert json.loads((tmp_path / "again" / "certificate.json").read_text()) == certificate
+    assert cli("export", "last", "--output", "run.json").status == 0
+    assert cli("verify", file, "--exported", "run.json", "--store", "none", "--json").status == 2
+    elsewhere = json.loads(cli("verify", file, "--exported", "run.json", "--require", "improved", "--json").stdout)
+    assert (elsewhere["valid"], elsewhere["verdict"], elsewhere["mismatches"]) == (True, "improved", [])
+
+    file.write_text(json.dumps(certificate | {"test": certificate["test"] | {"seed": 0.5}}))
+    wrong = cli("verify", file)
+    assert wrong.status == 1
+    assert "is not valid: it does not follow from the record" in wrong.stderr
+    assert "test.seed: 0.5, but the record gives 0.0" in wrong.stderr
+
+
+def test_a_run_without_a_gain_does_not_meet_what_is_required(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    words.evaluate = without_gain
+    ended = cli("optimize", serve(words), "--max-metric-calls", 30, "--no-check", "--require", "improved", "--json")
+    assert ended.status == 4, ended.stderr
+    assert (ended.event("summary")["verdict"], ended.event("summary")["exit_status"]) == ("no difference", 4)
+    file = only_run(tmp_path) / "certificate.json"
+    verified = cli("verify", file)
+    assert (verified.status, verified.stdout.splitlines()[0]) == (
+        0,
+        "no difference: no candidate is better than the seed, which scores 0.5 on 12 sealed test rows",
+    )
+    assert cli("verify", file, "--require", "improved").status == 4
+
+
+def test_what_is_required_needs_test_rows_before_anything_is_paid_for(serve: Serve, cli: Cli, words: Script) -> None:
+    del words.datasets["test"]
+    ended = cli("optimize", serve(words), *RUN, "--require", "improved")
+    assert ended.status == 2
+    assert "only test rows can show that: give --testset" in ended.stderr
+    assert words.calls("evaluate") == []
+
+
+def test_test_rows_are_scored_as_often_as_the_noise_of_the_search_asks(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    script = Script(datasets={"train": rows(3), "val": rows(12, 100), "test": rows(12, 200)})
+    calls = itertools.count()
+
+    def noisy(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        result = scored(row, candidate)
+        return result | {"score": result["score"] * 0.5 + (next(calls) * 7919 % 10) / 20}
+
+    script.evaluate = noisy
+    ended = cli("optimize", serve(script), "--max-metric-calls", 120, "--no-check", "--json", "--past-perfect")
+    assert ended.status == 0, ended.stderr
+    certificate = json.loads((only_run(tmp_path) / "certificate.json").read_text())
+    repeats = certificate["test"]["repeats"]
+    assert repeats > 1
+    assert "repeated evaluations have standard deviations of" in certificate["test"]["repeats_reason"]
+    tests = [params for params in script.calls("evaluate") if params["batch"][0]["split"] == "test"]
+    assert set(Counter(params["batch"][0]["id"] for params in tests).values()) == {2 * repeats}
+    assert [event["repeats"] for event in ended.events if event["event"] == "tested"] == [repeats] * 2
+    before = len(script.seen)
+    assert cli("replay", "last", "--output", "again").status == 0
+    assert json.loads((tmp_path / "again" / "certificate.json").read_text()) == certificate
+    assert len(script.seen) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not a certificate"),
+        ('{"run": "a", "run": "b"}', "two members have the same name"),
+        ("[1]", "it names no run"),
+        ('{"run": "20200101-000000-aaaa"}', "no store at runs/evolverpc.db"),
+    ],
+)
+def test_what_is_no_certificate_is_refused_with_the_reason(cli: Cli, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "certificate.json").write_text(text)
+    ended = cli("verify", "certificate.json")
+    assert ended.status == 2
+    assert message in ended.stderr
