@@ -207,10 +207,10 @@ def _statement(verdict: Verdict, best: CandidateRecord, test: SealedTest) -> str
     rows = counted(test.rows, "sealed test row")
     if best.index == 0:
         return f"no difference: no candidate is better than the seed, which scores {test.seed:.4g} on {rows}"
-    said = verdict if verdict != "no difference" else "no difference that these rows can show"
+    result = verdict if verdict != "no difference" else "no difference that these rows can show"
     times = "" if test.opened == 1 else f"; {test.opened} candidates were scored on these rows, which is allowed for"
     return (
-        f"{said}: on {rows} the seed scores {test.seed:.4g} and candidate {best.index} {test.best:.4g} (difference "
+        f"{result}: on {rows} the seed scores {test.seed:.4g} and candidate {best.index} {test.best:.4g} (difference "
         f"{test.difference:+.4g}, {100 * test.confidence:.4g} % interval {test.low:+.3g} to {test.high:+.3g}, "
         f"p {'below 0.001' if test.p_value < 0.001 else f'= {test.p_value:.3f}'}{times})"
     )

@@ -30,7 +30,7 @@ PAUSED = 3
 """The infrastructure failed; the same command can succeed later."""
 
 NOT_MET = 4
-"""The certificate does not say what `--require` asks for."""
+"""The certificate lacks the verdict that `--require` asks for."""
 
 STOPPED = 130
 """The user stopped the command."""

@@ -88,12 +88,12 @@ def story(record: RunRecord, explained: Explanation | None) -> list[str]:
         )
         sentences += [made, *([] if record.certificate is not None else _certainty(explained))]
     if record.certificate is not None:
-        sentences.append(f"The certificate says: {record.certificate.verdict}.")
+        sentences.append(f"Verdict of the certificate: {record.certificate.verdict}.")
     return sentences
 
 
 def certificate_facts(record: RunRecord) -> list[tuple[str, str]]:
-    """Return what the certificate says as label and plain text, or why there is none; nothing before the run's end."""
+    """Return what the certificate states as label and plain text, or why there is none; nothing before the run's end."""
     found = record.certificate
     if found is None:
         return [("no certificate", record.no_certificate)] if record.no_certificate is not None else []

@@ -447,7 +447,7 @@ class OutputSettings(SettingsGroup, title="Output"):
         "Start without trying the server on a few training rows, or asking for the reflection model.",
     )
     require: Literal["improved"] | None = setting(
-        None, "Exit with 4 unless the run's certificate says `improved`; needs test rows."
+        None, "Exit with 4 unless the run's certificate states `improved`; needs test rows."
     )
     no_check: bool = setting(False, "Start without trying the server on a few training rows.")
     ignore_findings: tuple[Literal["evaluate", "scores", "reflective_dataset"], ...] = setting(

@@ -55,6 +55,7 @@ RUN = {
         "docs/quickstart.md: gepa-client check http://127.0.0.1:8000 --token-file token --trainset train.jsonl --valset val.jsonl --reflection-lm openai/gpt-5",
         "docs/quickstart.md: gepa-client demo-model",
         "docs/quickstart.md: gepa-client optimize http://127.0.0.1:8000 --token-file token --trainset train.jsonl --valset val.jsonl \\",
+        "docs/guides/gains.md: gepa-client optimize http://127.0.0.1:8000 --token-file token --trainset train.jsonl --testset test.jsonl --max-metric-calls 300",
         "docs/guides/long-runs.md: gepa-client runs",
         "docs/guides/long-runs.md: gepa-client show last                              # the candidates as a tree, their changes, outcomes and costs",
         "docs/guides/fleet.md: gepa-client optimize http://127.0.0.1:8000 http://127.0.0.1:8001 --trainset rows.jsonl --proposals 4x5 \\",

@@ -308,7 +308,7 @@ def _score_fact(candidates: Sequence[CandidateRecord]) -> str | None:
 
 
 def _gain(run: StoredRun, store: str | None) -> str | None:
-    """Return what the certificate in the run's folder says, and the command that checks it."""
+    """Return what the certificate in the run's folder states, and the command that checks it."""
     file = Path(run.output or "") / CERTIFICATE
     if run.output is None or not file.is_file():
         return None

@@ -35,7 +35,8 @@ def verify(
         ),
     ] = None,
     require: Annotated[
-        Literal["improved"] | None, typer.Option("--require", help="Exit with 4 if a valid certificate says otherwise.")
+        Literal["improved"] | None,
+        typer.Option("--require", help="Exit with 4 if a valid certificate has another verdict."),
     ] = None,
     store: StoreUrl = None,
     as_json: AsJson = False,

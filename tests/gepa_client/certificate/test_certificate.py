@@ -1,4 +1,4 @@
-"""A certificate says what the sealed rows of a run's record show, and there is none where they show nothing."""
+"""A certificate states what the sealed rows of a run's record show, and there is none where they show nothing."""
 
 from dataclasses import replace
 from pathlib import Path
