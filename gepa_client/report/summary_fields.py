@@ -93,7 +93,7 @@ def story(record: RunRecord, explained: Explanation | None) -> list[str]:
 
 
 def certificate_facts(record: RunRecord) -> list[tuple[str, str]]:
-    """Return what the certificate states as label and plain text, or why there is none; nothing before the run's end."""
+    """Return what the certificate states, as label and plain text, or why there is none; nothing before the end."""
     found = record.certificate
     if found is None:
         return [("no certificate", record.no_certificate)] if record.no_certificate is not None else []

@@ -26,6 +26,8 @@ MAY_CHANGE = frozenset(
         *SandboxSettings.model_fields,
         # where the rows are; that they are the same rows is seen in the rows themselves
         *("trainset", "valset", "testset", "val_fraction"),
+        # how often they are scored: what was decided is recorded
+        "test_repeats",
         # when to stop
         *BudgetSettings.model_fields,
         # how fast a model is asked
