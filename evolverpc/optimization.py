@@ -85,8 +85,8 @@ class Result:
 
     `status`: `completed`; another one, such as `paused`, in an `OptimizeError`. `reason`: what ended the run. `best`:
     the best candidate, which is the seed if none is better. `folder`: where `best_candidate.json` and the report are.
-    `spent_usd`: what is known to be spent. `seconds`: of work. `verdict`: of the certificate in `folder`, on the gain on
-    the test rows: `improved`, `no difference` or `worse`; None if there is no certificate.
+    `spent_usd`: what is known to be spent. `seconds`: of work. `verdict`: whether the test rows show a gain, by the
+    certificate in `folder`: `improved`, `no difference` or `worse`; None if there is none.
     """
 
     run_id: str
