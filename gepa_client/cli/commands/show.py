@@ -40,8 +40,6 @@ from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import SEARCH, CandidateRecord, Spending, StoredRun
 from gepa_client.journal.history import discovery, end_of, row_counts, selection_rows, validation_rows
 from gepa_client.journal.run_events import FailedExamples, RecordCuts, UnusableAnswers
-from gepa_client.journal.store import Store
-from gepa_client.journal.run_events import FailedExamples, RecordCuts
 from gepa_client.journal.store import Store, named_store
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.proposed_texts import copied_summary, unusable_summary

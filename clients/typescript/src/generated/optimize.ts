@@ -9,6 +9,10 @@ export interface OptimizeSettings {
    */
   valFraction?: number;
   /**
+   * Score each test row N times with each of the two. Default: 1, more if scores were seen to vary.
+   */
+  testRepeats?: number;
+  /**
    * Score of an example on which the program fails or times out. Default: 0.
    */
   failureScore?: number;
@@ -315,6 +319,7 @@ export interface OptimizeSettings {
 /** Their names. */
 export const SETTINGS: readonly string[] = [
   "valFraction",
+  "testRepeats",
   "failureScore",
   "maxMetricCalls",
   "auto",
@@ -414,6 +419,7 @@ export type RunEvent =
   | StepFailed
   | FailedExamples
   | CopiedExamples
+  | Sealed
   | Tested
   | Finalized
   | Finished;
@@ -778,7 +784,16 @@ export interface CopiedExample {
   row_count: number;
 }
 /**
- * A candidate's mean score over the test rows.
+ * The test rows were committed to before the first iteration. `digest`: of their ids and contents.
+ */
+export interface Sealed {
+  seconds: number;
+  event: "sealed";
+  rows: number;
+  digest: string;
+}
+/**
+ * A candidate's mean score over the test rows, each of which was scored `repeats` times.
  */
 export interface Tested {
   seconds: number;
@@ -786,6 +801,7 @@ export interface Tested {
   index: number;
   score: number;
   rows: number;
+  repeats: number;
 }
 /**
  * The best candidate was reported to the program; `error`: why that failed. `endpoint`: the server's URL.
