@@ -16,7 +16,6 @@ from evolverpc.local_server import is_named, served
 from evolverpc.result import Result, result_of
 from evolverpc.settings_types import OptimizeSettings, ServerSettings
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.certificate.certificate import Verdict
 from gepa_client.check.preflight import preflight
 from gepa_client.cli.arguments import STOPPED
 from gepa_client.cli.commands.check import run_check
@@ -54,72 +53,6 @@ IF_BLOCKED = (
 FUNCTIONS = 'functions as in {"seed_candidate": {...}, "run": run, "score": score}'
 Rows = str | Path | Iterable[Mapping[str, Any]]
 """A .json, .jsonl or .csv file, the name of a split that the program holds, or the rows themselves."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """The texts of a candidate by component, and its mean scores over the validation rows and any test rows."""
-
-    texts: dict[str, str]
-    score: float
-    test_score: float | None
-
-
-@dataclass(frozen=True)
-class Diff:
-    """The best texts against the seed's; a notebook shows it as HTML."""
-
-    text: str
-    html: str = field(repr=False)
-
-    def __str__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        return notebook.page(self.html)
-
-
-@dataclass(frozen=True, repr=False)
-class Result:
-    """What a run found.
-
-    `status`: `completed`; another one, such as `paused`, in an `OptimizeError`. `reason`: what ended the run. `best`:
-    the best candidate, which is the seed if none is better. `folder`: where `best_candidate.json` and the report are.
-    `spent_usd`: what is known to be spent. `seconds`: of work. `verdict`: whether the test rows show a gain, by the
-    certificate in `folder`: `improved`, `no difference` or `worse`; None if there is none.
-    """
-
-    run_id: str
-    status: Status
-    reason: str | None
-    seed: Candidate
-    best: Candidate
-    metric_calls: int
-    spent_usd: float
-    seconds: float
-    folder: Path
-    verdict: Verdict | None
-
-    def __repr__(self) -> str:
-        scores = f"score {self.seed.score:.4g} -> {self.best.score:.4g}"
-        if self.seed.test_score is not None and self.best.test_score is not None:
-            scores += f", on test rows {self.seed.test_score:.4g} -> {self.best.test_score:.4g}"
-        return f"<Result of run {self.run_id}: {self.status}, {scores}, {self.metric_calls} metric calls>"
-
-    @property
-    def texts(self) -> dict[str, str]:
-        """The best texts, by component."""
-        return self.best.texts
-
-    @property
-    def diff(self) -> Diff:
-        """The best texts against the seed's."""
-        parts: list[str] = []
-        for name, text in self.best.texts.items():
-            old = self.seed.texts.get(name, "")
-            lines = difflib.unified_diff(old.splitlines(), text.splitlines(), f"seed: {name}", f"best: {name}", "", "")
-            parts += [part.rstrip("\n") for part in lines]
-        return Diff("\n".join(parts), text_diff(self.seed.texts, self.best.texts))
 
 
 class OptimizeError(Exception):
@@ -343,22 +276,6 @@ def _result(ended: RunSummary) -> Result:
         raise OptimizeError(reason)
     result = result_of(ended)
     if result is not None and notebook.in_notebook():
-    again = f"run {ended.run_id} is {finished.status}: {reason}\nTo continue it: {ended.resumed_by}"
-    if record.seed is None or record.best is None or ended.output is None:
-        raise OptimizeError(again, ended.run_id)
-    result = Result(
-        run_id=ended.run_id,
-        status=finished.status,
-        reason=finished.reason,
-        seed=_candidate(ended, record.seed),
-        best=_candidate(ended, record.best),
-        metric_calls=record.metric_calls,
-        spent_usd=record.spent_usd,
-        seconds=record.active_seconds,
-        folder=ended.output,
-        verdict=record.certificate.verdict if record.certificate is not None else None,
-    )
-    if notebook.in_notebook():
         diff = result.diff
         notebook.show(diff.html, diff.text)
     if result is None or finished.status != "completed":

@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gepa_client.certificate.certificate import Verdict
 from gepa_client.cli.views import notebook
 from gepa_client.cli.views.final_summary import RunSummary
 from gepa_client.evolution.names import component_texts
@@ -57,7 +58,8 @@ class Result:
     `status`: `completed`; another one, such as `paused`, in an `OptimizeError`. `reason`: what ended the run.
     `best_candidate`: the best texts, by component; the seed's if none is better. `best_score`, `seed_score`: on the
     validation rows. `test_score`, `seed_test_score`: of the best candidate and of the seed on the test rows; None if
-    there are none. `candidates`: all that were kept, in the order in which they were found. `spent_usd`: what is known
+    there are none. `verdict`: of the run's certificate, whether the test rows show a gain: `improved`, `no difference`
+    or `worse`; None if there is no certificate. `candidates`: all that were kept, in the order in which they were found. `spent_usd`: what is known
     to be spent. `seconds`: of work. `output`: the folder of the run, and `files`, by name, those in it.
     """
 
@@ -69,6 +71,7 @@ class Result:
     seed_score: float
     test_score: float | None
     seed_test_score: float | None
+    verdict: Verdict | None
     candidates: list[KeptCandidate] = field(repr=False)
     metric_calls: int
     spent_usd: float
@@ -119,6 +122,7 @@ def result_of(ended: RunSummary) -> Result | None:
         seed_score=found["seed_score"],
         test_score=tested.get(str(best)),
         seed_test_score=tested.get("0"),
+        verdict=ended.record.certificate.verdict if ended.record.certificate is not None else None,
         candidates=candidates,
         metric_calls=ended.record.metric_calls,
         spent_usd=ended.record.spent_usd,

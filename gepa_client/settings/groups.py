@@ -449,7 +449,6 @@ class OutputSettings(SettingsGroup, title="Output"):
     require: Literal["improved"] | None = setting(
         None, "Exit with 4 unless the run's certificate states `improved`; needs test rows."
     )
-    no_check: bool = setting(False, "Start without trying the server on a few training rows.")
     ignore_findings: tuple[Literal["evaluate", "scores", "reflective_dataset"], ...] = setting(
         (),
         "Step of the check that only warns: evaluate, scores, reflective_dataset; repeatable.",

@@ -36,7 +36,13 @@ it("returns the best candidate, its scores and the run's files; options have pre
   onTestFinished(() => void vi.unstubAllEnvs());
   const events: RunEvent[] = [];
   const result = await optimize({ ...given, ...here(), onEvent: (event) => events.push(event) });
-  expect(result).toMatchObject({ seedScore: 0.5, bestScore: 1, seedTestScore: 0.5, testScore: 1, verdict: "no difference" });
+  expect(result).toMatchObject({
+    seedScore: 0.5,
+    bestScore: 1,
+    seedTestScore: 0.5,
+    testScore: 1,
+    verdict: "no difference",
+  });
   expect(result.bestCandidate.words?.split(" ").sort()).toEqual(["bill", "nothing", "tax"]);
   expect(result.candidates.map(({ parents }) => parents)).toEqual([[], [0], [1]]);
   expect(result.candidates[2]).toMatchObject({ texts: result.bestCandidate, score: 1 });
