@@ -49,7 +49,7 @@ def python_tickets() -> ModuleType:
 def frameworks() -> Iterator[dict[str, ModuleType]]:
     """The modules of `examples/frameworks` by name."""
     sys.path.insert(0, str(ROOT / "examples" / "frameworks"))
-    yield {name: importlib.import_module(name) for name in ("starter", "scripted_model")}
+    yield {name: importlib.import_module(name) for name in ("run", "starter", "scripted_model")}
     sys.path.pop(0)
 
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime import running_server
+from tests.support.forked_client import ForkServer
 
 ROOT = Path(__file__).parents[2]
 TICKETS = ROOT / "examples" / "tickets"
-BIN = Path(sys.executable).parent
 LINE = re.compile(r"(\w+): score (\d\.\d\d) -> (\d\.\d\d), (\d+) metric calls, \d+\.\d s")
 
 pytestmark = [
@@ -104,24 +103,19 @@ def test_a_flag_that_does_not_exist_ends_the_demo_with_its_message(tmp_path: Pat
     assert "Traceback" not in done.stderr
 
 
-def test_the_typescript_program_behind_gepa_server_learns_the_same(tmp_path: Path) -> None:
-    python = ["--python", sys.executable]
-    servers = {
-        TICKETS / "python": ["gepa-server", "--json", *python],
-        TICKETS / "typescript": ["gepa-server", "--json", "--command", "node", "dist/serve.js", "--stdio"],
+def test_the_typescript_program_behind_gepa_server_learns_the_same(tmp_path: Path, fork_server: ForkServer) -> None:
+    served = {
+        TICKETS / "python": ["--python", sys.executable],
+        TICKETS / "typescript": ["--command", "node", "dist/serve.js", "--stdio"],
     }
     candidates = []
-    for folder, command in servers.items():
+    for folder, flags in served.items():
         output = tmp_path / folder.name
-        flags = ["--config", str(TICKETS / "run.toml"), "--max-metric-calls", "400", "--output", str(output)]
-        with running_server([str(BIN / command[0]), *command[1:]], cwd=folder) as server:
-            subprocess.run(
-                [str(BIN / "gepa-client"), "optimize", server.url, *flags],
-                env={**os.environ, "GEPA_TOKEN": server.token},
-                check=True,
-                capture_output=True,
-                timeout=200,
-            )
+        with fork_server.running_server("--json", *flags, cwd=folder) as server:
+            optimize = ["optimize", server.url, "--config", str(TICKETS / "run.toml"), "--max-metric-calls", "400"]
+            environment = {**os.environ, "GEPA_TOKEN": server.token}
+            ended = fork_server.run([*optimize, "--output", str(output)], folder=tmp_path, environment=environment)
+            assert ended[0] == 0, ended
         candidates.append(json.loads((output / "result.json").read_text(encoding="utf-8"))["candidates"])
     assert len(candidates[0]) > 2
     assert candidates[0] == candidates[1]
