@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sandbox_runtime import running_server
+from tests.support.rounds import rounds
 
 BIN = Path(sys.executable).parent
 DATA = Path(__file__).parent / "data"
@@ -53,7 +54,8 @@ def test_optimize_of_typescript_gives_the_candidates_of_python(units: ModuleType
     assert candidates(folder / "typescript") == by_python
 
 
-@pytest.mark.parametrize("seed", [1, 5])
+@pytest.mark.repeated
+@pytest.mark.parametrize("seed", [(1, 5)[number] for number in rounds(2)])
 def test_a_script_and_functions_give_the_candidates_of_the_command(units: ModuleType, folder: Path, seed: int) -> None:
     script = subprocess.run([sys.executable, "units.py", str(seed)], capture_output=True, text=True, timeout=100)
     assert script.returncode == 0, script.stdout + script.stderr
