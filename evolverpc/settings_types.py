@@ -125,6 +125,9 @@ class OptimizeSettings(TypedDict, total=False):
     cache_evaluation: bool
     """Score a candidate on the same row only once."""
 
+    deterministic: bool | None
+    """The program gives a candidate the same result on a row each time, so that no result is made twice."""
+
     use_merge: bool
     """Also merge candidates that are good at different rows."""
 
@@ -137,8 +140,14 @@ class OptimizeSettings(TypedDict, total=False):
     merge_val_overlap_floor: int
     """Validation rows that merged candidates share."""
 
-    acceptance_criterion: Literal["strict_improvement", "improvement_or_equal"]
-    """When a proposal counts as improving on its minibatch."""
+    acceptance_criterion: Literal["strict_improvement", "improvement_or_equal", "paired", "strict", "equal"]
+    """When a proposal counts as improving on its minibatch: a higher sum, none lower, or by a paired test."""
+
+    acceptance_error: float | None
+    """Share of proposals no better than their parent that `paired` accepts, at most."""
+
+    acceptance_rows: int | None
+    """Training rows on which `paired` compares a proposal with its parent, at most."""
 
     val_evaluation_policy: Literal["full_eval"]
     """Validation rows scored per candidate."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperArgument, TyperCommand
 
-from evolverpc_common.settings.definition import Setting
+from evolverpc_common.settings.definition import Setting, flag_of
 
 USAGE_WIDTH = 30
 """Columns for a flag and its value; the description of a longer one begins on the next line."""
@@ -113,8 +113,9 @@ def _type(setting: Setting) -> Any:
 
 
 def _option(setting: Setting) -> Any:
-    names = setting.flag if setting.negation is None else f"{setting.flag}/{setting.negation}"
-    return typer.Option(names, help=setting.description, show_default=False, metavar=setting.placeholder)
+    names = [setting.flag if setting.negation is None else f"{setting.flag}/{setting.negation}"]
+    names += [flag_of(setting.name)] if setting.short is not None else []
+    return typer.Option(*names, help=setting.description, show_default=False, metavar=setting.placeholder)
 
 
 def _show_all(ctx: typer.Context, wanted: bool) -> None:

@@ -29,6 +29,7 @@ def setting(
     metavar: str | None = None,
     shown: str | None = None,
     variable: str | None = "",
+    short: str | None = None,
     parse: Callable[[str], Any] | None = None,
     anchor: Anchor | None = None,
 ) -> Any:
@@ -36,7 +37,8 @@ def setting(
 
     `default`: a value, or a function that makes it. `everyday` settings come first in the help, `rare` ones only under
     `--help-all`. `shown`: the default as the help prints it, if the value does not show it. `variable`: the environment
-    variable, by default `GEPA_` and the name; None if there is none. `parse`: reads a flag or variable of a type that
+    variable, by default `GEPA_` and the name; None if there is none. `short`: a shorter name for its flag, which has
+    both. `parse`: reads a flag or variable of a type that
     has no parser here. `anchor`: for paths in other types than `Path`.
     """
     extra: Any = {
@@ -45,6 +47,7 @@ def setting(
         "metavar": metavar,
         "shown": shown,
         "variable": variable,
+        "short": short,
         "parse": parse,
         "anchor": anchor,
     }
@@ -66,13 +69,14 @@ class Setting:
     metavar: str | None
     shown: str | None
     variable: str | None
+    short: str | None
     parse: Callable[[str], Any] | None
     anchor: Anchor | None
 
     @property
     def flag(self) -> str:
         """The flag, such as `--max-seconds`."""
-        return flag_of(self.name)
+        return flag_of(self.short or self.name)
 
     @property
     def negation(self) -> str | None:

@@ -1,6 +1,7 @@
 """The proposals of a recorded run: what each was made from, what reflection read and answered, and its outcome."""
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from gepa_client.journal.entries import (
     MUTATION,
     PROPOSAL,
     REFLECTIVE_DATASET,
+    REUSE,
     SEARCH,
     CandidateRecord,
     Entry,
@@ -215,6 +217,7 @@ class ProposalHistory:
         """The numbers of the entries of evaluations, by the digest of their request."""
         self._rows = {repr(row.id): row for row in selection_rows(store, run.id).get("train", [])}
         self._cache: dict[int, Any] = {}
+        self._reuses = False
         self._jobs = list(self._found(until))
         self._read_answers()
         for kept in candidates:
@@ -239,6 +242,7 @@ class ProposalHistory:
         """Yield a job for each reflective dataset, from the entries without their answers."""
         evaluated: list[Entry] = []
         group: list[_Job] = []
+        known: dict[int, Entry] = {}
         for entry in entries(self._store, self._run.id, SEARCH, largest=0):
             if until is not None and entry.number >= until:
                 break
@@ -248,6 +252,14 @@ class ProposalHistory:
                     yield from group
                     evaluated, group = [], []
                 evaluated.append(entry)
+                known[entry.number] = entry
+            elif entry.kind == REUSE:
+                if group:
+                    yield from group
+                    group = []
+                self._reuses = True
+                numbers = itertools.chain.from_iterable(self._answers({entry.number})[entry.number])
+                evaluated = [known[number] for number in numbers]
             elif entry.kind == REFLECTIVE_DATASET and (read := _DATASET.fullmatch(entry.about)) is not None:
                 group.append(_Job(entry, int(read[1]), read[2].split(", "), evaluated[-WINDOWS * int(read[1]) :]))
             elif entry.kind == MUTATION:  # its job is numbered among those that ask for a change
@@ -338,7 +350,8 @@ class ProposalHistory:
         for row in rows:
             keys = [evaluate_key(child, digest_of(row.example), row.id, trace).digest for trace in (False, True)]
             later = [number for key in keys for number in self.evaluations.get(key, ()) if number > job.number]
-            found.append(min(later, default=None))
+            reused = [number for key in keys for number in self.evaluations.get(key, ()) if self._reuses]
+            found.append(min(later, default=max(reused, default=None)))
         answers = self._answers({number for number in found if number is not None})
         return [answers[number] if number is not None else None for number in found]
 
@@ -390,7 +403,10 @@ def _outcome(job: _Job, before: float | None, after: float | None, rows: int, *,
     if scores is None or before is None or after is None:
         return "unfinished", "its evaluation on the minibatch is not recorded: the run ended first"
     if after > before:
-        return "rejected", f"better on its minibatch ({scores}), but another one was kept, or the run ended first"
+        return (
+            "rejected",
+            f"better on its minibatch ({scores}), but not on more rows, another one was kept, or the run ended first",
+        )
     return "rejected", f"not better on its minibatch: {scores}"
 
 

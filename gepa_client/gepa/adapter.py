@@ -26,6 +26,7 @@ from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT
 from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem, ExampleDone
 from gepa_client.gepa.hooks import Failures, TracePolicy
+from gepa_client.gepa.known_results import KnownResults
 from gepa_client.gepa.reflective_datasets import STATE_KEY, ProposalJob, Records, ReflectiveDatasets, propose_new_texts
 from gepa_client.gepa.results import Batch, BatchBuilder, Results
 from gepa_client.gepa.rows import AnyRow, RowLoader, as_row, list_server_rows
@@ -76,6 +77,7 @@ class RemoteAdapter:
     `failures`: failures that GEPA swallowed. `commits`: the commits that mutations made; an endpoint that lacks one
     gets it uploaded. `allow_mixed_programs`: servers whose programs have different names may share the work.
     `prices`: of models whose calls servers report without a cost; by default those of litellm's table.
+    `known`: results that serve later requests; set it if the program is deterministic.
     `seed`: of the run, for the choice between several steps of a component in a reflective dataset.
 
     Raises:
@@ -114,6 +116,7 @@ class RemoteAdapter:
         self.commits = CommitGraph()
         self._trace_policy = TracePolicy()
         self._batches = BatchBuilder(failure_score)
+        self.known: KnownResults | None = None
 
         def fleet(splits: Callable[[DiscoverResult], list[str]] | None = None) -> Fleet:
             return Fleet(
@@ -282,14 +285,20 @@ class RemoteAdapter:
         self, pairs: Sequence[tuple[Candidate, Sequence[Any]]], *, trace: bool, together: bool = False
     ) -> list[Batch]:
         items = [EvaluationItem(candidate, [as_row(row) for row in rows], trace) for candidate, rows in pairs]
+        evaluate = self._evaluator.evaluate_together if together else self._evaluator.evaluate
         try:
-            evaluate = self._evaluator.evaluate_together if together else self._evaluator.evaluate
-            evaluated = self.wait_for(evaluate(items))
+            if self.known is None:
+                results = self.wait_for(evaluate(items))
+                fresh: list[Results | None] = [None] * len(items)
+            else:
+                completed = self.wait_for(self.known.complete(items, evaluate))
+                results, fresh = [each.results for each in completed], [each.fresh for each in completed]
         except ProgramFailed as error:
             self.failures.record("evaluate", error)
             raise
         return [
-            self._batches.build(item.rows, results, trace=trace) for item, results in zip(items, evaluated, strict=True)
+            self._batches.build(item.rows, of_item, trace=trace, fresh=new)
+            for item, of_item, new in zip(items, results, fresh, strict=True)
         ]
 
     # --- reflection --------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from protocol.errors import LimitExceeded, RpcError
 
 @dataclass(frozen=True)
 class EvaluationItem:
-    """One candidate on one batch. `trace`: trajectories are wanted.
+    """One candidate on one batch. `trace`: trajectories are wanted. `instance`: a server that keeps others beside them.
 
     `parts` (capability `batch_evaluate`): the candidates of consecutive rows, each with its number of rows, in place of
     `candidate`, which is the first of them; such an item is one call.
@@ -34,6 +34,7 @@ class EvaluationItem:
     rows: Sequence[AnyRow]
     trace: bool
     parts: Sequence[tuple[Candidate, int]] = ()
+    instance: str | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,8 @@ class BatchEvaluator:
             own = requests[position : position + len(item.rows)]
             position += len(item.rows)
             into: Results = [
-                self.journal.shortened(request, _answer_of(request)) if request.recorded else {} for request in own
+                self.journal.shortened(request.number, request.size, _answer_of(request)) if request.recorded else {}
+                for request in own
             ]
             evaluated.append(into)
             batches += [(batch, into) for batch in self._batches(item, own, into)]
@@ -165,7 +167,7 @@ class BatchEvaluator:
             return []
         name = self.journal.name(requests[0].number)
         known = [instance for result in into if (instance := instance_of(result)) is not None]
-        return self._sliced(item, name, requests, Pin(known[0] if known else None))
+        return self._sliced(item, name, requests, Pin(known[0] if known else item.instance))
 
     def _sliced(self, item: EvaluationItem, name: str, requests: Sequence[RecordedRequest], pin: Pin) -> list[_Batch]:
         limits = self.discovery.limits
@@ -194,7 +196,7 @@ class BatchEvaluator:
             # recorded results of a batch that must run as a whole stay what GEPA sees
             recorded: list[Any] = self.journal.record(*((request, results[at]) for at, request in fresh))
             for (at, request), result in zip(fresh, recorded, strict=True):
-                into[batch.at[at]] = self.journal.shortened(request, result)
+                into[batch.at[at]] = self.journal.shortened(request.number, request.size, result)
                 self._report(batch.item.rows[batch.at[at]], result)
             self.journal.spending.add_examples(EVALUATE, len(fresh))
 

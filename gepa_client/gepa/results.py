@@ -44,8 +44,10 @@ class BatchBuilder:
         self._failure_score = failure_score
         self._objectives: dict[str, None] = {}  # a set that keeps the order of appearance
 
-    def build(self, rows: Sequence[AnyRow], results: Results, *, trace: bool) -> Batch:
+    def build(self, rows: Sequence[AnyRow], results: Results, *, trace: bool, fresh: Results | None = None) -> Batch:
         """Return the batch of some rows, in their order; `trace`: with trajectories.
+
+        `fresh`: those results that were evaluated for it, if some were not: they alone are metric calls.
 
         Raises:
             BadResponse: results wait for a score that this program cannot give.
@@ -61,7 +63,7 @@ class BatchBuilder:
             scores=[self.score(result) for result in results],
             trajectories=[Trajectory(row, result, result) for row, result in pairs] if trace else None,
             objective_scores=self._objective_scores(results),
-            num_metric_calls=_metric_calls(results),
+            num_metric_calls=_metric_calls(results) if fresh is None else _counted(fresh),
         )
 
     def score(self, result: Mapping[str, Any]) -> float:
@@ -91,6 +93,11 @@ def _metric_calls(results: Results) -> int | None:
             return None
         total += share
     return max(total, 1) if results else 0
+
+
+def _counted(fresh: Results) -> int:
+    calls = _metric_calls(fresh)
+    return len(fresh) if calls is None else calls
 
 
 def reply_with(rows: Sequence[AnyRow], prices: PriceTable, results: Results) -> Reply[Results]:

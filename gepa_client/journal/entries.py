@@ -23,6 +23,9 @@ OUTLINE, MUTATION = "outline", "mutation"
 RACE = "race"
 """The kind of an entry that decides on proposals in a race: which are dropped, and which rows are evaluated next."""
 
+REUSE = "reuse"
+"""The kind of an entry whose answer lists numbers: those of earlier results that served a call, and of new ones."""
+
 MODEL_CALL = "model_call"
 """The kind of an attempt that a program made, by way of a gateway."""
 

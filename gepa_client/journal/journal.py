@@ -83,6 +83,8 @@ class Journal:
     store: str | None = None
     """The store as a printed command names it; None for the default store."""
     next_number: int = field(default=0, init=False)
+    numbers: dict[str, int] | None = field(default=None, init=False)
+    """The number of the last request of each digest; None if they are not needed."""
     _on_first_write: list[Callable[[], None]] = field(default_factory=list, init=False)
     _open: set[int] = field(default_factory=set, init=False)  # numbers whose answer GEPA waits for
     _failures: list[Entry] = field(default_factory=list, init=False)
@@ -118,6 +120,8 @@ class Journal:
                 if entry is not None and entry.omitted:
                     request.read = functools.partial(self.storage.answer, self.part, request.number)
             self.next_number += len(requests)
+            if self.numbers is not None:
+                self.numbers.update((request.key.digest, request.number) for request in requests)
         return requests
 
     @contextmanager
@@ -199,11 +203,11 @@ class Journal:
         self.storage.write(*entries)
         return [orjson.loads(entry.answer) for entry in entries]
 
-    def shortened(self, request: RecordedRequest, result: dict[str, Any]) -> dict[str, Any]:
-        """Return a recorded result as it is held in memory: its large members are left in the store."""
-        if request.size <= LARGEST_HELD or not self.storage.keeps:
+    def shortened(self, number: int, size: int, result: dict[str, Any]) -> dict[str, Any]:
+        """Return a recorded result of `size` bytes as it is held in memory: its large members are left in the store."""
+        if size <= LARGEST_HELD or not self.storage.keeps:
             return result
-        stand_in = RecordedOutput(self.run_id, self.part, request.number, self.storage)
+        stand_in = RecordedOutput(self.run_id, self.part, number, self.storage)
         return stand_in.in_place_of_large_members(result)
 
     def fail(self, request: RecordedRequest, error: Exception) -> None:

@@ -460,7 +460,8 @@ class Finished(_Event):
     `details`: what is known of a failure beyond its reason. `unpriced`: results without a price, by kind of
     work. `resume_with`: flags without which a resumed run would end in the same way. `search_complete`: GEPA ended the
     search between two iterations, so that every result is counted in `metric_calls`. `active_seconds`: how long
-    processes have driven the run, those before a `resume` included; None if that is not known.
+    processes have driven the run, those before a `resume` included; None if that is not known. `reused`: results that
+    were not made again, as the program is deterministic; None if it is not known to be.
     """
 
     event: Literal["finished"] = "finished"
@@ -477,6 +478,7 @@ class Finished(_Event):
     resume_with: list[str] = []
     search_complete: bool = False
     active_seconds: float | None = None
+    reused: int | None = None
 
 
 Event = (

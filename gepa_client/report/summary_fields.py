@@ -241,6 +241,7 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         "validation": f"{seed.score:.4g} -> {best.score:.4g}, candidate {best.index}" if seed and best else None,
         "best code": line(code, 300) if code is not None else None,
         "metric calls": f"{record.metric_calls:,}{budget_note(record)}, {record.active_seconds:.1f} s",
+        "results reused": reuse_summary(record),
         "candidates": f"{len(record.candidates)} kept, {len(record.front)} on the Pareto front, "
         f"{counted(len(record.rejected), 'proposal')} not kept, "
         f"{counted(len(record.skipped), 'iteration')} without a proposal, "
@@ -267,6 +268,12 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         ended = finished.status if finished.reason is None else f"{finished.status}: {finished.reason}"
         facts["ended"] = plain(ended.strip(), limit=ENDED_SHOWN)
     return [(label, text) for label, text in facts.items() if text is not None]
+
+
+def reuse_summary(record: RunRecord) -> str | None:
+    """Return how many results were reused; None if the program is not known to be deterministic."""
+    reused = record.finished.reused if record.finished is not None else None
+    return f"{reused:,}, not counted as metric calls" if reused is not None else None
 
 
 def budget_note(record: RunRecord) -> str:

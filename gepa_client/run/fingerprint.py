@@ -9,7 +9,7 @@ from evolverpc_common.display_text import plain
 from evolverpc_common.printed_commands import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal.requests import digest_of
-from gepa_client.run.resolved_settings import evolve_of
+from gepa_client.run.resolved_settings import evolve_of, is_deterministic
 from gepa_client.settings.loading import EARLIER_DEFAULTS
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secrets import NOT_RECORDED
@@ -25,11 +25,14 @@ IDENTITY_SETTINGS = frozenset(
         *("candidate_selection_strategy", "frontier_type", "proposals", "selection_strategy"),
         *("acceptance_criterion", "val_evaluation_policy", "cache_evaluation", "track_best_outputs"),
         *("use_merge", "max_merge_invocations", "merge_val_overlap_floor", "seed"),
+        "deterministic",
     }
 )
 """Settings that belong to the fingerprint: with another value a replay would make other requests."""
 
-ADDED_SETTINGS = frozenset({"check_answers", "max_component_tokens", "validation"})
+ADDED_SETTINGS = frozenset(
+    {"acceptance_error", "acceptance_rows", "check_answers", "max_component_tokens", "validation"}
+)
 """The same, but only with another value than what earlier versions did: their fingerprints lack these settings."""
 
 REACHED_BY = frozenset({"api_base", "base_url", "azure_endpoint", "proxy", "timeout", "request_timeout"})
@@ -50,10 +53,10 @@ _REACHED_BY = frozenset(f"settings.reflection_lm_kwargs.{name}" for name in REAC
 def identity_settings(config: RunConfig) -> dict[str, Any]:
     """Return the settings of `IDENTITY_SETTINGS` as JSON, equal if they mean the same, without secrets.
 
-    `evolve` is left out: its value depends on the program, and `fingerprint_of` adds it.
+    `evolve` and `deterministic` are left out: their values depend on the program, and `fingerprint_of` adds them.
     """
     recorded = config.recorded()
-    found = {key: recorded[key] for key in sorted(IDENTITY_SETTINGS - {"proposals", "evolve"})}
+    found = {key: recorded[key] for key in sorted(IDENTITY_SETTINGS - {"proposals", "evolve", "deterministic"})}
     found["sampling_strategy"] = config.sampling
     found["reflection"] = "program" if config.reflection_lm is None else "model"
     found["reflection_lm_kwargs"] = {
@@ -92,7 +95,8 @@ def fingerprint_of(
         "scorer": None if scorer is None else _program_identity(scorer),
         "data": dict(data),
     }
-    return found if evolve == "prompts" else found | {"evolve": evolve}
+    found |= {} if evolve == "prompts" else {"evolve": evolve}
+    return found | ({"deterministic": True} if is_deterministic(config, discovery) else {})
 
 
 def _at_its_commit(candidate: Candidate) -> Candidate:

@@ -16,6 +16,7 @@ from gepa_client.certificate.repeats import Repeats, decide, part_of_test, recor
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
+from gepa_client.gepa.known_results import KnownResults
 from gepa_client.gepa.litellm_model import LiteLLMModel, is_hopeless
 from gepa_client.gepa.record_budget import RecordBudget
 from gepa_client.gepa.reflection import ConcurrentReflection, ProgramReflection
@@ -27,6 +28,7 @@ from gepa_client.run import output_folder as files
 from gepa_client.run import strategies
 from gepa_client.run.guards import FailureGuard, PriceGuard, ScorerGuard
 from gepa_client.run.initial_state import InitialState
+from gepa_client.run.resolved_settings import is_deterministic
 from gepa_client.run.run_errors import error_details, stop_for, stop_reason
 from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatcher
 from gepa_client.run.stop_conditions import BetweenIterations
@@ -46,6 +48,7 @@ class _SearchEnd:
     """How the search ended, with its result so far.
 
     `search_complete`: GEPA ended it between two iterations. `lacks_limit`: no limit of its settings can take effect.
+    `reused`: as in `Finished`.
     """
 
     status: Status
@@ -54,6 +57,7 @@ class _SearchEnd:
     details: str | None = None
     lacks_limit: bool = False
     search_complete: bool = False
+    reused: int | None = None
 
 
 class _GepaLog:
@@ -118,6 +122,7 @@ class Optimization:
             model_usd=spend[MODEL_CALL].cost_usd or None,
             unpriced=spend.unpriced,
             files=written,
+            reused=ending.reused,
         )
 
     def reflection(self) -> Any:
@@ -189,11 +194,16 @@ class Optimization:
         )
         prices = PriceGuard(config, journal, self.emit)
         own_callbacks = [watcher, guard, prices, ScorerGuard(config, journal, self.emit)]
+        arguments |= strategies.acceptance_arguments(config, arguments, splits.train)
+        if is_deterministic(config, self.adapter.discovery):
+            self.adapter.known = KnownResults(journal)
+            arguments["cache_evaluation"] = True  # GEPA's own look-up, before it evaluates validation rows
         arguments["callbacks"] = [*arguments["callbacks"], *map(FailFastCallback, own_callbacks)]
         between = BetweenIterations(config, journal)
-        stops: list[strategies.StateStop | strategies.PerfectStop | BetweenIterations] = [
+        stops: list[strategies.Stop] = [
             *([] if config.past_perfect else [strategies.PerfectStop(config.perfect_score)]),
             *strategies.stoppers(config),
+            *([] if self.adapter.known is None else [strategies.NothingNewStop(len(splits.train))]),
             between,
         ]
         arguments["stop_callbacks"] = stops
@@ -216,9 +226,20 @@ class Optimization:
             budget = config.max_metric_calls
             if reason is None and budget is not None and (result.total_metric_calls or 0) >= budget:
                 reason = f"max_metric_calls of {budget:,} is reached"
-            return _SearchEnd("completed", result, reason, search_complete=True)
+            return _SearchEnd("completed", result, reason, search_complete=True, reused=self._reused(watcher))
         more = more if stop.status == "failed" else None
-        return _SearchEnd(stop.status, watcher.result(), stop.reason, more, lacks_limit=prices.lacks_limit)
+        return _SearchEnd(
+            stop.status,
+            watcher.result(),
+            stop.reason,
+            more,
+            lacks_limit=prices.lacks_limit,
+            reused=self._reused(watcher),
+        )
+
+    def _reused(self, watcher: RunWatcher) -> int | None:
+        known = self.adapter.known
+        return None if known is None else known.reused + watcher.validated_from_cache
 
     def _recorded(self, stopped: Interrupted) -> Interrupted:
         """Record a completing stop for replays; return it, or the interruption that prevented the record."""

@@ -70,6 +70,12 @@ def evolve_of(config: RunConfig, discovery: DiscoverResult) -> Evolve:
     return evolve
 
 
+def is_deterministic(config: RunConfig, discovery: DiscoverResult) -> bool:
+    """Return whether results are reused, by the settings or by what the program declares."""
+    declared = discovery.program.deterministic
+    return bool(declared if config.deterministic is None else config.deterministic)
+
+
 def metric_call_budget(config: RunConfig, *, texts: int, train: int, val: int | None) -> int | None:
     """Return the run's limit on metric calls; None if it has none.
 

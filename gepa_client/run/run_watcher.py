@@ -114,6 +114,8 @@ class RunWatcher:
     dataset and name; None if the program proposes. `next_rejected`: returns how the next rejected proposal lost its
     race; None if it was rejected without one. `take_unusable`: returns the answers of reflection that were not used
     since it was last called.
+
+    `validated_from_cache`: validation scores that GEPA's cache had, so that they were not evaluated.
     """
 
     emit: Emit
@@ -145,6 +147,7 @@ class RunWatcher:
         self._phase: PhaseName | None = None
         self._over = False
         self._seed_kept: CandidateRecord | None = None
+        self.validated_from_cache = 0
 
     def result(self) -> GEPAResult[Any, int] | None:
         """Return the complete candidates, with the metric calls counted up to now."""
@@ -188,6 +191,8 @@ class RunWatcher:
         if best == index:
             self._best = (index, event["average_score"], dict(event["candidate"]))
         found_at = state.num_metric_calls_by_discovery[index] if state is not None else 0
+        if state is not None:
+            self.validated_from_cache += event["num_examples_evaluated"] - (state.total_num_evals - found_at)
         kept = CandidateRecord(
             index=index,
             texts=dict(event["candidate"]),

@@ -45,7 +45,7 @@ class BetweenIterations:
     journal: Journal
     reason: str | None = None
 
-    def __call__(self, _state: Any) -> bool:
+    def __call__(self, gepa_state: Any) -> bool:  # noqa: ARG002 - its name is GEPA's
         """Return whether the search is over."""
         recorded = self.journal.recorded_stop()
         if recorded is not None:

@@ -1,8 +1,9 @@
 """Build GEPA's own objects from the settings: strategies, stoppers, and what evolving code needs."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from gepa.core.state import GEPAState
 from gepa.strategies.proposal_sampling import (
@@ -33,7 +34,9 @@ from gepa_client.gepa.rows import RowLoader
 from gepa_client.journal.run_events import Emit
 from gepa_client.run.resolved_settings import evolve_of
 from gepa_client.run.run_watcher import FailFastCallback
+from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcceptance
 from gepa_client.selection.race import RacedSelection, RacingAdapter
+from gepa_client.settings.groups import ACCEPTANCE_ERROR, ACCEPTANCE_MINIBATCHES
 from gepa_client.settings.run_config import RunConfig
 from protocol.code import GIT_BRANCH
 
@@ -46,6 +49,12 @@ PASSED = (
     "tracking_key_prefix",
 )
 """Settings that `gepa.optimize` takes unchanged."""
+
+LEAST_IDLE = 100
+"""Iterations in a row that evaluate nothing before a search ends; more if there are more training rows."""
+
+MINIBATCH = 3
+"""GEPA's default."""
 
 _STOPPERS: dict[str, Any] = {
     "patience": NoImprovementStopper,
@@ -69,6 +78,37 @@ WHOLE_BATCHES = (
     "`validation` is race, but the program evaluates whole batches (it is a GEPAAdapter), and a race evaluates single "
     "rows: leave --validation out, or serve functions that evaluate one example"
 )
+
+
+def acceptance_arguments(config: RunConfig, arguments: Mapping[str, Any], train: RowLoader) -> dict[str, Any]:
+    """Return the arguments of `gepa.optimize` that take the place of others if the acceptance is a paired test.
+
+    `arguments`: those others, among them the `adapter` that GEPA has.
+
+    Raises:
+        SettingsError: no proposal could be accepted.
+    """
+    if config.acceptance_criterion != "paired":
+        return {}
+    minibatch = config.reflection_minibatch_size or MINIBATCH
+    acceptance = PairedAcceptance(
+        arguments["adapter"],
+        train,
+        minibatch,
+        config.acceptance_error or ACCEPTANCE_ERROR,
+        config.acceptance_rows or ACCEPTANCE_MINIBATCHES * minibatch,
+        config.seed,
+    )
+    return {
+        "acceptance_criterion": acceptance,
+        "selection_strategy": DecidingSelection(arguments["selection_strategy"], acceptance),
+    }
+
+
+class Stop(StopperProtocol, Protocol):
+    """Ends a search between two iterations. `reason`: why it did, None until it does."""
+
+    reason: str | None
 
 
 @dataclass
@@ -123,6 +163,29 @@ class PerfectStop:
                 )
                 return True
         return False
+
+
+@dataclass
+class NothingNewStop:
+    """Ends a search that reuses results once no iteration evaluates anything: such iterations use up no budget.
+
+    `train`: the number of training rows. `reason`: as in `StateStop`.
+    """
+
+    train: int
+    reason: str | None = None
+    _evaluated: int = 0
+    _since: int = 0
+
+    def __call__(self, gepa_state: GEPAState[Any, Any]) -> bool:
+        """Return whether the search is over."""
+        if gepa_state.total_num_evals > self._evaluated:
+            self._evaluated, self._since = gepa_state.total_num_evals, gepa_state.i
+        idle = gepa_state.i - self._since
+        if idle < max(LEAST_IDLE, self.train):
+            return False
+        self.reason = f"the last {idle:,} iterations evaluated nothing new: all their results were known"
+        return True
 
 
 def stoppers(config: RunConfig) -> list[StateStop]:

@@ -21,6 +21,9 @@ VAL_FRACTION, LEAST_TO_SPLIT = 0.2, 50
 """The default share of the training rows that is kept for validation, and the rows from which it holds: a candidate's
 score over fewer than 10 validation rows is mostly chance."""
 
+ACCEPTANCE_ERROR, ACCEPTANCE_MINIBATCHES = 0.2, 4
+"""Defaults of the paired acceptance: its error, and the rows of a comparison in minibatches."""
+
 ROW_SUFFIXES = (".json", ".jsonl", ".csv")
 REGISTRIES = (
     *("pypi.org", "files.pythonhosted.org", "registry.npmjs.org", "nodejs.org"),
@@ -253,12 +256,34 @@ class SearchSettings(SettingsGroup, title="Search"):
         "Score each improving proposal on all validation rows, or drop it once enough of them show that it loses.",
     )
     cache_evaluation: bool = setting(False, "Score a candidate on the same row only once.")
+    deterministic: bool | None = setting(
+        None,
+        "The program gives a candidate the same result on a row each time, so that no result is made twice.",
+        shown="as the program declares",
+    )
     use_merge: bool = setting(False, "Also merge candidates that are good at different rows.")
     seed: int = setting(0, "Seed of every random choice.")
     max_merge_invocations: Annotated[int, Field(ge=0)] = setting(5, "Merges tried in all.", rare=True)
     merge_val_overlap_floor: PositiveInt = setting(5, "Validation rows that merged candidates share.", rare=True)
-    acceptance_criterion: Literal["strict_improvement", "improvement_or_equal"] = setting(
-        "strict_improvement", "When a proposal counts as improving on its minibatch.", rare=True, metavar="CRITERION"
+    acceptance_criterion: Annotated[
+        Literal["strict_improvement", "improvement_or_equal", "paired", "strict", "equal"],
+        AfterValidator(lambda name: {"strict": "strict_improvement", "equal": "improvement_or_equal"}.get(name, name)),
+    ] = setting(
+        "strict_improvement",
+        "When a proposal counts as improving on its minibatch: a higher sum, none lower, or by a paired test.",
+        metavar="strict|equal|paired",
+        shown="strict",
+        short="acceptance",
+    )
+    acceptance_error: Annotated[float, Field(gt=0, lt=1)] | None = setting(
+        None,
+        "Share of proposals no better than their parent that `paired` accepts, at most.",
+        shown=f"{ACCEPTANCE_ERROR:g}",
+    )
+    acceptance_rows: PositiveInt | None = setting(
+        None,
+        "Training rows on which `paired` compares a proposal with its parent, at most.",
+        shown=f"{ACCEPTANCE_MINIBATCHES} minibatches",
     )
     val_evaluation_policy: Literal["full_eval"] = setting(
         "full_eval", "Validation rows scored per candidate.", rare=True

@@ -142,6 +142,8 @@ class RunConfig(
             _check_marks("reflection_prompt_template", template, ("<curr_param>", "<side_info>"))
         _check_marks("code_prompt_template", self.code_prompt_template, ("<outline>", "<side_info>", "<lineage>"))
         self._check_code()
+        if self.acceptance_criterion != "paired" and (name := self.given(("acceptance_error", "acceptance_rows"))):
+            raise ValueError(f"`{name}` is for `acceptance_criterion` paired, not for {self.acceptance_criterion}")
         for needed, names in DEPENDS.items():
             for name in names:
                 unused = name in self.model_fields_set and getattr(self, name) not in (None, False, (), "")

@@ -12,6 +12,7 @@ DATASETS = {
 }
 
 version = "1"
+deterministic = True
 seed_candidate = {"system": "seed system", "style": "seed style"}
 
 _NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf")}

@@ -23,7 +23,7 @@ from rpc_server.worker.stdio_server import Channel, Server, failure
 
 NAMES = (
     *("seed_candidate", "run", "score", "propose_new_texts", "make_reflective_dataset", "finalize", "write_texts"),
-    *("component_descriptions", "version", "__version__"),
+    *("component_descriptions", "version", "__version__", "deterministic"),
 )
 """What a module of plain functions may define."""
 

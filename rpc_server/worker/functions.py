@@ -49,6 +49,7 @@ class FunctionProgram:
             "name": config.name or module.__name__,
             "version": config.version or _text_or_none(module, "version") or _text_or_none(module, "__version__"),
             **config.identity(module),
+            "deterministic": _flag_or_none(module, "deterministic"),
             "seed_candidate": seed_from(
                 config.seed_candidate, getattr(module, "seed_candidate", None), missing=_NO_SEED
             )
@@ -276,6 +277,13 @@ def _parameters(function: Callable[..., Any] | None) -> frozenset[str]:
         return frozenset(inspect.signature(function).parameters)
     except (TypeError, ValueError):  # a callable written in C may hide them
         return frozenset()
+
+
+def _flag_or_none(module: ModuleType, name: str) -> bool | None:
+    value = getattr(module, name, None)
+    if value is not None and not isinstance(value, bool):
+        raise ProgramProblem("program", "`%s` must be True or False, not %s" % (name, type(value).__name__))
+    return value
 
 
 def _text_or_none(module: ModuleType, name: str) -> str | None:

@@ -146,6 +146,7 @@ DEFECTS = (
     _defect("no_null_outputs", "leaves out outputs that are null", "evaluate.shape"),
     _defect("stops_at_100", "answers a hundred results at most", "evaluate.length"),
     _defect("finishing_order", "answers in the order of finishing", "evaluate.order"),
+    _defect("other_scores_each_time", "declares that it is deterministic and is not", "evaluate.deterministic"),
     _defect("by_id", "keeps results by the example's id", "evaluate.same_id"),
     _defect("first_candidate_stays", "keeps the first candidate it gets", "evaluate.candidate"),
     _defect("strips_texts", "tidies the candidate's texts", "evaluate.text_unchanged"),

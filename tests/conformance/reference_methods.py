@@ -36,6 +36,7 @@ class Methods:
         at_once = 1 if bad("one_at_a_time") else 10_000 if bad("unbounded_concurrency") else LIMITS["max_concurrency"]
         self.slots = asyncio.Semaphore(at_once)
         self.instance = uuid.uuid4().hex
+        self.scored = 0
         self.traces: dict[str, Any] = {}
         self.groups: dict[str, list[str]] = {}
         self.state = 0
@@ -73,6 +74,7 @@ class Methods:
             "program": {
                 "name": self.program_name,
                 "version": "1",
+                "deterministic": True,
                 "digest": uuid.uuid4().hex if self.bad("new_digest_each_time") else "abc",
                 "components": [{"name": name, "kind": kinds.get(name, "text")} for name in names],
                 "seed_candidate": seed | ({"style": "seed"} if self.bad("other_seed") else {}),
@@ -118,6 +120,9 @@ class Methods:
                     result["error"] = {"type": kind, "message": "over its deadline"}
                     if self.bad("timeout_scores_zero"):
                         result |= {"status": "ok", "score": 0.0}
+            if self.bad("other_scores_each_time") and result["status"] == "ok":
+                self.scored += 1
+                result["score"] += self.scored / 1000
             results[position] = result
             finished.append(result)
             progress["done"] += 1

@@ -18,7 +18,7 @@ PHASES = {
     "testing": "scoring the test rows",
     "finalizing": "calling finalize",
 }
-NOT_BY_SCORE = ("Duplicate", "Passed acceptance")
+NOT_BY_SCORE = ("Duplicate", "Passed acceptance", "not better than its parent", "too little evidence")
 """Prefixes of GEPA's reasons for leaving out a proposal that was good enough on its minibatch."""
 
 REQUEST = 160

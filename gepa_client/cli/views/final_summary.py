@@ -152,6 +152,7 @@ def show(ended: RunSummary, console: Console) -> None:
     lines += [
         f"{label:<15} {safe_line(text)}"
         for label, text in (
+            ("results reused", fields.reuse_summary(ended.record)),
             ("model calls", fields.model_call_summary(ended.record)),
             ("refused", _refused(ended.record)),
             ("not used", unusable_summary(ended.record.unusable)),

@@ -700,7 +700,8 @@ def test_a_program_with_the_same_scores_and_outputs_twice_looks_deterministic(se
     assert (noise["rows"], noise["repeats"], noise["deterministic"]) == (15, 2, True)
     assert noise["row_noise"] == noise["mean_noise"] == 0
     assert [step["message"] for step in report["steps"] if step["name"] == "noise"] == [
-        "none: 15 rows evaluated 2 times had the same scores and outputs, so the program looks deterministic"
+        "none: 15 rows evaluated 2 times had the same scores and outputs, so the program looks "
+        "deterministic (--deterministic reuses results)"
     ]
 
 

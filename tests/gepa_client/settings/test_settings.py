@@ -340,7 +340,11 @@ def test_the_store_is_the_one_the_record_came_from() -> None:
 
 def test_every_setting_may_change_or_is_part_of_a_runs_identity() -> None:
     assert sorted([*MAY_CHANGE, *IDENTITY_SETTINGS, *ADDED_SETTINGS]) == sorted(RunConfig.model_fields)
-    assert set(identity_settings(RunConfig(url=(URL,)))) == IDENTITY_SETTINGS - {"proposals", "evolve"} | {
+    assert set(identity_settings(RunConfig(url=(URL,)))) == IDENTITY_SETTINGS - {
+        "proposals",
+        "evolve",
+        "deterministic",
+    } | {
         "sampling_strategy",
         "reflection",
         "check_answers",

@@ -167,6 +167,10 @@ export interface OptimizeSettings {
    */
   cacheEvaluation?: boolean;
   /**
+   * The program gives a candidate the same result on a row each time, so that no result is made twice. Default: as the program declares.
+   */
+  deterministic?: boolean;
+  /**
    * Also merge candidates that are good at different rows. Default: no.
    */
   useMerge?: boolean;
@@ -183,9 +187,17 @@ export interface OptimizeSettings {
    */
   mergeValOverlapFloor?: number;
   /**
-   * When a proposal counts as improving on its minibatch. Default: strict_improvement.
+   * When a proposal counts as improving on its minibatch: a higher sum, none lower, or by a paired test. Default: strict.
    */
-  acceptanceCriterion?: "strict_improvement" | "improvement_or_equal";
+  acceptanceCriterion?: "strict_improvement" | "improvement_or_equal" | "paired" | "strict" | "equal";
+  /**
+   * Share of proposals no better than their parent that `paired` accepts, at most. Default: 0.2.
+   */
+  acceptanceError?: number;
+  /**
+   * Training rows on which `paired` compares a proposal with its parent, at most. Default: 4 minibatches.
+   */
+  acceptanceRows?: number;
   /**
    * Validation rows scored per candidate. Default: full_eval.
    */
@@ -357,11 +369,14 @@ export const SETTINGS: readonly string[] = [
   "frontierType",
   "validation",
   "cacheEvaluation",
+  "deterministic",
   "useMerge",
   "seed",
   "maxMergeInvocations",
   "mergeValOverlapFloor",
   "acceptanceCriterion",
+  "acceptanceError",
+  "acceptanceRows",
   "valEvaluationPolicy",
   "trackBestOutputs",
   "scoreWith",
@@ -821,7 +836,8 @@ export interface Finalized {
  * `details`: what is known of a failure beyond its reason. `unpriced`: results without a price, by kind of
  * work. `resume_with`: flags without which a resumed run would end in the same way. `search_complete`: GEPA ended the
  * search between two iterations, so that every result is counted in `metric_calls`. `active_seconds`: how long
- * processes have driven the run, those before a `resume` included; None if that is not known.
+ * processes have driven the run, those before a `resume` included; None if that is not known. `reused`: results that
+ * were not made again, as the program is deterministic; None if it is not known to be.
  */
 export interface Finished {
   seconds: number;
@@ -841,4 +857,5 @@ export interface Finished {
   resume_with: string[];
   search_complete: boolean;
   active_seconds: number | null;
+  reused: number | null;
 }

@@ -64,6 +64,7 @@ const KNOWN = [...OWN_OPTIONS, ...Object.keys(SPLITS), ...SETTINGS];
 const PROGRAM_PARTS = namesOf<Required<FunctionProgram & BatchProgram>>({
   name: 1,
   version: 1,
+  deterministic: 1,
   rowSchema: 1,
   datasets: 1,
   seedCandidate: 1,

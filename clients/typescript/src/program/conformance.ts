@@ -46,6 +46,7 @@ const NOT_FINITE: Record<string, number> = { NaN: Number.NaN, Infinity: Number.P
 export const conformanceProgram = {
   name: "conformance",
   version: "1",
+  deterministic: true,
   seedCandidate: { system: "seed system", style: "seed style" },
   datasets: { train: rows(5), val: rows(3) },
   readsTrajectory: true,

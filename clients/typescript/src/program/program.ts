@@ -87,6 +87,8 @@ interface Scorer<Data, Output> {
 interface ProgramHead<Data> {
   name: string;
   version?: string;
+  /** True if a candidate has the same output and score each time it runs on a row: then no row is run twice with it. */
+  deterministic?: boolean;
   /**
    * A schema of zod, valibot, arktype or another library with Standard Schema: every row is validated with it, and `run`,
    * `evaluate` and `score` get what it returns. It infers the type of a row.

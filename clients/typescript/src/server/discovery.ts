@@ -28,6 +28,7 @@ export async function discoveryOf(
     program: {
       name: program.name,
       ...(program.version === undefined ? {} : { version: program.version }),
+      ...(program.deterministic === undefined ? {} : { deterministic: program.deterministic }),
       ...(settings.digest === undefined ? {} : { digest: settings.digest }),
       components: Object.keys(seed).map((name) => {
         const description = program.componentDescriptions?.[name];

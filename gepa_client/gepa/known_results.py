@@ -1,0 +1,128 @@
+"""Reuse the results of a deterministic program: no candidate is evaluated twice on the same row."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from gepa_client.gepa.batch_evaluator import EvaluationItem
+from gepa_client.gepa.results import Results, instance_of
+from gepa_client.journal.entries import REUSE
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.requests import digest_of, evaluate_key, request_key
+
+Evaluate = Callable[[Sequence[EvaluationItem]], Awaitable[list[Results]]]
+Place = tuple[str, str]
+"""The digests of a candidate and a row."""
+
+
+@dataclass(frozen=True)
+class CompletedItem:
+    """The results of an item, in the order of its rows, and those among them that were evaluated for it."""
+
+    results: Results
+    fresh: Results
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A result of the search, by its number in the journal. `instance`: of the server that keeps its trajectory.
+
+    `result`: the result itself if there is no store to read it from.
+    """
+
+    number: int
+    traced: bool
+    instance: str | None
+    result: dict[str, Any] | None
+
+
+@dataclass
+class KnownResults:
+    """The results of a run's search, read from the journal when they are needed again.
+
+    A request with traces is served by results with traces alone, all of them kept by one server, which reflects on the
+    whole minibatch. Failed examples are evaluated again. What is reused follows from recorded results, so a replay
+    reuses the same. A call that reuses results is an entry of the journal: the numbers of all its results.
+
+    `reused`: results that were not evaluated again.
+    """
+
+    journal: Journal
+    reused: int = 0
+    _known: dict[Place, _Known] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self.journal.numbers = self._numbers
+
+    async def complete(self, items: Sequence[EvaluationItem], evaluate: Evaluate) -> list[CompletedItem]:
+        """Return the results of each item, having `evaluate` make those that are missing. Raises: as `evaluate`."""
+        places = [[(digest_of(item.candidate), row.digest) for row in item.rows] for item in items]
+        known = [self._serving(where, traced=item.trace) for item, where in zip(items, places, strict=True)]
+        missing = _missing(items, places, known)
+        made = iter(await evaluate([item for item in missing if item.rows]))
+        fresh = [next(made) if item.rows else [] for item in missing]
+        results: dict[Place, tuple[int, dict[str, Any]]] = {}
+        for item, own in zip(missing, fresh, strict=True):
+            candidate = digest_of(item.candidate)
+            for row, result in zip(item.rows, own, strict=True):
+                number = self._numbers[evaluate_key(candidate, row.digest, row.id, item.trace).digest]
+                results[candidate, row.digest] = number, result
+                self._keep((candidate, row.digest), number, item, result)
+        for found in known:
+            for place, one in found.items():
+                results.setdefault(place, (one.number, self._read(one)))
+        reused = sum(map(len, places)) - sum(map(len, fresh))
+        if reused:
+            await self._record([[results[place][0] for place in where] for where in places], reused)
+        return [
+            CompletedItem([results[place][1] for place in where], own) for where, own in zip(places, fresh, strict=True)
+        ]
+
+    def _serving(self, places: Sequence[Place], *, traced: bool) -> dict[Place, _Known]:
+        found = {place: self._known[place] for place in places if place in self._known}
+        if not traced:
+            return found
+        found = {place: one for place, one in found.items() if one.traced}
+        instance = next((one.instance for one in found.values()), None)
+        return {place: one for place, one in found.items() if one.instance == instance}
+
+    def _keep(self, place: Place, number: int, item: EvaluationItem, result: dict[str, Any]) -> None:
+        if result["status"] == "ok":
+            held = None if self.journal.storage.keeps else result
+            self._known[place] = _Known(number, item.trace, instance_of(result), held)
+
+    def _read(self, known: _Known) -> dict[str, Any]:
+        if known.result is not None:
+            return known.result
+        answer = self.journal.storage.answer(self.journal.part, known.number)
+        result: dict[str, Any] = orjson.loads(answer)
+        return self.journal.shortened(known.number, len(answer), result)
+
+    async def _record(self, numbers: list[list[int]], reused: int) -> None:
+        [request] = self.journal.ask([request_key(REUSE, f"reuse {reused} results", numbers)])
+        if request.entry is None:
+            with self.journal.executing([request]):
+                self.journal.record((request, numbers))
+                await self.journal.settled()
+        self.reused += reused
+
+
+def _missing(
+    items: Sequence[EvaluationItem], places: Sequence[Sequence[Place]], known: Sequence[dict[Place, _Known]]
+) -> list[EvaluationItem]:
+    """Return the items with the rows that have no result yet, each pair of candidate and row once."""
+    missing: list[EvaluationItem] = []
+    awaited: set[Place] = set()
+    for item, where, found in zip(items, places, known, strict=True):
+        rows = {
+            place: row
+            for place, row in zip(where, item.rows, strict=True)
+            if place not in found and place not in awaited
+        }
+        awaited |= rows.keys()
+        instance = next((one.instance for one in found.values()), None) if item.trace else None
+        missing.append(replace(item, rows=list(rows.values()), instance=instance))
+    return missing

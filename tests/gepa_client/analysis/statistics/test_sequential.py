@@ -1,0 +1,70 @@
+"""The test with several looks: its error by simulation, its chances by counting every choice of signs."""
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from gepa_client.analysis.statistics.sequential import MOST_STEPS, STEPS, last_look
+
+SIZES = (3, 6, 12)
+
+
+def decision(differences: Sequence[float], sizes: Sequence[int], error: float) -> bool:
+    """The decision on rows that are added look by look."""
+    looks = (last_look(differences[:size], sizes, error).better for size in sizes)
+    return next(better for better in looks if better is not None)
+
+
+@pytest.mark.parametrize("error", [0.05, 0.2])
+@pytest.mark.parametrize(
+    "size",
+    [lambda rng, _row: rng.random(), lambda _rng, _row: 1.0, lambda _rng, row: 2.0**row, lambda _rng, row: 0.5**row],
+    ids=["any", "equal", "growing", "shrinking"],
+)
+def test_alike_candidates_are_found_better_no_more_often_than_stated(
+    size: Callable[[random.Random, int], float], error: float
+) -> None:
+    rng, trials = random.Random(3), 1500
+    differences = ([size(rng, row) * rng.choice((-1, 1)) for row in range(12)] for _ in range(trials))
+    found = sum(decision(each, SIZES, error) for each in differences)
+    assert found <= trials * error + 3 * (trials * error * (1 - error)) ** 0.5
+    assert found >= 0.3 * trials * error
+
+
+def test_the_error_over_all_looks_is_that_of_every_choice_of_signs() -> None:
+    sizes = (0.5, 1.0, 0.25, 0.75, 1.0, 0.5, 0.25, 1.0)
+    choices = [
+        [size * sign for size, sign in zip(sizes, signs, strict=True)] for signs in itertools.product((1, -1), repeat=8)
+    ]
+    better = [decision(each, (2, 4, 8), 0.2) for each in choices]
+    assert 0.1 < sum(better) / len(choices) <= 0.2
+
+
+def test_a_look_is_open_while_the_chance_is_above_what_is_left() -> None:
+    assert last_look([1, 1, 1], SIZES, 0.2).better is True
+    look = last_look([1, 1, 1], SIZES, 0.1)
+    assert (look.better, look.chance, look.allowed) == (None, 0.125, 0.1)
+    assert last_look([1, 1, 0], SIZES, 0.2).better is None
+    assert last_look([1, 1, -1, -1, 0, 0], SIZES, 0.2).better is False
+
+
+def test_candidates_that_are_not_ahead_or_stay_open_are_not_better() -> None:
+    assert last_look([1, -1, 0], SIZES, 0.2).better is False
+    assert last_look([0, 0, 0], SIZES, 0.2).better is False
+    assert last_look([1, 0, 0] + [0] * 9, SIZES, 0.2).better is False
+
+
+def test_one_row_counts_no_more_than_a_bound() -> None:
+    large, larger = ([1.0, 0, 0, -far, 1, 1] for far in (MOST_STEPS / STEPS, 1e9))
+    assert last_look(large, SIZES, 0.2) == last_look(larger, SIZES, 0.2)
+
+
+def test_a_better_candidate_is_found_more_often_with_more_rows() -> None:
+    def power(sizes: Sequence[int]) -> float:
+        rng = random.Random(5)
+        pairs = ([(rng.random() < 0.8) - (rng.random() < 0.5) for _ in range(sizes[-1])] for _ in range(600))
+        return sum(decision(each, sizes, 0.1) for each in pairs) / 600
+
+    assert power((3, 6)) + 0.1 < power((3, 6, 12)) < power((3, 6, 12, 24))

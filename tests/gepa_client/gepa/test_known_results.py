@@ -1,0 +1,129 @@
+"""Results of a deterministic program are reused: nothing is evaluated twice, and a replay reuses the same."""
+
+import orjson
+import pytest
+
+from gepa_client import RemoteAdapter, Row
+from gepa_client.gepa.known_results import KnownResults
+from gepa_client.journal.entries import REUSE, SEARCH
+from tests.gepa_client.journal.sample_runs import RUN
+from tests.gepa_client.journal.stored_journals import recording, replaying, watched
+
+SEED = {"system": "s", "style": "t"}
+OTHER = {"system": "other", "style": "t"}
+
+
+def rows(*numbers):
+    return [Row(str(number), {"n": number}) for number in numbers]
+
+
+@pytest.fixture
+def store(tmp_path):
+    with watched(tmp_path) as made:
+        yield made
+
+
+def reusing(server, journal, work, **options):
+    with RemoteAdapter(server.url, first_backoff_s=0.001, max_outage_s=1, journal=journal, **options) as adapter:
+        adapter.known = KnownResults(journal)
+        return work(adapter), adapter.known.reused
+
+
+def recorded(server, store, work):
+    with recording(store) as journal:
+        return reusing(server, journal, work)
+
+
+def evaluated(server):
+    return [
+        (params["candidate"]["system"], example["id"])
+        for params in server.called("evaluate")
+        for example in params["batch"]
+    ]
+
+
+def numbered(server):
+    server.evaluate_one = lambda _candidate, example, _traced: server.ok(example.data["n"] / 8, output=example.data)
+
+
+def test_a_row_is_evaluated_once_with_a_candidate_whichever_minibatch_it_is_in(server, store):
+    numbered(server)
+
+    def work(adapter):
+        return [
+            adapter.batch_evaluate([(SEED, rows(1, 2, 2)), (OTHER, rows(1))], capture_traces=True),
+            adapter.batch_evaluate([(SEED, rows(3, 2))], capture_traces=True),
+            adapter.batch_evaluate([(OTHER, rows(1)), (SEED, rows(3, 1, 2))], capture_traces=False),
+        ]
+
+    batches, reused = recorded(server, store, work)
+    assert sorted(evaluated(server)) == [("other", "1"), ("s", "1"), ("s", "2"), ("s", "3")]
+    assert [[batch.num_metric_calls for batch in batch_of] for batch_of in batches] == [[2, 1], [1], [0, 0]]
+    assert [[batch.scores for batch in batch_of] for batch_of in batches] == [
+        [[1 / 8, 2 / 8, 2 / 8], [1 / 8]],
+        [[3 / 8, 2 / 8]],
+        [[1 / 8], [3 / 8, 1 / 8, 2 / 8]],
+    ]
+    assert [one.result["output"] for one in batches[1][0].trajectories] == [{"n": 3}, {"n": 2}]
+    assert reused == 1 + 1 + 4
+    listed = [orjson.loads(entry.answer) for entry in store.entries(RUN.id, SEARCH) if entry.kind == REUSE]
+    assert listed == [[[0, 1, 1], [2]], [[4, 1]], [[2], [4, 0, 1]]]
+
+
+def test_a_replay_and_a_resumed_run_reuse_the_same_and_send_nothing(server, store):
+    numbered(server)
+
+    def work(adapter):
+        first = adapter.batch_evaluate([(SEED, rows(1, 2))], capture_traces=True)
+        second = adapter.batch_evaluate([(SEED, rows(2, 3)), (OTHER, rows(1))], capture_traces=True)
+        return [(batch.scores, batch.outputs, batch.num_metric_calls) for batch in [*first, *second]]
+
+    live = recorded(server, store, work)
+    sent = len(server.calls)
+    assert recorded(server, store, work) == live
+    assert len(server.called("evaluate")) == 4
+    discovery = RemoteAdapter(server.url)
+    with discovery, RemoteAdapter(journal=replaying(store), recorded=discovery.discovery) as adapter:
+        adapter.known = KnownResults(adapter.journal)
+        assert (work(adapter), adapter.known.reused) == live
+    assert len(server.called("evaluate")) == 4 < sent
+
+
+def test_only_a_traced_result_serves_a_request_for_traces(server, store):
+    def work(adapter):
+        adapter.batch_evaluate([(SEED, rows(1))], capture_traces=False)
+        adapter.batch_evaluate([(SEED, rows(1))], capture_traces=True)
+        return adapter.batch_evaluate([(SEED, rows(1))], capture_traces=True)
+
+    [batch], reused = recorded(server, store, work)
+    assert (len(evaluated(server)), reused, batch.num_metric_calls) == (2, 1, 0)
+    assert batch.trajectories is not None
+
+
+def test_failed_examples_are_evaluated_again(server, store):
+    server.evaluate_one = lambda _candidate, _example, _traced: server.failed()
+    _, reused = recorded(server, store, lambda adapter: [adapter.evaluate(rows(1), SEED) for _ in range(2)])
+    assert (len(evaluated(server)), reused) == (2, 0)
+
+
+def test_large_results_are_read_from_the_journal_and_small_ones_are_not_held(server, store):
+    large = "x" * 200_000
+    server.evaluate_one = lambda _candidate, _example, _traced: server.ok(1.0, output=large)
+
+    def work(adapter):
+        adapter.evaluate(rows(1), SEED)
+        batch = adapter.evaluate(rows(1), SEED)
+        assert len(repr(vars(adapter.known))) < 10_000
+        return batch.outputs[0].result()["output"]
+
+    assert recorded(server, store, work) == (large, 1)
+
+
+def test_without_a_store_results_are_held(server):
+    numbered(server)
+    with RemoteAdapter(server.url) as adapter:
+        adapter.known = KnownResults(adapter.journal)
+        first, second = (adapter.evaluate(rows(1, 2), SEED) for _ in range(2))
+        assert (first.scores, first.outputs) == (second.scores, second.outputs)
+        assert (second.num_metric_calls, adapter.known.reused) == (0, 2)
+    assert len(evaluated(server)) == 2

@@ -1,0 +1,90 @@
+"""Whole runs that reuse results, or accept by a paired test: extended and replayed, they are the same runs."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.word_program import Script, rows
+
+Serve = Callable[[Script], str]
+Cli = Callable[..., Ran]
+DETERMINISTIC = ("--deterministic",)
+PAIRED = ("--acceptance", "paired", "--acceptance-error", 0.1)
+
+
+def program() -> Script:
+    return Script(datasets={"train": rows(15)})
+
+
+def outcome(ran: Ran) -> list[tuple[Any, ...]]:
+    return [
+        (event["texts"], event["parents"], event["score"], event["metric_calls"])
+        for event in ran.events
+        if event["event"] == "candidate"
+    ] + [(event["reason"],) for event in ran.events if event["event"] == "rejected"]
+
+
+@pytest.mark.parametrize("settings", [DETERMINISTIC, PAIRED, (*DETERMINISTIC, *PAIRED, "--proposals", "2x2")])
+def test_an_extended_and_a_replayed_run_are_the_undisturbed_one(
+    serve: Serve, cli: Cli, settings: tuple[object, ...]
+) -> None:
+    limits = ("--max-iterations", 10, "--no-check", "--json")
+    whole = cli("optimize", serve(program()), *settings, *limits, "--store", "whole.db", "--past-perfect")
+    assert whole.status == 0, whole.stderr
+    words = program()
+    first = cli("optimize", serve(words), *settings, "--max-iterations", 3, *limits[2:], "--past-perfect")
+    assert first.status == 0, first.stderr
+    extended = cli("resume", "last", "--max-iterations", 10, "--json")
+    assert extended.status == 0, extended.stderr
+    replayed = cli("replay", "last", "--json")
+    assert outcome(whole) == outcome(extended) == outcome(replayed)
+    figures = [
+        (ran.event("finished")["metric_calls"], ran.event("finished")["reused"]) for ran in (whole, extended, replayed)
+    ]
+    assert len(set(figures)) == 1
+    made = Counter(
+        (params["candidate"]["rules"], params["batch"][0]["id"], params["capture_traces"])
+        for params in words.calls("evaluate")
+    )
+    if "--deterministic" in settings:
+        calls, reused = figures[0]
+        assert calls == sum(made.values())  # every call is counted, and no result that was reused
+        assert reused > 0
+        assert set(made.values()) == {1}
+    else:
+        assert figures[0][1] is None
+
+
+def test_the_summary_and_the_report_count_what_was_reused(serve: Serve, cli: Cli, tmp_path: Any) -> None:
+    words = program()
+    ran = cli("optimize", serve(words), "--deterministic", "--max-iterations", 12, "--no-check", "--output", "out")
+    assert ran.status == 0, ran.stderr
+    [line] = [line for line in ran.stdout.splitlines() if line.startswith("results reused")]
+    assert line.endswith("not counted as metric calls")
+    assert line.split(maxsplit=2)[2] in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_a_search_in_which_every_result_is_known_ends(serve: Serve, cli: Cli) -> None:
+    def stubborn(params: dict[str, Any]) -> dict[str, Any]:
+        return {"texts": dict.fromkeys(params["components_to_update"], "white")}
+
+    ran = cli(
+        *("optimize", serve(Script(datasets={"train": rows(6)}, propose=stubborn)), "--deterministic"),
+        *("--max-metric-calls", 1000, "--no-check", "--json"),
+    )
+    assert ran.status == 0, ran.stderr
+    assert ran.event("finished")["reason"] == (
+        "the last 100 iterations evaluated nothing new: all their results were known"
+    )
+    assert ran.event("finished")["metric_calls"] <= 18
+
+
+def test_resuming_with_the_reuse_turned_off_is_refused(serve: Serve, cli: Cli) -> None:
+    url = serve(program())
+    assert cli("optimize", url, "--deterministic", "--max-iterations", 1, "--no-check").status == 0
+    refused = cli("resume", "last", "--no-deterministic", "--max-iterations", 2)
+    assert refused.status == 2
+    assert "deterministic: True -> none" in refused.stderr
