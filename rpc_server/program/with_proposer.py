@@ -2,12 +2,11 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from protocol import Candidate, CandidateItem, Example
 from protocol.errors import ProgramFailed
-from rpc_server.program.program import Program, ResultDict
+from rpc_server.program.program import Program
 from rpc_server.worker.functions import TEXTS_ADVICE, fault_of_texts
 from rpc_server.worker.reflective_records import put_back
 from rpc_server.worker.stdio_server import failure
@@ -28,37 +27,12 @@ class WithProposer:
         self.capabilities = program.capabilities | {"proposals"}
         self.limits = program.limits
         self.splits = program.splits
+        self.evaluate, self.score, self.close = program.evaluate, program.score, program.close
 
     @property
     def ready(self) -> bool:
         """Whether the program is."""
         return self._program.ready
-
-    async def evaluate(
-        self,
-        candidate: Candidate,
-        batch: Sequence[Example],
-        *,
-        capture_traces: bool,
-        items: Sequence[CandidateItem] | None = None,
-        timeout_s: float | None = None,
-        on_result: Callable[[int, ResultDict], None],
-    ) -> None:
-        """Have the program evaluate."""
-        await self._program.evaluate(
-            candidate, batch, capture_traces=capture_traces, items=items, timeout_s=timeout_s, on_result=on_result
-        )
-
-    async def score(
-        self,
-        batch: Sequence[Example],
-        results: Sequence[ResultDict],
-        *,
-        timeout_s: float | None = None,
-        on_result: Callable[[int, ResultDict], None],
-    ) -> None:
-        """Have the program score."""
-        await self._program.score(batch, results, timeout_s=timeout_s, on_result=on_result)
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Propose new texts, or have the program answer.
@@ -79,7 +53,3 @@ class WithProposer:
         if (fault := fault_of_texts(texts, components)) is not None:
             raise ProgramFailed(f"propose() returned {fault}; {TEXTS_ADVICE}", stage="propose")
         return {"texts": texts}
-
-    async def close(self) -> None:
-        """End the program."""
-        await self._program.close()

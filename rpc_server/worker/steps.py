@@ -17,6 +17,7 @@ from .model_usage import join_usage
 PARSE_FAILURE = "parse_failure"
 _UNFINISHED = {"type": "unfinished", "message": "the step did not end before its example"}
 _VALUES = ("inputs", "outputs", "usage")
+_LEAVES = frozenset((str, int, float, bool, type(None)))
 _DEEPEST = 50
 """Steps within one another; a step within the deepest is recorded beside it."""
 
@@ -295,14 +296,14 @@ def _unknown(component: str, components: Iterable[str]) -> str:
 
 def _copied(value: Any, within: tuple[Any, ...] = ()) -> Any:
     """Return a copy of a value's lists and dicts, but for what contains itself or is nested too deep for JSON."""
-    if not isinstance(value, (dict, list, tuple)) or any(value is each for each in within):
+    if type(value) in _LEAVES or not isinstance(value, (dict, list, tuple)):
         return value
-    if len(within) > encode.MAX_DEPTH:
+    if within and (len(within) > encode.MAX_DEPTH or any(value is each for each in within)):
         return value
     inside = (*within, value)
     if isinstance(value, dict):
-        return {name: _copied(part, inside) for name, part in value.items()}
-    return [_copied(part, inside) for part in value]
+        return {name: part if type(part) in _LEAVES else _copied(part, inside) for name, part in value.items()}
+    return [part if type(part) in _LEAVES else _copied(part, inside) for part in value]
 
 
 def _as_json(value: Any) -> Any:
