@@ -17,6 +17,7 @@ from gepa_client.journal.entries import (
     EVALUATE,
     MUTATION,
     PROPOSAL,
+    RACE,
     REFLECTIVE_DATASET,
     REUSE,
     SEARCH,
@@ -26,6 +27,7 @@ from gepa_client.journal.entries import (
 )
 from gepa_client.journal.history import RecordedRow, entries, entries_at, selection_rows
 from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key, evaluated_of, request_key
+from gepa_client.journal.run_events import race_text
 from gepa_client.journal.store import Store
 from protocol.code import GIT_BRANCH, code_at
 
@@ -218,6 +220,7 @@ class ProposalHistory:
         self._rows = {repr(row.id): row for row in selection_rows(store, run.id).get("train", [])}
         self._cache: dict[int, Any] = {}
         self._reuses = False
+        self._races: list[int] = []
         self._jobs = list(self._found(until))
         self._read_answers()
         for kept in candidates:
@@ -262,6 +265,8 @@ class ProposalHistory:
                 evaluated = [known[number] for number in numbers]
             elif entry.kind == REFLECTIVE_DATASET and (read := _DATASET.fullmatch(entry.about)) is not None:
                 group.append(_Job(entry, int(read[1]), read[2].split(", "), evaluated[-WINDOWS * int(read[1]) :]))
+            elif entry.kind == RACE:
+                self._races.append(entry.number)
             elif entry.kind == MUTATION:  # its job is numbered among those that ask for a change
                 for job in group:
                     job.answers.append(entry)
@@ -355,6 +360,15 @@ class ProposalHistory:
         answers = self._answers({number for number in found if number is not None})
         return [answers[number] if number is not None else None for number in found]
 
+    def _lost(self, job: _Job, parent: CandidateRecord) -> str | None:
+        """Return how the proposal lost the first race after it; None if it did not."""
+        candidate, numbers = digest_of(job.child_of(parent.texts))[:SHOWN], set(self._races)
+        for number, decision in sorted(self._answers(numbers).items()):
+            for found in decision["proposals"] if number > job.number else ():
+                if found["candidate"] == candidate and found["drops"]:
+                    return race_text(found["compared"], decision["validation_rows"], found["mean"])
+        return None
+
     def _proposal(self, job: _Job, *, texts: bool) -> Proposal:
         index, window = self._minibatch(job)
         parent = self._candidates[index] if index is not None else None
@@ -370,7 +384,8 @@ class ProposalHistory:
         after_sum = sum(row.after.score for row in compared if row.after is not None) if whole else None
         checked = bool(self._run.config.get("check_answers"))
         is_new = not checked or parent is None or job.child_of(parent.texts) != parent.texts
-        outcome, why = _outcome(job, before_sum, after_sum, len(compared), is_new=is_new)
+        lost = self._lost(job, parent) if parent is not None and job.candidate is None else None
+        outcome, why = _outcome(job, before_sum, after_sum, len(compared), is_new=is_new, lost=lost)
         dataset = self._answers({job.number})[job.number].get("dataset") or {}
         return Proposal(
             number=job.number,
@@ -390,8 +405,13 @@ class ProposalHistory:
         )
 
 
-def _outcome(job: _Job, before: float | None, after: float | None, rows: int, *, is_new: bool) -> tuple[Outcome, str]:
-    """Return the outcome of a proposal, and why. `is_new`: False for the texts of its parent, which are dropped."""
+def _outcome(
+    job: _Job, before: float | None, after: float | None, rows: int, *, is_new: bool, lost: str | None
+) -> tuple[Outcome, str]:
+    """Return the outcome of a proposal, and why.
+
+    `is_new`: False for the texts of its parent, which are dropped. `lost`: how it lost its race; None if it did not.
+    """
     scores = f"{before:.4g} -> {after:.4g} over {rows} rows" if before is not None and after is not None else None
     if job.candidate is not None:
         return "kept", f"better on its minibatch: {scores}" if scores else "better on its minibatch"
@@ -402,6 +422,8 @@ def _outcome(job: _Job, before: float | None, after: float | None, rows: int, *,
         return "empty", f"its answers could not be used ({answers})" if answers else "reflection gave no new text"
     if scores is None or before is None or after is None:
         return "unfinished", "its evaluation on the minibatch is not recorded: the run ended first"
+    if lost is not None and after >= before:
+        return "rejected", f"better on its minibatch ({scores}), but {lost}"
     if after > before:
         return (
             "rejected",

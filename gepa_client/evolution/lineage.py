@@ -24,12 +24,14 @@ LOG_TAIL = 1500
 class CodeChange:
     """A requested change. `score`, `parent_score`: means over the minibatch it was tried on.
 
-    `tried`: a candidate with it was evaluated. `kept`: that candidate is in GEPA's pool.
+    `tried`: a candidate with it was evaluated. `kept`: that candidate is in GEPA's pool. `lost`: it was better on its
+    minibatch, and dropped by its scores on validation rows.
     """
 
     entry: MutationEntry
     tried: bool = False
     kept: bool = False
+    lost: bool = False
     score: float | None = None
     parent_score: float | None = None
 
@@ -59,6 +61,11 @@ class Lineage:
         if commit_of(parent) != commit_of(proposal):
             for change in self._of(proposal):
                 change.tried, change.parent_score, change.score = True, parent_score, score
+
+    def lost(self, candidate: Candidate) -> None:
+        """Note that a candidate was dropped by its scores on validation rows."""
+        for change in self._of(candidate):
+            change.lost = True
 
     def on_merge_attempted(self, event: MergeAttemptedEvent) -> None:
         """Note that a merged candidate was evaluated."""
@@ -136,6 +143,8 @@ def _as_text(change: CodeChange, line: set[str]) -> str:
         outcome = f"accepted, part of the code above{scores}"
     elif change.kept:
         outcome = f"accepted for another candidate, not part of the code above{scores}"
+    elif change.lost:
+        outcome = f"better on these rows, worse on others, dropped{scores}"
     else:
         outcome = f"not better, dropped{scores}"
     return f"{change.entry.request}\nOutcome: {outcome}"

@@ -154,9 +154,10 @@ class CandidateFound(_Event):
 
 
 class RacedOut(BaseModel):
-    """How a proposal lost its race: after `compared` of the validation set's `rows`, for `calls` metric calls.
+    """How a proposal lost its race: on `compared` of the validation set's `rows`, for `calls` metric calls.
 
-    `mean`: of its differences to the best candidate on the compared rows; `bound`: of that over all rows, from above.
+    `saved`: the metric calls that full validation would have taken besides. `mean`: of its differences to the best
+    candidate on the compared rows; `bound`: of that over all rows, from above.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings", defer_build=True)
@@ -164,8 +165,15 @@ class RacedOut(BaseModel):
     compared: int
     rows: int
     calls: int
+    saved: int
     mean: float
     bound: float
+
+
+def race_text(compared: int, rows: int, mean: float) -> str:
+    """Return how a proposal lost its race, by the fields of `RacedOut`."""
+    below = f"its mean score is {-mean:.3g} below that of the best candidate"
+    return f"raced out: on {compared:,} of {rows:,} validation rows {below}"
 
 
 class Rejected(_Event):

@@ -19,6 +19,7 @@ from gepa_client.journal.run_events import (
     ModelTally,
     Mutated,
     MutationRejected,
+    RacedOut,
     RecordCuts,
     Rejected,
     Started,
@@ -246,6 +247,7 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         f"{counted(len(record.rejected), 'proposal')} not kept, "
         f"{counted(len(record.skipped), 'iteration')} without a proposal, "
         f"{counted(len(record.failures), 'failed iteration')}",
+        "raced out": race_summary(record),
         "failed examples": failure_summary(failed) if failed is not None else None,
         "records cut": cut_summary(record.cuts) if record.cuts.prompts else None,
         "answers not used": unusable_summary(record.unusable),
@@ -274,6 +276,23 @@ def reuse_summary(record: RunRecord) -> str | None:
     """Return how many results were reused; None if the program is not known to be deterministic."""
     reused = record.finished.reused if record.finished is not None else None
     return f"{reused:,}, not counted as metric calls" if reused is not None else None
+
+
+def races_lost(record: RunRecord) -> list[RacedOut]:
+    """Return how each proposal that lost its race did."""
+    return [event.race for event in record.rejected if event.race is not None]
+
+
+def race_summary(record: RunRecord) -> str | None:
+    """Return how many proposals lost their race, after how many rows, and what that saved; None without any."""
+    lost = races_lost(record)
+    if not lost:
+        return None
+    compared, calls, saved = (sum(getattr(race, name) for race in lost) for name in ("compared", "calls", "saved"))
+    return (
+        f"{counted(len(lost), 'proposal')}, on {compared / len(lost):.0f} validation rows in the mean: "
+        f"{calls:,} metric calls, {saved:,} saved"
+    )
 
 
 def budget_note(record: RunRecord) -> str:
@@ -515,6 +534,8 @@ def _proposals(record: RunRecord) -> int:
 
 
 def _rejection(event: Rejected, failing: Mapping[str | None, FailureGroup]) -> str:
+    if event.race is not None:
+        return "raced out on the validation rows"
     if not _is_by_score(event):
         return line(event.reason, 80)
     if (group := failing.get(event.candidate)) is not None:
@@ -527,8 +548,13 @@ def _rejection(event: Rejected, failing: Mapping[str | None, FailureGroup]) -> s
 
 
 def _is_by_score(event: Rejected) -> bool:
-    """Whether the proposal was not better on its minibatch; other reasons are a duplicate, a merge, a selection."""
-    return event.old_score is not None and event.new_score is not None and event.new_score <= event.old_score
+    """Whether the proposal was not better on its minibatch; else: a duplicate, a merge, not selected, raced out."""
+    return (
+        event.race is None
+        and event.old_score is not None
+        and event.new_score is not None
+        and event.new_score <= event.old_score
+    )
 
 
 def _judged(record: RunRecord) -> list[Rejected]:
@@ -574,10 +600,10 @@ def _hints(record: RunRecord) -> Iterator[str]:
             + (", or another --reflection-lm" if _by_model(record) else "")
             + ": most proposals made their minibatch worse"
         )
-    if len(record.candidates) > 1:
+    if only := len(record.candidates) - 1 + len(races_lost(record)):
         yield (
             "more training rows, and of the same kinds as the validation rows: "
-            f"{counted(len(record.candidates) - 1, 'proposal')} improved a minibatch only"
+            f"{counted(only, 'proposal')} improved a minibatch only"
         )
     if proposals < FEW and not faults and record.budget is not None:
         yield f"--max-metric-calls {2 * record.metric_calls}: {counted(proposals, 'proposal')} may be too few"

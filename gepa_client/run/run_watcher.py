@@ -48,6 +48,7 @@ from gepa_client.journal.run_events import (
     Rejected,
     UnusableAnswer,
     UnusableAnswers,
+    race_text,
 )
 from gepa_client.run.run_errors import merge_unusable, stop_for
 from protocol.code import CODE_COMPONENTS, added_to
@@ -251,7 +252,7 @@ class RunWatcher:
                 iteration=event["iteration"],
                 old_score=event["old_score"],
                 new_score=event["new_score"],
-                reason=event["reason"] if race is None else _lost(race),
+                reason=event["reason"] if race is None else race_text(race.compared, race.rows, race.mean),
                 candidate=same[0].candidate if same else None,
                 unchanged=bool(same) and same[0].unchanged,
                 race=race,
@@ -368,11 +369,6 @@ class RunWatcher:
     def _keep(self) -> None:
         if self._state is not None:
             self._complete = GEPAResult.from_state(self._state, seed=self.seed)
-
-
-def _lost(race: RacedOut) -> str:
-    below = f"its mean is {-race.mean:.3g} below that of the best candidate"
-    return f"raced out: on {race.compared:,} of {race.rows:,} validation rows {below}"
 
 
 class FailFastCallback:

@@ -227,6 +227,8 @@ def racing(
     if adapter.discovery.limits.whole_batches:
         raise SettingsError(WHOLE_BATCHES)
     race = RacedSelection(arguments["selection_strategy"], adapter, val, config.seed, config.perfect_score)
+    if isinstance(race.selection, ScoringSelection):
+        race.on_lost = race.selection.lineage.lost
     arguments |= {"selection_strategy": race, "adapter": RacingAdapter(arguments["adapter"], race)}
     return race
 

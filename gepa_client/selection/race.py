@@ -1,7 +1,7 @@
 """Racing: a proposal that passed its minibatch is dropped as soon as validation rows show that it loses."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ class RacedSelection:
     proposals are counted here, one for each row that was evaluated. Merges never come here: GEPA 0.1.4 evaluates them
     on all rows at once.
 
-    `seed`: of the order of rows. `perfect`: the perfect score.
+    `seed`: of the order of rows. `perfect`: the perfect score. `on_lost`: called with each candidate that is dropped.
     """
 
     selection: SelectionStrategy
@@ -39,6 +39,7 @@ class RacedSelection:
     val: RowLoader
     seed: int
     perfect: float
+    on_lost: Callable[[Candidate], None] = lambda _candidate: None
     _races: int = field(default=0, init=False)
     _survivors: dict[Content, RacedProposal] = field(default_factory=dict, init=False)
     _rejected: deque[RacedOut | None] = field(default_factory=deque, init=False)
@@ -61,6 +62,7 @@ class RacedSelection:
         lost = {content: each for content, each in raced.items() if each.lost is not None}
         for loser in lost.values():
             self._count(loser, state)
+            self.on_lost(loser.candidate)
         survivors = [each for each in selected if _content(each.candidate) in kept]
         self._survivors = {content: each for content, each in kept.items() if each.evaluated}
         self._rejected = deque(
@@ -106,6 +108,7 @@ class RacedSelection:
         return RacedOut(
             **{name: loser.lost[name] for name in ("compared", "mean", "bound")},
             calls=len(loser.evaluated),
+            saved=len(self.val) - len(loser.known) - len(loser.evaluated),
             rows=len(self.val),
         )
 

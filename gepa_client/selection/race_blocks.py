@@ -15,7 +15,7 @@ from gepa_client.errors import Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.entries import RACE
-from gepa_client.journal.requests import digest_of, request_key
+from gepa_client.journal.requests import SHOWN, digest_of, request_key
 from gepa_client.selection.race_rule import Standing, verdicts
 from protocol import Candidate
 
@@ -130,13 +130,14 @@ class BlockRace:
         racing = self._racing
         found = verdicts([self._standing(each, compared) for each in racing.values()]) if compared else []
         proposals = [
-            {"proposal": at, "compared": len(compared), **asdict(verdict)}
+            {"proposal": at, "candidate": self._digests[at][:SHOWN], "compared": len(compared), **asdict(verdict)}
             for at, verdict in zip(racing, found, strict=False)
         ]
         slots = self._slots or self.adapter.slots
         left = len(racing) - sum(verdict.drops for verdict in found)
         rows = [row_id for row_id in self.rows if row_id not in set(self._begun)]
-        return {"slots": slots, "proposals": proposals, "rows": rows[: self._block(len(compared), left, slots)]}
+        block = rows[: self._block(len(compared), left, slots)]
+        return {"validation_rows": len(self.rows), "slots": slots, "proposals": proposals, "rows": block}
 
     def _block(self, compared: int, racing: int, slots: int) -> int:
         """Return the rows of the next block: then so many are begun that each slot has its examples ahead."""

@@ -599,14 +599,16 @@ export interface Rejected {
   race: RacedOut | null;
 }
 /**
- * How a proposal lost its race: after `compared` of the validation set's `rows`, for `calls` metric calls.
+ * How a proposal lost its race: on `compared` of the validation set's `rows`, for `calls` metric calls.
  *
- * `mean`: of its differences to the best candidate on the compared rows; `bound`: of that over all rows, from above.
+ * `saved`: the metric calls that full validation would have taken besides. `mean`: of its differences to the best
+ * candidate on the compared rows; `bound`: of that over all rows, from above.
  */
 export interface RacedOut {
   compared: number;
   rows: number;
   calls: number;
+  saved: number;
   mean: number;
   bound: number;
 }
