@@ -19,12 +19,15 @@ class Setup:
     proposals: str = "2x2"
     merge: bool = False
     metric_calls: int = 190
+    val: int = VAL
+    raced: bool = False
     seed: int = 0
 
     @property
     def name(self) -> str:
         """For files of this setup."""
-        return f"{self.components}-{self.proposals}-{'merge-' if self.merge else ''}{self.metric_calls}-{self.seed}"
+        modes = f"{'merge-' if self.merge else ''}{'raced-' if self.raced else ''}"
+        return f"{self.components}-{self.proposals}-{modes}{self.val}-{self.metric_calls}-{self.seed}"
 
     def flags(self) -> list[str]:
         """The settings as `gepa-client optimize` takes them."""
@@ -33,12 +36,15 @@ class Setup:
             "--proposals": self.proposals, "--max-metric-calls": self.metric_calls,
             "--reflection-minibatch-size": MINIBATCH,
         }  # fmt: skip
-        return [str(word) for flag in flags.items() for word in flag] + (["--use-merge"] if self.merge else [])
+        return [str(word) for flag in flags.items() for word in flag] + self._modes()
+
+    def _modes(self) -> list[str]:
+        return [*(["--use-merge"] if self.merge else []), *(["--validation", "race"] if self.raced else [])]
 
     def write_rows(self, folder: Path, log: Path) -> None:
         """The files of rows that `flags` names, in `folder`; the program notes in `log` what it runs of them."""
         first = 0
-        for split, count in (("train", TRAIN), ("val", VAL), ("test", TEST)):
+        for split, count in (("train", TRAIN), ("val", self.val), ("test", TEST)):
             rows = [self._row(number, log) for number in range(first, first + count)]
             (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
             first += count

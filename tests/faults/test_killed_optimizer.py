@@ -23,6 +23,16 @@ def test_a_killed_optimizer_is_resumed_to_the_same_end(
     check(run_, expected, lost_examples=kills * PROCESSES, lost_calls=kills * PROCESSES)
 
 
+def test_a_killed_optimizer_that_races_proposals_is_resumed_to_the_same_end(
+    number: int, run: Runs, shared_server: Serve, undisturbed: Expected
+) -> None:
+    setup = Setup(seed=number // 10, val=30, raced=True, metric_calls=480)
+    expected = undisturbed(setup)
+    assert expected.outcome.entries["search race"] > len(expected.outcome.candidates)
+    kills = kill_and_resume(run_ := run(setup, [shared_server(setup.components).url]), expected.lines, number)
+    check(run_, expected, lost_examples=kills * PROCESSES, lost_calls=kills * PROCESSES)
+
+
 def kill_and_resume(run: Run, lines: int, number: int, most: int = MOST_KILLS) -> int:
     """Kill the driver of the run up to `most` times and resume it; return the number of kills."""
     rng = seeded("optimizer", number)
