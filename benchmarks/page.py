@@ -161,6 +161,7 @@ def _scale(figures: Figures) -> str:
         for count, ran in figures["endpoints"].items()
     ]
     head = ("endpoints", "in flight", "busy", "`busy_vs_bare`", "filled, s, ours / bare", "CPU, s", "MB")
+    raced = figures.get("raced_vs_bare")
     speed, growth = figures["full_speed_ms_per_example"], figures["journal_ms_per_example"]
     return f"""
 Stub endpoints of 64 slots, all in one process, with examples of 2 to 6 s. The endpoints measure how many of their
@@ -172,6 +173,8 @@ memory is the growth of its peak, results included.
 {table(head, rows)}
 
 - `busy_vs_bare` has its limit with 16 endpoints.
+- `raced_vs_bare` {"(not measured yet)" if raced is None else f"{raced:g}"}: the same for a race
+  (`--validation race`) of one proposal that is never dropped: each block of rows waits for a decision.
 - `journal_share` {figures["journal_share"]:g}: by how much longer than without a store the run with 16 endpoints
   takes until its last example is started, as a share; how long the rest then takes is luck with the order. Values
   around zero are noise of the machine.

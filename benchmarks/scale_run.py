@@ -1,7 +1,7 @@
 """One evaluation of `scale.py` in a process of its own, so that its CPU time and memory are its own.
 
-Reads `{"way", "urls", "slots", "seconds", "store"}` as a line of JSON and writes one with what it took. `way`: `ours`
-or `bare`. `seconds`: of each example, in order. `store`: a path, null for no journal.
+Reads `{"way", "urls", "slots", "seconds", "store"}` as a line of JSON and writes one with what it took. `way`: `ours`,
+`raced` or `bare`. `seconds`: of each example, in order. `store`: a path, null for no journal.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ import orjson
 from benchmarks import hashed_task, ours
 from benchmarks.payload import TOKEN
 from gepa_client import Row
+from gepa_client.selection.race_blocks import BlockRace, RacedProposal
 
 
 def rows(seconds: Sequence[float]) -> list[dict[str, Any]]:
@@ -63,6 +64,17 @@ def run_ours(asked: dict[str, Any]) -> dict[str, float]:
     return meter.figures
 
 
+def run_raced(asked: dict[str, Any]) -> dict[str, float]:
+    """Through a race of one proposal that no decision drops."""
+    given = {at: Row(str(data["number"]), data) for at, data in enumerate(rows(asked["seconds"]))}
+    proposal = RacedProposal(hashed_task.SEED_CANDIDATE, {})
+    with ours.adapter(asked["urls"], Path(asked["store"])) as adapter:
+        with Meter() as meter:
+            adapter.wait_for(BlockRace(adapter, [proposal], given, dict.fromkeys(given, 0.0), 1.0).run())
+        assert len(proposal.results) == len(given)
+    return meter.figures
+
+
 async def run_bare(asked: dict[str, Any]) -> dict[str, float]:
     """Run the least client: as many workers as slots, one request after another, nothing checked or stored."""
     given = iter(rows(asked["seconds"]))
@@ -91,7 +103,9 @@ async def run_bare(asked: dict[str, Any]) -> dict[str, float]:
 def main() -> None:
     """Read, run, write."""
     asked = json.loads(sys.stdin.readline())
-    figures = run_ours(asked) if asked["way"] == "ours" else asyncio.run(run_bare(asked))
+    in_process = {"ours": run_ours, "raced": run_raced}
+    run = in_process.get(asked["way"])
+    figures = run(asked) if run is not None else asyncio.run(run_bare(asked))
     print(json.dumps(figures))
 
 

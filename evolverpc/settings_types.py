@@ -120,7 +120,7 @@ class OptimizeSettings(TypedDict, total=False):
     """What the Pareto front is kept over."""
 
     validation: Literal["full", "race"]
-    """Score each improving proposal on all validation rows, or drop it once enough of them show that it loses."""
+    """Score every improving proposal on all validation rows, or drop it once some of them show that it loses."""
 
     cache_evaluation: bool
     """Score a candidate on the same row only once."""

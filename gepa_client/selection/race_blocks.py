@@ -25,7 +25,7 @@ LEAST_BLOCK = 5
 BLOCKS_PER_FLEET = 8
 """How many blocks fill the slots of a large fleet."""
 
-AHEAD = 1.5
+AHEAD = 1.75
 """Examples for each slot that are begun after the rows of a decision: with 2 to 6 s each, every slot stays busy."""
 
 
@@ -118,10 +118,11 @@ class BlockRace:
         self._check()
         compared = self._begun[: max(0, begun - self._ahead(len(self._racing), self._slots))]
         with journal.executing([request]):
-            while not all(self._has(each, row_id) for each in self._racing.values() for row_id in compared):
-                self._one_ended.clear()
-                await self._one_ended.wait()
-                self._check()
+            for row_id in compared:
+                while not all(self._has(each, row_id) for each in self._racing.values()):
+                    self._one_ended.clear()
+                    await self._one_ended.wait()
+                    self._check()
             [made] = journal.record((request, self._made_decision(compared)))
         decision: Any = made
         return dict(decision)
@@ -135,7 +136,8 @@ class BlockRace:
         ]
         slots = self._slots or self.adapter.slots
         left = len(racing) - sum(verdict.drops for verdict in found)
-        rows = [row_id for row_id in self.rows if row_id not in set(self._begun)]
+        begun = set(self._begun)
+        rows = [row_id for row_id in self.rows if row_id not in begun]
         block = rows[: self._block(len(compared), left, slots)]
         return {"validation_rows": len(self.rows), "slots": slots, "proposals": proposals, "rows": block}
 

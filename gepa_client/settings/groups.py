@@ -253,7 +253,7 @@ class SearchSettings(SettingsGroup, title="Search"):
     )
     validation: Literal["full", "race"] = setting(
         "full",
-        "Score each improving proposal on all validation rows, or drop it once enough of them show that it loses.",
+        "Score every improving proposal on all validation rows, or drop it once some of them show that it loses.",
     )
     cache_evaluation: bool = setting(False, "Score a candidate on the same row only once.")
     deterministic: bool | None = setting(

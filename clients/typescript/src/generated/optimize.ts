@@ -159,7 +159,7 @@ export interface OptimizeSettings {
    */
   frontierType?: "instance" | "objective" | "hybrid" | "cartesian";
   /**
-   * Score each improving proposal on all validation rows, or drop it once enough of them show that it loses. Default: full.
+   * Score every improving proposal on all validation rows, or drop it once some of them show that it loses. Default: full.
    */
   validation?: "full" | "race";
   /**
