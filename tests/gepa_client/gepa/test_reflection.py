@@ -8,7 +8,9 @@ import pytest
 from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionLM
 
 from gepa_client import ConcurrentReflection, Interrupted, ProgramReflection, RemoteAdapter
+from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.gepa.litellm_model import Completion
+from gepa_client.gepa.reflection import Unusable
 from protocol.errors import MethodNotFound, ProgramFailed
 
 TEMPLATE = "Improve <curr_param> given <side_info> now."
@@ -192,3 +194,29 @@ def test_a_program_without_proposals_is_refused_as_a_proposer(server):
     server.capabilities.remove("proposals")
     with RemoteAdapter(server.url) as adapter, pytest.raises(ValueError, match="propose"):
         ProgramReflection(adapter)
+
+
+def test_a_component_without_a_usable_answer_is_left_out_and_the_others_of_its_job_are_proposed():
+    def half(prompt):
+        return "```\nnew\n```" if "text b" in prompt else "<think>\nthe text lacks"
+
+    reflection = ConcurrentReflection(half, check=AnswerCheck())
+    job = ({"a": "text a", "b": "text b"}, {"a": [{"x": 1}], "b": [{"x": 1}]}, ["a", "b"])
+    [proposal] = reflection.propose([job])
+    assert proposal.new_texts == {"b": "new"}
+    assert reflection.take_unusable() == [Unusable("a", "monologue", asked_again=True, then="monologue")]
+    assert reflection.take_unusable() == []
+
+
+def test_well_formed_answers_are_proposed_as_without_a_check_and_asked_for_once():
+    prompts = []
+
+    def well_formed(prompt):
+        prompts.append(prompt)
+        return f"Here it is:\n```\n{hashlib.sha256(prompt.encode()).hexdigest()}\n```"
+
+    checked = ConcurrentReflection(well_formed, check=AnswerCheck()).propose(jobs())
+    asked = sorted(prompts)
+    prompts.clear()
+    assert checked == ConcurrentReflection(well_formed).propose(jobs())
+    assert asked == sorted(prompts)
