@@ -309,7 +309,7 @@ class RunWatcher:
         """Emit an iteration without a proposal; GEPA ends an interrupted iteration in the same way."""
         self._end_reflection(event["iteration"])
         if not self._proposed and not isinstance(sys.exception(), Interrupted):
-            dropped = f"no usable answer: {', '.join(self._dropped)}" if self._dropped else "no new text"
+            dropped = f"no usable text: {', '.join(self._dropped)}" if self._dropped else "no new text"
             self.emit(NoProposal(iteration=event["iteration"], reason=self._skipped or dropped))
 
     def _end_reflection(self, iteration: int) -> None:

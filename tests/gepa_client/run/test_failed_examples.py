@@ -162,5 +162,5 @@ def test_proposals_with_the_texts_of_their_parent_are_why_a_run_did_not_improve(
         propose=lambda params: {"texts": params["candidate"]},
     )
     ended = cli("optimize", serve(script), "--max-metric-calls", 60, "--no-check")
-    assert "with the texts of their parent" in ended.stdout.partition("because ")[2].splitlines()[0], ended.stdout
+    assert "(no usable text: unchanged)" in ended.stdout.partition("because ")[2].splitlines()[0], ended.stdout
     assert "another propose_new_texts: " in ended.stdout

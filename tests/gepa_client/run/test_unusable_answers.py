@@ -131,7 +131,7 @@ def test_a_run_that_has_no_usable_answer_states_why_it_did_not_improve(
     ended = cli("optimize", serve(words), *model(lambda _: BAD["monologue"]), "--max-metric-calls", 30)
     assert ended.status == 0, ended.stdout + ended.stderr
     assert evaluated(words) == {""}
-    assert "without a proposal (no usable answer: monologue)" in ended.stdout
+    assert "without a proposal (no usable text: monologue)" in ended.stdout
     assert "a lower `reasoning_effort` in --reflection-lm-kwargs, or another --reflection-lm: 12 of 12" in ended.stdout
     assert (
         ended.stdout.count("answer not used for rules: the answer was a monologue, the second one a monologue: dropped")
