@@ -163,4 +163,4 @@ def test_proposals_with_the_texts_of_their_parent_are_why_a_run_did_not_improve(
     )
     ended = cli("optimize", serve(script), "--max-metric-calls", 60, "--no-check")
     assert "(no usable text: unchanged)" in ended.stdout.partition("because ")[2].splitlines()[0], ended.stdout
-    assert "another propose_new_texts: " in ended.stdout
+    assert "another propose_new_texts, or feedback that states what to change: 16 of 16" in ended.stdout
