@@ -62,6 +62,9 @@ class Result:
     or `worse`; None if there is no certificate. `candidates`: all that were kept, in the order in which they were found.
     `spent_usd`: what is known to be spent. `seconds`: of work. `output`: the folder of the run, and `files`, by name,
     those in it.
+    or `worse`; None if there is no certificate. `candidates`: all that were kept, in the order in which they were
+    found. `spent_usd`: what is known to be spent. `seconds`: of work. `output`: the folder of the run, and `files`, by
+    name, those in it.
     """
 
     run_id: str

@@ -180,9 +180,9 @@ class _Journal:
         return score_of(orjson.loads(answer), self._failure_score)
 
     def noise(self) -> Noise | None:
-        """Return the noise by the first two results of every request of the search that was made again."""
+        """Return the noise by the first two results of each request that the search repeated; None for a single one."""
         repeated = [scores[:2] for scores in self._search.values() if len(scores) > 1]
-        return estimate(repeated) if repeated else None
+        return estimate(repeated) if len(repeated) > 1 else None
 
     def plan(self, index: int) -> Repeats:
         """Return how often the test rows were to be scored for the seed and this candidate."""

@@ -23,7 +23,7 @@ from gepa_client.cli.views.console import echo, fail, log_markup, make_console, 
 from gepa_client.cli.views.event_stream import EventStream
 from gepa_client.cli.views.final_summary import RunSummary
 from gepa_client.cli.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
-from gepa_client.errors import ClientError, JournalError, summary
+from gepa_client.errors import ClientError, JournalError, NoCertificate, summary
 from gepa_client.journal.entries import RESUMED_BY, StoredRun
 from gepa_client.journal.run_events import Finished, Warned
 from gepa_client.journal.store import open_store
@@ -207,7 +207,7 @@ class ForegroundRun:
             with closing(open_store(self.store)) as store:
                 record.certificate = certify(store, store.run(self.run_id))
         except ClientError as error:
-            record.no_certificate = summary(error)
+            record.no_certificate = str(error) if isinstance(error, NoCertificate) else summary(error)
             (output / files.CERTIFICATE).unlink(missing_ok=True)
             return []
         files.write_json(output / files.CERTIFICATE, record.certificate.model_dump(mode="json"))

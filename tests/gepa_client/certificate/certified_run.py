@@ -1,7 +1,7 @@
 """A stored run with sealed test rows and the test of its best candidate, written by hand through the store."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -25,6 +25,9 @@ class Certified(Made):
 
     identity: dict[str, Any] | None = field(default_factory=lambda: IDENTITY)
     scores: tuple[Sequence[Any], Sequence[Any]] = TEST_SCORES
+    repeated: int = 0
+    """Evaluations of the search, the first ones, that were made again with another score."""
+
     committed: bool = True
     tested: tuple[int, ...] = (0, BEST)
     also_tested: int | None = None
@@ -49,6 +52,9 @@ class Certified(Made):
         if self.committed:
             commitment = commitment_of(sealed, None).model_dump()
             rows.append(_entry(COMMITMENT, 0, COMMITMENT, "c", commitment))
+        evaluations = [row for row in found if isinstance(row, Entry) and row.kind == "evaluate"]
+        for number, entry in enumerate(evaluations[: self.repeated], 100):
+            rows.append(replace(entry, number=number, answer=entry.answer.replace(b'"score":', b'"score":0.5,"old":')))
         rows += [*found, _entry(START, 3, "rows", "s", sealed)]
         candidates = {row.index: row for row in found if isinstance(row, CandidateRecord)}
         repeats = len(self.repeats()[0][0]) if sealed else 1

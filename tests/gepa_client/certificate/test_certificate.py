@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from gepa_client.analysis.statistics.noise import Noise
 from gepa_client.analysis.statistics.paired import compare
 from gepa_client.certificate.certificate import Certificate, certify
+from gepa_client.certificate.repeats import decide
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.store import open_store
 from tests.gepa_client.certificate.certified_run import BEST, TEST_SCORES, Certified
@@ -68,6 +70,33 @@ def test_rows_that_were_opened_before_ask_for_more(tmp_path: Path) -> None:
     assert (again.test.opened, again.test.confidence) == (2, 0.975)
     assert again.test.p_value == 2 * once.test.p_value
     assert "2 candidates were scored on these rows" in again.statement
+
+
+@pytest.mark.parametrize(("repeated", "known"), [(0, None), (1, None), (2, 2)])
+def test_noise_is_known_from_two_repeated_evaluations_on(tmp_path: Path, repeated: int, known: int | None) -> None:
+    noise = certified(tmp_path, repeated=repeated).noise
+    assert (None if noise is None else noise.rows) == known
+    assert noise is None or noise.within == pytest.approx(0.125)  # scores of 0 and 0.5
+
+
+@pytest.mark.parametrize(
+    ("setting", "noise", "count", "reason"),
+    [
+        (3, Noise(9, 2, 1.0, 1.0), 3, "test_repeats is set"),
+        (None, None, 1, "no noise is known"),
+        (None, Noise(9, 2, 0.0, 1.0), 1, "with the same scores"),
+        (None, Noise(9, 2, 0.01, 0.2), 1, "asks for 1"),
+        (None, Noise(9, 2, 0.1, 0.2), 2, "asks for 2"),
+        (None, Noise(9, 2, 0.5, 0.2), 5, "asks for 10, at most 5"),
+        (None, Noise(9, 2, 0.5, 0.0), 5, "asks for 5"),
+    ],
+)
+def test_test_rows_are_scored_as_often_as_noise_asks_within_bounds(
+    setting: int | None, noise: Noise | None, count: int, reason: str
+) -> None:
+    decided = decide(setting, noise)
+    assert decided.count == count
+    assert reason in decided.reason
 
 
 def test_the_seed_is_no_improvement_on_itself(tmp_path: Path) -> None:
