@@ -59,9 +59,6 @@ class Result:
     `best_candidate`: the best texts, by component; the seed's if none is better. `best_score`, `seed_score`: on the
     validation rows. `test_score`, `seed_test_score`: of the best candidate and of the seed on the test rows; None if
     there are none. `verdict`: of the run's certificate, whether the test rows show a gain: `improved`, `no difference`
-    or `worse`; None if there is no certificate. `candidates`: all that were kept, in the order in which they were found.
-    `spent_usd`: what is known to be spent. `seconds`: of work. `output`: the folder of the run, and `files`, by name,
-    those in it.
     or `worse`; None if there is no certificate. `candidates`: all that were kept, in the order in which they were
     found. `spent_usd`: what is known to be spent. `seconds`: of work. `output`: the folder of the run, and `files`, by
     name, those in it.
