@@ -7,7 +7,7 @@ from typing import Any
 Figures = dict[str, Any]
 """The last line of a benchmark."""
 
-AT_LEAST = ("busy_vs_bare", "reached_on")
+AT_LEAST = ("busy_vs_bare", "reached_on", "certified")
 """The keys whose limit is a lower one; all others must stay below theirs."""
 
 BEFORE, AFTER = "<!-- figures\n", "\n-->\n"
@@ -292,6 +292,52 @@ An optimizer wants traces of minibatches only, not of validation.
 """
 
 
+def _calibration(figures: Figures) -> str:
+    rules = [
+        ("the certificate: p < 0.05 on sealed test rows, and a gain (`aa_improved`)", "aa_improved"),
+        ("one standard error: validation went up by more than that", "aa_beyond_one_se"),
+        ("GEPA's own: validation went up", "aa_val_went_up"),
+    ]
+    tasks = [
+        (
+            name,
+            *(f"{task[key]:g}" for key in ("candidates", "raw_luck", "shrunk_luck", "raw_error", "shrunk_error")),
+            f"{task['seed_error']:g}",
+        )
+        for name, task in figures["tasks"].items()
+    ]
+    covered = figures["coverage_by_kind"]
+    head = ("task", "candidates", "luck, raw", "luck, shrunk", "error, raw", "error, shrunk", "error, seed")
+    return f"""
+Real GEPA through the remote adapter, against a `gepa-server` with a program whose true scores are known
+(`benchmarks/luck_program.py`): scores of 0 and 1 on eight kinds of rows; the scores of two candidates correlate over
+the rows by about a half. A scripted model proposes. {figures["aa_runs"]:,} A/A runs, in which no proposal is truly
+better than the seed; {figures["gain_runs"]:,} runs whose best candidate is truly better by
+{figures["mean_true_gain"]:g} on average. There are 100 test rows; half of the runs are noisy, and evaluate these twice.
+
+How often an A/A run is called improved:
+
+{table(("rule", "share"), ((words, f"{figures[key]:g}") for words, key in rules))}
+
+- `coverage_off` {figures["coverage_off"]:g}: how far the share of 95 % intervals that hold the true gain is from 0.95.
+  It is {figures["coverage"]:g}; of A/A runs {covered["aa"]:g}, of the others {covered["gain"]:g}.
+- The certificate calls {figures["gain_improved"]:g} of the others improved.
+- `certified` {figures["certified"]:g}: the share of {figures["certified_runs"]} comparisons that show a true gain of 5
+  points on as many test rows as `check` asks for ({figures["certified_rows"]:,} on average), by 15 rows that it
+  evaluates twice.
+
+The winner's curse: the best candidate's validation score less its true one. "Luck" is its mean over the runs of a task,
+"error" the mean of its size. The last column is the error of the seed's validation score, which nothing has chosen.
+
+{table(head, tasks)}
+
+- `curse_left` {figures["curse_left"]:g}: the size of the luck after shrinkage over that before, means over the tasks.
+- The error after shrinkage is {figures["error_left"]:g} of that before. The rest is no luck of the choice: the rows are
+  a sample themselves, and the error of the seed, which was not chosen, is {figures["error_of_unchosen"]:g} of it.
+- {figures["shrunk_coverage"]:g} of the 95 % intervals around the shrunk scores hold the true one.
+"""
+
+
 def _call(way: str, figures: Figures) -> tuple[str, str]:
     taken = figures["microseconds"].get(way)
     return ("", "") if taken is None else (f"{taken} us", f"{figures.get(f'{way}_vs_plain', 1):g}")
@@ -309,6 +355,7 @@ SECTIONS: dict[str, Callable[[Figures], str]] = {
     "gateway": _gateway,
     "component_feedback": _component_feedback,
     "steps_overhead": _steps_overhead,
+    "calibration": _calibration,
 }
 """By the benchmark's name, in the order they run."""
 
