@@ -41,10 +41,17 @@ from gepa_client.run.replay_run import (
     inherited_numbers,
     replay_run,
 )
-from gepa_client.run.resolved_settings import evolve_of, known_secrets, metric_call_budget, with_reflection_model
+from gepa_client.run.resolved_settings import (
+    evolve_of,
+    known_secrets,
+    metric_call_budget,
+    races,
+    with_reflection_model,
+)
 from gepa_client.run.run_errors import finished_by, stop_reason
 from gepa_client.run.run_watcher import RunCounters
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
+from gepa_client.selection.race_blocks import fewest_rows, race_pays
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.event_loop import CancelToken
 from protocol import DiscoverResult
@@ -299,10 +306,10 @@ class _DriverRun:
             self.store.drop(run.id, SEARCH, STOP)  # the run continues from before the stop that ended it
             for message in changed_data(recorded, initial.discovery.program):
                 self.emit(Warned(message=message))
-        self._warn(initial)
+        self._warn(initial, adapter.slots)
         return initial
 
-    def _warn(self, initial: InitialState) -> None:
+    def _warn(self, initial: InitialState, slots: int) -> None:
         """Warn about rows, the budget, and a program whose changes would go unnoticed."""
         messages = splits.warnings(initial.splits, self.config)
         budget, rows = self.config.max_metric_calls, len(initial.splits.val)
@@ -310,6 +317,12 @@ class _DriverRun:
             messages.append(
                 f"max_metric_calls is {budget}, and scoring the seed on {rows} validation rows uses it up: "
                 "no candidate will be tried"
+            )
+        if races(self.config, initial.discovery) and not race_pays(rows, slots):
+            messages.append(
+                f"validation is race, but the servers take {slots} examples at once, so a proposal is dropped after "
+                f"{min(fewest_rows(slots), rows)} of {rows} validation rows at the earliest: --max-in-flight N makes "
+                "it fewer, and the run slower"
             )
         limit = self.config.max_component_tokens
         messages += [

@@ -76,6 +76,20 @@ def is_deterministic(config: RunConfig, discovery: DiscoverResult) -> bool:
     return bool(declared if config.deterministic is None else config.deterministic)
 
 
+def races(config: RunConfig, discovery: DiscoverResult) -> bool:
+    """Return whether proposals race on validation rows.
+
+    Raises:
+        SettingsError: they would, but the program evaluates whole batches.
+    """
+    if config.validation == "race" and discovery.limits.whole_batches:
+        raise SettingsError(
+            "`validation` is race, but the program evaluates whole batches (it is a GEPAAdapter), and a race evaluates "
+            "single rows: leave --validation out, or serve functions that evaluate one example"
+        )
+    return config.validation == "race"
+
+
 def metric_call_budget(config: RunConfig, *, texts: int, train: int, val: int | None) -> int | None:
     """Return the run's limit on metric calls; None if it has none.
 

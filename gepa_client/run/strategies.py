@@ -22,7 +22,6 @@ from gepa.utils import (
 )
 from gepa.utils.stop_condition import MaxTrackedCandidatesStopper
 
-from evolverpc_common.settings.sources import SettingsError
 from gepa_client.evolution.code_adapter import CodeMerge, EvolvingAdapter
 from gepa_client.evolution.code_reflection import DEFAULT_TEMPLATE, CodeReflection
 from gepa_client.evolution.lineage import Lineage, ScoringSelection
@@ -32,7 +31,7 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection import ConcurrentReflection
 from gepa_client.gepa.rows import RowLoader
 from gepa_client.journal.run_events import Emit
-from gepa_client.run.resolved_settings import evolve_of
+from gepa_client.run.resolved_settings import evolve_of, races
 from gepa_client.run.run_watcher import FailFastCallback
 from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcceptance
 from gepa_client.selection.race import RacedSelection, RacingAdapter
@@ -72,12 +71,6 @@ def arguments(config: RunConfig) -> dict[str, Any]:
         "sampling_strategy": sampling(config.sampling),
         "selection_strategy": selection(config.selection_strategy),
     }
-
-
-WHOLE_BATCHES = (
-    "`validation` is race, but the program evaluates whole batches (it is a GEPAAdapter), and a race evaluates single "
-    "rows: leave --validation out, or serve functions that evaluate one example"
-)
 
 
 def acceptance_arguments(config: RunConfig, arguments: Mapping[str, Any], train: RowLoader) -> dict[str, Any]:
@@ -219,13 +212,10 @@ def racing(
 ) -> RacedSelection | None:
     """Have the proposals raced that `arguments` of `gepa.optimize` select, and return the race; None without one.
 
-    Raises:
-        SettingsError: the program evaluates whole batches only.
+    Raises: as `races`.
     """
-    if config.validation == "full":
+    if not races(config, adapter.discovery):
         return None
-    if adapter.discovery.limits.whole_batches:
-        raise SettingsError(WHOLE_BATCHES)
     race = RacedSelection(arguments["selection_strategy"], adapter, val, config.seed, config.perfect_score)
     if isinstance(race.selection, ScoringSelection):
         race.on_lost = race.selection.lineage.lost

@@ -116,7 +116,7 @@ class BlockRace:
             return dict(recorded)
         await asyncio.sleep(0)  # a failure that is recorded is raised now, as it was in the recorded run
         self._check()
-        compared = self._begun[: max(0, begun - self._ahead(len(self._racing), self._slots))]
+        compared = self._begun[: max(0, begun - _ahead(len(self._racing), self._slots))]
         with journal.executing([request]):
             for row_id in compared:
                 while not all(self._has(each, row_id) for each in self._racing.values()):
@@ -145,12 +145,7 @@ class BlockRace:
         """Return the rows of the next block: then so many are begun that each slot has its examples ahead."""
         if not racing:
             return 0
-        least = max(LEAST_BLOCK, math.ceil(slots / BLOCKS_PER_FLEET / racing))
-        return compared + self._ahead(racing, slots) + least - len(self._begun)
-
-    def _ahead(self, racing: int, slots: int) -> int:
-        """Return the rows that are begun after those of a decision; one slot has none to keep busy meanwhile."""
-        return math.ceil(AHEAD * slots / racing) if slots > 1 else 0
+        return compared + _ahead(racing, slots) + _least_block(racing, slots) - len(self._begun)
 
     def _standing(self, proposal: RacedProposal, compared: Sequence[int]) -> Standing:
         return Standing(
@@ -187,3 +182,22 @@ class BlockRace:
         """Raise an interruption, or the failure of the example that was requested first, if there is any."""
         if self._failures:
             raise min(self._failures, key=lambda failed: (not isinstance(failed[1], Interrupted), failed[0]))[1]
+
+
+def fewest_rows(slots: int) -> int:
+    """Return on how many rows a proposal is evaluated at least before it is dropped, by a fleet of so many slots."""
+    return _ahead(1, slots) + _least_block(1, slots)
+
+
+def race_pays(val_rows: int, slots: int) -> bool:
+    """Return whether a proposal can be dropped before half of the validation rows are begun."""
+    return 2 * fewest_rows(slots) <= val_rows
+
+
+def _ahead(racing: int, slots: int) -> int:
+    """Return the rows that are begun after those of a decision; one slot has none to keep busy meanwhile."""
+    return math.ceil(AHEAD * slots / racing) if slots > 1 else 0
+
+
+def _least_block(racing: int, slots: int) -> int:
+    return max(LEAST_BLOCK, math.ceil(slots / BLOCKS_PER_FLEET / racing))

@@ -14,10 +14,12 @@ from gepa_client.journal.run_events import (
     NoProposal,
     Phase,
     Progress,
+    RacedOut,
     Reflecting,
     Rejected,
     StepFailed,
     Warned,
+    race_text,
 )
 from gepa_client.report.record import RunRecord
 from tests.gepa_client.example_records import NASTY, candidate, code_record, example_record, mutated, refused
@@ -145,6 +147,18 @@ def test_a_proposal_is_left_out_for_the_reason_that_gepa_gives() -> None:
         f"[dim]proposal not kept: {duplicate}[/]",
         "[dim]proposal not kept: 1 -> 2, sum over its minibatch[/]",
     ]
+
+
+def test_a_proposal_that_lost_its_race_is_displayed_with_its_numbers() -> None:
+    race = RacedOut(compared=20, rows=60, calls=26, saved=34, mean=-0.25, bound=-0.1)
+    lost = Rejected(iteration=1, old_score=1, new_score=2, reason=race_text(20, 60, -0.25), race=race)
+    below = "its mean score is 0.25 below that of the best candidate"
+    assert event_text(lost) == f"[dim]proposal raced out: on 20 of 60 validation rows {below}[/]"
+    console = Console(file=io.StringIO(), width=120, force_terminal=False)
+    console.print(frame(example_record(lost), [], 110))
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    assert "1 of them raced out" in output.getvalue()
 
 
 def test_servers_and_cost_are_in_the_frame_once_they_are_known() -> None:

@@ -44,6 +44,15 @@ def keep(lineage, index, commit):
     lineage.on_valset_evaluated({"candidate": at(commit), "candidate_idx": index})
 
 
+def test_a_change_that_lost_its_race_is_better_on_its_rows_alone():
+    _, lineage = ledger(made(SEED, FIRST))
+    lineage.evaluated(at(SEED), at(FIRST), 0.25, 0.5)
+    lineage.lost(at(FIRST))
+    outcome = "better on these rows, worse on others, dropped (mean score 0.25 before, 0.5 after)"
+    assert lineage.as_text(at(SEED)) == f"1. make 1\nOutcome: {outcome}"
+    assert [past["outcome"] for past in lineage.history(at(SEED))] == ["not_better"]
+
+
 def test_history_holds_the_line_and_what_was_tried_on_it():
     _, lineage = ledger(made(SEED, FIRST), rejected(FIRST, "break it"), made(FIRST, SECOND), made(SEED, OTHER))
     lineage.evaluated(at(SEED), at(FIRST), 0.25, 0.5)

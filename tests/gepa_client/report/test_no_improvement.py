@@ -9,6 +9,7 @@ from gepa_client.journal.run_events import (
     Finished,
     NoProposal,
     Phase,
+    RacedOut,
     Rejected,
     Started,
     StepFailed,
@@ -48,6 +49,15 @@ def test_proposals_are_counted_by_why_they_were_not_kept() -> None:
         "1 -> 1 (iteration 1), 1 -> 1 (iteration 3), 2 -> 1 (iteration 4); sums over minibatches of 3 rows"
     )
     assert facts["try"] == "the log: reflection failed first with Timeout: no answer"
+
+
+def test_proposals_that_were_raced_out_are_counted_apart_from_those_worse_on_their_minibatch() -> None:
+    race = RacedOut(compared=20, rows=60, calls=26, saved=34, mean=-0.25, bound=-0.1)
+    lost = [rejected(at, 1, 2, "raced out").model_copy(update={"race": race}) for at in (1, 2)]
+    facts = ended(*lost, rejected(3, 2, 1))
+    assert facts["because"] == "2 raced out on the validation rows, 1 worse on their minibatch"
+    assert facts["for example"] == "2 -> 1 (iteration 3); sums over minibatches of 3 rows"
+    assert "2 proposals improved a minibatch only" in facts["try"]
 
 
 def test_hints_fit_what_the_record_shows() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gepa_client import Interrupted, RemoteAdapter
-from gepa_client.journal.entries import RACE, SEARCH
+from gepa_client.journal.entries import RACE, SEARCH, STOP
 from gepa_client.journal.history import entries
 from gepa_client.selection import race_blocks
 from protocol import Example
@@ -91,6 +91,25 @@ def test_a_run_whose_process_dies_at_random_ends_as_an_undisturbed_one(host: Hos
         assert deaths > 2
         assert found == wanted
         assert sum(program.server.runs.values()) == wanted.metric_calls
+
+
+def test_a_limit_that_ends_a_run_within_a_race_is_replayed_and_resumed(host: Host, tmp_path: Path) -> None:
+    wanted = undisturbed(host)
+    url = Program(lures=TRAIN).serve(host)
+    with watched(tmp_path) as store:
+        with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
+            journal.spending.watch(_cut_in_a_race(store, journal))
+            with pytest.raises(Interrupted) as spent:
+                run(adapter, **SETTINGS)
+            journal.stop(spent.value)
+        with (
+            RemoteAdapter(journal=replaying(store), recorded=_discovery(url)) as adapter,
+            pytest.raises(Interrupted, match=spent.value.reason),
+        ):
+            run(adapter, **SETTINGS)
+        store.drop(RUN.id, SEARCH, STOP)
+        with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
+            assert run(adapter, **SETTINGS) == wanted
 
 
 def test_a_replay_reads_the_decisions_and_works_none_out(

@@ -9,7 +9,7 @@ import pytest
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client import RemoteAdapter
 from gepa_client.selection import race_blocks
-from gepa_client.selection.race_blocks import AHEAD, LEAST_BLOCK
+from gepa_client.selection.race_blocks import AHEAD, LEAST_BLOCK, race_pays
 from gepa_client.selection.race_rule import Verdict
 from protocol import Example
 from tests.gepa_client.endpoint_fixtures import token
@@ -108,6 +108,13 @@ def test_equal_proposals_of_an_iteration_race_once(host: Host) -> None:
     assert any(reason.startswith("Duplicate") for reason, _ in found.rejected)
     assert found.lost
     assert found.metric_calls == len(program.server.called("evaluate"))
+
+
+@pytest.mark.parametrize(
+    ("val_rows", "slots", "pays"), [(100, 1, True), (100, 8, True), (100, 64, False), (8, 1, False)]
+)
+def test_a_race_pays_if_the_first_decision_comes_before_half_of_the_rows(val_rows: int, slots: int, pays: bool) -> None:
+    assert race_pays(val_rows, slots) is pays
 
 
 def test_a_program_of_whole_batches_is_refused(host: Host) -> None:
