@@ -38,6 +38,9 @@ class OptimizeSettings(TypedDict, total=False):
     patience: int | None
     """Stop after N iterations without a better candidate."""
 
+    stop_when_certain: float | None
+    """Stop when the rest of the budget is unlikely to raise the best validation score by more than X."""
+
     target_score: float | None
     """Stop at this score on the validation rows."""
 

@@ -31,6 +31,7 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection import ConcurrentReflection
 from gepa_client.gepa.rows import RowLoader
 from gepa_client.journal.run_events import Emit
+from gepa_client.run.certain_stop import CertainStop
 from gepa_client.run.resolved_settings import evolve_of, races
 from gepa_client.run.run_watcher import FailFastCallback
 from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcceptance
@@ -181,10 +182,13 @@ class NothingNewStop:
         return True
 
 
-def stoppers(config: RunConfig) -> list[StateStop]:
+def stoppers(config: RunConfig) -> list[Stop]:
     """Return GEPA's stoppers that use its state alone, in the order of the settings."""
     given = {name: getattr(config, name) for name in _STOPPERS}
-    return [StateStop(name, value) for name, value in given.items() if value is not None]
+    stops: list[Stop] = [StateStop(name, value) for name, value in given.items() if value is not None]
+    if config.stop_when_certain is not None:
+        stops.append(CertainStop(config.stop_when_certain, config.max_metric_calls, config.max_iterations))
+    return stops
 
 
 def sampling(text: str) -> SamplingStrategy[Any, Any]:

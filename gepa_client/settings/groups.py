@@ -156,6 +156,10 @@ class BudgetSettings(SettingsGroup, title="Budget"):
     )
     max_reflection_cost: PositiveFloat | None = setting(None, "Stop after X US dollars spent on the reflection model.")
     patience: PositiveInt | None = setting(None, "Stop after N iterations without a better candidate.")
+    stop_when_certain: PositiveFloat | None = setting(
+        None,
+        "Stop when the rest of the budget is unlikely to raise the best validation score by more than X.",
+    )
     target_score: float | None = setting(None, "Stop at this score on the validation rows.")
     past_perfect: bool = setting(False, "Continue although a candidate has the perfect score on every validation row.")
     max_iterations: PositiveInt | None = setting(None, "Stop after N iterations.")

@@ -45,6 +45,10 @@ export interface OptimizeSettings {
    */
   patience?: number;
   /**
+   * Stop when the rest of the budget is unlikely to raise the best validation score by more than X.
+   */
+  stopWhenCertain?: number;
+  /**
    * Stop at this score on the validation rows.
    */
   targetScore?: number;
@@ -340,6 +344,7 @@ export const SETTINGS: readonly string[] = [
   "maxFullEvals",
   "maxReflectionCost",
   "patience",
+  "stopWhenCertain",
   "targetScore",
   "pastPerfect",
   "maxIterations",
