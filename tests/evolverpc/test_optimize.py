@@ -45,6 +45,7 @@ def test_the_result_has_the_texts_and_scores_of_seed_and_best(units: ModuleType,
     assert result.candidates[0].texts == units.seed_candidate
     assert result.best_score > result.seed_score
     assert result.seed_test_score == result.seed_score == pytest.approx(1 / 3)
+    assert result.verdict == "improved"
     assert result.best_candidate == evolverpc.load_candidate(result.output, units.seed_candidate)
     assert result.output == folder / "out-1"
     assert result.run_id.endswith("the-units")

@@ -9,8 +9,9 @@ import pytest
 from gepa_client.analysis.statistics.noise import Noise
 from gepa_client.analysis.statistics.paired import compare
 from gepa_client.certificate.certificate import Certificate, certify
-from gepa_client.certificate.repeats import decide
+from gepa_client.certificate.repeats import decide, recorded_plan
 from gepa_client.errors import NoCertificate
+from gepa_client.journal.journal import Journal
 from gepa_client.journal.store import open_store
 from tests.gepa_client.certificate.certified_run import BEST, TEST_SCORES, Certified
 
@@ -97,6 +98,10 @@ def test_test_rows_are_scored_as_often_as_noise_asks_within_bounds(
     decided = decide(setting, noise)
     assert decided.count == count
     assert reason in decided.reason
+
+
+def test_a_replay_of_a_test_without_a_decision_has_no_repeats() -> None:
+    assert recorded_plan(Journal("run", replays=True), 3, None).count == 1
 
 
 def test_the_seed_is_no_improvement_on_itself(tmp_path: Path) -> None:
