@@ -8,9 +8,10 @@ TS_SOURCES := $(shell find $(TS)/src $(TS)/scripts protocol/schema -type f 2>/de
 
 # Install this package with its EXTRAS by uv; by pip if uv cannot be installed or cannot reach an index that only pip's
 # configuration names. Byte code is compiled here because a sandbox cannot write any.
+COMPILED := --compile-bytecode
 define INSTALL
 @$(BIN)/python -m pip install -qqq --disable-pip-version-check --constraint constraints.txt uv 2>/dev/null && \
-$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --constraint constraints.txt --editable '.[$(EXTRAS)]' 2>/dev/null || \
+$(BIN)/uv pip install --quiet --python $(BIN)/python $(COMPILED) --constraint constraints.txt --editable '.[$(EXTRAS)]' 2>/dev/null || \
 $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
 endef
 
@@ -90,10 +91,13 @@ bubblewrap:
 	$(INSTALL)
 	@touch $@
 
+# Of what the tests need only what a sandbox may run is compiled here; much of the rest is never imported.
 .venv/.installed-dev: EXTRAS := dev
+.venv/.installed-dev: COMPILED :=
 .venv/.installed-dev: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing what the tests need (about half a minute)"
 	$(INSTALL)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import claude_agent_sdk, gepa_client.run.driver, rpc_server.cli.serve'
 	@touch $@ .venv/.installed .venv/.installed-sandbox
 
 .venv/.installed-sandbox: EXTRAS := server,client,sandbox
