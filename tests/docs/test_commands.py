@@ -22,6 +22,8 @@ QUICKSTART = pages.ROOT / "examples" / "quickstart"
 BIN = Path(sys.executable).parent
 TOKEN = "shared-by-the-servers"
 
+pytestmark = pytest.mark.timeout(300)  # many commands, one after the other
+
 
 @contextmanager
 def demo_model() -> Iterator[dict[str, str]]:

@@ -19,6 +19,8 @@ DATA = Path(__file__).parent / "data"
 PACKAGE = Path(__file__).parents[2] / "clients" / "typescript" / "dist" / "index.js"
 TOKEN = "token-of-the-tests"
 
+pytestmark = pytest.mark.timeout(300)  # three whole runs
+
 
 def candidates(folder: Path) -> Any:
     return json.loads((folder / "result.json").read_text())["candidates"]

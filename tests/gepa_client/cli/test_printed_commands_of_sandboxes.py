@@ -20,7 +20,7 @@ from tests.support.modal_cloud import Cloud, loopback_modal_beside
 Cli = Callable[..., Ran]
 Types = Callable[..., Ran]
 
-pytestmark = pytest.mark.usefixtures("own_state")
+pytestmark = [pytest.mark.usefixtures("own_state"), pytest.mark.timeout(300)]  # sandboxes are started many times
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
 
 

@@ -21,6 +21,8 @@ SEEDS = rounds(3)
 NO_FETCH = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 """Without it an older DSPy requests prices from GitHub when it is imported, three times if there is no network."""
 
+pytestmark = pytest.mark.timeout(300)  # two whole runs
+
 
 def options(seed: int) -> dict[str, Any]:
     return {"seed": seed, "max_metric_calls": 300, "use_merge": True, "max_merge_invocations": 5}

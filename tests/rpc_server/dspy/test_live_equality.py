@@ -14,6 +14,9 @@ from tests.rpc_server.dspy.conftest import NEWEST, environment
 ROOT = Path(__file__).parents[3]
 OURS = ("aiohttp", "gitpython", "jsonrpcserver", "orjson", "platformdirs", "pydantic", "rich", "typer", "uvloop")
 OPTIONS = {"seed": 1, "max_metric_calls": 150, "use_merge": False}
+
+pytestmark = pytest.mark.timeout(300)  # two whole runs
+
 FIRST = """
 import dspy
 from codes import Codes, metric
