@@ -170,6 +170,26 @@ class RacedOut(BaseModel):
     bound: float
 
 
+class LostRaces(BaseModel):
+    """All races that proposals of a run lost: how many, and the sums of the fields of `RacedOut`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    lost: int = 0
+    compared: int = 0
+    calls: int = 0
+    saved: int = 0
+
+    def added(self, race: RacedOut) -> "LostRaces":
+        """Return the sum with one more race."""
+        return LostRaces(
+            lost=self.lost + 1,
+            compared=self.compared + race.compared,
+            calls=self.calls + race.calls,
+            saved=self.saved + race.saved,
+        )
+
+
 def race_text(compared: int, rows: int, mean: float) -> str:
     """Return how a proposal lost its race, by the fields of `RacedOut`."""
     below = f"its mean score is {-mean:.3g} below that of the best candidate"

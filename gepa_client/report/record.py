@@ -38,6 +38,7 @@ class RunRecord:
     phase: str = "connecting"
     candidates: list[events.CandidateFound] = field(default_factory=list)
     rejected: list[events.Rejected] = field(default_factory=list)
+    races: events.LostRaces = field(default_factory=events.LostRaces)
     skipped: list[events.NoProposal] = field(default_factory=list)
     reflecting: list[events.Reflecting] = field(default_factory=list)
     """The proposals whose new texts are awaited."""
@@ -112,6 +113,7 @@ class RunRecord:
                 self.budget_used = max(self.budget_used, event.metric_calls)
             case events.Rejected():
                 self.rejected.append(event)
+                self.races = self.races if event.race is None else self.races.added(event.race)
             case events.NoProposal():
                 self.skipped.append(event)
             case events.RecordsCut():

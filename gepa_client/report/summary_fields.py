@@ -16,10 +16,10 @@ from gepa_client.journal.run_events import (
     CallRefused,
     FailedExamples,
     FailureGroup,
+    LostRaces,
     ModelTally,
     Mutated,
     MutationRejected,
-    RacedOut,
     RecordCuts,
     Rejected,
     Started,
@@ -247,7 +247,7 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         f"{counted(len(record.rejected), 'proposal')} not kept, "
         f"{counted(len(record.skipped), 'iteration')} without a proposal, "
         f"{counted(len(record.failures), 'failed iteration')}",
-        "raced out": race_summary(record),
+        "raced out": race_summary(record.races),
         "failed examples": failure_summary(failed) if failed is not None else None,
         "records cut": cut_summary(record.cuts) if record.cuts.prompts else None,
         "answers not used": unusable_summary(record.unusable),
@@ -278,20 +278,13 @@ def reuse_summary(record: RunRecord) -> str | None:
     return f"{reused:,}, not counted as metric calls" if reused is not None else None
 
 
-def races_lost(record: RunRecord) -> list[RacedOut]:
-    """Return how each proposal that lost its race did."""
-    return [event.race for event in record.rejected if event.race is not None]
-
-
-def race_summary(record: RunRecord) -> str | None:
+def race_summary(races: LostRaces) -> str | None:
     """Return how many proposals lost their race, after how many rows, and what that saved; None without any."""
-    lost = races_lost(record)
-    if not lost:
+    if not races.lost:
         return None
-    compared, calls, saved = (sum(getattr(race, name) for race in lost) for name in ("compared", "calls", "saved"))
     return (
-        f"{counted(len(lost), 'proposal')}, on {compared / len(lost):.0f} validation rows in the mean: "
-        f"{calls:,} metric calls, {saved:,} saved"
+        f"{counted(races.lost, 'proposal')}, on {races.compared / races.lost:.0f} validation rows in the mean: "
+        f"{races.calls:,} metric calls, {races.saved:,} saved"
     )
 
 
@@ -600,7 +593,7 @@ def _hints(record: RunRecord) -> Iterator[str]:
             + (", or another --reflection-lm" if _by_model(record) else "")
             + ": most proposals made their minibatch worse"
         )
-    if only := len(record.candidates) - 1 + len(races_lost(record)):
+    if only := len(record.candidates) - 1 + record.races.lost:
         yield (
             "more training rows, and of the same kinds as the validation rows: "
             f"{counted(only, 'proposal')} improved a minibatch only"

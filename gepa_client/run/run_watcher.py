@@ -38,6 +38,7 @@ from gepa_client.journal.run_events import (
     Budget,
     CandidateFound,
     Emit,
+    LostRaces,
     NoProposal,
     Phase,
     PhaseName,
@@ -143,6 +144,7 @@ class RunWatcher:
         self._skipped = ""
         self._cuts = RecordCuts()
         self._unusable = UnusableAnswers()
+        self._races = LostRaces()
         self._dropped: dict[str, None] = {}
         self._reflecting = False
         self._phase: PhaseName | None = None
@@ -247,6 +249,9 @@ class RunWatcher:
         if same:
             self._proposals.remove(same[0])
         race = self.next_rejected()
+        if race is not None:
+            self._races = self._races.added(race)
+            self._note(races=self._races.model_dump())
         self.emit(
             Rejected(
                 iteration=event["iteration"],

@@ -39,7 +39,7 @@ from gepa_client.cli.views.console import (
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import SEARCH, CandidateRecord, Spending, StoredRun
 from gepa_client.journal.history import discovery, end_of, row_counts, selection_rows, validation_rows
-from gepa_client.journal.run_events import FailedExamples, RecordCuts, UnusableAnswers
+from gepa_client.journal.run_events import FailedExamples, LostRaces, RecordCuts, UnusableAnswers
 from gepa_client.journal.store import Store, named_store
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.proposed_texts import copied_summary, unusable_summary
@@ -262,6 +262,7 @@ def _run_facts(
         ("score", _score_fact(candidates)),
         ("gain", _gain(run, named_store(store.url))),
         ("records cut", fields.cut_summary(RecordCuts(**cuts)) if (cuts := run.counters.get("records_cut")) else None),
+        ("raced out", fields.race_summary(LostRaces(**run.counters.get("races", {})))),
         ("not used", unusable_summary(UnusableAnswers(**run.counters.get("unusable_answers", {})))),
         ("copied", copied_summary(copied_examples(store, run.id))),
         ("metric calls", _calls(run.counters, run.config.get("max_metric_calls"))),

@@ -106,8 +106,8 @@ def as_json(ended: RunSummary) -> dict[str, Any]:
         "best_score": headline.best if headline is not None else None,
         "metric_calls": ended.record.metric_calls,
         "verdict": ended.record.certificate.verdict if ended.record.certificate is not None else None,
-        "raced_out": len(lost := fields.races_lost(ended.record)),
-        "saved_calls": sum(race.saved for race in lost),
+        "raced_out": ended.record.races.lost,
+        "saved_calls": ended.record.races.saved,
         "best_code": code_label(ended.record.best.texts) if ended.record.best is not None else None,
         "model_calls": calls.total.model_dump(mode="json") if (calls := ended.record.model_calls) is not None else None,
         "refused": fields.refusal_count(ended.record),
@@ -155,7 +155,7 @@ def show(ended: RunSummary, console: Console) -> None:
         f"{label:<15} {safe_line(text)}"
         for label, text in (
             ("results reused", fields.reuse_summary(ended.record)),
-            ("raced out", fields.race_summary(ended.record)),
+            ("raced out", fields.race_summary(ended.record.races)),
             ("model calls", fields.model_call_summary(ended.record)),
             ("refused", _refused(ended.record)),
             ("not used", unusable_summary(ended.record.unusable)),

@@ -19,7 +19,7 @@ from gepa_client.cli.views.console import echo, one_line, safe, safe_line
 from gepa_client.cli.views.event_text import PHASES, clock, event_text, fleet_text
 from gepa_client.journal import run_events as events
 from gepa_client.report.record import RunRecord
-from gepa_client.report.summary_fields import races_lost, refusal_count
+from gepa_client.report.summary_fields import refusal_count
 
 PLAIN_EVERY_S = 10.0
 SHORTEST_WAIT_S = 1.0
@@ -309,7 +309,7 @@ def _pool(record: RunRecord) -> str:
     count = len(record.candidates)
     parts = [f"{count} candidate{'' if count == 1 else 's'}", f"{len(record.front)} on the front"]
     if record.rejected:
-        lost = len(races_lost(record))
+        lost = record.races.lost
         parts.append(f"{len(record.rejected)} rejected{f', {lost} of them raced out' if lost else ''}")
     if record.skipped:
         parts.append(f"{len(record.skipped)} without a proposal")

@@ -53,6 +53,7 @@ def test_a_run_with_races_reports_them_and_is_replayed_and_forked(
     assert "but raced out: on " in report
 
     run_id = summary["run_id"]
+    assert f"\nraced out    {len(lost)} proposal" in cli("show", run_id).stdout
     assert found(cli("replay", run_id, "--json")) == found(ran)
     assert cli("fork", run_id, "--at", 200).status == 0
     assert found(cli("resume", "last", "--json")) == found(ran)
