@@ -12,7 +12,7 @@ Only a highest value is needed: a value that is lower than any before makes the 
 import math
 from collections.abc import Sequence
 
-SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+SHARES = (0.02, 0.05, 0.1, 0.2)
 """Of the wealth that each bet puts on a row: small ones find small differences, large ones large differences soon."""
 
 BISECTIONS = 50
