@@ -33,14 +33,15 @@ AHEAD = 1.75
 class RacedProposal:
     """A proposal in a race; scores and results are by GEPA's row id.
 
-    `known`: scores that GEPA's cache has. `evaluated`: the rows that the race had
-    evaluated, in their order. `lost`: its part of the decision that dropped it, None until then.
+    `known`: scores that GEPA's cache has. `evaluated`: the rows that the race had evaluated, in their order. `scores`:
+    those compared so far, in the order of the race. `lost`: its part of the decision that dropped it, None until then.
     """
 
     candidate: Candidate
     known: Mapping[int, float]
     evaluated: list[int] = field(default_factory=list)
     results: dict[int, dict[str, Any]] = field(default_factory=dict)
+    scores: list[float] = field(default_factory=list)
     lost: dict[str, Any] | None = None
 
 
@@ -118,18 +119,20 @@ class BlockRace:
         self._check()
         compared = self._begun[: max(0, begun - _ahead(len(self._racing), self._slots))]
         with journal.executing([request]):
-            for row_id in compared:
-                while not all(self._has(each, row_id) for each in self._racing.values()):
-                    self._one_ended.clear()
-                    await self._one_ended.wait()
-                    self._check()
+            for proposal in self._racing.values():
+                for row_id in compared[len(proposal.scores) :]:
+                    while (score := self._score(proposal, row_id)) is None:
+                        self._one_ended.clear()
+                        await self._one_ended.wait()
+                        self._check()
+                    proposal.scores.append(score)
             [made] = journal.record((request, self._made_decision(compared)))
         decision: Any = made
         return dict(decision)
 
     def _made_decision(self, compared: Sequence[int]) -> dict[str, Any]:
         racing = self._racing
-        found = verdicts([self._standing(each, compared) for each in racing.values()]) if compared else []
+        found = verdicts([self._standing(each) for each in racing.values()]) if compared else []
         proposals = [
             {"proposal": at, "candidate": self._digests[at][:SHOWN], "compared": len(compared), **asdict(verdict)}
             for at, verdict in zip(racing, found, strict=False)
@@ -147,19 +150,17 @@ class BlockRace:
             return 0
         return compared + _ahead(racing, slots) + _least_block(racing, slots) - len(self._begun)
 
-    def _standing(self, proposal: RacedProposal, compared: Sequence[int]) -> Standing:
+    def _standing(self, proposal: RacedProposal) -> Standing:
         return Standing(
-            scores=tuple(self._score(proposal, row_id) for row_id in compared),
+            scores=tuple(proposal.scores),
             opponent=tuple(self.opponent[row_id] for row_id in self.rows),
             highest=self.highest,
         )
 
-    def _has(self, proposal: RacedProposal, row_id: int) -> bool:
-        return row_id in proposal.results or row_id in proposal.known
-
-    def _score(self, proposal: RacedProposal, row_id: int) -> float:
-        known = proposal.known.get(row_id)
-        return self.adapter.score(proposal.results[row_id]) if known is None else known
+    def _score(self, proposal: RacedProposal, row_id: int) -> float | None:
+        """Return the score of a row, None if it has not ended."""
+        result = proposal.results.get(row_id)
+        return proposal.known.get(row_id) if result is None else self.adapter.score(result)
 
     # --- examples ----------------------------------------------------------------------------------------------------
 
