@@ -19,7 +19,7 @@ from typing import Any
 from gepa.api import optimize
 from gepa.core.adapter import EvaluationBatch
 
-from gepa_client.run.certain_stop import CertainStop
+from gepa_client.run.stoppers import CertainStop
 
 GROUPS = 10
 

@@ -32,6 +32,7 @@ from gepa_client.run.resolved_settings import is_deterministic
 from gepa_client.run.run_errors import error_details, stop_for, stop_reason
 from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatcher
 from gepa_client.run.stop_conditions import BetweenIterations
+from gepa_client.run.stoppers import NothingNewStop, PerfectStop, Stop, stoppers
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from protocol.code import CODE_COMPONENTS
 from protocol.errors import RpcError
@@ -200,10 +201,10 @@ class Optimization:
             arguments["cache_evaluation"] = True  # GEPA's own look-up, before it evaluates validation rows
         arguments["callbacks"] = [*arguments["callbacks"], *map(FailFastCallback, own_callbacks)]
         between = BetweenIterations(config, journal)
-        stops: list[strategies.Stop] = [
-            *([] if config.past_perfect else [strategies.PerfectStop(config.perfect_score)]),
-            *strategies.stoppers(config),
-            *([] if self.adapter.known is None else [strategies.NothingNewStop(len(splits.train))]),
+        stops: list[Stop] = [
+            *([] if config.past_perfect else [PerfectStop(config.perfect_score)]),
+            *stoppers(config),
+            *([] if self.adapter.known is None else [NothingNewStop(len(splits.train))]),
             between,
         ]
         arguments["stop_callbacks"] = stops

@@ -1,11 +1,9 @@
-"""Build GEPA's own objects from the settings: strategies, stoppers, and what evolving code needs."""
+"""Build GEPA's strategies from the settings, and what evolving code needs."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-from gepa.core.state import GEPAState
 from gepa.strategies.proposal_sampling import (
     IndependentSampling,
     PxNSampling,
@@ -14,13 +12,6 @@ from gepa.strategies.proposal_sampling import (
     SingleMutationSampling,
 )
 from gepa.strategies.proposal_selection import AllImprovements, BestImprovement, SelectionStrategy, TopKImprovements
-from gepa.utils import (
-    MaxCandidateProposalsStopper,
-    NoImprovementStopper,
-    ScoreThresholdStopper,
-    StopperProtocol,
-)
-from gepa.utils.stop_condition import MaxTrackedCandidatesStopper
 
 from gepa_client.evolution.code_adapter import CodeMerge, EvolvingAdapter
 from gepa_client.evolution.code_reflection import DEFAULT_TEMPLATE, CodeReflection
@@ -31,7 +22,6 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection import ConcurrentReflection
 from gepa_client.gepa.rows import RowLoader
 from gepa_client.journal.run_events import Emit
-from gepa_client.run.certain_stop import CertainStop
 from gepa_client.run.resolved_settings import evolve_of, races
 from gepa_client.run.run_watcher import FailFastCallback
 from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcceptance
@@ -50,19 +40,8 @@ PASSED = (
 )
 """Settings that `gepa.optimize` takes unchanged."""
 
-LEAST_IDLE = 100
-"""Iterations in a row that evaluate nothing before a search ends; more if there are more training rows."""
-
 MINIBATCH = 3
 """GEPA's default."""
-
-_STOPPERS: dict[str, Any] = {
-    "patience": NoImprovementStopper,
-    "target_score": ScoreThresholdStopper,
-    "max_candidates": MaxTrackedCandidatesStopper,
-    "max_iterations": MaxCandidateProposalsStopper,
-}
-"""Stoppers that use GEPA's state alone, so that a replay stops where the run did."""
 
 
 def arguments(config: RunConfig) -> dict[str, Any]:
@@ -97,98 +76,6 @@ def acceptance_arguments(config: RunConfig, arguments: Mapping[str, Any], train:
         "acceptance_criterion": acceptance,
         "selection_strategy": DecidingSelection(arguments["selection_strategy"], acceptance),
     }
-
-
-class Stop(StopperProtocol, Protocol):
-    """Ends a search between two iterations. `reason`: why it did, None until it does."""
-
-    reason: str | None
-
-
-@dataclass
-class StateStop:
-    """One of GEPA's stoppers with the setting it comes from. `reason`: why it ended the search, None until it does."""
-
-    setting: str
-    value: float
-    reason: str | None = None
-
-    def __post_init__(self) -> None:
-        self._stopper: StopperProtocol = _STOPPERS[self.setting](self.value)
-
-    def __call__(self, gepa_state: GEPAState[Any, Any]) -> bool:
-        """Return whether the search is over."""
-        stops = self._stopper(gepa_state)
-        if stops:
-            self.reason = f"{self.setting} of {self.value:,g} is reached: {self._found(gepa_state)}"
-        return stops
-
-    def _found(self, state: GEPAState[Any, Any]) -> str:
-        """Return what the stopper found in GEPA's state."""
-        scores = state.program_full_scores_val_set
-        best = f"{max(scores):.4g}" if scores else "none"
-        match self.setting:
-            case "patience":
-                iterations = "iteration" if self.value == 1 else f"{self.value:,} iterations"
-                return f"no better candidate in the last {iterations}; the best validation score is {best}"
-            case "target_score":
-                return f"the best validation score is {best}"
-            case "max_candidates":
-                return f"candidates found: {len(state.program_candidates):,}"
-            case _:
-                return f"iterations done: {state.i + 1:,}"
-
-
-@dataclass
-class PerfectStop:
-    """Ends the search once a candidate has the perfect score on every validation row. `reason`: as in `StateStop`."""
-
-    perfect: float
-    reason: str | None = None
-
-    def __call__(self, gepa_state: GEPAState[Any, Any]) -> bool:
-        """Return whether the search is over."""
-        for index, scores in enumerate(gepa_state.prog_candidate_val_subscores):
-            if scores and all(score == self.perfect for score in scores.values()):
-                which = "the seed" if index == 0 else f"candidate {index}"
-                self.reason = (
-                    f"perfect_score of {self.perfect:g} is reached: {which} has it on all {len(scores):,} validation "
-                    "rows (--past-perfect continues)"
-                )
-                return True
-        return False
-
-
-@dataclass
-class NothingNewStop:
-    """Ends a search that reuses results once no iteration evaluates anything: such iterations use up no budget.
-
-    `train`: the number of training rows. `reason`: as in `StateStop`.
-    """
-
-    train: int
-    reason: str | None = None
-    _evaluated: int = 0
-    _since: int = 0
-
-    def __call__(self, gepa_state: GEPAState[Any, Any]) -> bool:
-        """Return whether the search is over."""
-        if gepa_state.total_num_evals > self._evaluated:
-            self._evaluated, self._since = gepa_state.total_num_evals, gepa_state.i
-        idle = gepa_state.i - self._since
-        if idle < max(LEAST_IDLE, self.train):
-            return False
-        self.reason = f"the last {idle:,} iterations evaluated nothing new: all their results were known"
-        return True
-
-
-def stoppers(config: RunConfig) -> list[Stop]:
-    """Return GEPA's stoppers that use its state alone, in the order of the settings."""
-    given = {name: getattr(config, name) for name in _STOPPERS}
-    stops: list[Stop] = [StateStop(name, value) for name, value in given.items() if value is not None]
-    if config.stop_when_certain is not None:
-        stops.append(CertainStop(config.stop_when_certain, config.max_metric_calls, config.max_iterations))
-    return stops
 
 
 def sampling(text: str) -> SamplingStrategy[Any, Any]:

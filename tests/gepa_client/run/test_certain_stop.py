@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.run.certain_stop import CertainStop
+from gepa_client.run.stoppers import CertainStop
 from gepa_client.settings.loading import load
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.word_program import Script, rows

@@ -14,7 +14,8 @@ from gepa.strategies.proposal_sampling import (
 )
 from gepa.strategies.proposal_selection import BestImprovement, TopKImprovements
 
-from gepa_client.run.strategies import arguments, sampling, selection, stoppers
+from gepa_client.run.stoppers import stoppers
+from gepa_client.run.strategies import arguments, sampling, selection
 from gepa_client.settings.run_config import RunConfig
 
 URL = ("http://127.0.0.1:1",)
