@@ -15,8 +15,7 @@ from gepa_client.gepa.results import Batch
 from gepa_client.gepa.rows import RowLoader
 from gepa_client.journal.run_events import RacedOut
 from gepa_client.selection.race_blocks import BlockRace, RacedProposal
-from gepa_client.selection.race_rule import opponent
-from gepa_client.selection.row_order import race_order
+from gepa_client.selection.race_rule import opponent, race_order
 from protocol import Candidate
 
 Content = tuple[tuple[str, str], ...]

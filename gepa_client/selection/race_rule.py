@@ -2,10 +2,11 @@
 
 A proposal is compared with the best candidate of the pool, row by row. The claim "over all validation rows it is at
 least as good" is tested after every row by a bet, which stays valid however often one looks. It needs rows in random
-order (`row_order`) and a score that none exceeds. If a proposal exceeds that score, its own best one takes its place,
+order (`race_order`) and a score that none exceeds. If a proposal exceeds that score, its own best one takes its place,
 and the error level holds approximately.
 """
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -48,6 +49,15 @@ class Verdict:
     mean: float
     evidence: float
     bound: float | None
+
+
+def race_order(row_ids: Sequence[int], seed: int, race: int) -> list[int]:
+    """Return the validation rows in random order.
+
+    `row_ids`: GEPA's, of all validation rows. `race`: the number of the race within the run. Each race has an order of
+    its own: in an order that all share, the best of the pool would have won its own race by its luck on the first rows.
+    """
+    return random.Random(f"{seed} {race}").sample(row_ids, len(row_ids))  # noqa: S311 - no secret
 
 
 def opponent(pool: Sequence[Mapping[int, float]]) -> int:

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gepa_client.selection.race_rule import ERROR, Standing, Verdict, opponent, verdicts
-from gepa_client.selection.row_order import race_order
+from gepa_client.selection.race_rule import ERROR, Standing, Verdict, opponent, race_order, verdicts
 
 ROWS = 200
 
