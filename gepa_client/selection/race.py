@@ -1,4 +1,4 @@
-"""Racing: a proposal that passed its minibatch is dropped as soon as validation rows show that it loses."""
+"""Race proposals: one that passed its minibatch is dropped as soon as validation rows show that it loses."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -13,24 +13,23 @@ from gepa.strategies.proposal_selection import SelectionStrategy
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.results import Batch
 from gepa_client.gepa.rows import RowLoader
+from gepa_client.journal.requests import digest_of
 from gepa_client.journal.run_events import RacedOut
 from gepa_client.selection.race_blocks import BlockRace, RacedProposal
 from gepa_client.selection.race_rule import opponent, race_order
 from protocol import Candidate
 
-Content = tuple[tuple[str, str], ...]
-"""A candidate's texts, by which GEPA too recognizes equal candidates of one iteration."""
-
 
 @dataclass
 class RacedSelection:
-    """A selection strategy of GEPA's that races what another one selects.
+    """A selection strategy of GEPA that races the proposals which another strategy selects; equal texts race once.
 
-    GEPA counts the metric calls of what is selected when it evaluates it on all validation rows; those of dropped
-    proposals are counted here, one for each row that was evaluated. Merges never come here: GEPA 0.1.4 evaluates them
-    on all rows at once.
+    GEPA counts the metric calls of the survivors when it evaluates them on all validation rows. This class counts those
+    of dropped proposals, one for each row that was evaluated. GEPA 0.1.4 evaluates merges on all rows without asking a
+    selection strategy, so they do not race.
 
-    `seed`: of the order of rows. `perfect`: the perfect score. `on_lost`: called with each candidate that is dropped.
+    `val`: the validation rows. `seed`: of the order of rows. `perfect`: the perfect score. `on_lost`: called with each
+    candidate that is dropped.
     """
 
     selection: SelectionStrategy
@@ -40,45 +39,48 @@ class RacedSelection:
     perfect: float
     on_lost: Callable[[Candidate], None] = lambda _candidate: None
     _races: int = field(default=0, init=False)
-    _survivors: dict[Content, RacedProposal] = field(default_factory=dict, init=False)
+    _survivors: dict[str, RacedProposal] = field(default_factory=dict, init=False)
     _rejected: deque[RacedOut | None] = field(default_factory=deque, init=False)
 
     def select(
         self, proposals: list[CandidateProposal[Any]], state: GEPAState[Any, Any], acceptance: AcceptanceCriterion
     ) -> list[CandidateProposal[Any]]:
-        """Return what the other strategy selects, without the proposals that lose their race.
+        """Return the proposals that the other strategy selects and that survive their race.
 
         Raises: as `RemoteAdapter.evaluate`.
         """
         selected = self.selection.select(proposals, state, acceptance)
-        raced: dict[Content, RacedProposal] = {}
+        raced: dict[str, RacedProposal] = {}
         for proposal in selected:
-            if (content := _content(proposal.candidate)) not in raced:
-                raced[content] = self._entered(proposal, state)
+            if (digest := digest_of(proposal.candidate)) not in raced:
+                raced[digest] = self._entered(proposal, state)
         if raced:
             self.adapter.wait_for(self._race(list(raced.values()), state.prog_candidate_val_subscores).run())
-        kept = {content: each for content, each in raced.items() if each.lost is None}
-        lost = {content: each for content, each in raced.items() if each.lost is not None}
+        kept = {digest: each for digest, each in raced.items() if each.lost is None}
+        lost = {digest: each for digest, each in raced.items() if each.lost is not None}
         for loser in lost.values():
             self._count(loser, state)
             self.on_lost(loser.candidate)
-        survivors = [each for each in selected if _content(each.candidate) in kept]
-        self._survivors = {content: each for content, each in kept.items() if each.evaluated}
+        survivors = [each for each in selected if digest_of(each.candidate) in kept]
+        self._survivors = {digest: each for digest, each in kept.items() if each.evaluated}
         self._rejected = deque(
-            self._outcome(lost.get(_content(each.candidate)) if any(each is one for one in selected) else None)
+            self._outcome(lost.get(digest_of(each.candidate)) if any(each is one for one in selected) else None)
             for each in proposals
             if not any(each is one for one in survivors)
         )
         return survivors
 
     def next_rejected(self) -> RacedOut | None:
-        """Return why the next proposal that GEPA rejects was dropped; None if not by a race. Call it once for each."""
+        """Return how the next proposal that GEPA rejects lost its race, None if it did not; call it once for each."""
         return self._rejected.popleft() if self._rejected else None
 
-    def take_survivors(self) -> dict[Content, Batch]:
-        """Return each survivor's results on the rows that GEPA lacks, in their order; once after each selection."""
+    def take_survivors(self) -> dict[str, Batch]:
+        """Return the results of each survivor, by the digest of its texts; once after each selection.
+
+        They are those on the rows that GEPA's cache lacks, in the order of the rows.
+        """
         survivors, self._survivors = self._survivors, {}
-        return {content: self._batch(each, sorted(each.evaluated)) for content, each in survivors.items()}
+        return {digest: self._batch(each, sorted(each.evaluated)) for digest, each in survivors.items()}
 
     def _race(self, proposals: Sequence[RacedProposal], pool: Sequence[Mapping[int, float]]) -> BlockRace:
         order = race_order(self.val.all_ids(), self.seed, self._races)
@@ -113,24 +115,23 @@ class RacedSelection:
 
 
 class RacingAdapter:
-    """An adapter for `gepa.optimize` that has the results of a race's survivors already."""
+    """An adapter for `gepa.optimize` that does not evaluate the survivors of a race again."""
 
     def __init__(self, adapter: Any, race: RacedSelection) -> None:
         self._adapter = adapter
         self._race = race
 
     def batch_evaluate(self, items: Sequence[tuple[Candidate, Sequence[Any]]]) -> list[Batch]:
-        """Return the results of a race's survivors just after it; else evaluate as the adapter does."""
+        """Return the results that a race has of its survivors, in the first call after it; else evaluate.
+
+        Raises: as the adapter.
+        """
         survivors = self._race.take_survivors()
         if survivors:
-            return [survivors[_content(candidate)] for candidate, _ in items]
+            return [survivors[digest_of(candidate)] for candidate, _ in items]
         evaluated: list[Batch] = self._adapter.batch_evaluate(items)
         return evaluated
 
     def __getattr__(self, name: str) -> Any:
         """Return what the adapter has."""
         return getattr(self._adapter, name)
-
-
-def _content(candidate: Candidate) -> Content:
-    return tuple(sorted(candidate.items()))

@@ -16,7 +16,7 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.entries import RACE
 from gepa_client.journal.requests import SHOWN, digest_of, request_key
-from gepa_client.selection.race_rule import Standing, verdicts
+from gepa_client.selection.race_rule import Standing, drop_decisions
 from protocol import Candidate
 
 LEAST_BLOCK = 5
@@ -132,13 +132,13 @@ class BlockRace:
 
     def _made_decision(self, compared: Sequence[int]) -> dict[str, Any]:
         racing = self._racing
-        found = verdicts([self._standing(each) for each in racing.values()]) if compared else []
+        found = drop_decisions([self._standing(each) for each in racing.values()]) if compared else []
         proposals = [
-            {"proposal": at, "candidate": self._digests[at][:SHOWN], "compared": len(compared), **asdict(verdict)}
-            for at, verdict in zip(racing, found, strict=False)
+            {"proposal": at, "candidate": self._digests[at][:SHOWN], "compared": len(compared), **asdict(one)}
+            for at, one in zip(racing, found, strict=False)
         ]
         slots = self._slots or self.adapter.slots
-        left = len(racing) - sum(verdict.drops for verdict in found)
+        left = len(racing) - sum(one.drops for one in found)
         begun = set(self._begun)
         rows = [row_id for row_id in self.rows if row_id not in begun]
         block = rows[: self._block(len(compared), left, slots)]

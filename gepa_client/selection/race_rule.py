@@ -37,7 +37,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class DropDecision:
     """Whether a proposal is dropped, and the numbers behind it.
 
     `mean`: of the differences to the opponent so far, 0 before the first. `evidence`: that it is worse; at 1 / `ERROR`
@@ -69,18 +69,18 @@ def opponent(pool: Sequence[Mapping[int, float]]) -> int:
     return means.index(max(means))
 
 
-def verdicts(standings: Sequence[Standing]) -> list[Verdict]:
-    """Return a verdict on each proposal that still races."""
-    return [_verdict(standing) for standing in standings]
+def drop_decisions(standings: Sequence[Standing]) -> list[DropDecision]:
+    """Return the decision on each proposal that still races."""
+    return [_drop_decision(standing) for standing in standings]
 
 
-def _verdict(standing: Standing) -> Verdict:
+def _drop_decision(standing: Standing) -> DropDecision:
     scores, others = standing.scores, standing.opponent
     differences = [own - other for own, other in zip(scores, others, strict=False)]
     largest = max(standing.highest, *scores, *others) - min(others)
     evidence = min(CERTAIN, wealth(differences, len(others), 0.0, largest))
     drops = evidence >= 1 / ERROR
-    return Verdict(
+    return DropDecision(
         drops=drops,
         mean=sum(differences) / max(1, len(differences)),
         evidence=evidence,

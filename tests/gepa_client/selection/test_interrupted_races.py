@@ -121,7 +121,7 @@ def test_a_replay_reads_the_decisions_and_works_none_out(
         with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
             wanted = run(adapter, **SETTINGS)
         assert wanted.lost
-        monkeypatch.setattr(race_blocks, "verdicts", _never)
+        monkeypatch.setattr(race_blocks, "drop_decisions", _never)
         monkeypatch.setattr(race_blocks, "LEAST_BLOCK", 50)
         with RemoteAdapter(journal=replaying(store), recorded=_discovery(url)) as adapter:
             assert run(adapter, **SETTINGS) == wanted

@@ -142,6 +142,6 @@ def test_selection_gets_the_decisions_of_all_proposals() -> None:
 
 def test_rows_on_which_nothing_could_be_accepted_are_refused() -> None:
     with pytest.raises(
-        SettingsError, match=r"wins all of 3 training rows by a chance of 0\.12, and acceptance_error is 0\.05"
+        SettingsError, match=r"is ahead on all of 3 training rows with probability 0\.12, and acceptance_error is 0\.05"
     ):
         PairedAcceptance(Adapter(lambda _text, _at: 0.0), TRAIN, minibatch=3, error=0.05, rows=3, seed=0)

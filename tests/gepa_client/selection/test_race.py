@@ -10,7 +10,7 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client import RemoteAdapter
 from gepa_client.selection import race_blocks
 from gepa_client.selection.race_blocks import AHEAD, LEAST_BLOCK, race_pays
-from gepa_client.selection.race_rule import Verdict
+from gepa_client.selection.race_rule import DropDecision
 from protocol import Example
 from tests.gepa_client.endpoint_fixtures import token
 from tests.gepa_client.scripted_server import Host
@@ -42,7 +42,9 @@ def test_a_losing_proposal_is_dropped_and_every_call_is_counted_once(host: Host)
 def test_a_run_whose_proposals_never_lose_is_that_of_full_validation(
     host: Host, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(race_blocks, "verdicts", lambda standings: [Verdict(False, 0.0, 0.0, None) for _ in standings])
+    monkeypatch.setattr(
+        race_blocks, "drop_decisions", lambda standings: [DropDecision(False, 0.0, 0.0, None) for _ in standings]
+    )
     full, race = (raced(host, Program(), validation=validation, **settings) for validation in ("full", "race"))
     assert len(race.candidates) > 2
     assert race.in_full() == full.in_full()

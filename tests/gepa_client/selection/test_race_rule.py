@@ -5,19 +5,21 @@ from collections.abc import Sequence
 
 import pytest
 
-from gepa_client.selection.race_rule import ERROR, Standing, Verdict, opponent, race_order, verdicts
+from gepa_client.selection.race_rule import ERROR, DropDecision, Standing, drop_decisions, opponent, race_order
 
 ROWS = 200
 
 
-def raced(own: Sequence[float], other: Sequence[float], *, highest: float = 1.0, block: int = 8) -> tuple[Verdict, int]:
-    """Race until dropped or over; return the last verdict and how many rows it took."""
+def raced(
+    own: Sequence[float], other: Sequence[float], *, highest: float = 1.0, block: int = 8
+) -> tuple[DropDecision, int]:
+    """Race until dropped or over; return the last decision and how many rows it took."""
     rows = 0
     while True:
         rows = min(rows + block, len(other))
-        [verdict] = verdicts([Standing(tuple(own[:rows]), tuple(other), highest)])
-        if verdict.drops or rows == len(other):
-            return verdict, rows
+        [decision] = drop_decisions([Standing(tuple(own[:rows]), tuple(other), highest)])
+        if decision.drops or rows == len(other):
+            return decision, rows
 
 
 def share_dropped(difference: float, races: int = 200) -> tuple[float, float]:
@@ -29,7 +31,7 @@ def share_dropped(difference: float, races: int = 200) -> tuple[float, float]:
     gained, lost = (round(ROWS * (0.1 + sign * difference / 2)) for sign in (1, -1))
     pairs = [(1.0, 0.0)] * gained + [(0.0, 1.0)] * lost + [(1.0, 1.0), (0.0, 0.0)] * ((ROWS - gained - lost) // 2)
     results = [raced(*zip(*source.sample(pairs, ROWS), strict=True)) for _ in range(races)]
-    return sum(verdict.drops for verdict, _ in results) / races, sum(rows for _, rows in results) / races / ROWS
+    return sum(decision.drops for decision, _ in results) / races, sum(rows for _, rows in results) / races / ROWS
 
 
 def test_equals_are_dropped_in_at_most_the_stated_share_of_races() -> None:
@@ -46,34 +48,36 @@ def test_better_proposals_are_dropped_less_and_worse_ones_sooner() -> None:
 
 
 def test_the_same_scores_as_the_opponent_stay() -> None:
-    verdict, rows = raced([0.5] * ROWS, [0.5] * ROWS)
-    assert (verdict.drops, rows) == (False, ROWS)
-    assert verdict.evidence == pytest.approx(1.0)
+    decision, rows = raced([0.5] * ROWS, [0.5] * ROWS)
+    assert (decision.drops, rows) == (False, ROWS)
+    assert decision.evidence == pytest.approx(1.0)
 
 
 def test_nothing_is_decided_before_the_first_row() -> None:
-    assert verdicts([Standing((), (1.0, 0.0), 1.0)]) == [Verdict(drops=False, mean=0.0, evidence=1.0, bound=None)]
+    assert drop_decisions([Standing((), (1.0, 0.0), 1.0)]) == [
+        DropDecision(drops=False, mean=0.0, evidence=1.0, bound=None)
+    ]
 
 
 @pytest.mark.parametrize("unit", [0.001, 1.0, 100.0])
 def test_scores_may_have_any_unit_and_sign(unit: float) -> None:
     other = [unit * (row % 3 - 5) for row in range(60)]
     own = [score - unit for score in other]
-    verdict, rows = raced(own, other, highest=-3 * unit)
-    assert verdict.drops
+    decision, rows = raced(own, other, highest=-3 * unit)
+    assert decision.drops
     assert rows < 60
-    assert verdict.mean == pytest.approx(-unit)
-    assert verdict.bound is not None
-    assert verdict.bound < 0
+    assert decision.mean == pytest.approx(-unit)
+    assert decision.bound is not None
+    assert decision.bound < 0
 
 
 def test_a_proposal_above_the_highest_score_is_still_judged() -> None:
-    verdict, rows = raced([3.0] * 50, [1.0] * 50)
-    assert (verdict.drops, rows, verdict.mean) == (False, 50, 2.0)
+    decision, rows = raced([3.0] * 50, [1.0] * 50)
+    assert (decision.drops, rows, decision.mean) == (False, 50, 2.0)
 
 
-def test_a_verdict_can_be_written_as_json() -> None:
-    [certain] = verdicts([Standing((0.0,) * 9, (1.0,) * 9, 1.0)])
+def test_a_decision_can_be_written_as_json() -> None:
+    [certain] = drop_decisions([Standing((0.0,) * 9, (1.0,) * 9, 1.0)])
     assert certain.drops
     assert json.loads(json.dumps(dataclasses.asdict(certain), allow_nan=False)) == dataclasses.asdict(certain)
 
