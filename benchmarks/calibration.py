@@ -5,7 +5,8 @@ Every run is real GEPA through the remote adapter, against a `gepa-server` with 
 proposal is truly better; in the others with skills that differ at random and are a little better on average. Half of
 each kind of runs is noisy. The best candidate and the seed are then scored on fresh test rows.
 
-- Certificate: `paired.compare` on the test rows, improved if p < 0.05 and the difference is above 0.
+- Certificate: its own rule (`gepa_client/certificate/verdict.py`) on the test rows, opened once.
+- Coverage: of the 95 % interval of `paired.compare`.
 - Winner's curse: validation score less true score of the best candidate, before and after `shrinkage.shrink`.
 - Power: a candidate that is truly 5 points better is compared on as many test rows as `check` asks for, whose figure
   comes from 15 rows that are evaluated twice.
@@ -36,6 +37,7 @@ from gepa.api import optimize  # noqa: E402
 from benchmarks.luck_program import KINDS, rows, skills_of, text_of, truth  # noqa: E402
 from gepa_client import ConcurrentReflection, RemoteAdapter, Row, RowLoader  # noqa: E402
 from gepa_client.analysis.statistics import paired, shrinkage  # noqa: E402
+from gepa_client.certificate.verdict import judge  # noqa: E402
 from gepa_client.check.noise_report import NoiseReport  # noqa: E402
 from sandbox_runtime import running_server  # noqa: E402
 
@@ -156,17 +158,19 @@ def run(where: Where, seed: int, task: Task) -> Outcome:
         )
         first, best = result.candidates[0]["text"], result.candidates[result.best_idx]["text"]
         test, repeats = rows(seed, TEST, noise, TRAIN + val), NOISY_REPEATS if noise else 1
-        sides = [scored(adapter, part, text, test, repeats) for part, text in (("seed", first), ("best", best))]
+        of_seed, of_best = (
+            scored(adapter, part, text, test, repeats) for part, text in (("seed", first), ("best", best))
+        )
     by_row = [[scores[at] for at in sorted(scores)] for scores in result.val_subscores]
     raw, seed_raw = fmean(by_row[result.best_idx]), fmean(by_row[0])
     shrunk = shrinkage.shrink(by_row, result.best_idx)
-    compared = paired.compare(*sides)
+    compared = paired.compare(of_seed, of_best)
     gain = truth(best, noise) - truth(first, noise)
     return Outcome(
         chosen=result.best_idx != 0,
         val_went_up=raw > seed_raw,
         beyond_one_se=raw - seed_raw > stdev(by_row[result.best_idx]) / math.sqrt(val),
-        improved=compared.p_value < 0.05 and compared.difference > 0,
+        improved=judge(of_seed, of_best)[0] == "improved",
         covered=compared.low <= gain <= compared.high,
         compared=len(by_row),
         true_gain=gain,
@@ -192,8 +196,8 @@ def certified(where: Where, seed: int, noise: float) -> tuple[int, bool]:
         [needed] = [each.rows for each in report.needed if each.gain == GAIN]
         assert needed is not None
         test = rows(seed, needed, noise, CHECKED_ROWS)
-        found = paired.compare(scored(adapter, "seed", first, test), scored(adapter, "best", better, test))
-    return needed, found.p_value < 0.05 and found.difference > 0
+        verdict, _ = judge(scored(adapter, "seed", first, test), scored(adapter, "best", better, test))
+    return needed, verdict == "improved"
 
 
 @contextmanager

@@ -294,7 +294,7 @@ An optimizer wants traces of minibatches only, not of validation.
 
 def _calibration(figures: Figures) -> str:
     rules = [
-        ("the certificate: p < 0.05 on sealed test rows, and a gain (`aa_improved`)", "aa_improved"),
+        ("the certificate: its verdict on sealed test rows (`aa_improved`)", "aa_improved"),
         ("one standard error: validation went up by more than that", "aa_beyond_one_se"),
         ("GEPA's own: validation went up", "aa_val_went_up"),
     ]

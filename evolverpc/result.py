@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gepa_client.certificate.certificate import Verdict
+from gepa_client.certificate.verdict import Verdict
 from gepa_client.cli.views import notebook
 from gepa_client.cli.views.final_summary import RunSummary
 from gepa_client.evolution.names import component_texts

@@ -6,21 +6,17 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from evolverpc_common.display_text import counted
-from gepa_client.analysis.statistics.paired import PairedComparison, compare
+from gepa_client.analysis.statistics.paired import PairedComparison
 from gepa_client.analysis.statistics.shrinkage import Shrunk, shrink
 from gepa_client.certificate.evidence import Evidence, read_evidence
 from gepa_client.certificate.leaks import Leaks, find_leaks
 from gepa_client.certificate.settings_digest import settings_digest
+from gepa_client.certificate.verdict import Verdict, allowed_error, judge
 from gepa_client.errors import NoCertificate
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.store import Store
-
-ERROR = 0.05
-"""The probability of a wrong "improved" or "worse" where the two candidates are alike."""
-
-Verdict = Literal["improved", "no difference", "worse"]
 
 
 class _Part(BaseModel):
@@ -30,8 +26,8 @@ class _Part(BaseModel):
 class SealedTest(_Part):
     """The sealed rows. `opened`: candidates but the seed that the run has scored on them.
 
-    `low` to `high`: the interval of the mean difference per row at `confidence`; `p_value`: two-sided. Both allow for
-    `opened` (Bonferroni): `confidence` is 1 - 0.05 / opened.
+    `low` to `high`: the interval of the mean difference per row at `confidence`, 1 less the `error` that the run may
+    spend on this opening; `p_value`: two-sided, a difference if it is at most `error`.
     """
 
     rows: int
@@ -45,17 +41,20 @@ class SealedTest(_Part):
     high: float
     confidence: float
     p_value: float
+    error: float
     method: str
 
 
 class Validation(_Part):
     """The rows that selected the candidate. `best`: its mean there, raised by the choice among `compared` candidates.
 
-    `estimate`: without the luck of that choice, with the 95 % interval `low` to `high`; None with a single row.
+    `complete`: those of them that have a score on every row; the others were dropped in a race. `estimate`: without the
+    luck of the choice among the complete ones, with the 95 % interval `low` to `high`; None with a single row.
     """
 
     rows: int
     compared: int
+    complete: int
     seed: float
     best: float
     estimate: float | None
@@ -129,8 +128,7 @@ def certify(store: Store, run: StoredRun) -> Certificate:
     if found.faults:
         raise NoCertificate("the record contradicts itself: " + "; ".join(found.faults))
     best, seed = found.best, found.candidates[0]
-    compared = _compare(found)
-    verdict = _verdict(compared)
+    verdict, compared = _compare(found)
     test = SealedTest(
         rows=compared.rows,
         repeats=found.plan.count,
@@ -143,6 +141,7 @@ def certify(store: Store, run: StoredRun) -> Certificate:
         high=compared.high,
         confidence=compared.confidence,
         p_value=compared.p_value,
+        error=allowed_error(found.opened),
         method=compared.method,
     )
     noise = found.noise
@@ -176,31 +175,16 @@ def certify(store: Store, run: StoredRun) -> Certificate:
     )
 
 
-def _compare(found: Evidence) -> PairedComparison:
-    """Compare seed and best on the test rows, allowing for every candidate that was scored on them."""
+def _compare(found: Evidence) -> tuple[Verdict, PairedComparison]:
+    """Compare seed and best on the test rows, within the error of this opening."""
     seed, best = found.test
-    confidence = 1 - ERROR / found.opened
     if len(seed) < 2:
         raise NoCertificate("a single test row cannot show a difference: give more to the next run")
     if found.best.index == 0:
-        return PairedComparison(len(seed), 0.0, 0.0, 0.0, confidence, 1.0, "none: the best candidate is the seed")
-    compared = compare(seed, best, confidence=confidence)
-    return PairedComparison(
-        compared.rows,
-        compared.difference,
-        compared.low,
-        compared.high,
-        confidence,
-        min(1.0, compared.p_value * found.opened),
-        compared.method,
-    )
-
-
-def _verdict(compared: PairedComparison) -> Verdict:
-    """Return the verdict; test and interval must agree on a difference."""
-    if compared.p_value > ERROR or compared.low <= 0 <= compared.high:
-        return "no difference"
-    return "improved" if compared.difference > 0 else "worse"
+        confidence = 1 - allowed_error(found.opened)
+        same = PairedComparison(len(seed), 0.0, 0.0, 0.0, confidence, 1.0, "none: the best candidate is the seed")
+        return "no difference", same
+    return judge(seed, best, found.opened)
 
 
 def _statement(verdict: Verdict, best: CandidateRecord, test: SealedTest) -> str:
@@ -208,7 +192,11 @@ def _statement(verdict: Verdict, best: CandidateRecord, test: SealedTest) -> str
     if best.index == 0:
         return f"no difference: no candidate is better than the seed, which scores {test.seed:.4g} on {rows}"
     result = verdict if verdict != "no difference" else "no difference that these rows can show"
-    times = "" if test.opened == 1 else f"; {test.opened} candidates were scored on these rows, which is allowed for"
+    times = (
+        ""
+        if test.opened == 1
+        else f"; {test.opened} candidates were scored on these rows, so this one may err in {100 * test.error:.2g} %"
+    )
     return (
         f"{result}: on {rows} the seed scores {test.seed:.4g} and candidate {best.index} {test.best:.4g} (difference "
         f"{test.difference:+.4g}, {100 * test.confidence:.4g} % interval {test.low:+.3g} to {test.high:+.3g}, "
@@ -225,7 +213,8 @@ def _validation(found: Evidence) -> Validation:
         shrunk = shrink([[kept.scores[row] for row in rows] for kept in whole], whole.index(best))
     return Validation(
         rows=len(rows),
-        compared=len(whole),
+        compared=len(whole) + found.raced_out,
+        complete=len(whole),
         seed=fmean(found.candidates[0].scores.values()),
         best=fmean(best.scores.values()),
         estimate=None if shrunk is None else shrunk.estimate,

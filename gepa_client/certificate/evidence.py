@@ -17,6 +17,7 @@ from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import (
     COMMITMENT,
     EVALUATE,
+    RACE,
     SEARCH,
     START,
     TEST_PLAN,
@@ -53,10 +54,10 @@ class Evidence:
     """The record of a completed run with a test, read once.
 
     `rows`: by split; `val` is absent if the training rows validate. `test`: scores of the seed and of the `best`
-    candidate. `opened`: candidates but the seed that were scored on the test rows. `noise`: of evaluations that the
-    search repeated. `evaluations`, `test_evaluations`: recorded results. `cost_usd`: as far as it was reported;
-    `unpriced`: results without a price. `digests`: of rows, entries, attempts and candidates. `faults`: what in the
-    record contradicts the rest of it.
+    candidate. `opened`: candidates but the seed that were scored on the test rows. `raced_out`: proposals that races
+    dropped. `noise`: of evaluations that the search repeated. `evaluations`, `test_evaluations`: recorded results.
+    `cost_usd`: as far as it was reported; `unpriced`: results without a price. `digests`: of rows, entries, attempts
+    and candidates. `faults`: what in the record contradicts the rest of it.
     """
 
     run: StoredRun
@@ -68,6 +69,7 @@ class Evidence:
     plan: Repeats
     test: tuple[RowScores, RowScores]
     opened: int
+    raced_out: int
     noise: Noise | None
     evaluations: int
     test_evaluations: int
@@ -113,6 +115,7 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
         plan=plan,
         test=(scored[0], scored[1]),
         opened=max(1, len(journal.tested - {0})),
+        raced_out=journal.raced_out,
         noise=journal.noise(),
         evaluations=journal.evaluations,
         test_evaluations=journal.test_evaluations,
@@ -157,7 +160,7 @@ class _Journal:
         self._test: dict[str, list[tuple[str, float]]] = {}
         self._plans: dict[str, Repeats] = {}
         self.commitment: Commitment | None = None
-        self.evaluations = 0
+        self.evaluations = self.raced_out = 0
         digest = hashlib.blake2b(digest_size=16)
         for part in sorted(parts or store.parts(run.id)):
             for entry in entries(store, run.id, part):
@@ -168,6 +171,8 @@ class _Journal:
                     self._search.setdefault(entry.digest, []).append(self._score(entry.answer))
                 elif _TEST_PART.fullmatch(part) is not None and entry.kind == EVALUATE:
                     self._test.setdefault(part, []).append((entry.digest, self._score(entry.answer)))
+                elif part == SEARCH and entry.kind == RACE:
+                    self.raced_out += sum(one["drops"] for one in orjson.loads(entry.answer)["proposals"])
                 elif part == COMMITMENT:
                     self.commitment = Commitment.model_validate_json(entry.answer)
                 elif entry.kind == TEST_PLAN:

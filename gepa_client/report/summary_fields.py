@@ -103,9 +103,11 @@ def certificate_facts(record: RunRecord) -> list[tuple[str, str]]:
     chosen = f"{validation.seed:.4g} -> {validation.best:.4g} on {counted(validation.rows, 'row')}"
     if validation.estimate is not None:
         chosen += (
-            f"; without the luck of being chosen among {counted(validation.compared, 'candidate')}, about "
+            f"; without the luck of being chosen among {counted(validation.complete, 'candidate')}, about "
             f"{validation.estimate:.4g} ({validation.low:.4g} to {validation.high:.4g})"
         )
+    if dropped := validation.compared - validation.complete:
+        chosen += f"; {counted(dropped, 'proposal')} more were compared and dropped in races"
     return [
         ("verdict", found.statement),
         ("test", f"each of {counted(test.rows, 'row')} was scored {times}: {test.repeats_reason}; {test.method}"),

@@ -8,7 +8,17 @@ import orjson
 
 from gepa_client.certificate.commitment import commitment_of
 from gepa_client.certificate.repeats import part_of_test, plan_part
-from gepa_client.journal.entries import COMMITMENT, START, AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row
+from gepa_client.journal.entries import (
+    COMMITMENT,
+    RACE,
+    SEARCH,
+    START,
+    AttemptFinished,
+    AttemptStarted,
+    CandidateRecord,
+    Entry,
+    Row,
+)
 from gepa_client.journal.requests import digest_of, evaluate_key
 from tests.gepa_client.stored_run import IDENTITY, URL, Made
 
@@ -30,6 +40,9 @@ class Certified(Made):
 
     committed: bool = True
     tested: tuple[int, ...] = (0, BEST)
+    raced: tuple[tuple[str, ...], ...] = ()
+    """The proposals that each decision of a race dropped; each decision keeps another one."""
+
     also_tested: int | None = None
     """Another candidate that an earlier end of the run had tested."""
 
@@ -55,6 +68,9 @@ class Certified(Made):
         evaluations = [row for row in found if isinstance(row, Entry) and row.kind == "evaluate"]
         for number, entry in enumerate(evaluations[: self.repeated], 100):
             rows.append(replace(entry, number=number, answer=entry.answer.replace(b'"score":', b'"score":0.5,"old":')))
+        for number, dropped in enumerate(self.raced, 200):
+            decided = [{"candidate": name, "drops": name != "kept"} for name in (*dropped, "kept")]
+            rows.append(_entry(SEARCH, number, RACE, f"r{number}", {"proposals": decided}))
         rows += [*found, _entry(START, 3, "rows", "s", sealed)]
         candidates = {row.index: row for row in found if isinstance(row, CandidateRecord)}
         repeats = len(self.repeats()[0][0]) if sealed else 1

@@ -28,7 +28,8 @@ def test_a_gain_on_the_sealed_rows_is_certified_with_its_numbers(tmp_path: Path)
     found = certified(tmp_path)
     assert found.verdict == "improved"
     assert found.candidate == BEST
-    expected = compare([[score] for score in TEST_SCORES[0]], [[score] for score in TEST_SCORES[1]])
+    seed, best = ([[score] for score in scores] for scores in TEST_SCORES)
+    expected = compare(seed, best, confidence=0.96)
     test = found.test
     assert (test.rows, test.repeats, test.opened, test.seed, test.best) == (12, 1, 1, 0.0, 10 / 12)
     assert (test.difference, test.low, test.high, test.p_value) == (
@@ -68,9 +69,16 @@ def test_rows_that_were_opened_before_ask_for_more(tmp_path: Path) -> None:
     once = certified(tmp_path, scores=([0.0] * 12, moved))
     again = certified(tmp_path, run_id="again", scores=([0.0] * 12, moved), also_tested=2)
     assert (once.verdict, again.verdict) == ("improved", "no difference")
-    assert (again.test.opened, again.test.confidence) == (2, 0.975)
-    assert again.test.p_value == 2 * once.test.p_value
+    assert (once.test.error, again.test.opened, again.test.error) == (0.04, 2, 0.008)
+    assert (once.test.confidence, again.test.confidence) == (0.96, 0.992)
+    assert once.test.p_value == again.test.p_value
     assert "2 candidates were scored on these rows" in again.statement
+
+
+def test_proposals_that_races_dropped_were_compared(tmp_path: Path) -> None:
+    found = certified(tmp_path, raced=(("a", "b"), ("c",)))
+    assert (found.validation.compared, found.validation.complete) == (5 + 3, 5)
+    assert found.validation.estimate == certified(tmp_path, run_id="full").validation.estimate
 
 
 @pytest.mark.parametrize(("repeated", "known"), [(0, None), (1, None), (2, 2)])

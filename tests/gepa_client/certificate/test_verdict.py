@@ -1,0 +1,45 @@
+"""The certificates of one run err together in at most 5 %, however often its test rows are opened."""
+
+import random
+
+import pytest
+
+from gepa_client.certificate.verdict import ERROR, allowed_error, judge
+
+RUNS, OPENINGS = 300, 3
+SEED, BEST = [[0.0]] * 12, [[1.0]] * 10 + [[0.0]] * 2
+
+
+def test_the_errors_of_all_openings_together_stay_within_the_whole() -> None:
+    spent = [allowed_error(opening) for opening in range(1, 60)]
+    assert spent[:3] == pytest.approx([0.04, 0.008, 0.0016])
+    assert sum(spent) == pytest.approx(ERROR)
+    assert sum(spent[:5]) < ERROR
+
+
+def test_p_values_of_candidates_like_the_seed_give_at_most_5_percent_of_runs_a_verdict() -> None:
+    """Uniform p-values are the worst case: those of an exact test are never smaller."""
+    drawn = random.Random(15)
+    runs = 40_000
+    wrong = sum(any(drawn.random() <= allowed_error(opening) for opening in (1, 2, 3, 4, 5)) for _ in range(runs))
+    once = sum(any(drawn.random() <= ERROR / opening for opening in (1, 2, 3, 4, 5)) for _ in range(runs))
+    assert 0.045 < wrong / runs < 0.05 + 3 * (0.05 * 0.95 / runs) ** 0.5
+    assert once / runs > 0.09  # of a rule that divides by the openings so far
+
+
+def test_runs_that_open_the_same_rows_again_and_again_err_in_at_most_5_percent() -> None:
+    drawn = random.Random(16)
+    wrong = 0
+    for _ in range(RUNS):
+        seed, *candidates = ([[drawn.randint(0, 4) / 4] for _ in range(12)] for _ in range(OPENINGS + 1))
+        wrong += any(judge(seed, each, at)[0] != "no difference" for at, each in enumerate(candidates, 1))
+    assert 0 < wrong / RUNS <= 0.05
+
+
+def test_a_difference_needs_the_test_and_the_interval() -> None:
+    verdict, found = judge(SEED, BEST)
+    assert (verdict, found.confidence) == ("improved", 0.96)
+    assert judge(BEST, SEED)[0] == "worse"
+    six = [[1.0]] * 6 + [[0.0]] * 6
+    assert judge(SEED, six)[1].p_value == 2 / 2**6 <= allowed_error(1)
+    assert judge(SEED, six, 2)[0] == "no difference"
