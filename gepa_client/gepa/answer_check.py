@@ -22,12 +22,12 @@ _TAGS = ("think", "thinking", "reasoning")
 _QUOTES = re.compile(r"```[^`]*<(?:curr_param|side_info|outline|lineage)>[^`]*```")
 """A block of a template that shows the model something."""
 
-_THINKS = re.compile(rf"^\s*<(?P<tag>{'|'.join(_TAGS)})>", re.MULTILINE)
+_THINKS = re.compile(rf"^[^\S\n]*<(?P<tag>{'|'.join(_TAGS)})>", re.MULTILINE)
 
 _ANALYSIS = re.compile(
     r"\W*(?:"
     r"(?:okay|ok|alright|all right|hmm+|wait)\b"
-    r"|(?:first|now|so|then)?\W*(?:let me|let's|let us|i need to|i should|i will|i'll|i see|i think|we need to)\b"
+    r"|(?:(?:first|now|so|then)\b\W*)?(?:let me|let's|let us|i need to|i should|i will|i'll|i see|i think|we need to)\b"
     r"|looking at\b|after (?:reviewing|reading|analy[sz]ing)\b|to (?:improve|fix|address) (?:the|this|these)\b"
     r"|the (?:current|present|existing|original|given) (?:instructions?|prompt|text)\b"
     r"|the assistant(?:'s| failed| fails| was| is not| did| does not| got| missed| struggle)"

@@ -51,6 +51,13 @@ def test_what_is_no_text_has_its_reason(answer: str, reason: UnusableReason) -> 
     assert judged(answer) == reason
 
 
+@pytest.mark.timeout(5)
+@pytest.mark.parametrize("filler", ["\n", "-", " \n", "<think>\n", "</think>"])
+def test_a_long_answer_is_judged_in_linear_time(filler: str) -> None:
+    assert judged(f"a{filler * 100_000}b", again=True) in ("usable", "monologue")
+    assert judged(f"{filler * 100_000}b", again=True) in ("usable", "monologue")
+
+
 def test_an_answer_that_ended_at_the_limit_of_tokens_is_truncated_even_with_a_block() -> None:
     assert judged(f"```\n{TEXT}\n```", cut_off=True) == "truncated"
 
