@@ -6,6 +6,7 @@ order (`race_order`) and a score that none exceeds. If a proposal exceeds that s
 and the error level holds approximately.
 """
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -75,14 +76,20 @@ def drop_decisions(standings: Sequence[Standing]) -> list[DropDecision]:
 
 
 def _drop_decision(standing: Standing) -> DropDecision:
-    scores, others = standing.scores, standing.opponent
+    unit = _unit([standing.highest, *standing.scores, *standing.opponent])
+    scores, others = ([score / unit for score in each] for each in (standing.scores, standing.opponent))
     differences = [own - other for own, other in zip(scores, others, strict=False)]
-    largest = max(standing.highest, *scores, *others) - min(others)
+    largest = max(standing.highest / unit, *scores, *others) - min(others)
     evidence = min(CERTAIN, wealth(differences, len(others), 0.0, largest))
     drops = evidence >= 1 / ERROR
     return DropDecision(
         drops=drops,
-        mean=sum(differences) / max(1, len(differences)),
+        mean=unit * sum(differences) / max(1, len(differences)),
         evidence=evidence,
-        bound=upper_bound(differences, len(others), largest, ERROR) if drops else None,
+        bound=unit * upper_bound(differences, len(others), largest, ERROR) if drops else None,
     )
+
+
+def _unit(scores: Sequence[float]) -> float:
+    """Return a power of two, so that scores in it keep all their digits and are less than 2."""
+    return math.ldexp(1.0, math.frexp(max(map(abs, scores)))[1] - 1)

@@ -59,7 +59,7 @@ def test_nothing_is_decided_before_the_first_row() -> None:
     ]
 
 
-@pytest.mark.parametrize("unit", [0.001, 1.0, 100.0])
+@pytest.mark.parametrize("unit", [1e-200, 1e-12, 0.001, 1.0, 100.0, 1e17, 1e200])
 def test_scores_may_have_any_unit_and_sign(unit: float) -> None:
     other = [unit * (row % 3 - 5) for row in range(60)]
     own = [score - unit for score in other]
