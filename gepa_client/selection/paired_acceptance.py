@@ -73,7 +73,7 @@ class PairedAcceptance:
 
     def __post_init__(self) -> None:
         self._most = min(self.rows, len(self.train))
-        self._sizes = [self.minibatch]  # of the looks
+        self._sizes = [min(self.minibatch, len(self.train))]  # of the looks
         while self._sizes[-1] < self._most:
             self._sizes.append(min(2 * self._sizes[-1], self._most))
         if 0.5**self._most > self.error:
@@ -105,12 +105,14 @@ class PairedAcceptance:
                 self._grow(pending, order, state)
 
     def _decision(self, one: _Comparison) -> AcceptanceDecision | None:
-        """Return the decision on the rows so far; None if it needs further rows."""
+        """Return the decision on the rows so far; None if it needs further rows, as of a minibatch with a row twice."""
         gains = [score - one.before[row] for row, score in one.after.items()]
-        look = last_look(gains, self._sizes, self.error)
         found = f"{sum(gains) / len(gains):+.3g} a row on {len(gains)} training rows"
         if sum(gains) <= 0:
             return AcceptanceDecision(False, f"not better than its parent: {found}")
+        if len(gains) < self._sizes[0]:
+            return None
+        look = last_look(gains, self._sizes, self.error)
         evidence = f"{found}, chance {look.chance:.2g} if it were no better, {look.allowed:.2g} allowed"
         if look.better is None:
             return None
@@ -121,7 +123,7 @@ class PairedAcceptance:
         further: list[list[int]] = []
         wanted: dict[str, tuple[dict[str, str], dict[int, None]]] = {}
         for one in pending:
-            size = next(size for size in self._sizes[1:] if size > len(one.after))
+            size = next(size for size in self._sizes if size > len(one.after))
             further.append([row for row in order if row not in one.after][: size - len(one.after)])
             for candidate in (one.parent, one.proposal.candidate):
                 _, its_rows = wanted.setdefault(digest_of(candidate), (candidate, {}))

@@ -104,6 +104,23 @@ def test_a_proposal_that_stays_open_is_rejected_at_the_bound() -> None:
     assert state.counted == 18
 
 
+@pytest.mark.parametrize(("minibatch", "rows", "ids"), [(6, 6, [0, 1, 2, 3, 4, 4]), (50, 50, [*range(30), *range(20)])])
+def test_rows_that_a_padded_minibatch_has_twice_are_replaced_by_others(
+    minibatch: int, rows: int, ids: list[int]
+) -> None:
+    accepted, [reason], adapter, _ = decided(
+        lambda text, _at: 1.0 if text == "new" else 0.0, [ids], minibatch=minibatch, rows=rows
+    )
+    assert accepted == [True]
+    looked = min(minibatch, len(TRAIN))
+    assert f"+1 a row on {looked} training rows" in reason
+    assert [len(further) for _, further in adapter.asked[0]] == [looked - len(set(ids))] * 2
+    _, [reason], _, _ = decided(
+        lambda text, at: 1.0 if text == "new" and at == 0 else 0.0, [ids], minibatch=minibatch, rows=rows
+    )
+    assert reason.startswith("too little evidence")
+
+
 def test_open_proposals_of_an_iteration_share_a_batch_and_their_parents_rows() -> None:
     cache: EvaluationCache[Any, int] = EvaluationCache()
     _, _, adapter, state = decided(
