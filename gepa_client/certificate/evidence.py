@@ -43,6 +43,9 @@ from gepa_client.journal.store import Store
 NAMED = 3
 """Rows that a fault names."""
 
+LARGEST_SCORE = 1e100
+"""Squares of larger scores, and their sums, are no numbers any more."""
+
 _TEST_PART = re.compile(r"test-(\d+)(?:-repeat-\d+)?")
 
 RowScores = list[list[float]]
@@ -182,7 +185,10 @@ class _Journal:
         self.test_evaluations = sum(map(len, self._test.values()))
 
     def _score(self, answer: bytes) -> float:
-        return score_of(orjson.loads(answer), self._failure_score)
+        score = score_of(orjson.loads(answer), self._failure_score)
+        if abs(score) > LARGEST_SCORE:
+            raise NoCertificate(f"a score is {score:g}: beyond {LARGEST_SCORE:g} scores cannot be compared")
+        return score
 
     def noise(self) -> Noise | None:
         """Return the noise by the first two results of each request that the search repeated; None for a single one."""

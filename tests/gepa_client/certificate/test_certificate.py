@@ -57,6 +57,18 @@ def test_the_verdict_follows_the_paired_scores(
     assert certified(tmp_path, scores=scores).verdict == verdict
 
 
+@pytest.mark.parametrize("score", [1e-90, 1e90, -1e90])
+def test_scores_may_have_any_size_that_can_be_squared(tmp_path: Path, score: float) -> None:
+    found = certified(tmp_path, scores=([0.0] * 12, [score] * 12)).test
+    assert found.low < found.difference < found.high
+
+
+@pytest.mark.parametrize("score", [1e160, -1e308])
+def test_scores_that_cannot_be_squared_give_no_certificate(tmp_path: Path, score: float) -> None:
+    with pytest.raises(NoCertificate, match=r"beyond 1e\+100 scores cannot be compared"):
+        certified(tmp_path, scores=([0.0] * 12, [score] * 12))
+
+
 def test_repeats_count_as_one_row_each(tmp_path: Path) -> None:
     seed, best = [[0.0, 0.5]] * 6, [[1.0, 0.0]] * 6
     found = certified(tmp_path, scores=(seed, best))
