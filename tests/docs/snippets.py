@@ -24,7 +24,7 @@ RUN = {
         "examples/tickets/README.md: $ gepa-client optimize http://127.0.0.1:8001 --config examples/tickets/run.toml --name python",
     ],
     "tests/gepa_client/run/test_raced_runs.py": [
-        "docs/guides/long-runs.md: gepa-client optimize http://127.0.0.1:8000 --validation race --max-metric-calls 3000",
+        "docs/guides/search.md: gepa-client optimize http://127.0.0.1:8000 --validation race --max-metric-calls 3000",
     ],
     "tests/docs/test_programs.py": [
         "README.md: # program.py",
