@@ -19,12 +19,15 @@ from gepa_client.journal.requests import digest_of
 from gepa_client.journal.store import Store
 
 
-class _Part(BaseModel):
+class _CertificatePart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class SealedTest(_Part):
-    """The sealed rows. `opened`: candidates but the seed that the run has scored on them.
+class SealedTest(_CertificatePart):
+    """Seed and best candidate on the sealed test rows; `seed` and `best` are means of the rows' mean scores.
+
+    `repeats`: how often each row was scored with each of the two. `opened`: candidates other than the seed that the run
+    has scored on these rows.
 
     `low` to `high`: the interval of the mean difference per row at `confidence`, 1 less the `error` that the run may
     spend on this opening; `p_value`: two-sided, a difference if it is at most `error`.
@@ -45,8 +48,8 @@ class SealedTest(_Part):
     method: str
 
 
-class Validation(_Part):
-    """The rows that selected the candidate. `best`: its mean there, raised by the choice among `compared` candidates.
+class Validation(_CertificatePart):
+    """Mean scores on the validation rows. `best` is too high: the candidate was chosen among `compared` by this score.
 
     `complete`: those of them that have a score on every row; the others were dropped in a race. `estimate`: without the
     luck of the choice among the complete ones, with the 95 % interval `low` to `high`; None with a single row.
@@ -62,16 +65,22 @@ class Validation(_Part):
     high: float | None
 
 
-class NoiseFound(_Part):
-    """Variances of scores, by evaluations of the search that were repeated: of one row again, and between rows."""
+class NoiseFound(_CertificatePart):
+    """Variances of scores, estimated from the `rows` evaluations that the search repeated.
+
+    `within`: of a row's score if it is evaluated again. `between`: of the true mean scores of rows.
+    """
 
     rows: int
     within: float
     between: float
 
 
-class Budget(_Part):
-    """What the run took: results of the search and of the test, US dollars as far as reported, unpriced results."""
+class UsedBudget(_CertificatePart):
+    """What the run used. `evaluations`, `test_evaluations`: recorded results of the search and of the test.
+
+    `cost_usd`: US dollars, as far as they were reported. `unpriced`: results without a price.
+    """
 
     evaluations: int
     test_evaluations: int
@@ -79,10 +88,10 @@ class Budget(_Part):
     unpriced: int
 
 
-class Digests(_Part):
-    """Of what the numbers rest on. `test_rows`: what was committed to before the first iteration.
+class Digests(_CertificatePart):
+    """Digests of all that the numbers rest on. `test_rows`: the commitment, made before the first iteration.
 
-    `settings`: with the fingerprint of the run. `entries`, `attempts`: of the whole journal.
+    `settings`: of the settings and of the fingerprint of the run. `entries`, `attempts`: of the whole journal.
     """
 
     seed: str
@@ -96,7 +105,7 @@ class Digests(_Part):
     candidates: str
 
 
-class Certificate(_Part):
+class Certificate(_CertificatePart):
     """Whether a run improved the program. Every member follows from the record of the run and from nothing else.
 
     `program`: the name, version and digest that the server declares. `candidate`: the best one's index, 0 if it is the
@@ -113,7 +122,7 @@ class Certificate(_Part):
     test: SealedTest
     validation: Validation
     noise: NoiseFound | None
-    budget: Budget
+    budget: UsedBudget
     leaks: Leaks
     digests: Digests
 
@@ -154,7 +163,7 @@ def certify(store: Store, run: StoredRun) -> Certificate:
         test=test,
         validation=_validation(found),
         noise=None if noise is None else NoiseFound(rows=noise.rows, within=noise.within, between=noise.between),
-        budget=Budget(
+        budget=UsedBudget(
             evaluations=found.evaluations,
             test_evaluations=found.test_evaluations,
             cost_usd=found.cost_usd,
@@ -176,7 +185,11 @@ def certify(store: Store, run: StoredRun) -> Certificate:
 
 
 def _compare(found: Evidence) -> tuple[Verdict, PairedComparison]:
-    """Compare seed and best on the test rows, within the error of this opening."""
+    """Compare seed and best on the test rows, within the error of this opening.
+
+    Raises:
+        NoCertificate: there is a single row.
+    """
     seed, best = found.test
     if len(seed) < 2:
         raise NoCertificate("a single test row cannot show a difference: give more to the next run")
@@ -195,7 +208,7 @@ def _statement(verdict: Verdict, best: CandidateRecord, test: SealedTest) -> str
     times = (
         ""
         if test.opened == 1
-        else f"; {test.opened} candidates were scored on these rows, so this one may err in {100 * test.error:.2g} %"
+        else f"; {test.opened} candidates were scored on these rows, so {100 * test.error:.2g} % error is allowed here"
     )
     return (
         f"{result}: on {rows} the seed scores {test.seed:.4g} and candidate {best.index} {test.best:.4g} (difference "

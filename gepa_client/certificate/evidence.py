@@ -1,4 +1,4 @@
-"""What the record of a run holds of its gain: its test scores, its noise, its costs, its digests, and its faults."""
+"""Read from the record of a run what its certificate rests on: test scores, noise, costs, digests, and faults."""
 
 import hashlib
 import math
@@ -40,16 +40,16 @@ from gepa_client.journal.records import finished_record
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
 
-NAMED = 3
+ROWS_NAMED = 3
 """Rows that a fault names."""
 
 LARGEST_SCORE = 1e100
-"""Squares of larger scores, and their sums, are no numbers any more."""
+"""The largest size of a score: the sum of squares of larger ones may exceed what a float holds."""
 
 _TEST_PART = re.compile(r"test-(\d+)(?:-repeat-\d+)?")
 
 RowScores = list[list[float]]
-"""Scores by row, and by repeat."""
+"""Scores by row, then by repeat."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,10 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
     candidates = store.candidates(run.id)
     best = best_candidate(candidates)
     sealed = sealed_rows(store, run.id)
-    if (reason := _unfit(run, best, sealed)) is not None:
+    if (reason := _reason_against(run, best, sealed)) is not None:
         raise NoCertificate(reason)
-    assert best is not None  # noqa: S101 - else it is unfit
-    journal = _Journal(store, run)
+    assert best is not None  # noqa: S101 - else there is a reason
+    journal = _RecordedEntries(store, run)
     if journal.commitment is None:
         raise NoCertificate("the run began with a version that did not commit to its test rows: start a new run")
     plan = journal.plan(best.index)
@@ -106,7 +106,7 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
     if start[DISCOVERY]["program"]["seed_candidate"] != candidates[0].texts:
         faults.append("candidate 0 does not have the seed's texts")
     selected = selection_rows(store, run.id)
-    faults += journal.unlike(candidates, selected.get("val", selected["train"]))
+    faults += journal.scores_without_result(candidates, selected.get("val", selected["train"]))
     attempts, cost_usd, unpriced = _attempts(store, run.id)
     return Evidence(
         run=run,
@@ -129,7 +129,7 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
             "val_rows": digest_of(start[VAL]),
             "entries": journal.digest,
             "attempts": attempts,
-            "candidates": _of_candidates(candidates),
+            "candidates": _candidates_digest(candidates),
         },
         faults=faults,
     )
@@ -137,11 +137,11 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
 
 def search_noise(store: Store, run: StoredRun) -> Noise | None:
     """Return the noise of the evaluations that the search of a run repeated so far; None if it repeated none."""
-    return _Journal(store, run, [SEARCH]).noise()
+    return _RecordedEntries(store, run, [SEARCH]).noise()
 
 
-def _unfit(run: StoredRun, best: CandidateRecord | None, sealed: Sequence[RecordedRow]) -> str | None:
-    """Return why there can be no certificate."""
+def _reason_against(run: StoredRun, best: CandidateRecord | None, sealed: Sequence[RecordedRow]) -> str | None:
+    """Return why there can be no certificate; None if there can be one."""
     if not sealed:
         return "the run has no test rows: give --testset to the next one"
     if run.parent is not None and run.parent["at"]:
@@ -154,7 +154,7 @@ def _unfit(run: StoredRun, best: CandidateRecord | None, sealed: Sequence[Record
     return None
 
 
-class _Journal:
+class _RecordedEntries:
     """One pass over the entries of a run, or over some parts of them."""
 
     def __init__(self, store: Store, run: StoredRun, parts: Iterable[str] | None = None) -> None:
@@ -219,8 +219,8 @@ class _Journal:
                 faults.append(f"{part}: its results are not those of candidate {kept.index} on the test rows")
         return [[score for _, score in results] for results in zip(*columns, strict=False)]
 
-    def unlike(self, candidates: Sequence[CandidateRecord], rows: Sequence[RecordedRow]) -> list[str]:
-        """Return faults of candidates with a validation score that no result of the search gave."""
+    def scores_without_result(self, candidates: Sequence[CandidateRecord], rows: Sequence[RecordedRow]) -> list[str]:
+        """Return a fault for each candidate with a validation score that no recorded result of the search has."""
         examples = {str(row.row_id): (digest_of(row.example), row.id) for row in rows}
         faults = []
         for kept in candidates:
@@ -231,7 +231,7 @@ class _Journal:
                 if row not in examples or score not in self._given(candidate, *examples[row])
             ]
             if wrong:
-                named = ", ".join(wrong[:NAMED])
+                named = ", ".join(wrong[:ROWS_NAMED])
                 faults.append(f"candidate {kept.index}: the journal has no such result for {len(wrong)} rows ({named})")
         return faults
 
@@ -251,7 +251,7 @@ def _attempts(store: Store, run_id: str) -> tuple[str, float, int]:
     return digest_of(sorted(digests)), math.fsum(costs), unpriced
 
 
-def _of_candidates(candidates: Sequence[CandidateRecord]) -> str:
+def _candidates_digest(candidates: Sequence[CandidateRecord]) -> str:
     def floats(scores: Mapping[str, float]) -> dict[str, float]:
         return {name: float(score) for name, score in scores.items()}
 
@@ -269,11 +269,11 @@ def _of_candidates(candidates: Sequence[CandidateRecord]) -> str:
 
 
 def _changed_rows(rows: Sequence[dict[str, Any]], commitment: Commitment) -> str:
-    """Return which test rows are not those that were committed to."""
+    """Return the fault that names the test rows that are not those committed to."""
     digests = [digest_of(row) for row in rows]
     changed = [
         str(row["id"]) for row, digest, old in zip(rows, digests, commitment.rows, strict=False) if digest != old
     ]
     if changed:
-        return f"{len(changed)} test rows are not those committed to (ids {', '.join(changed[:NAMED])})"
+        return f"{len(changed)} test rows are not those committed to (ids {', '.join(changed[:ROWS_NAMED])})"
     return f"the run has {len(rows)} test rows, and the commitment is to {len(commitment.rows)} (or to another digest)"

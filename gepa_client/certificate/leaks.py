@@ -17,7 +17,7 @@ LISTED = 100
 class Leak(BaseModel):
     """A text of a row in a component. `line`: where it begins, from 1. `words`: how many are copied.
 
-    `verbatim`: they are one run of words. `answer`: another text of the row stands beside it.
+    `verbatim`: the words are copied in one run, not nearly. `answer`: another text of the row stands beside them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,7 +32,7 @@ class Leak(BaseModel):
 
 
 class Leaks(BaseModel):
-    """What was found. `searched`: rows whose contents are known, by split; `rows`: rows found in the candidate."""
+    """Leaks in a candidate. `searched`: how many rows have known contents, by split; `rows`: how many rows leak."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""A digest of the settings that a run's result depends on, the same where the run was imported."""
+"""A digest of the settings that a run's result depends on; an import of the run has the same digest."""
 
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.requests import digest_of

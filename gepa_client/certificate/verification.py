@@ -1,4 +1,4 @@
-"""Checks a certificate against the record of its run: every number is derived again, and from the record alone."""
+"""Check a certificate against the record of its run: derive every number again, from the record alone."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ SHOWN = 60
 
 
 def mismatches(store: Store, run: StoredRun, claimed: dict[str, Any]) -> list[str]:
-    """Return what is wrong with a certificate of a run, a line each; none if all of it follows from the record.
+    """Return a line for each fault of a certificate; none if all of it follows from the record of the run.
 
     `claimed`: the certificate, as JSON.
 
