@@ -12,7 +12,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Share of the training rows to keep for validation if there is no valset; 0 uses all rows for both."""
 
     test_repeats: int | None
-    """Score each test row N times with each of the two."""
+    """Score each test row N times with the seed and with the best candidate."""
 
     failure_score: float
     """Score of an example on which the program fails or times out."""
@@ -129,7 +129,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Score a candidate on the same row only once."""
 
     deterministic: bool | None
-    """The program gives a candidate the same result on a row each time, so that no result is made twice."""
+    """The program gives a candidate the same result on a row each time, so that its results are reused."""
 
     use_merge: bool
     """Also merge candidates that are good at different rows."""
@@ -144,7 +144,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Validation rows that merged candidates share."""
 
     acceptance_criterion: Literal["strict_improvement", "improvement_or_equal", "paired", "strict", "equal"]
-    """When a proposal counts as improving on its minibatch: a higher sum, none lower, or by a paired test."""
+    """When a proposal is accepted: a higher sum of scores on its minibatch, no lower sum, or a paired test."""
 
     acceptance_error: float | None
     """Share of proposals no better than their parent that `paired` accepts, at most."""
@@ -231,7 +231,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Database of runs: a file, or mongodb://..."""
 
     no_check: bool
-    """Start without trying the server on a few training rows, or asking for the reflection model."""
+    """Start without trying the server on a few training rows, or looking up the reflection model."""
 
     ignore_findings: Sequence[Literal["evaluate", "scores", "reflective_dataset"]]
     """Step of the check that only warns: evaluate, scores, reflective_dataset; repeatable."""

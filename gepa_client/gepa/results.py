@@ -9,6 +9,7 @@ from gepa.core.adapter import EvaluationBatch
 from evolverpc_common.model_prices import PriceTable, priced
 from gepa_client.errors import BadResponse
 from gepa_client.gepa.rows import AnyRow
+from gepa_client.journal.history import score_of
 from gepa_client.transport.calls import InconclusiveResult, Reply
 from protocol import JsonValue
 
@@ -68,7 +69,7 @@ class BatchBuilder:
 
     def score(self, result: Mapping[str, Any]) -> float:
         """Return the score that GEPA gets for a result."""
-        return float(result["score"]) if result["status"] == "ok" else self._failure_score
+        return score_of(result, self._failure_score)
 
     def _objective_scores(self, results: Results) -> list[dict[str, float]] | None:
         """Return one mapping per result, failures filled in; None unless every scored result has objectives."""

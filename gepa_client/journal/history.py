@@ -76,7 +76,7 @@ def sealed_rows(store: Store, run_id: str) -> list[RecordedRow]:
 
 
 def score_of(result: Mapping[str, Any], failure_score: float) -> float:
-    """Return the score that a recorded `ExampleResult` counts as; `failure_score`: of examples that failed."""
+    """Return the score that GEPA gets for an `ExampleResult`; `failure_score`: that of examples that failed."""
     return float(result["score"]) if result.get("status") == "ok" else failure_score
 
 

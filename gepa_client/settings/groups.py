@@ -131,7 +131,9 @@ class DatasetSettings(SettingsGroup, title="Rows"):
         anchor=_rows_path,
     )
     test_repeats: PositiveInt | None = setting(
-        None, "Score each test row N times with each of the two.", shown="1, more if scores were seen to vary"
+        None,
+        "Score each test row N times with the seed and with the best candidate.",
+        shown="1, more if scores were seen to vary",
     )
     failure_score: float = setting(0.0, "Score of an example on which the program fails or times out.")
 
@@ -262,7 +264,7 @@ class SearchSettings(SettingsGroup, title="Search"):
     cache_evaluation: bool = setting(False, "Score a candidate on the same row only once.")
     deterministic: bool | None = setting(
         None,
-        "The program gives a candidate the same result on a row each time, so that no result is made twice.",
+        "The program gives a candidate the same result on a row each time, so that its results are reused.",
         shown="as the program declares",
     )
     use_merge: bool = setting(False, "Also merge candidates that are good at different rows.")
@@ -274,7 +276,7 @@ class SearchSettings(SettingsGroup, title="Search"):
         AfterValidator(lambda name: {"strict": "strict_improvement", "equal": "improvement_or_equal"}.get(name, name)),
     ] = setting(
         "strict_improvement",
-        "When a proposal counts as improving on its minibatch: a higher sum, none lower, or by a paired test.",
+        "When a proposal is accepted: a higher sum of scores on its minibatch, no lower sum, or a paired test.",
         metavar="strict|equal|paired",
         shown="strict",
         short="acceptance",
@@ -473,7 +475,7 @@ class OutputSettings(SettingsGroup, title="Output"):
     )
     no_check: bool = setting(
         False,
-        "Start without trying the server on a few training rows, or asking for the reflection model.",
+        "Start without trying the server on a few training rows, or looking up the reflection model.",
     )
     require: Literal["improved"] | None = setting(
         None, "Exit with 4 unless the run's certificate states `improved`; needs test rows."

@@ -1,4 +1,4 @@
-"""Names of settings in messages: flags for the command, options for a program that calls `optimize`."""
+"""Word messages for their reader: flags for the command, options and places for a program that calls `optimize`."""
 
 import re
 from collections.abc import Callable, Iterator

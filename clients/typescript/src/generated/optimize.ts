@@ -9,7 +9,7 @@ export interface OptimizeSettings {
    */
   valFraction?: number;
   /**
-   * Score each test row N times with each of the two. Default: 1, more if scores were seen to vary.
+   * Score each test row N times with the seed and with the best candidate. Default: 1, more if scores were seen to vary.
    */
   testRepeats?: number;
   /**
@@ -171,7 +171,7 @@ export interface OptimizeSettings {
    */
   cacheEvaluation?: boolean;
   /**
-   * The program gives a candidate the same result on a row each time, so that no result is made twice. Default: as the program declares.
+   * The program gives a candidate the same result on a row each time, so that its results are reused. Default: as the program declares.
    */
   deterministic?: boolean;
   /**
@@ -191,7 +191,7 @@ export interface OptimizeSettings {
    */
   mergeValOverlapFloor?: number;
   /**
-   * When a proposal counts as improving on its minibatch: a higher sum, none lower, or by a paired test. Default: strict.
+   * When a proposal is accepted: a higher sum of scores on its minibatch, no lower sum, or a paired test. Default: strict.
    */
   acceptanceCriterion?: "strict_improvement" | "improvement_or_equal" | "paired" | "strict" | "equal";
   /**
@@ -315,7 +315,7 @@ export interface OptimizeSettings {
    */
   store?: string;
   /**
-   * Start without trying the server on a few training rows, or asking for the reflection model. Default: no.
+   * Start without trying the server on a few training rows, or looking up the reflection model. Default: no.
    */
   noCheck?: boolean;
   /**
