@@ -49,8 +49,8 @@ class RacedProposal:
 class BlockRace:
     """A race of several proposals until each is dropped or evaluated on all rows.
 
-    `rows`: all validation rows by GEPA's id, in the order of the race. `opponent`: the scores to beat. `highest`: what
-    no score should exceed.
+    `rows`: all validation rows by GEPA's id, in the order of the race. `opponent`: the scores of the best candidate of
+    the pool, by the same id. `highest`: what no score should exceed.
     """
 
     adapter: RemoteAdapter
@@ -82,7 +82,7 @@ class BlockRace:
             raise
         finally:
             await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._check()
+        self._raise_failure()
         await self.adapter.journal.settled()
 
     async def _decide_and_evaluate(self) -> None:
@@ -116,7 +116,7 @@ class BlockRace:
             recorded: Any = request.answer
             return dict(recorded)
         await asyncio.sleep(0)  # a failure that is recorded is raised now, as it was in the recorded run
-        self._check()
+        self._raise_failure()
         compared = self._begun[: max(0, begun - _ahead(len(self._racing), self._slots))]
         with journal.executing([request]):
             for proposal in self._racing.values():
@@ -124,7 +124,7 @@ class BlockRace:
                     while (score := self._score(proposal, row_id)) is None:
                         self._one_ended.clear()
                         await self._one_ended.wait()
-                        self._check()
+                        self._raise_failure()
                     proposal.scores.append(score)
             [made] = journal.record((request, self._made_decision(compared)))
         decision: Any = made
@@ -179,7 +179,7 @@ class BlockRace:
             self._failures.append((at, error))
         self._one_ended.set()
 
-    def _check(self) -> None:
+    def _raise_failure(self) -> None:
         """Raise an interruption, or the failure of the example that was requested first, if there is any."""
         if self._failures:
             raise min(self._failures, key=lambda failed: (not isinstance(failed[1], Interrupted), failed[0]))[1]
