@@ -186,14 +186,35 @@ def watch() -> None:
 
 @functools.lru_cache(maxsize=None)
 def _new_provider() -> Any:
-    """Return a provider without exporters; None if the SDK is not installed."""
+    """Return a provider without exporters, whose spans cost little while no example's trajectory is wanted.
+
+    None if the SDK is not installed.
+    """
     if importlib.util.find_spec("opentelemetry.sdk") is None:
         return None
     sdk: Any = importlib.import_module("opentelemetry.sdk.trace")
     ids = type("Ids", (importlib.import_module("opentelemetry.sdk.trace.id_generator").IdGenerator,), _ID_METHODS)
     resource = importlib.import_module("opentelemetry.sdk.resources").Resource({})
+    sampling: Any = importlib.import_module("opentelemetry.sdk.trace.sampling")
+    choice = {True: sampling.ALWAYS_ON, False: sampling.ALWAYS_OFF}
+    methods = {
+        "should_sample": lambda _, *span: choice[_is_wanted()].should_sample(*span),
+        "get_description": lambda _: "of examples whose trajectory is wanted",
+    }
+    sampler = type("Sampler", (sampling.Sampler,), methods)()
     unlimited = sdk.SpanLimits(max_attributes=sdk.SpanLimits.UNSET, max_events=sdk.SpanLimits.UNSET)
-    return sdk.TracerProvider(resource=resource, id_generator=ids(), span_limits=unlimited, shutdown_on_exit=False)
+    return sdk.TracerProvider(
+        sampler=sampler, resource=resource, id_generator=ids(), span_limits=unlimited, shutdown_on_exit=False
+    )
+
+
+def _is_wanted() -> bool:
+    """Report whether a span that starts here may become a step, or be reported as stray."""
+    spans = _current.get()
+    if spans is not None:
+        return spans.is_wanted
+    with _lock:
+        return any(each.is_wanted for each in _open)
 
 
 def _recorded(on_start: Callable[..., Any]) -> Callable[..., Any]:

@@ -177,6 +177,14 @@ async def test_without_traces_asked_for_no_step_is_recorded(opened):
     assert not {"trajectory", "log"} & result.keys()  # reading the spans would report one of no component
 
 
+@pytest.mark.parametrize("setup", ["none", "own"])
+async def test_spans_that_nothing_reads_are_not_recorded_unless_the_program_has_a_provider(opened, setup):
+    async with opened("traced.py", env={"SETUP": setup}, workers=1) as running:
+        for is_traced in (True, False):
+            result = await running.one({"do": "recording"}, capture_traces=is_traced)
+            assert result["output"] == str(is_traced or setup == "own")
+
+
 @pytest.mark.parametrize("setup", ["own", "throws"])
 async def test_the_programs_own_exporter_gets_all_spans_as_well(opened, setup):
     async with opened("traced.py", env={"SETUP": setup}, workers=1) as running:

@@ -91,6 +91,11 @@ def genai(_):
         pass
 
 
+def recording(_):
+    with chat() as span:
+        return str(span.is_recording())
+
+
 def events(_):
     attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
     with tracer.start_as_current_span("chat m", attributes=attributes) as span:
