@@ -18,8 +18,27 @@ MAX_DIFF_BYTES = 60_000
 PYTHON = str(Path(sys.executable).with_name("python"))
 
 
+class Watched:
+    """A server whose project is digested after each case, and not before it too."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._found = self._state()
+
+    async def comes_to(self, case: Case, kind: str, **mutation: str) -> None:
+        """Apply a case's mutation: its outcome is the expected one, and nothing but its two refs is new."""
+        (digest, refs), (outcome, reported) = self._found, await self._served.outcome(kind, **mutation)
+        self._found = self._state()
+        assert outcome == case.outcome, reported
+        assert self._found == (digest, refs + (2 if case.outcome == APPLIED else 0))
+        assert self._served.left() == []
+
+    def _state(self) -> tuple[str, int]:
+        return self._served.project.digest(), len(self._served.project.branches())
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Watched]:
     place: Path = tmp_path_factory.mktemp("hostile")
     project = Project(place, {**FILES, "notes/big.txt": "big\n" * 5000}, links=True)
     project.write({"shared/file": "the user's\n"})
@@ -31,7 +50,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     }
     rules = {"links": ("shared",), "deny": ("secrets", "**/*.lock"), "max_diff_bytes": MAX_DIFF_BYTES, "max_trees": 2}
     async with served(project, env=env, python=Path(PYTHON), **rules) as running:
-        yield running
+        yield Watched(running)
 
 
 def _named(case: Case) -> str:
@@ -39,23 +58,14 @@ def _named(case: Case) -> str:
 
 
 @pytest.mark.parametrize("case", PATCHES, ids=_named)
-async def test_a_patch_is_applied_or_refused_and_nothing_else_changes(server: Served, case: Case) -> None:
-    await _comes_to(server, case, "patch", diff=case.given)
+async def test_a_patch_is_applied_or_refused_and_nothing_else_changes(server: Watched, case: Case) -> None:
+    await server.comes_to(case, "patch", diff=case.given)
 
 
 @pytest.mark.parametrize("case", SCRIPTS, ids=_named)
-async def test_what_an_agent_leaves_is_taken_or_refused_and_nothing_else_changes(server: Served, case: Case) -> None:
-    await _comes_to(server, case, "change_request", request=case.given)
+async def test_what_an_agent_leaves_is_taken_or_refused_and_nothing_else_changes(server: Watched, case: Case) -> None:
+    await server.comes_to(case, "change_request", request=case.given)
 
 
 async def test_there_are_many_cases() -> None:
     assert len({*PATCHES, *SCRIPTS}) >= 200
-
-
-async def _comes_to(server: Served, case: Case, kind: str, **mutation: str) -> None:
-    before, branches = server.project.digest(), server.project.branches()
-    outcome, reported = await server.outcome(kind, **mutation)
-    assert outcome == case.outcome, reported
-    assert server.project.digest() == before
-    assert server.left() == []
-    assert len(server.project.branches()) == len(branches) + (2 if case.outcome == APPLIED else 0)
