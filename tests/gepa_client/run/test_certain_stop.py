@@ -72,7 +72,7 @@ def test_it_needs_a_limit_that_it_can_judge() -> None:
 def test_a_run_ends_so_and_a_replay_repeats_it(serve: Callable[[Script], str], cli: Callable[..., Ran]) -> None:
     stuck = Script(datasets={"train": rows(9), "val": rows(6, 100)}, propose=lambda _params: {"texts": {"rules": "x"}})
     ended = cli(
-        *("optimize", serve(stuck), "--stop-when-certain", 0.1, "--max-iterations", 500, "--no-check", "--json"),
+        *("optimize", serve(stuck), "--stop-when-certain", 0.1, "--max-iterations", 50, "--no-check", "--json"),
     )
     assert ended.status == 0, ended.stderr
     reason = ended.event("finished")["reason"]
