@@ -45,13 +45,16 @@ def differences(claimed: dict[str, Any], derived: Certificate) -> list[str]:
 
 
 def leaves(value: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the place and the JSON of every value in a JSON value that is no object or list, or is an empty one."""
+    """Yield the place and the JSON of every value in a JSON value that is no object or list, or is an empty one.
+
+    Whole numbers have no fraction, as other writers of JSON have it: 1.0 is 1.
+    """
     if isinstance(value, dict | list) and value:
         named = value.items() if isinstance(value, dict) else enumerate(value)
         for name, part in named:
             yield from leaves(part, (*place, str(name)))
     else:
-        yield place, json.dumps(value)
+        yield place, json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def _shown(value: str | None) -> str:

@@ -55,7 +55,7 @@ def test_a_gain_is_certified_verified_and_replayed(
     wrong = cli("verify", file)
     assert wrong.status == 1
     assert "is not valid: it does not follow from the record" in wrong.stderr
-    assert "test.seed: 0.5, but the record gives 0.0" in wrong.stderr
+    assert "test.seed: 0.5, but the record gives 0" in wrong.stderr
 
 
 def test_a_run_without_a_gain_does_not_meet_what_is_required(
