@@ -46,10 +46,10 @@ LOOP = "    for at, word in enumerate(words):\n        before = [plain(other) fo
 RAW = "        if word in before and word not in ignored.split():\n"
 PLAIN = "        if plain(word) in before and plain(word) not in ignored.split():\n"
 PYTHON = (
-    Change(EMPTY, ((PY, WORDS, WORDS.replace(")", "")),), "start"),
-    Change(DESCRIBE, (), "empty"),
-    Change(TESTS_TOO, ((PY_TEST, '"two")', '"one")'),), "paths"),
-    Change(AT_ONCE, ((PY, WORDS, "    return text\n" + WORDS),), "check"),
+    Change(EMPTY, ((PY, WORDS, WORDS.replace(")", "")),), "start", tested=False),
+    Change(DESCRIBE, (), "empty", tested=False),
+    Change(TESTS_TOO, ((PY_TEST, '"two")', '"one")'),), "paths", tested=False),
+    Change(AT_ONCE, ((PY, WORDS, "    return text\n" + WORDS),), "check", tested=False),
     Change(AT_IMPORT, ((PY, "def run(", "import time\n\ntime.sleep(60)\n\n\ndef run("),), "start", tested=False),
     Change(COMPARE, ((PY, RAW, PLAIN),)),
     Change(
