@@ -38,6 +38,10 @@ async def test_a_candidates_instructions_are_in_the_prompt(codes):
     assert (await codes.one(row(2), look="word2 is afb3"))["score"] == 0.5
 
 
+async def test_the_usage_of_models_that_report_none_is_unknown(codes):
+    assert "usage" not in await codes.one(row(2))
+
+
 async def test_eight_examples_run_at_once_and_each_has_its_own_prints_and_warnings(opened):
     async with opened("variants.Together") as running:
         results = await running.evaluate(*[row(2)] * 8)

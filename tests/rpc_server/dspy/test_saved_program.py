@@ -23,7 +23,7 @@ def loaded_instructions(python, project, path):
     return ended.stdout.strip()
 
 
-async def test_finalize_writes_the_best_program_which_dspy_loads_and_the_next_start_begins_from(
+async def test_texts_and_the_best_program_are_written_which_dspy_loads_and_the_next_start_begins_from(
     opened, project, dspy_python
 ):
     settings = {"saved_program_json_path": "saved/best.json", "demos": True}
@@ -31,6 +31,11 @@ async def test_finalize_writes_the_best_program_which_dspy_loads_and_the_next_st
     demos = '[{"word":"word3","found":"x","code":"ffca"}]'
     async with opened(**settings) as running:
         digest = running.program.info.digest
+        answer = await running.program.call("write_texts", {"candidate": {"look": "word2 is afb3"}})
+        assert answer == {"files": ["saved/best.json"]}
+        saved = json.loads(path.read_text())
+        assert saved["look"]["signature"]["instructions"] == "word2 is afb3"
+        assert saved["finish"]["signature"]["instructions"] == "Finish the code."
         answer = await finalize(running, finish="word2 is afb3", **{"finish.demos": demos})
         assert answer == {"message": f"the best program is in {path}, for `program.load`"}
         assert [file.name for file in path.parent.iterdir()] == ["best.json"]
@@ -59,15 +64,6 @@ async def test_a_saved_program_that_does_not_fit_is_named_by_its_path(opened, pr
         async with opened(saved_program_json_path="old.json"):
             pass
     assert failed.value.details["stage"] == "saved_program_json_path"
-
-
-async def test_texts_are_written_into_the_saved_program_of_the_project(opened, project):
-    async with opened(saved_program_json_path="saved.json") as running:
-        answer = await running.program.call("write_texts", {"candidate": {"look": "word2 is afb3"}})
-        assert answer == {"files": ["saved.json"]}
-    saved = json.loads((project / "saved.json").read_text())
-    assert saved["look"]["signature"]["instructions"] == "word2 is afb3"
-    assert saved["finish"]["signature"]["instructions"] == "Finish the code."
 
 
 async def test_texts_are_not_written_outside_of_the_project(opened, tmp_path):

@@ -14,8 +14,3 @@ async def test_calls_of_a_dspy_program_are_counted_and_cached_ones_are_free(open
     models = {"openai/gpt-4o-mini": COUNTED}
     assert first["usage"] == {"calls": 1, "input_tokens": 100, "output_tokens": 20, "models": models}
     assert again["usage"] == {"cost_usd": 0.0, "calls": 0}
-
-
-async def test_the_usage_of_models_that_report_none_is_unknown(opened):
-    async with opened() as running:
-        assert "usage" not in await running.one({"word": "word2", "code": "abcd"})

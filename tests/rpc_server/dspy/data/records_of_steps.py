@@ -1,6 +1,6 @@
-"""Print the records that `dspy.GEPA` makes of a trace of three predictors, and the same trace as steps.
+"""Print the records that `dspy.GEPA` makes of a trace of three predictors by each seed, and the same trace as steps.
 
-Arguments: the seed.
+Arguments: the seeds.
 """
 
 import json
@@ -79,15 +79,21 @@ for row in range(6):
             "trajectory": {"steps": steps},
         }
     )
-adapter = DspyAdapter(
-    student_module=student,
-    metric_fn=None,
-    feedback_map=dict.fromkeys(predictors, feedback),
-    add_format_failure_as_feedback=True,
-    rng=random.Random(int(sys.argv[1])),
-    custom_instruction_proposer=lambda **_: {},
-)
 batch = EvaluationBatch(outputs=[], scores=[], trajectories=trajectories)
 candidate = {name: predictor.signature.instructions for name, predictor in predictors.items()}
-records = adapter.make_reflective_dataset(candidate, batch, list(COMPONENTS))
-print(json.dumps({"records": records, "results": results}))
+
+
+def records(seed):
+    """Return the records of each component."""
+    adapter = DspyAdapter(
+        student_module=student,
+        metric_fn=None,
+        feedback_map=dict.fromkeys(predictors, feedback),
+        add_format_failure_as_feedback=True,
+        rng=random.Random(seed),
+        custom_instruction_proposer=lambda **_: {},
+    )
+    return adapter.make_reflective_dataset(candidate, batch, list(COMPONENTS))
+
+
+print(json.dumps({"records": [records(int(seed)) for seed in sys.argv[1:]], "results": results}))

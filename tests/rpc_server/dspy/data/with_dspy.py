@@ -1,6 +1,6 @@
 """Run by the environment that has DSPy: `dspy.GEPA`, its results as JSON on stdout.
 
-The argument is `[proposer, [options of a run, ...]]`; the proposer is `gepa` (GEPA's default), `dspy` (untouched) or
+The argument is `[[proposer, options of a run], ...]`; the proposer is `gepa` (GEPA's default), `dspy` (untouched) or
 `own` (the program's).
 """
 
@@ -48,5 +48,4 @@ def run(proposer, options):
     }
 
 
-proposer, runs = json.loads(sys.argv[1])
-print(json.dumps([run(proposer, options) for options in runs]))
+print(json.dumps([run(proposer, options) for proposer, options in json.loads(sys.argv[1])]))

@@ -1,6 +1,6 @@
 """Run by an environment that has DSPy and our packages: `evolverpc.optimize`, its results as JSON in the last line.
 
-The argument is `[proposer, [options of a run, ...]]`; the proposer is `dspy` or `own`, as in `with_dspy.py`.
+The argument is `[[proposer, options of a run], ...]`; the proposer is `dspy` or `own`, as in `with_dspy.py`.
 """
 
 import json
@@ -26,5 +26,4 @@ def run(proposer, options):
     return json.loads((result.output / "result.json").read_text())["candidates"]
 
 
-proposer, runs = json.loads(sys.argv[1])
-print(json.dumps([run(proposer, options) for options in runs]))
+print(json.dumps([run(proposer, options) for proposer, options in json.loads(sys.argv[1])]))

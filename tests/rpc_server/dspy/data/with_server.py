@@ -1,6 +1,6 @@
 """Run by our own environment: `gepa.optimize` over a gepa-server, its results as JSON on stdout.
 
-The argument is `[proposer, [[URL, options of a run], ...]]`; the proposer is `gepa`, or else the server's.
+The argument is `[[proposer, URL, options of a run], ...]`; the proposer is `gepa`, or else the server's.
 """
 
 import json
@@ -39,5 +39,4 @@ def run(proposer, url, options):
     }
 
 
-proposer, runs = json.loads(sys.argv[1])
-print(json.dumps([run(proposer, url, options) for url, options in runs]))
+print(json.dumps([run(proposer, url, options) for proposer, url, options in json.loads(sys.argv[1])]))
