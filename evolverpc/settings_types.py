@@ -11,6 +11,9 @@ class OptimizeSettings(TypedDict, total=False):
     val_fraction: float | None
     """Share of the training rows to keep for validation if there is no valset; 0 uses all rows for both."""
 
+    tie_rows: int
+    """Compare best candidates that tie on N unused training rows; up to 4 N metric calls of the budget."""
+
     test_repeats: int | None
     """Score each test row N times with the seed and with the best candidate."""
 

@@ -1,9 +1,10 @@
-"""The best candidates of a recorded run by GEPA's own rules: its Pareto fronts, and GEPA's own result object."""
+"""The Pareto fronts of a recorded run by GEPA's own rules, and GEPA's own result object."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evolverpc_common.printed_commands import command
+from gepa_client.analysis.ties import best_candidate
 from gepa_client.errors import JournalError
 from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.history import results, validation_rows
@@ -32,11 +33,6 @@ def pareto_front(candidates: Sequence[CandidateRecord], frontier_type: str = "in
     rows = best_by_row(candidates) if frontier_type != "objective" else {}
     objectives = best_by_objective(candidates) if frontier_type != "instance" else {}
     return set().union(*rows.values(), *objectives.values())
-
-
-def best_candidate(candidates: Sequence[CandidateRecord]) -> CandidateRecord | None:
-    """Return the first candidate with the highest mean score, as GEPA does; None if there is none."""
-    return max(candidates, key=lambda kept: kept.score, default=None)
 
 
 def _fronts(scored: Sequence[dict[str, float]]) -> dict[str, set[int]]:
@@ -72,7 +68,7 @@ def load_result(run: str, store: str | None = None) -> "GEPAResult[Any, int]":
 
 def result_of(store: Store, run: StoredRun) -> "GEPAResult[Any, int]":
     """Return the result of a run in an open store; see `load_result`."""
-    from gepa.core.result import GEPAResult  # heavy, and the fronts need none of it
+    from gepa_client.analysis.chosen_result import ChosenResult  # heavy, and the fronts need none of it
 
     candidates = store.candidates(run.id)
     if not candidates:
@@ -80,9 +76,11 @@ def result_of(store: Store, run: StoredRun) -> "GEPAResult[Any, int]":
             f"run {run.id} is {run.status} and has no candidate yet: its seed has not been scored. "
             f"`{command('resume', run.id, store=named_store(store.url))}` resumes it"
         )
+    best = best_candidate(store, run.id, candidates)
     rows = {int(row): best for row, best in best_by_row(candidates).items()}
     objectives = best_by_objective(candidates)
-    return GEPAResult(
+    return ChosenResult(
+        chosen=best.index if best is not None else 0,
         candidates=[dict(kept.texts) for kept in candidates],
         parents=[list(kept.parents) or [None] for kept in candidates],
         val_aggregate_scores=[kept.score for kept in candidates],

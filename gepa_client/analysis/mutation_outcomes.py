@@ -7,7 +7,7 @@ from typing import Literal
 
 import orjson
 
-from gepa_client.analysis.gepa_result import best_candidate
+from gepa_client.analysis.ties import best_candidate
 from gepa_client.errors import JournalError
 from gepa_client.evolution.checkout import CommitBundle
 from gepa_client.evolution.patches import totals
@@ -126,7 +126,7 @@ def code_history(store: Store, run_id: str, candidates: Sequence[CandidateRecord
     return CodeHistory(
         tuple(_outcome_of(mutation, makers, users) for mutation in recorded),
         seed=candidates[0] if candidates else None,
-        best=best_candidate(candidates),
+        best=best_candidate(store, run_id, candidates),
     )
 
 

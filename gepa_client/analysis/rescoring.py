@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from evolverpc_common.model_prices import PriceTable
-from gepa_client.analysis.gepa_result import best_candidate
+from gepa_client.analysis.ties import best_candidate
 from gepa_client.errors import BadResponse, Interrupted, JournalError, Refused
 from gepa_client.fleet import Address, Fleet
 from gepa_client.gepa.batch_evaluator import score_call
@@ -137,7 +137,7 @@ async def rescore_run(
             outputs.setdefault(key, (row, result))
             keys[kept.index, row.row_id] = key
     answers = await _scored(scorer, outputs, on_progress or (lambda _done, _all: None))
-    best = best_candidate(candidates)
+    best = best_candidate(store, run.id, candidates)
     failure_score = float(run.config.get("failure_score") or 0.0)
     return RescoringResult(
         run=run.id,

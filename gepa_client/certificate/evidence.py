@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from gepa_client.analysis.gepa_result import best_candidate
 from gepa_client.analysis.statistics.noise import Noise, estimate
+from gepa_client.analysis.ties import best_candidate, decide, tied
 from gepa_client.certificate.commitment import Commitment, commitment_of
 from gepa_client.certificate.repeats import Repeats, part_of_test, plan_part
 from gepa_client.errors import NoCertificate
@@ -21,8 +21,10 @@ from gepa_client.journal.entries import (
     SEARCH,
     START,
     TEST_PLAN,
+    TIES,
     AttemptFinished,
     CandidateRecord,
+    Entry,
     StoredRun,
 )
 from gepa_client.journal.history import (
@@ -39,6 +41,7 @@ from gepa_client.journal.history import (
 from gepa_client.journal.records import finished_record
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
+from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_ties
 
 ROWS_NAMED = 3
 """Rows that a fault names."""
@@ -89,7 +92,7 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
         NoCertificate: the run has no complete test of its best candidate.
     """
     candidates = store.candidates(run.id)
-    best = best_candidate(candidates)
+    best = best_candidate(store, run.id, candidates)
     sealed = sealed_rows(store, run.id)
     if (reason := _reason_against(run, best, sealed)) is not None:
         raise NoCertificate(reason)
@@ -107,6 +110,7 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
         faults.append("candidate 0 does not have the seed's texts")
     selected = selection_rows(store, run.id)
     faults += journal.scores_without_result(candidates, selected.get("val", selected["train"]))
+    faults += journal.wrong_ties(candidates, selected["train"])
     attempts, cost_usd, unpriced = _attempts(store, run.id)
     return Evidence(
         run=run,
@@ -162,6 +166,7 @@ class _RecordedEntries:
         self._search: dict[str, list[float]] = {}
         self._test: dict[str, list[tuple[str, float]]] = {}
         self._plans: dict[str, Repeats] = {}
+        self._ties: dict[str, list[Entry]] = {}
         self.commitment: Commitment | None = None
         self.evaluations = self.raced_out = 0
         digest = hashlib.blake2b(digest_size=16)
@@ -174,6 +179,9 @@ class _RecordedEntries:
                     self._search.setdefault(entry.digest, []).append(self._score(entry.answer))
                 elif _TEST_PART.fullmatch(part) is not None and entry.kind == EVALUATE:
                     self._test.setdefault(part, []).append((entry.digest, self._score(entry.answer)))
+                elif part.startswith(f"{TIES}-"):
+                    self.evaluations += entry.kind == EVALUATE
+                    self._ties.setdefault(part, []).append(entry)
                 elif part == SEARCH and entry.kind == RACE:
                     self.raced_out += sum(one["drops"] for one in orjson.loads(entry.answer)["proposals"])
                 elif part == COMMITMENT:
@@ -218,6 +226,30 @@ class _RecordedEntries:
                 part = part_of_test(kept.index, repeat)
                 faults.append(f"{part}: its results are not those of candidate {kept.index} on the test rows")
         return [[score for _, score in results] for results in zip(*columns, strict=False)]
+
+    def wrong_ties(self, candidates: Sequence[CandidateRecord], train: Sequence[RecordedRow]) -> list[str]:
+        """Return a fault if the decision between tied candidates does not follow from their results."""
+        found = self._ties.get(part_of_ties(len(candidates)), [])
+        if len(found) < 2:
+            return []
+        plan = TiePlan.model_validate_json(found[0].answer)
+        rows = {row.row_id: row for row in train}
+        if tied([kept.scores for kept in candidates]) != plan.candidates or not set(plan.rows) <= rows.keys():
+            return ["the tied candidates that were compared are not those of the record"]
+        fresh: dict[int, list[float]] = {}
+        for index in plan.candidates:
+            results = self._ties.get(part_of_ties(len(candidates), index), [])
+            candidate = digest_of(candidates[index].texts)
+            asked = [
+                evaluate_key(candidate, digest_of(rows[row].example), rows[row].id, trace=False).digest
+                for row in plan.rows
+            ]
+            if [entry.digest for entry in results] != asked:
+                return [f"the results of tied candidate {index} are not those of its fresh rows"]
+            fresh[index] = [self._score(entry.answer) for entry in results]
+        validation = {index: list(candidates[index].scores.values()) for index in plan.candidates}
+        made = TieDecision.model_validate_json(found[1].answer)
+        return [] if made == decide(validation, fresh) else ["the decision between tied candidates is another one"]
 
     def scores_without_result(self, candidates: Sequence[CandidateRecord], rows: Sequence[RecordedRow]) -> list[str]:
         """Return a fault for each candidate with a validation score that no recorded result of the search has."""

@@ -95,11 +95,14 @@ class RowLoader:
     """A GEPA data loader over rows, its ids the integers from `first_id` on.
 
     Give the loaders of one run disjoint ranges: GEPA's cache would mix rows of the same id up.
+
+    `fetched`: the ids of the rows that were fetched.
     """
 
     def __init__(self, rows: Sequence[AnyRow], first_id: int = 0) -> None:
         self.rows = list(rows)
         self.first_id = first_id
+        self.fetched: set[int] = set()
 
     def all_ids(self) -> Sequence[int]:
         """Every id, in the order of the rows."""
@@ -107,7 +110,9 @@ class RowLoader:
 
     def fetch(self, ids: Sequence[int]) -> list[AnyRow]:
         """Return the rows of these ids, in their order."""
-        return [self.rows[self._position(row_id)] for row_id in ids]
+        found = [self.rows[self._position(row_id)] for row_id in ids]
+        self.fetched.update(ids)
+        return found
 
     def _position(self, row_id: int) -> int:
         position = row_id - self.first_id

@@ -47,6 +47,9 @@ COMMITMENT = "commitment"
 TEST_PLAN = "test_plan"
 """The kind of an entry that decides how often the test rows are scored."""
 
+TIES = "ties"
+"""The kind of an entry that settles which of the best candidates is the best if they tie."""
+
 STOP = "stop"
 """The kind of an entry that ends a run: a limit on money or time that no replay can work out again."""
 

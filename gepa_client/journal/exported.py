@@ -31,11 +31,13 @@ from gepa_client.journal.entries import (
     START,
     STOP,
     TEST_PLAN,
+    TIES,
     Entry,
     moment_of,
     moment_text,
 )
 from gepa_client.journal.mutation_entries import MutationEntry
+from gepa_client.journal.tie_entries import TieDecision, TiePlan
 from protocol import DiscoverResult, ExampleResult, JsonValue, MakeReflectiveDatasetResult, Usage
 
 LARGEST_NUMBER = 2**53 - 1
@@ -334,6 +336,7 @@ _BY_KIND: dict[str, TypeAdapter[Any]] = {
     MUTATION: TypeAdapter(MutationEntry),
     COMMITMENT: TypeAdapter(_Commitment),
     TEST_PLAN: TypeAdapter(_TestPlan),
+    TIES: TypeAdapter(TiePlan | TieDecision),
     STOP: TypeAdapter(_Stop),
     REFUSAL: TypeAdapter(RefusalEntry),
     FAILURE: TypeAdapter(_Failure),

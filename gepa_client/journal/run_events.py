@@ -6,13 +6,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from gepa_client.journal.tie_entries import TiedCandidate
+
 Status = Literal["completed", "cancelled", "paused", "failed", "refused"]
 """How a run ended. `completed`: by its settings. `cancelled`: a user cancelled it. `paused`: it can
 be resumed; a user stopped it, or the infrastructure failed. `failed`: it cannot continue as it is.
 `refused`: it was not begun, as what was asked for cannot be; its record stays as it was."""
 
 
-PhaseName = Literal["connecting", "seed", "replaying", "optimizing", "testing", "finalizing"]
+PhaseName = Literal["connecting", "seed", "replaying", "optimizing", "ties", "testing", "finalizing"]
 
 
 class _Event(BaseModel):
@@ -461,6 +463,22 @@ class Sealed(_Event):
     digest: str
 
 
+class TiesCompared(_Event):
+    """Best candidates that tie on validation were evaluated on `rows` fresh training rows of the `asked` ones.
+
+    `best`: the one with the highest mean over validation and fresh rows. `candidates`: each with its means.
+    `metric_calls`: of the run, with these evaluations.
+    """
+
+    event: Literal["ties_compared"] = "ties_compared"
+    best: int
+    rows: int
+    validation_rows: int
+    asked: int
+    candidates: list[TiedCandidate]
+    metric_calls: int
+
+
 class Tested(_Event):
     """A candidate's mean score over the test rows, each of which was scored `repeats` times."""
 
@@ -532,6 +550,7 @@ Event = (
     | FailedExamples
     | CopiedExamples
     | Sealed
+    | TiesCompared
     | Tested
     | Finalized
     | Finished

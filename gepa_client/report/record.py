@@ -62,6 +62,7 @@ class RunRecord:
     certificate: Certificate | None = None
     no_certificate: str | None = None
     """Why there is none; None before the run has ended."""
+    ties: events.TiesCompared | None = None
     tested: dict[int, events.Tested] = field(default_factory=dict)
     finalized: events.Finalized | None = None
     finished: events.Finished | None = None
@@ -94,7 +95,7 @@ class RunRecord:
             case events.Progress():
                 self.evaluated, self.in_flight = event.evaluated, event.in_flight
                 self.up, self.endpoints, self.spent_usd = event.up, event.endpoints, event.spent_usd
-                if self.phase not in ("testing", "finalizing"):
+                if self.phase not in ("ties", "testing", "finalizing"):
                     self._searched = event.evaluated
                 self._pace = [point for point in self._pace if event.seconds - point[0] <= RATE_WINDOW_S]
                 self._pace.append((event.seconds, event.evaluated))
@@ -142,6 +143,9 @@ class RunRecord:
                 self.warnings.append(event.message)
             case events.Sealed():
                 self.sealed = event
+            case events.TiesCompared():
+                self.ties = event
+                self.budget_used = max(self.budget_used, event.metric_calls)
             case events.Tested():
                 self.tested[event.index] = event
             case events.Finalized():
@@ -161,8 +165,10 @@ class RunRecord:
 
     @property
     def best(self) -> events.CandidateFound | None:
-        """The best candidate so far by mean validation score."""
-        return self.candidates[self.candidates[-1].best] if self.candidates else None
+        """The best candidate so far: by mean validation score, or of those that tied by the comparison of these."""
+        if not self.candidates:
+            return None
+        return self.candidates[self.candidates[-1].best if self.ties is None else self.ties.best]
 
     @property
     def front(self) -> list[int]:
@@ -172,7 +178,7 @@ class RunRecord:
     @property
     def metric_calls(self) -> int:
         """Examples evaluated: GEPA's count, or ours while a batch it has not counted yet is under way; no test rows."""
-        counted = self.finished is not None or self.phase in ("testing", "finalizing")
+        counted = self.finished is not None or self.phase in ("ties", "testing", "finalizing")
         return self.budget_used if counted else max(self.budget_used, self.evaluated)
 
     @property

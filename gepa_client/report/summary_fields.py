@@ -23,6 +23,7 @@ from gepa_client.journal.run_events import (
     RecordCuts,
     Rejected,
     Started,
+    TiesCompared,
 )
 from gepa_client.report.proposed_texts import copied_summary, unusable_hints, unusable_summary
 from gepa_client.report.record import RunRecord
@@ -250,6 +251,7 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         f"{counted(len(record.skipped), 'iteration')} without a proposal, "
         f"{counted(len(record.failures), 'failed iteration')}",
         "raced out": race_summary(record.races),
+        "ties": tie_summary(record.ties) if record.ties is not None else None,
         "failed examples": failure_summary(failed) if failed is not None else None,
         "records cut": cut_summary(record.cuts) if record.cuts.prompts else None,
         "answers not used": unusable_summary(record.unusable),
@@ -278,6 +280,16 @@ def reuse_summary(record: RunRecord) -> str | None:
     """Return how many results were reused; None if the program is not known to be deterministic."""
     reused = record.finished.reused if record.finished is not None else None
     return f"{reused:,}, not counted as metric calls" if reused is not None else None
+
+
+def tie_summary(ties: TiesCompared) -> str:
+    """Return which candidates tied on validation, on how many fresh rows they were compared, and which is the best."""
+    means = ", ".join(f"{each.index} {each.mean:.4g}" for each in ties.candidates)
+    fewer = "" if ties.rows == ties.asked else f" of the {ties.asked:,} asked for, as no more are fresh"
+    return (
+        f"{len(ties.candidates)} candidates tied on validation and were compared on {counted(ties.rows, 'fresh row')}"
+        f"{fewer}; means over {ties.validation_rows + ties.rows:,} rows: {means}; the best is {ties.best}"
+    )
 
 
 def race_summary(races: LostRaces) -> str | None:

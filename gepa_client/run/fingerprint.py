@@ -31,7 +31,7 @@ IDENTITY_SETTINGS = frozenset(
 """Settings that belong to the fingerprint: with another value a replay would make other requests."""
 
 ADDED_SETTINGS = frozenset(
-    {"acceptance_error", "acceptance_rows", "check_answers", "max_component_tokens", "validation"}
+    {"acceptance_error", "acceptance_rows", "check_answers", "max_component_tokens", "tie_rows", "validation"}
 )
 """The same, but only with another value than what earlier versions did: their fingerprints lack these settings."""
 

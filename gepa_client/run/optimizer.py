@@ -33,6 +33,7 @@ from gepa_client.run.run_errors import error_details, stop_for, stop_reason
 from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatcher
 from gepa_client.run.stop_conditions import BetweenIterations
 from gepa_client.run.stoppers import NothingNewStop, PerfectStop, Stop, stoppers
+from gepa_client.run.tie_break import compare_ties, recorded_best, reserved_calls
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from protocol.code import CODE_COMPONENTS
 from protocol.errors import RpcError
@@ -99,6 +100,10 @@ class Optimization:
         splits = self.initial.splits
         ending = self._search(reflection)
         tested: dict[int, float] = {}
+        if ending.search_complete:
+            ending = self._compare_ties(ending)
+        elif ending.result is not None:
+            ending = replace(ending, result=recorded_best(self.adapter, self.config, ending.result, self.emit))
         written = self._write(ending, tested)
         if ending.search_complete and ending.result is not None:
             if splits.test is not None:
@@ -170,7 +175,9 @@ class Optimization:
 
     def _search(self, reflection: Any) -> _SearchEnd:
         """Run GEPA. The one place where an `Interrupted` from inside GEPA is caught."""
-        config, journal, splits = self.config, self.adapter.journal, self.initial.splits
+        journal, splits = self.adapter.journal, self.initial.splits
+        reserved = reserved_calls(self.config, splits)
+        config = self._of_search(reserved)
         guard = FailureGuard(
             self.adapter.failures,
             config.max_failed_iterations,
@@ -226,7 +233,8 @@ class Optimization:
             reason = next((stopper.reason for stopper in stops if stopper.reason is not None), None)
             budget = config.max_metric_calls
             if reason is None and budget is not None and (result.total_metric_calls or 0) >= budget:
-                reason = f"max_metric_calls of {budget:,} is reached"
+                reason = f"max_metric_calls of {budget + reserved:,} is reached"
+                reason += f", {reserved:,} of them kept for ties" if reserved else ""
             return _SearchEnd("completed", result, reason, search_complete=True, reused=self._reused(watcher))
         more = more if stop.status == "failed" else None
         return _SearchEnd(
@@ -237,6 +245,33 @@ class Optimization:
             lacks_limit=prices.lacks_limit,
             reused=self._reused(watcher),
         )
+
+    def _of_search(self, reserved: int) -> RunConfig:
+        """Return the settings with the metric calls that the search may make."""
+        budget = self.config.max_metric_calls
+        if budget is None or not reserved:
+            return self.config
+        if budget <= reserved:
+            raise SettingsError(f"max_metric_calls is {budget:,}, and tie_rows keeps {reserved:,} of them: raise it")
+        return self.config.model_copy(update={"max_metric_calls": budget - reserved})
+
+    def _compare_ties(self, ending: _SearchEnd) -> _SearchEnd:
+        """Compare the best candidates if they tie; return the end with the best one, or as it ends by this."""
+        if ending.result is None:
+            return ending
+        try:
+            found = compare_ties(self.adapter, self.config, self.initial.splits, ending.result, self.emit)
+        except Interrupted as interrupted:
+            reason = f"{interrupted.reason} (while candidates that tie were compared)"
+            return replace(ending, status=interrupted.status, reason=reason, search_complete=False)
+        except (ClientError, RpcError) as error:
+            self.emit(Warned(message=f"candidates that tie could not be compared: {stop_reason(error)}"))
+            return ending
+        best = found.best_idx
+        if found is not ending.result:
+            self.counters.set(metric_calls=found.total_metric_calls)
+            self.counters.found_best(best, found.val_aggregate_scores[best], found.candidates[best])
+        return replace(ending, result=found)
 
     def _reused(self, watcher: RunWatcher) -> int | None:
         known = self.adapter.known

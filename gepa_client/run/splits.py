@@ -165,6 +165,11 @@ def warnings(splits: Splits, config: RunConfig) -> list[str]:
             "no validation rows: candidates are selected on the training rows they learn from, so their scores are "
             f"better than on new rows; give --valset, or --val-fraction {VAL_FRACTION:g} to keep some of them"
         )
+        if config.tie_rows:
+            found.append(
+                "tie_rows has no effect: the validation rows are the training rows, so none of them is fresh; give "
+                "--valset"
+            )
     elif shared := common(splits.train, splits.val):
         found.append(
             _overlap(shared, "validation", len(splits.val), "training", "selection favours what was learnt by heart")

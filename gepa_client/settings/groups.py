@@ -122,6 +122,10 @@ class DatasetSettings(SettingsGroup, title="Rows"):
         "Share of the training rows to keep for validation if there is no valset; 0 uses all rows for both.",
         shown=f"{VAL_FRACTION:g}; 0 below {LEAST_TO_SPLIT} rows",
     )
+    tie_rows: Annotated[int, Field(ge=0)] = setting(
+        0,
+        "Compare best candidates that tie on N unused training rows; up to 4 N metric calls of the budget.",
+    )
     testset: Rows | None = setting(
         None,
         "Rows to score the seed and the best candidate on, at the end only.",

@@ -16,8 +16,9 @@ from evolverpc_common.printed_commands import command
 from gepa_client.analysis.copied_examples import copied_examples
 from gepa_client.analysis.explanation import explain, explain_candidate
 from gepa_client.analysis.failed_examples import ROWS_LISTED, failed_examples
-from gepa_client.analysis.gepa_result import best_candidate, pareto_front
+from gepa_client.analysis.gepa_result import pareto_front
 from gepa_client.analysis.mutation_outcomes import code_history
+from gepa_client.analysis.ties import best_candidate
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.runs import COLOURS
 from gepa_client.cli.commands.store_access import next_command, open_cli_run, run_as_json
@@ -105,7 +106,7 @@ def show(
 def _as_json(
     store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], failed: FailedExamples | None
 ) -> dict[str, Any]:
-    front, best = _front(run, candidates), best_candidate(candidates)
+    front, best = _front(run, candidates), best_candidate(store, run.id, candidates)
     spending = store.spending(run.id)
     calls, refused = recorded_gateway_events(store, run.id)
     copied = copied_examples(store, run.id)
@@ -146,7 +147,7 @@ def _show_run(
     colour = COLOURS.get(run.status, "default")
     echo(console, f"[bold]{safe_line(run.id)}[/] [{colour}]{safe_line(run.status)}[/]")
     _show_facts(console, _run_facts(store, run, candidates, full=full), LONGEST if full else LONGEST_FACT)
-    best = best_candidate(candidates)
+    best = best_candidate(store, run.id, candidates)
     if best is not None:
         echo(console, "\n[bold]candidates[/] [dim](mean validation score; at: entries of the journal by then)[/]")
         console.print(candidate_tree(candidates, _front(run, candidates), best.index, console.width))
@@ -259,7 +260,7 @@ def _run_facts(
         ("program", _program(discovery(store, run.id))),
         ("servers", _servers(run.config)),
         ("rows", _rows(store, run.id)),
-        ("score", _score_fact(candidates)),
+        ("score", _score_fact(candidates, best_candidate(store, run.id, candidates))),
         ("gain", _gain(run, named_store(store.url))),
         ("records cut", fields.cut_summary(RecordCuts(**cuts)) if (cuts := run.counters.get("records_cut")) else None),
         ("raced out", fields.race_summary(LostRaces(**run.counters.get("races", {})))),
@@ -298,8 +299,7 @@ def _servers(config: Mapping[str, Any]) -> str:
     return ", ".join(named + ([f"those in {config['fleet']}"] if config.get("fleet") else []))
 
 
-def _score_fact(candidates: Sequence[CandidateRecord]) -> str | None:
-    best = best_candidate(candidates)
+def _score_fact(candidates: Sequence[CandidateRecord], best: CandidateRecord | None) -> str | None:
     if best is None:
         return None
     which = "the seed itself" if best.index == candidates[0].index else f"candidate {best.index}"

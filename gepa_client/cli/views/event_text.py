@@ -8,13 +8,14 @@ from gepa_client.evolution.names import code_label
 from gepa_client.journal import run_events as events
 from gepa_client.report.proposed_texts import copied_summary, unusable_text
 from gepa_client.report.record import change_origin
-from gepa_client.report.summary_fields import refusal_text
+from gepa_client.report.summary_fields import refusal_text, tie_summary
 
 PHASES = {
     "connecting": "connecting",
     "seed": "scoring the seed",
     "replaying": "replaying the journal",
     "optimizing": "optimizing",
+    "ties": "comparing candidates that tie",
     "testing": "scoring the test rows",
     "finalizing": "calling finalize",
 }
@@ -80,6 +81,8 @@ def event_text(event: events.Event) -> str:
             return f"[yellow]copied:[/] {safe_line(copied_summary(event) or '')}"
         case events.Sealed():
             return f"committed to {counted(event.rows, 'test row')}: {safe_line(event.digest)}"
+        case events.TiesCompared():
+            return safe_line(tie_summary(event))
         case events.Tested():
             what = "seed" if event.index == 0 else f"candidate {event.index}"
             times = f", {event.repeats} times each" if event.repeats > 1 else ""

@@ -156,6 +156,7 @@ def show(ended: RunSummary, console: Console) -> None:
         for label, text in (
             ("results reused", fields.reuse_summary(ended.record)),
             ("raced out", fields.race_summary(ended.record.races)),
+            ("ties", fields.tie_summary(ended.record.ties) if ended.record.ties is not None else None),
             ("model calls", fields.model_call_summary(ended.record)),
             ("refused", _refused(ended.record)),
             ("not used", unusable_summary(ended.record.unusable)),

@@ -9,6 +9,10 @@ export interface OptimizeSettings {
    */
   valFraction?: number;
   /**
+   * Compare best candidates that tie on N unused training rows; up to 4 N metric calls of the budget. Default: 0.
+   */
+  tieRows?: number;
+  /**
    * Score each test row N times with the seed and with the best candidate. Default: 1, more if scores were seen to vary.
    */
   testRepeats?: number;
@@ -335,6 +339,7 @@ export interface OptimizeSettings {
 /** Their names. */
 export const SETTINGS: readonly string[] = [
   "valFraction",
+  "tieRows",
   "testRepeats",
   "failureScore",
   "maxMetricCalls",
@@ -440,6 +445,7 @@ export type RunEvent =
   | FailedExamples
   | CopiedExamples
   | Sealed
+  | TiesCompared
   | Tested
   | Finalized
   | Finished;
@@ -485,7 +491,7 @@ export interface Warned {
 export interface Phase {
   seconds: number;
   event: "phase";
-  phase: "connecting" | "seed" | "replaying" | "optimizing" | "testing" | "finalizing";
+  phase: "connecting" | "seed" | "replaying" | "optimizing" | "ties" | "testing" | "finalizing";
 }
 /**
  * Examples evaluated so far by this process and in flight at this moment; a few times a second.
@@ -813,6 +819,31 @@ export interface Sealed {
   event: "sealed";
   rows: number;
   digest: string;
+}
+/**
+ * Best candidates that tie on validation were evaluated on `rows` fresh training rows of the `asked` ones.
+ *
+ * `best`: the one with the highest mean over validation and fresh rows. `candidates`: each with its means.
+ * `metric_calls`: of the run, with these evaluations.
+ */
+export interface TiesCompared {
+  seconds: number;
+  event: "ties_compared";
+  best: number;
+  rows: number;
+  validation_rows: number;
+  asked: number;
+  candidates: TiedCandidate[];
+  metric_calls: number;
+}
+/**
+ * A candidate's means: over the validation rows, over the fresh ones, and over both, a row counting as one.
+ */
+export interface TiedCandidate {
+  index: number;
+  validation: number;
+  fresh: number;
+  mean: number;
 }
 /**
  * A candidate's mean score over the test rows, each of which was scored `repeats` times.

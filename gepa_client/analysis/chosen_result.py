@@ -1,0 +1,25 @@
+"""GEPA's result with the best candidate that a decision between tied ones chose."""
+
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from gepa.core.result import GEPAResult
+
+
+@dataclass(frozen=True)
+class ChosenResult(GEPAResult[Any, int]):
+    """A result whose best candidate is `chosen`, by index; GEPA's is the first with the highest validation score."""
+
+    chosen: int = 0
+
+    @classmethod
+    def of(cls, result: GEPAResult[Any, int], chosen: int, further_calls: int = 0) -> Self:
+        """Return a result with another best candidate, and with further metric calls."""
+        found = {each.name: getattr(result, each.name) for each in fields(GEPAResult)}
+        found["total_metric_calls"] = (result.total_metric_calls or 0) + further_calls
+        return cls(**found, chosen=chosen)
+
+    @property
+    def best_idx(self) -> int:
+        """The index of the best candidate."""
+        return self.chosen

@@ -1,0 +1,75 @@
+"""Best candidates that tie on the validation rows, and the one that further rows choose."""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+import orjson
+
+from gepa_client.errors import JournalError
+from gepa_client.journal.entries import CandidateRecord
+from gepa_client.journal.store import Store
+from gepa_client.journal.tie_entries import TiedCandidate, TieDecision, part_of_ties
+
+MOST = 4
+"""Candidates that are compared at most."""
+
+
+def tied(scores: Sequence[Mapping[Any, float]]) -> list[int]:
+    """Return the candidates that tie with the best by mean score, the best first; only itself if none does.
+
+    `scores`: of each candidate by row. A candidate ties if the best one leads by at most one standard error of their
+    paired differences. Of equal scores on all rows the first candidate alone counts.
+
+    Source: the rule of one standard error of Breiman, Friedman, Olshen and Stone, Classification and Regression Trees
+    (1984), section 3.4.3, with that of paired differences.
+    """
+    means = [fmean(each.values()) for each in scores]
+    order = sorted(range(len(scores)), key=lambda index: (-means[index], index))
+    best, found = scores[order[0]], [order[0]]
+    for index in order[1:]:
+        other = scores[index]
+        if len(found) == MOST:
+            break
+        if len(best) > 1 and other.keys() == best.keys() and all(other != scores[each] for each in found):
+            error = stdev(best[row] - other[row] for row in best) / math.sqrt(len(best))
+            if means[order[0]] - means[index] <= error:
+                found.append(index)
+    return found
+
+
+def decide(validation: Mapping[int, Sequence[float]], fresh: Mapping[int, Sequence[float]]) -> TieDecision:
+    """Decide between candidates by their scores on the validation rows and on the fresh rows, by index."""
+    candidates = [
+        TiedCandidate(
+            index=index,
+            validation=fmean(validation[index]),
+            fresh=fmean(fresh[index]),
+            mean=math.fsum([*validation[index], *fresh[index]]) / (len(validation[index]) + len(fresh[index])),
+        )
+        for index in validation
+    ]
+    best = max(candidates, key=lambda each: (each.mean, -each.index))
+    rows = len(fresh[best.index])
+    return TieDecision(best=best.index, validation_rows=len(validation[best.index]), rows=rows, candidates=candidates)
+
+
+def best_candidate(store: Store, run_id: str, candidates: Sequence[CandidateRecord]) -> CandidateRecord | None:
+    """Return the best candidate of a run's pool: that of the decision between tied ones if the run made one.
+
+    Else the first with the highest mean score, as GEPA does; None if there is none.
+    """
+    found = recorded_decision(store, run_id, len(candidates))
+    if found is not None:
+        chosen = next((kept for kept in candidates if kept.index == found.best), None)
+        if chosen is None:
+            raise JournalError(f"run {run_id}: the decision between tied candidates names {found.best}, which is none")
+        return chosen
+    return max(candidates, key=lambda kept: kept.score, default=None)
+
+
+def recorded_decision(store: Store, run_id: str, pool: int) -> TieDecision | None:
+    """Return the recorded decision between the tied ones of the first `pool` candidates; None if there is none."""
+    entries = store.entries(run_id, part_of_ties(pool), 1, 1)
+    return TieDecision.model_validate(orjson.loads(entries[0].answer)) if entries else None

@@ -1,0 +1,42 @@
+"""Entries that settle which of the best candidates is the best if they tie: the plan, number 0, and the decision, 1."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class TiePlan(BaseModel):
+    """Which candidates of the pool are compared, by index, on which training rows, by GEPA's ids."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    candidates: list[int]
+    rows: list[int]
+
+
+class TiedCandidate(BaseModel):
+    """A candidate's means: over the validation rows, over the fresh ones, and over both, a row counting as one."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    index: int
+    validation: float
+    fresh: float
+    mean: float
+
+
+class TieDecision(BaseModel):
+    """The candidate with the highest mean over `validation_rows` and `rows` fresh ones; of equal ones the first."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    best: int
+    validation_rows: int
+    rows: int
+    candidates: list[TiedCandidate]
+
+
+def part_of_ties(pool: int, index: int | None = None) -> str:
+    """Return the part of the journal that holds the plan and the decision for a pool of so many candidates.
+
+    `index`: the part that holds this candidate's results.
+    """
+    return f"ties-{pool}" if index is None else f"ties-{pool}-{index}"
