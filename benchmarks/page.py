@@ -344,25 +344,28 @@ def _call(way: str, figures: Figures) -> tuple[str, str]:
 
 
 def _sample_efficiency(figures: Figures) -> str:
-    head = ("task", "budget", "seeds", "share of the calls", "95 % interval", "limit", "kept", "full", "race")
+    head = ("task", "budget", "seeds", "way", "share of the calls", "95 % interval", "limit", "kept", "quality")
     rows = [
         (
             f"`{name}`",
             f"{task['metric_calls']:,}",
             task["seeds"],
-            _share(task["share"]),
-            " to ".join(map(_share, task["interval"])),
+            way.replace("_", ", "),
+            _share(each["share"]),
+            " to ".join(map(_share, each["interval"])),
             f"{task['limit']:g}",
-            "yes" if task["kept"] else "**no**",
-            *(", ".join(f"{quality:.3f}" for quality in task[way]) for way in ("full", "race")),
+            "yes" if each["kept"] else "**no**",
+            ", ".join(f"{quality:.3f}" for quality in each["quality"]),
         )
         for name, task in figures["tasks"].items()
+        for way, each in task["ways"].items()
     ]
     return f"""
-The metric calls at which runs with `--validation race` reach the held-out quality that runs with full validation have
-at their budget, over that budget. Every run is the whole client over HTTP, with {figures["slots"]} slots. The last two
-columns are the mean held-out quality of the best candidate after a quarter, half, three quarters and all of the budget.
-Intervals are a bootstrap over seeds.
+The metric calls at which runs reach the held-out quality that runs with full validation have at their budget, over
+that budget. Every run is the whole client over HTTP, with {figures["slots"]} slots. The last column is the mean
+held-out quality of the best candidate after a quarter, half, three quarters and all of the budget. Intervals are a
+bootstrap over seeds. Ways: `race` is `--validation race`, `reuse` is `--deterministic`, `paired` is `--acceptance
+paired`. The share of `full` says when its own quality first is that of its end: if that is soon, no share says much.
 
 {table(head, rows)}
 

@@ -34,13 +34,17 @@ class Rows:
 
 @dataclass(frozen=True)
 class Task:
-    """What is optimized. `limit`: of the share of full validation's metric calls that racing needs."""
+    """What is optimized. `limit`: of the share of full validation's metric calls that racing needs.
+
+    `noisy`: the program gives a candidate another score on the same row each time.
+    """
 
     program: ModuleType
     rows: Callable[[int], Rows]
     minibatch: int
     metric_calls: int
     limit: float
+    noisy: bool = False
 
     @property
     def missing(self) -> str | None:
@@ -83,7 +87,7 @@ MESSAGES = ("train.jsonl", "val.jsonl", "test.jsonl")
 
 TASKS: dict[str, Task] = {
     "landscape_300": Task(landscape, _simulated(300), 3, 6000, 0.50),
-    "landscape_300_noisy": Task(landscape, _simulated(300, noisy=True), 3, 6000, 0.50),
+    "landscape_300_noisy": Task(landscape, _simulated(300, noisy=True), 3, 6000, 0.50, noisy=True),
     "banking77_all": Task(word_weights, _split(word_weights, BANKING77, ALL, 2000, 300), 20, 6000, 0.50),
     "landscape_100": Task(landscape, _simulated(100), 3, 4000, 0.65),
     "banking77_ten": Task(word_weights, _split(word_weights, BANKING77, TEN, 400, 100), 20, 2000, 0.65),

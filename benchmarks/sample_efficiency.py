@@ -2,12 +2,12 @@
 
     python benchmarks/sample_efficiency.py [TASK ...] [--seeds N] [--kept FILE]
 
-For each task and seed GEPA runs twice through the whole client, as `gepa-client optimize` drives it, over HTTP to a
-server of the program: with `--validation full` and with `--validation race`. The quality of a run after so many metric
-calls is that of its best candidate by then, on rows that neither proposals nor selection see. A task's figure is the
-number of calls at which the mean quality of raced runs first reaches the mean of full ones at the budget, over that
-budget; its interval is a bootstrap over seeds. FILE keeps each run as a line of JSON and is continued. The last line is
-JSON; the exit status is 1 where a limit is missed.
+For each task and seed GEPA runs in each of `WAYS` through the whole client, as `gepa-client optimize` drives it, over
+HTTP to a server of the program. The quality of a run after so many metric calls is that of its best candidate by then,
+on rows that neither proposals nor selection see. The figure of a task and a way is the number of calls at which the
+mean quality of such runs first reaches the mean of `full` ones at the budget, over that budget; its interval is a
+bootstrap over seeds. Limits are those of `race`, the way that differs from `full` in nothing else. FILE keeps each run
+as a line of JSON and is continued. The last line is JSON; the exit status is 1 where a limit is missed.
 """
 
 import argparse
@@ -37,7 +37,17 @@ from sandbox_runtime import ServerEndpoint, running_server  # noqa: E402
 
 SEEDS = 20
 SLOTS = 4
-WAYS = ("full", "race")
+FULL, RACE = "full", "race"
+WAYS: dict[str, dict[str, Any]] = {
+    FULL: {},
+    "reuse": {"deterministic": True},
+    RACE: {"validation": "race"},
+    "race_reuse": {"validation": "race", "deterministic": True},
+    "race_reuse_paired": {"validation": "race", "deterministic": True, "acceptance_criterion": "paired"},
+}
+"""Settings beside those of the task. A program that is noisy has no way with `deterministic`."""
+
+QUARTERS = (0.25, 0.5, 0.75, 1.0)
 RESAMPLES = 2000
 WITHIN_LIMIT = 4
 LIMITS = {"tasks_within_limit": WITHIN_LIMIT, "tasks_above_full": 0}
@@ -62,8 +72,8 @@ def run(server: ServerEndpoint, task: Task, rows: Rows, seed: int, way: str, fol
         reflection_minibatch_size=task.minibatch,
         max_metric_calls=task.metric_calls,
         seed=seed,
-        validation=way,
         output=folder / "results",
+        **WAYS[way],
     )
     store, run_id = str(folder / "runs.db"), uuid.uuid4().hex
     create_run(settings, store, run_id)
@@ -96,44 +106,39 @@ def quality_at(curve: Curve, calls: float) -> float:
     return [quality for at, quality in curve if at <= calls][-1] if curve[0][0] <= calls else curve[0][1]
 
 
-def needed(full: Sequence[Curve], race: Sequence[Curve], budget: int) -> float | None:
-    """Return the share of the budget at which raced runs reach the quality of full ones; None if never within it."""
+def needed(full: Sequence[Curve], other: Sequence[Curve], budget: int) -> float | None:
+    """Return the share of the budget at which other runs reach the quality of full ones; None if never within it."""
     goal = sum(quality_at(curve, budget) for curve in full)
-    for calls in sorted({at for curve in race for at, _ in curve if at <= budget}):
-        if sum(quality_at(curve, calls) for curve in race) >= goal:
+    for calls in sorted({at for curve in other for at, _ in curve if at <= budget}):
+        if sum(quality_at(curve, calls) for curve in other) >= goal:
             return calls / budget
     return None
 
 
-def interval(full: Sequence[Curve], race: Sequence[Curve], budget: int) -> list[float | None]:
+def interval(full: Sequence[Curve], other: Sequence[Curve], budget: int) -> list[float | None]:
     """Return the 95 % interval of `needed`; an end is None if it is above 1."""
     source = random.Random(0)  # noqa: S311  resampling, no secret
     draws = []
     for _ in range(RESAMPLES):
         drawn = source.choices(range(len(full)), k=len(full))
-        draws.append(needed([full[at] for at in drawn], [race[at] for at in drawn], budget))
+        draws.append(needed([full[at] for at in drawn], [other[at] for at in drawn], budget))
     ordered = sorted(draws, key=lambda share: float("inf") if share is None else share)
     return [ordered[round(part * (RESAMPLES - 1))] for part in (0.025, 0.975)]
 
 
-def figures_of(task: Task, full: Sequence[Curve], race: Sequence[Curve]) -> dict[str, Any]:
-    """Return what one task gives."""
-
-    def means(curves: Sequence[Curve]) -> list[float]:
-        shares = (0.25, 0.5, 0.75, 1.0)
-        return [round(sum(quality_at(c, task.metric_calls * s) for c in curves) / len(curves), 4) for s in shares]
-
-    share = needed(full, race, task.metric_calls)
-    return {
-        "share": share,
-        "interval": interval(full, race, task.metric_calls),
-        "limit": task.limit,
-        "kept": share is not None and share <= task.limit,
-        "seeds": len(full),
-        "metric_calls": task.metric_calls,
-        "full": means(full),
-        "race": means(race),
-    }
+def figures_of(task: Task, curves: Mapping[str, Sequence[Curve]]) -> dict[str, Any]:
+    """Return what one task gives; `curves` by way. The `quality` is the mean after quarters of the budget."""
+    full, budget = curves[FULL], task.metric_calls
+    ways = {}
+    for way, runs in curves.items():
+        share = needed(full, runs, budget)
+        ways[way] = {
+            "share": share,
+            "interval": interval(full, runs, budget),
+            "kept": share is not None and share <= task.limit,
+            "quality": [round(sum(quality_at(c, budget * at) for c in runs) / len(runs), 4) for at in QUARTERS],
+        }
+    return {"limit": task.limit, "seeds": len(full), "metric_calls": budget, "ways": ways}
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------
@@ -147,10 +152,11 @@ def kept_runs(file: Path | None) -> dict[tuple[str, int, str], Curve]:
     return {(line["task"], line["seed"], line["way"]): line["curve"] for line in lines}
 
 
-def measure(name: str, seeds: int, kept: Path | None) -> tuple[list[Curve], list[Curve]]:
-    """Return the curves of one task in both ways, by seed; those in `kept` are not run again."""
+def measure(name: str, seeds: int, kept: Path | None) -> dict[str, list[Curve]]:
+    """Return the curves of one task by way, one for each seed; those in `kept` are not run again."""
     task, known = TASKS[name], kept_runs(kept)
-    pairs = [(seed, way) for seed in range(seeds) for way in WAYS]
+    ways = [way for way, settings in WAYS.items() if not (task.noisy and settings.get("deterministic"))]
+    pairs = [(seed, way) for seed in range(seeds) for way in ways]
     missing = [pair for pair in pairs if (name, *pair) not in known]
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(served(task)) if missing else None
@@ -163,14 +169,15 @@ def measure(name: str, seeds: int, kept: Path | None) -> tuple[list[Curve], list
             if kept is not None:
                 with kept.open("a", encoding="utf-8") as file:
                     file.write(json.dumps({"task": name, "seed": seed, "way": way, "curve": curve}) + "\n")
-    return [known[name, seed, "full"] for seed in range(seeds)], [known[name, seed, "race"] for seed in range(seeds)]
+    return {way: [known[name, seed, way] for seed in range(seeds)] for way in ways}
 
 
 def summary(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the last line. `tasks_above_full`: where racing needs more than all of full validation's calls."""
+    raced = [each["ways"][RACE] for each in found.values()]
     return {
-        "tasks_within_limit": sum(each["kept"] for each in found.values()),
-        "tasks_above_full": sum(each["share"] is None for each in found.values()),
+        "tasks_within_limit": sum(each["kept"] for each in raced),
+        "tasks_above_full": sum(each["share"] is None for each in raced),
         "limits": LIMITS,
         "slots": SLOTS,
         "tasks": found,
@@ -191,7 +198,7 @@ def main() -> int:
         if (reason := TASKS[name].missing) is not None:
             print(f"{name}: skipped, {reason}", flush=True)
             continue
-        found[name] = figures_of(TASKS[name], *measure(name, arguments.seeds, arguments.kept))
+        found[name] = figures_of(TASKS[name], measure(name, arguments.seeds, arguments.kept))
         print(f"{name}: {json.dumps(found[name])}", flush=True)
     figures = summary(found)
     print(json.dumps(figures))
