@@ -365,7 +365,7 @@ The metric calls at which runs reach the held-out quality that runs with full va
 that budget. Every run is the whole client over HTTP, with {figures["slots"]} slots. The last column is the mean
 held-out quality of the best candidate after a quarter, half, three quarters and all of the budget. Intervals are a
 bootstrap over seeds. Ways: `race` is `--validation race`, `reuse` is `--deterministic`, `paired` is `--acceptance
-paired`. The share of `full` says when its own quality first is that of its end: if that is soon, no share says much.
+paired`. `full` itself first has its final quality at the share in its row; if that is small, shares mean little.
 
 {table(head, rows)}
 
