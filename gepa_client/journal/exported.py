@@ -24,8 +24,10 @@ from gepa_client.journal.entries import (
     MUTATION,
     OUTLINE,
     PROPOSAL,
+    RACE,
     REFLECTIVE_DATASET,
     REFUSAL,
+    REUSE,
     ROLLOUT,
     SCORE,
     START,
@@ -324,6 +326,21 @@ class _TestPlan(_Strict):
     reason: str
 
 
+class _Raced(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    proposal: int
+    drops: bool
+
+
+class _Race(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    slots: int
+    proposals: list[_Raced]
+    rows: list[int]
+
+
 _BY_KIND: dict[str, TypeAdapter[Any]] = {
     EVALUATE: TypeAdapter(ExampleResult),
     ROLLOUT: TypeAdapter(ExampleResult),
@@ -337,6 +354,8 @@ _BY_KIND: dict[str, TypeAdapter[Any]] = {
     COMMITMENT: TypeAdapter(_Commitment),
     TEST_PLAN: TypeAdapter(_TestPlan),
     TIES: TypeAdapter(TiePlan | TieDecision),
+    RACE: TypeAdapter(_Race),
+    REUSE: TypeAdapter(list[list[int]], config=ConfigDict(strict=True)),
     STOP: TypeAdapter(_Stop),
     REFUSAL: TypeAdapter(RefusalEntry),
     FAILURE: TypeAdapter(_Failure),

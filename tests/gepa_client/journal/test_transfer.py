@@ -229,6 +229,9 @@ def test_an_invalid_document_is_an_error_and_nothing_of_it_is_stored(
         ("search-rollouts", 90, "rollout", {"status": "rollout", "score": None, "seconds": 1.0}, {"status": "rollout"}),
         ("test-0", 0, "evaluate", {"status": "ok", "score": 1, "seconds": 0}, {"status": "ok", "seconds": 1}),
         ("finalize-7", 0, "finalize", None, 5),
+        ("search", 90, "reuse", [[1, 2], [3]], [1]),
+        ("search", 90, "race", {"slots": 2, "proposals": [{"proposal": 0, "drops": True}], "rows": [3]}, {"rows": [3]}),
+        ("ties-3", 0, "ties", {"candidates": [1, 2], "rows": [4]}, {"candidates": [1, 2]}),
     ],
 )
 def test_an_answer_is_what_its_kind_is_answered_with(
