@@ -271,13 +271,14 @@ class _ServerCheck:
         except (ClientError, RpcError) as error:
             self.failed("rows", error)
             return []
+        splits.require_test_rows(self.config, test)
         self.budget = metric_call_budget(
             self.config, texts=len(self.texts), train=len(train), val=len(val) if val is not None else None
         )
         self.validation_rows = len(train if val is None else val)
         self.test_rows = len(test) if test is not None else None
-        count = min(self.wanted, self.discovery.limits.max_batch_size, len(rows))
-        self.note("rows", "ok", f"{count} of {len(rows)} training rows of {splits.described(sources['train'])}")
+        validates = f", {len(val)} of them kept for validation" if kept and val is not None else ""
+        self.note("rows", "ok", f"{len(rows)} training rows of {splits.described(sources['train'])}{validates}")
         return rows
 
     async def _try(self, rows: list[AnyRow]) -> None:

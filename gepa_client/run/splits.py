@@ -49,12 +49,21 @@ async def find(config: RunConfig, held: dict[str, int], list_server_rows: ListSe
     train = await training_rows(named["train"], held, list_server_rows)
     val = await rows_of(named["val"], "valset", held, list_server_rows)
     test = await rows_of(named["test"], "testset", held, list_server_rows)
-    if test is None and config.require is not None:
-        raise SettingsError(f"`require` is {config.require}, and only test rows can show that: give --testset")
+    require_test_rows(config, test)
     kept = kept_fraction(config, named, len(train))
     if kept:
         train, val = keep_for_validation(train, kept)
     return replace(loaders(train, val, test), kept=kept)
+
+
+def require_test_rows(config: RunConfig, test: Sequence[AnyRow] | None) -> None:
+    """Check that there are test rows if `require` needs them.
+
+    Raises:
+        SettingsError: there are none.
+    """
+    if test is None and config.require is not None:
+        raise SettingsError(f"`require` is {config.require}, and only test rows can show that: give --testset")
 
 
 def kept_fraction(config: RunConfig, named: Mapping[str, Rows | None], rows: int) -> float:

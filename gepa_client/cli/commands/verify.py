@@ -1,4 +1,4 @@
-"""`gepa-client verify FILE`: derive a certificate again from the record of its run, and compare every number."""
+"""`gepa-client verify RUN|FILE`: derive a certificate again from the record of its run, and compare every number."""
 
 import json
 import tempfile
@@ -9,14 +9,16 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from gepa_client.certificate.certificate import certify
 from gepa_client.certificate.verification import mismatches
 from gepa_client.cli.arguments import NOT_MET, AsJson, StoreUrl
 from gepa_client.cli.commands.import_ import read_document
 from gepa_client.cli.commands.store_access import open_cli_run, open_cli_store
 from gepa_client.cli.views.console import echo, fail, make_console, print_json, refuse, safe_line
-from gepa_client.errors import unreadable
+from gepa_client.errors import NoCertificate, unreadable
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
+from gepa_client.run.output_folder import CERTIFICATE
 from gepa_client.run.transfer import import_run
 
 REFUSED = 1
@@ -27,7 +29,9 @@ LONGEST = 1000
 
 
 def verify(
-    file: Annotated[Path, typer.Argument(help="The certificate.json of a run.")],
+    certificate: Annotated[
+        str, typer.Argument(metavar="RUN|FILE", help="A certificate.json, the folder that holds it, a run, or `last`.")
+    ],
     exported: Annotated[
         Path | None,
         typer.Option(
@@ -46,6 +50,7 @@ def verify(
     Exits with 0 if the certificate is valid, 1 if it does not follow from the record, 2 if either cannot be read, 4 if
     it is valid but not what --require asks for.
     """
+    file = _file(certificate, store)
     claimed = _read(file)
     with _record(store, exported, claimed["run"]) as (kept, run):
         wrong = mismatches(kept, run, claimed)
@@ -82,6 +87,23 @@ def _record(store: str | None, exported: Path | None, run_id: str) -> Iterator[t
         if run.id != run_id:
             refuse(f"the certificate is of run {run_id}, and {exported} holds run {run.id}")
         yield kept, run
+
+
+def _file(text: str, store: str | None) -> Path:
+    """Return the file of the certificate: the path that the text is, else that of the run that it names."""
+    path = Path(text)
+    if path.is_dir():
+        return path / CERTIFICATE
+    if path.exists() or path.name != text or path.suffix == ".json":
+        return path
+    with open_cli_run(store, text) as (kept, run):
+        found = Path(run.output or "") / CERTIFICATE
+        if not found.is_file():
+            try:
+                certify(kept, run)
+            except NoCertificate as error:
+                refuse(f"run {run.id} has no certificate: {error}")
+        return found
 
 
 def _read(file: Path) -> dict[str, Any]:

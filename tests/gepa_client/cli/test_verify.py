@@ -42,6 +42,9 @@ def test_a_gain_is_certified_verified_and_replayed(
     assert committed.endswith(certificate["digests"]["test_rows"])
     assert "## Is the gain real?" in (file.parent / "report.md").read_text()
     assert "Is the gain real?" in (file.parent / "report.html").read_text()
+    for named in ("last", certificate["run"], file.parent):
+        found = cli("verify", named, "--require", "improved")
+        assert "certificate.json is valid: each number follows" in found.stdout, found.stderr
     shown = cli("show", "last")
     assert "is valid: each number follows from the record" in types(shown.stdout, "gepa-client verify").stdout
     assert cli("replay", "last", "--output", "again").status == 0
@@ -74,9 +77,12 @@ def test_a_run_without_a_gain_does_not_meet_what_is_required(
     assert cli("verify", file, "--require", "improved").status == 4
 
 
-def test_what_is_required_needs_test_rows_before_anything_is_paid_for(serve: Serve, cli: Cli, words: Script) -> None:
+@pytest.mark.parametrize("checked", [(), ("--no-check",)])
+def test_what_is_required_needs_test_rows_before_anything_is_paid_for(
+    serve: Serve, cli: Cli, words: Script, checked: tuple[str, ...]
+) -> None:
     del words.datasets["test"]
-    ended = cli("optimize", serve(words), *RUN, "--require", "improved")
+    ended = cli("optimize", serve(words), "--max-metric-calls", 300, *checked, "--require", "improved")
     assert ended.status == 2
     assert "only test rows can show that: give --testset" in ended.stderr
     assert words.calls("evaluate") == []
@@ -104,6 +110,14 @@ def test_test_rows_are_scored_as_often_as_the_noise_of_the_search_asks(serve: Se
     assert cli("replay", "last", "--output", "again").status == 0
     assert json.loads((tmp_path / "again" / "certificate.json").read_text()) == certificate
     assert len(script.seen) == before
+
+
+def test_a_run_without_a_certificate_is_refused_with_the_reason(serve: Serve, cli: Cli, words: Script) -> None:
+    del words.datasets["test"]
+    assert cli("optimize", serve(words), "--max-metric-calls", 30, "--no-check").status == 0
+    ended = cli("verify", "last")
+    assert ended.status == 2
+    assert " has no certificate: the run has no test rows" in " ".join(ended.stderr.split())
 
 
 @pytest.mark.parametrize(
