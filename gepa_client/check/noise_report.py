@@ -107,9 +107,9 @@ class NoiseReport(BaseModel, frozen=True):
         """Which gains the rows of the run can show."""
         text = f"with {counted(self.validation_rows, 'validation row')}, "
         if self.smallest_gain <= 1 - self.mean or self.mean > 1:
-            text += f"gains under {points(self.smallest_gain)} cannot be distinguished from luck"
+            text += f"gains under {points(self.smallest_gain)} are easily missed"
         else:
-            text += f"no gain over the seed's {self.mean:.2f} can be distinguished from luck"
+            text += f"any gain over the seed's {self.mean:.2f} is easily missed"
         if self.smallest_test_gain is not None:
             text += f"; with {counted(self.test_rows or 0, 'test row')}, those under {points(self.smallest_test_gain)}"
         return text
