@@ -211,7 +211,7 @@ class Optimization:
         stops: list[Stop] = [
             *([] if config.past_perfect else [PerfectStop(config.perfect_score)]),
             *stoppers(config),
-            *([] if self.adapter.known is None else [NothingNewStop(len(splits.train))]),
+            *([] if self.adapter.known is None else [NothingNewStop()]),
             between,
         ]
         arguments["stop_callbacks"] = stops

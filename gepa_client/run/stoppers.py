@@ -11,7 +11,7 @@ from gepa_client.analysis.statistics.further_gain import further_gain
 from gepa_client.settings.run_config import RunConfig
 
 LEAST_IDLE = 100
-"""Iterations in a row that evaluate nothing before a search ends; more if there are more training rows."""
+"""Iterations in a row that evaluate nothing before a search ends."""
 
 UNLIKELY = 0.05
 """The chance of a further gain below which a search ends."""
@@ -92,10 +92,9 @@ class PerfectStop:
 class NothingNewStop:
     """Ends a search that reuses results once no iteration evaluates anything: such iterations use up no budget.
 
-    `train`: the number of training rows. `reason`: as in `StateStop`.
+    `reason`: as in `StateStop`.
     """
 
-    train: int
     reason: str | None = None
     _evaluated: int = 0
     _since: int = 0
@@ -105,7 +104,7 @@ class NothingNewStop:
         if gepa_state.total_num_evals > self._evaluated:
             self._evaluated, self._since = gepa_state.total_num_evals, gepa_state.i
         idle = gepa_state.i - self._since
-        if idle < max(LEAST_IDLE, self.train):
+        if idle < LEAST_IDLE:
             return False
         self.reason = f"the last {idle:,} iterations evaluated nothing new: all their results were known"
         return True
