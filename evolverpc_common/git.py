@@ -175,22 +175,33 @@ def exclude_from_git(file: Path) -> Path | None:
 
     Raises:
         OSError: `info/exclude` cannot be written.
+        GitError: a line of a `.gitignore` includes the file, which overrides `info/exclude`; nothing was written.
     """
     try:
         answer = run_git("rev-parse", "--show-toplevel", "--git-path", "info/exclude", folder=file.parent)
     except GitError:
         return None
     top, exclude = (Path(os.fsdecode(line)) for line in answer.splitlines())
+    if _is_ignored(file):
+        return None
+    exclude = Path(os.path.normpath(file.parent / exclude))
+    exclude.parent.mkdir(parents=True, exist_ok=True)
+    inside = (file.parent.resolve() / file.name).relative_to(top.resolve()).as_posix()
+    with exclude.open("a", encoding="utf-8", errors="surrogateescape") as lines:
+        size = lines.tell()
+        lines.write(f"\n/{_PATTERN.sub(lambda found: chr(92) + found[0], inside)}\n")
+    if not _is_ignored(file):
+        os.truncate(exclude, size)
+        raise GitError(f"a line of a .gitignore that begins with ! includes {file.name}")
+    return exclude
+
+
+def _is_ignored(file: Path) -> bool:
     try:
         run_git("check-ignore", "--quiet", "--", file.name, folder=file.parent)
-    except GitError:  # it is not ignored
-        exclude = Path(os.path.normpath(file.parent / exclude))
-        exclude.parent.mkdir(parents=True, exist_ok=True)
-        inside = (file.parent.resolve() / file.name).relative_to(top.resolve()).as_posix()
-        with exclude.open("a+", encoding="utf-8", errors="surrogateescape") as lines:
-            lines.write(f"\n/{_PATTERN.sub(lambda found: chr(92) + found[0], inside)}\n")
-        return exclude
-    return None
+    except GitError:
+        return False
+    return True
 
 
 async def run_git_async(

@@ -21,6 +21,7 @@ from gepa_client.report.record import (
     change_outcome,
     changes_not_kept,
     full_diff_command,
+    full_texts_command,
     omitted_changes,
 )
 
@@ -29,6 +30,12 @@ WORD_MARKS = "Words that are new stand in `{+ +}`, removed ones in `[- -]`."
 
 CELL = 300
 """Characters of an input, an output or a feedback that are shown."""
+
+TEXT = 20_000
+"""Characters of a component of the best candidate that are shown."""
+
+CHANGED = 2_000
+"""The same of a change of a component."""
 
 _MARKUP = re.compile(r"[`*<\[\\|]")
 
@@ -48,7 +55,12 @@ def markdown(record: RunRecord, explained: Explanation | None) -> str:
     if record.best is not None:
         parts += ["", f"## Best candidate ({record.best.index})"]
         for component, text in component_texts(record.best.texts).items():
-            parts += ["", f"Component {_code(line(component, 200))}:", "", *_block(plain(text).splitlines(), "text")]
+            parts += [
+                "",
+                f"Component {_code(line(component, 200))}:",
+                "",
+                *_bounded(text, TEXT, record, record.best.index),
+            ]
     parts += _explained(record, explained)
     if refused := changes_not_kept(record):
         parts += ["", "## What was tried and refused"]
@@ -131,7 +143,13 @@ def _explained(record: RunRecord, explained: Explanation | None) -> list[str]:
         if explained.steps_omitted:
             parts += ["", f"{counted(explained.steps_omitted, 'earlier change')} left out."]
     for at, change in enumerate(explained.steps, explained.steps_omitted + 1):
-        parts += ["", f"### {at}. {fields.step_title(change)}", "", fields.step_origin(change), *_words(change.texts)]
+        parts += [
+            "",
+            f"### {at}. {fields.step_title(change)}",
+            "",
+            fields.step_origin(change),
+            *_words(record, change.texts, change.candidate),
+        ]
         found = record.candidates[change.candidate] if change.candidate < len(record.candidates) else None
         if found is not None and (mutation := change_of(record, found)) is not None:
             parts += _change(record, mutation, DIFF_SHOWN)
@@ -151,16 +169,22 @@ def _explained(record: RunRecord, explained: Explanation | None) -> list[str]:
     for why, numbers in unchanged.items():
         parts += ["", f"{_code(why)}: {counted(len(numbers), 'proposal')} without a change, at {', '.join(numbers)}."]
     for proposal in (each for each in reversed(others) if each.texts):
-        parts += ["", f"### {fields.proposal_title(proposal)}", "", _code(line(proposal.why)), *_words(proposal.texts)]
+        parts += [
+            "",
+            f"### {fields.proposal_title(proposal)}",
+            "",
+            _code(line(proposal.why)),
+            *_words(record, proposal.texts, None),
+        ]
     return parts
 
 
-def _words(texts: Sequence[TextChange]) -> list[str]:
-    """Return each component's changed words, marked as git marks them."""
+def _words(record: RunRecord, texts: Sequence[TextChange], candidate: int | None) -> list[str]:
+    """Return each component's changed words, marked as git marks them. `candidate`: None if it was not kept."""
     parts = []
     for change in texts:
         text = "".join(WORD_FORMS[piece.kind].format(piece.text) for piece in change.words)
-        parts += ["", f"{_code(line(change.component, 200))}:", "", *_block(plain(text).splitlines(), "text")]
+        parts += ["", f"{_code(line(change.component, 200))}:", "", *_bounded(text, CHANGED, record, candidate)]
     return parts
 
 
@@ -229,6 +253,15 @@ def _long(label: str, text: str) -> list[str]:
 def _block(lines: list[str], language: str) -> list[str]:
     fence = "`" * max(3, _longest_run("\n".join(lines)) + 1)
     return [f"{fence}{language}", *lines, fence]
+
+
+def _bounded(text: str, most: int, record: RunRecord, candidate: int | None) -> list[str]:
+    """Return the first `most` characters as a block, and the command that shows the whole text."""
+    whole = plain(text)
+    parts = _block(whole[:most].splitlines(), "text")
+    if len(whole) > most:
+        parts += ["", f"... and {len(whole) - most:,} characters more: `{full_texts_command(record, candidate)}`"]
+    return parts
 
 
 def _longest_run(text: str) -> int:

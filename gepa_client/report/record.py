@@ -269,10 +269,19 @@ def full_diff_command(record: RunRecord, mutation: events.Mutated | events.Mutat
     return _branches(record, "--diff", str(mutation.number))
 
 
+def full_texts_command(record: RunRecord, candidate: int | None) -> str:
+    """Return the command that shows the whole texts of a candidate; of all proposals for one that was not kept."""
+    return _about(record, "show", *(("--json",) if candidate is None else ("--candidate", str(candidate), "--full")))
+
+
 def _branches(record: RunRecord, *words: str) -> str:
+    return _about(record, "branches", *words)
+
+
+def _about(record: RunRecord, name: str, *words: str) -> str:
     started = record.started
-    assert started is not None, "code changes in a run that has started"  # noqa: S101
-    return command("branches", started.run_id, *words, store=named_store(started.store))
+    assert started is not None, "candidates and changes in a run that has started"  # noqa: S101
+    return command(name, started.run_id, *words, store=named_store(started.store))
 
 
 def _commit(candidate: events.CandidateFound) -> str | None:

@@ -81,8 +81,16 @@ def drive(
             on_drainable()
             store.close()
     except (Interrupted, OSError, SettingsError, ClientError, RpcError) as error:
-        finished = finished or finished_by(error)
+        finished = _ended(finished, error, emit)
     emit(finished)
+
+
+def _ended(finished: Finished | None, error: BaseException, emit: Emit) -> Finished:
+    """Return how a run ended; warn of an error that came after its end."""
+    if finished is None:
+        return finished_by(error)
+    emit(Warned(message=f"an error after the end of the run, whose results are complete: {stop_reason(error)}"))
+    return finished
 
 
 def report_blocked(job: DriverJob) -> None:
@@ -142,7 +150,7 @@ class _DriverRun:
             ):
                 finished = self._with_journal(run, spend, counters, resumed=resumed)
         except (Interrupted, OSError) as error:
-            finished = finished or finished_by(error)
+            finished = _ended(finished, error, self.emit)
         except (SettingsError, ClientError, RpcError) as error:
             ended = finished_by(error).status
             status = {"status": ended if ended == "paused" else "failed", "reason": stop_reason(error)}

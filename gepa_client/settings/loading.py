@@ -31,6 +31,9 @@ NO_SERVER_RECORDED = (
     "no URL: the run's record names no server (one that was imported never does); give one after the run, "
     "as in `gepa-client resume RUN http://127.0.0.1:8000`, or --fleet FILE, or --repo FOLDER"
 )
+STDIN_BYTES = 64 * 2**20
+"""Largest size of rows on standard input, which are recorded in the run."""
+
 NO_CALLS = "none"
 """Takes the place of the servers of a run that calls none."""
 
@@ -143,8 +146,11 @@ def _with_stdin(source: SettingsSource) -> SettingsSource:
     spellings = [source.spellings[name].inline for name in named]
     if len(named) > 1:
         raise SettingsError(f"{' and '.join(spellings)} are `-`: stdin can be read once; give the others as files")
+    content = sys.stdin.buffer.read(STDIN_BYTES + 1)
+    if len(content) > STDIN_BYTES:
+        raise SettingsError(f"{spellings[0]}: stdin has more than {STDIN_BYTES >> 20} MB: give the rows as a file")
     try:
-        rows = parse_rows(sys.stdin.buffer.read(), "stdin")
+        rows = parse_rows(content, "stdin")
     except RowFileError as error:
         raise SettingsError(f"{spellings[0]}: {error}") from None
     return replace(source, values={**source.values, named[0]: rows})

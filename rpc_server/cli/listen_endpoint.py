@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from evolverpc_common.git import exclude_from_git
+from evolverpc_common.git import GitError, exclude_from_git
 from evolverpc_common.network_addresses import is_loopback, parse_host_port, url_host
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.cli import TOKEN_VARIABLE
@@ -215,6 +215,12 @@ def _excluded(path: Path) -> Path | None:
         raise SettingsError(
             f"`token_file` {path} is in a git repository and would be committed: {error.filename} cannot be written "
             f"({error.strerror}): name a file outside of the repository"
+        ) from None
+    except GitError as error:
+        path.unlink(missing_ok=True)
+        raise SettingsError(
+            f"`token_file` {path} is in a git repository and would be committed ({error}): remove that line, or name "
+            "a file outside of the repository"
         ) from None
 
 

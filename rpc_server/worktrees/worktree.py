@@ -1,6 +1,5 @@
 """One worktree on disk: files, links, the user's build, and the settings that its program runs with."""
 
-import itertools
 import os
 import shutil
 import stat
@@ -26,6 +25,9 @@ _WORKTREE_VARIABLES = ("PATH", "VIRTUAL_ENV")
 
 ARTIFACT_FILES = 1000
 """Files of the folder `artifacts` that are copied from a worktree."""
+
+ARTIFACTS_BYTES = 64 * 2**20
+"""Largest size of these files together."""
 
 
 @dataclass(frozen=True)
@@ -166,18 +168,25 @@ def copy_saved_program(settings: Settings, worktree: Worktree) -> tuple[Path, Pa
     return written, place
 
 
-def copy_artifacts(settings: Settings, worktree: Worktree) -> None:
+def copy_artifacts(settings: Settings, worktree: Worktree) -> str | None:
     """Copy the files of the folder `artifacts` that `finalize` wrote to the user's. Blocks.
 
-    No link is followed on either side, as the program may still run and put one in place of a file or a folder.
+    Return a sentence about what was left out because of `ARTIFACT_FILES` or `ARTIFACTS_BYTES`; None if nothing was. No
+    link is followed on either side, as the program may still run and put one in place of a file or a folder.
     """
     if settings.artifacts is None:
-        return
+        return None
     written = worktree.root / settings.artifacts
     if not Path(os.path.realpath(written)).is_relative_to(os.path.realpath(worktree.folder)):
-        return
+        return None
     home = Path(os.path.realpath(settings.root / settings.artifacts))
-    for file, content in itertools.islice(_regular_files(written), ARTIFACT_FILES):
+    left = ARTIFACTS_BYTES
+    for number, (file, content) in enumerate(_regular_files(written)):
+        size = os.fstat(content.fileno()).st_size
+        if number == ARTIFACT_FILES or size > left:
+            most = f"{ARTIFACT_FILES:,} files and {ARTIFACTS_BYTES >> 20} MB"
+            return f"not copied from the program's artifacts: {file} and what follows it, beyond {most}"
+        left -= size
         place = home / file
         if not Path(os.path.realpath(place.parent)).is_relative_to(home):
             continue
@@ -185,7 +194,15 @@ def copy_artifacts(settings: Settings, worktree: Worktree) -> None:
         if place.is_symlink():
             place.unlink()
         with place.open("wb") as copy:
-            shutil.copyfileobj(content, copy)
+            _copy_bytes(content, copy, size)
+    return None
+
+
+def _copy_bytes(source: BinaryIO, target: BinaryIO, size: int) -> None:
+    """Copy at most `size` bytes, as the program may still write."""
+    while size > 0 and (part := source.read(min(size, 2**20))):
+        target.write(part)
+        size -= len(part)
 
 
 def _regular_files(top: Path) -> Iterator[tuple[Path, BinaryIO]]:

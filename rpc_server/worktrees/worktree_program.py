@@ -174,11 +174,14 @@ class WorktreeProgram:
         return ProgramRefs(instance.worktree.folder.name)
 
     def _finalized(self, instance: Instance, answer: dict[str, Any]) -> dict[str, Any]:
-        copy_artifacts(self.instances.settings, instance.worktree)
+        left_out = copy_artifacts(self.instances.settings, instance.worktree)
         moved = copy_saved_program(self.instances.settings, instance.worktree)
-        if moved is None or not isinstance(answer.get("message"), str):
-            return answer
-        return {**answer, "message": answer["message"].replace(str(moved[0]), str(moved[1]))}
+        message = answer.get("message")
+        if moved is not None and isinstance(message, str):
+            message = message.replace(str(moved[0]), str(moved[1]))
+        if left_out is not None:
+            message = f"{message or ''}\n{left_out}".lstrip()
+        return answer if message is None else {**answer, "message": message}
 
 
 def _is_candidate_fault(error: ProgramFailed) -> bool:

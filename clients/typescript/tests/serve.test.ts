@@ -29,6 +29,16 @@ it("a random token is in a file that only its owner reads, gone when the server 
   expect(existsSync(file?.[2] ?? "")).toBe(false);
 });
 
+it("a new token file that a .gitignore includes is refused with the reason, and is not left there", async () => {
+  const top = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
+  onTestFinished(() => rmSync(top, { recursive: true }));
+  execFileSync("git", ["init", "--quiet"], { cwd: top });
+  writeFileSync(join(top, ".gitignore"), "*\n!token\n");
+  const tokenFile = join(top, "token");
+  await expect(served(programOf(), { tokenFile })).rejects.toThrow("a .gitignore that begins with ! includes token");
+  expect(existsSync(tokenFile)).toBe(false);
+});
+
 it("a new token file in a git repository is ignored by git, and a file that exists is left to the user", async () => {
   const log = vi.spyOn(console, "error").mockImplementation(() => {});
   const top = mkdtempSync(join(tmpdir(), "evolverpc-test-"));

@@ -1,5 +1,6 @@
 """Whole runs in sandboxes of a loopback Modal: despite its failures, the result is right or the run can be resumed."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from grpclib import Status
 
 from tests.gepa_client.cli.sandboxed_program import Place, place
-from tests.gepa_client.cli.test_optimize_in_sandboxes import read_until
+from tests.gepa_client.cli.test_optimize_in_sandboxes import ARTIFACTS, artifacts_of, read_until
 from tests.support.forked_client import ForkServer
 from tests.support.modal_cloud import Cloud, loopback_modal_beside
 
@@ -27,24 +28,26 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
 
 @pytest.fixture
 def here(tmp_path: Path, fork_server: ForkServer) -> Iterator[Place]:
-    with place(tmp_path, fork_server) as found:
+    with place(tmp_path, fork_server, {"writing": ARTIFACTS}) as found:
         yield found
 
 
-def at_modal(here: Place, output: str) -> list[object]:
+def at_modal(here: Place, output: str, program: str = "program") -> list[object]:
     """The arguments of a run in two sandboxes there."""
-    arguments = here.optimize(output)
+    arguments = here.optimize(output, program)
     arguments[arguments.index("process")] = "modal"
     return arguments
 
 
 @pytest.mark.timeout(300)  # two runs, one of them beside the test
-def test_deaths_refusals_and_expired_tokens_change_nothing_in_the_result(here: Place, cloud: Cloud) -> None:
-    undisturbed = here.run(*here.optimize("undisturbed"))
+def test_deaths_refusals_and_expired_tokens_change_nothing_in_the_result_and_the_files_of_finalize(
+    here: Place, cloud: Cloud
+) -> None:
+    undisturbed = here.run(*here.optimize("undisturbed", "writing"))
     assert undisturbed.status == 0, undisturbed.stderr
 
     cloud.faults.fail("SandboxCreateV2", Status.UNAVAILABLE, times=1)
-    disturbed = here.start(*at_modal(here, "disturbed"))
+    disturbed = here.start(*at_modal(here, "disturbed", "writing"))
     try:
         read_until(disturbed, "candidate", index=1)
         cloud.expire_connect_tokens()
@@ -55,6 +58,9 @@ def test_deaths_refusals_and_expired_tokens_change_nothing_in_the_result(here: P
         disturbed.kill()
     assert disturbed.returncode == 0, stderr
     assert here.result("disturbed") == here.result("undisturbed")
+    best = json.loads((here.folder / "undisturbed/best_candidate.json").read_text())["text"]
+    for output in ("undisturbed", "disturbed"):
+        assert artifacts_of(here.folder / output) == {"program.json": best, "deep/er/weights": best}
 
 
 @pytest.mark.timeout(300)  # a run in two parts

@@ -4,7 +4,10 @@ from dataclasses import replace
 from html import escape
 
 from gepa_client import report
+from gepa_client.analysis.proposals import TextChange
+from gepa_client.evolution.patches import Words
 from gepa_client.journal.run_events import CallRefused, CandidateFound, Finished, StepFailed, Warned
+from gepa_client.report.markdown import CHANGED, TEXT
 from gepa_client.report.record import RunRecord
 from gepa_client.run.output_folder import HostTotals
 from tests.gepa_client.example_records import NASTY, candidate, example_record, explanation, started
@@ -156,3 +159,15 @@ def test_what_others_wrote_cannot_end_its_place_in_a_report() -> None:
         elif not inside and "<img" in line:
             assert "\\<img" in line or line.count("`") >= 2, line
     assert inside == ""
+
+
+def test_long_texts_are_cut_and_the_command_that_shows_the_rest_is_named() -> None:
+    record = example_record()
+    explained = explanation(record)
+    words = (Words("add", "x" * (CHANGED + 1000)),)
+    long = replace(explained.others[0], texts=(TextChange("rules", words),))
+    text = report.markdown(record, replace(explained, others=(long,) * 50))
+    assert "... and 1,006 characters more: `gepa-client show r1 --json`" in text
+    assert len(text) < 150_000
+    record.apply(candidate(3, {"rules": "y" * (TEXT + 1)}, score=1.0))
+    assert "... and 1 characters more: `gepa-client show r1 --candidate 3 --full`" in report.markdown(record, None)

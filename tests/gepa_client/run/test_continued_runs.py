@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from gepa_client.errors import Interrupted
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.run_events import CandidateFound, Emit, Event, Finished, Started, Warned
+from gepa_client.run import driver
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.driver import drive
 from gepa_client.run.gateway_record import GatewayRecord
@@ -197,6 +199,23 @@ def test_the_identity_of_rows_whose_file_is_gone_comes_from_the_record(serve: Se
     events = driven(tmp_path)
     assert finished(events).status == "completed", finished(events)
     assert record(tmp_path).identity == identity
+
+
+def test_an_error_after_the_end_of_a_run_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing() -> None:
+        raise OSError("no space left on device")
+
+    ended = Finished(status="completed", reason="done", metric_calls=3)
+    monkeypatch.setattr(driver, "open_store", lambda _: SimpleNamespace(close=failing))
+    monkeypatch.setattr(driver, "replay_run", lambda *_: ended)
+    job = DriverJob(store="s", run_id="r", owner="me", config={}, output=None, replays=True)
+    events: list[Event] = []
+    drive(job, events.append, CancelToken(), lambda: None, GatewayRecord())
+    warned, last = events
+    assert isinstance(warned, Warned)
+    assert "after the end of the run" in warned.message
+    assert "no space left on device" in warned.message
+    assert last == ended
 
 
 def test_the_active_time_of_a_resumed_run_is_that_of_all_its_drivers(

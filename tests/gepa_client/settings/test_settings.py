@@ -1,7 +1,9 @@
 """Settings: every option of GEPA's reachable under its own name, and every mistake named with its place."""
 
 import inspect
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from gepa.api import optimize
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.run.fingerprint import ADDED_SETTINGS, IDENTITY_SETTINGS, identity_settings
 from gepa_client.run.strategies import PASSED
+from gepa_client.settings import loading
 from gepa_client.settings.groups import BudgetSettings, OutputSettings, SandboxSettings, TrackingSettings
 from gepa_client.settings.loading import from_record, load
 from gepa_client.settings.run_config import REPLACED, RunConfig
@@ -424,3 +427,10 @@ def test_settings_recorded_by_earlier_versions_are_read_by_their_new_names() -> 
     assert from_record({**older, "sampling_strategy": "single"}, {}).sampling == "single"
     with pytest.raises(SettingsError, match="'forever:1' is none of"):
         from_record({**older, "stop_callbacks": ["forever:1"]}, {})
+
+
+def test_more_rows_on_stdin_than_a_run_records_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "STDIN_BYTES", 2**20)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b" " * (2**20 + 1))))
+    with pytest.raises(SettingsError, match="`trainset`: stdin has more than 1 MB: give the rows as a file"):
+        load(None, {"url": (URL,), "max_metric_calls": 9, "trainset": "-"})

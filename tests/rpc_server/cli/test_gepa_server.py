@@ -395,6 +395,19 @@ async def test_a_token_file_that_git_cannot_be_made_to_ignore_is_refused_at_ever
     assert not (tmp_path / "token").exists()
 
 
+async def test_a_token_file_that_a_gitignore_includes_is_refused_with_the_reason(tmp_path: Path) -> None:
+    await run_git_async("init", "--quiet", folder=tmp_path)
+    (tmp_path / ".gitignore").write_text("*\n!token\n")
+    exclude = tmp_path / ".git" / "info" / "exclude"
+    before = exclude.read_text() if exclude.exists() else ""
+    async with started(tmp_path, "--conformance", "--json", "--token-file", "token") as process:
+        _, errors = await asyncio.wait_for(process.communicate(), WAIT_S)
+    assert process.returncode == 2
+    assert "a line of a .gitignore that begins with ! includes token" in errors.decode()
+    assert not (tmp_path / "token").exists()
+    assert exclude.read_text() == before
+
+
 _SCORE = "def score(data, output):\n    return 1.0\n"
 
 

@@ -13,6 +13,7 @@ import pytest
 from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import ProgramFailed
 from rpc_server.settings.settings import Settings
+from rpc_server.worktrees import worktree
 from rpc_server.worktrees.environments import Environment
 from rpc_server.worktrees.server_folder import ServerFolder, servers_folder
 from rpc_server.worktrees.worktree import Worktree, copy_artifacts, worktree_environment, worktree_settings
@@ -260,3 +261,16 @@ def test_artifacts_are_copied_and_no_link_is_followed_on_either_side(root: Path,
     copied = {path.relative_to(root / "made").as_posix() for path in (root / "made").rglob("*") if path.is_file()}
     assert copied == {"file", "other/kept"}
     assert (root / "made" / "file").read_text() == "of the program"
+
+
+def test_artifacts_beyond_the_largest_size_are_left_out_and_named(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worktree, "ARTIFACTS_BYTES", 2**20)
+    _, tree = in_tree(root, program="app.py")
+    (tree.root / "made").mkdir()
+    for name, size in (("a", 2**19), ("b", 2**20), ("c", 1)):
+        (tree.root / "made" / name).write_bytes(b"x" * size)
+    left_out = copy_artifacts(Settings(root=root, program="app.py", trees=True, artifacts=Path("made")), tree)
+    assert left_out == "not copied from the program's artifacts: b and what follows it, beyond 1,000 files and 1 MB"
+    assert [path.name for path in (root / "made").iterdir()] == ["a"]

@@ -1,7 +1,7 @@
 /** Keep a file of a working tree out of git. */
 
 import { execFileSync } from "node:child_process";
-import { appendFileSync, mkdirSync, realpathSync } from "node:fs";
+import { appendFileSync, mkdirSync, realpathSync, statSync, truncateSync } from "node:fs";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
 
 /** Variables that name a repository, which a process inherits if a hook started it. */
@@ -16,20 +16,26 @@ const SPECIAL_IN_PATTERNS = /[\\*?[ ]/g;
 
 /**
  * Have git ignore a file by a line in `info/exclude` and return the path of that; undefined if nothing was written: the
- * file is in no working tree that git accepts, or ignored already. Throws if `info/exclude` cannot be written.
+ * file is in no working tree that git accepts, or ignored already. Throws if `info/exclude` cannot be written, or a
+ * line of a `.gitignore` includes the file, which overrides it; nothing is written then.
  */
 export function excludeFromGit(file: string): string | undefined {
   const folder = realpathSync(dirname(resolve(file)));
   const answer = git(folder, "rev-parse", "--show-toplevel", "--git-path", "info/exclude");
-  if (answer === undefined || git(folder, "check-ignore", "--quiet", "--", basename(file)) !== undefined)
-    return undefined;
+  const isIgnored = () => git(folder, "check-ignore", "--quiet", "--", basename(file)) !== undefined;
+  if (answer === undefined || isIgnored()) return undefined;
   const [top, exclude] = answer.trimEnd().split("\n") as [string, string];
   const path = resolve(folder, exclude);
   mkdirSync(dirname(path), { recursive: true });
   const inside = relative(realpathSync(top), join(folder, basename(file)))
     .replaceAll(sep, "/")
     .replace(SPECIAL_IN_PATTERNS, "\\$&");
+  const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
   appendFileSync(path, `\n/${inside}\n`);
+  if (!isIgnored()) {
+    truncateSync(path, size);
+    throw new Error(`a line of a .gitignore that begins with ! includes ${basename(file)}: remove it`);
+  }
   return path;
 }
 
