@@ -165,9 +165,10 @@ def test_long_texts_are_cut_and_the_command_that_shows_the_rest_is_named() -> No
     record = example_record()
     explained = explanation(record)
     words = (Words("add", "x" * (CHANGED + 1000)),)
-    long = replace(explained.others[0], texts=(TextChange("rules", words),))
+    own = next(each for each in explained.others if each.mutation is None)
+    long = replace(own, texts=(TextChange("rules", words),))
     text = report.markdown(record, replace(explained, others=(long,) * 50))
-    assert "... and 1,006 characters more: `gepa-client show r1 --json`" in text
+    assert "... and 1,004 characters more: `gepa-client show r1 --json`" in text
     assert len(text) < 150_000
     record.apply(candidate(3, {"rules": "y" * (TEXT + 1)}, score=1.0))
     assert "... and 1 characters more: `gepa-client show r1 --candidate 3 --full`" in report.markdown(record, None)

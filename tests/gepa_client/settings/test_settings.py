@@ -432,5 +432,5 @@ def test_settings_recorded_by_earlier_versions_are_read_by_their_new_names() -> 
 def test_more_rows_on_stdin_than_a_run_records_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "STDIN_BYTES", 2**20)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b" " * (2**20 + 1))))
-    with pytest.raises(SettingsError, match="`trainset`: stdin has more than 1 MB: give the rows as a file"):
+    with pytest.raises(SettingsError, match="`--trainset`: stdin has more than 1 MB: give the rows as a file"):
         load(None, {"url": (URL,), "max_metric_calls": 9, "trainset": "-"})
