@@ -65,6 +65,9 @@ _NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
 _PATTERN = re.compile(r"[*?\[\]\\ ]")
 """Characters that mean something else in a pattern of `info/exclude`."""
 
+_NAMES_AS_TYPED = {"GIT_LITERAL_PATHSPECS": "0"}
+"""`git check-ignore` refuses literal pathspecs, and reads none of its names as a pattern."""
+
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
@@ -198,7 +201,7 @@ def exclude_from_git(file: Path) -> Path | None:
 
 def _is_ignored(file: Path) -> bool:
     try:
-        run_git("check-ignore", "--quiet", "--", file.name, folder=file.parent)
+        run_git("check-ignore", "--quiet", "--", f"./{file.name}", folder=file.parent, variables=_NAMES_AS_TYPED)
     except GitError:
         return False
     return True
