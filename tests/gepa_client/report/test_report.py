@@ -170,5 +170,5 @@ def test_long_texts_are_cut_and_the_command_that_shows_the_rest_is_named() -> No
     text = report.markdown(record, replace(explained, others=(long,) * 50))
     assert "... and 1,004 characters more: `gepa-client show r1 --json`" in text
     assert len(text) < 150_000
-    record.apply(candidate(3, {"rules": "y" * (TEXT + 1)}, score=1.0))
+    record.apply(candidate(3, 1.0, [0], "y" * (TEXT + 1), 3, 120))
     assert "... and 1 characters more: `gepa-client show r1 --candidate 3 --full`" in report.markdown(record, None)
