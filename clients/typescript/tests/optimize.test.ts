@@ -16,6 +16,7 @@ let folder: string;
 vi.setConfig({ testTimeout: 60_000 }); // each starts the optimizer, some of them three times
 
 beforeEach(() => {
+  delete process.env.GEPA_TOKEN; // an isolated program's server refuses an empty one
   folder = mkdtempSync(join(tmpdir(), "evolverpc-optimize-"));
   // The driver of an optimizer that was killed writes until it notices.
   onTestFinished(() => rm(folder, { recursive: true, maxRetries: 10, retryDelay: 100 }));
