@@ -271,17 +271,22 @@ def full_diff_command(record: RunRecord, mutation: events.Mutated | events.Mutat
 
 def full_texts_command(record: RunRecord, candidate: int | None) -> str:
     """Return the command that shows the whole texts of a candidate; of all proposals for one that was not kept."""
-    return _about(record, "show", *(("--json",) if candidate is None else ("--candidate", str(candidate), "--full")))
+    run, store = _stored(record)
+    if candidate is None:
+        return command("show", run, "--json", store=store)
+    return command("show", run, "--candidate", str(candidate), "--full", store=store)
 
 
 def _branches(record: RunRecord, *words: str) -> str:
-    return _about(record, "branches", *words)
+    run, store = _stored(record)
+    return command("branches", run, *words, store=store)
 
 
-def _about(record: RunRecord, name: str, *words: str) -> str:
+def _stored(record: RunRecord) -> tuple[str, str | None]:
+    """Return the run's id, and its store as commands name it."""
     started = record.started
     assert started is not None, "candidates and changes in a run that has started"  # noqa: S101
-    return command(name, started.run_id, *words, store=named_store(started.store))
+    return started.run_id, named_store(started.store)
 
 
 def _commit(candidate: events.CandidateFound) -> str | None:

@@ -18,10 +18,12 @@ from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import open_store
+from gepa_client.report.record import RunRecord, full_texts_command
 from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
 from protocol.errors import UnknownCandidate
 from tests.gepa_client.cli.mutation_script import Evolving
 from tests.gepa_client.conftest import Ran
+from tests.gepa_client.example_records import started
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
@@ -84,6 +86,9 @@ def test_of_a_stored_run_that_is_complete(cli: Cli, types: Types, tmp_path: Path
     less = cli("resume", "last", "--max-metric-calls", 25, *STORE)
     assert less.status == 2
     assert "begins with 24 entries" in types(less.stderr, "gepa-client fork").stdout
+    reported = RunRecord(started=started().model_copy(update={"run_id": RUN_ID, "store": STORE[1]}))
+    assert json.loads(types(full_texts_command(reported, None), "gepa-client show").stdout)["id"] == RUN_ID
+    assert types(full_texts_command(reported, 0), "gepa-client show").stdout
 
 
 def test_of_a_stored_run_that_cannot_be_resumed_as_it_is(cli: Cli, types: Types, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ export interface Ended {
 }
 
 export interface ProcessOptions {
-  env: NodeJS.ProcessEnv;
+  env: Record<string, string | undefined>;
   /** Receives each event; its rejection pauses the run. Without it the optimizer displays the run on the standard error. */
   onEvent: ((event: RunEvent) => unknown) | undefined;
   stop: StopRequests;

@@ -2,10 +2,12 @@
 
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
 
+type Signal = (typeof SIGNALS)[number];
+
 /** Takes the place of the process's own reaction to signals, from its creation until `end`. */
 export class StopRequests {
   /** The signal of the operating system that was received, if any. */
-  received: NodeJS.Signals | undefined;
+  received: Signal | undefined;
   readonly #controller = new AbortController();
   readonly #abort: AbortSignal | undefined;
   #act: () => unknown = () => {};
@@ -38,7 +40,7 @@ export class StopRequests {
 
   readonly #onAbort = (): void => this.#request(this.#abort?.reason);
 
-  readonly #onSignal = (signal: NodeJS.Signals): void => {
+  readonly #onSignal = (signal: Signal): void => {
     this.received = signal;
     this.#request(new Error(`stopped by ${signal}`));
   };
