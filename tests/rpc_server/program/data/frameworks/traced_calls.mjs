@@ -9,7 +9,7 @@ const require = createRequire(join(folder, "package.json"));
 const load = (name) => import(pathToFileURL(require.resolve(name)).href);
 
 const { serveStdio, tracedFetch } = await load(evolverpc);
-const { traced } = await load(join(dirname(evolverpc), "ai-sdk.js"));
+const { traced } = await load(join(dirname(evolverpc), "steps", "ai-sdk.js"));
 const { createOpenAI } = await load("@ai-sdk/openai");
 const { createOpenAI: createOpenAI4 } = await load("@ai-sdk/openai-4");
 const { OpenTelemetry } = await load("@ai-sdk/otel");
