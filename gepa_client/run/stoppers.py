@@ -142,9 +142,9 @@ class CertainStop:
             return False
         sizes = f", the later ones by {further.mean:.2g} on average" if further.mean is not None else ""
         self.reason = (
-            f"stop_when_certain of {self.gain:g} is reached: a chance of {further.chance:.2g} that the best validation "
-            f"score of {best:.4g} rises by more in {left:,.0f} further iterations; it rose {len(gains)} times in "
-            f"{done:,}, {recent} of them in the later half{sizes}"
+            f"stop_when_certain of {self.gain:g} is reached: a chance of {100 * further.chance:.2g} % that the best "
+            f"validation score of {best:.4g} rises by more in {left:,.0f} further iterations; it rose {len(gains)} "
+            f"times in {done:,}, {recent} of them in the later half{sizes}"
         )
         return True
 
