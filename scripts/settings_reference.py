@@ -1,4 +1,4 @@
-"""Write `docs/settings.md` and the types of both `optimize` functions from the settings; `--check` compares them."""
+"""Write `docs/settings.md`, the types of both `optimize` functions and schemas of events; `--check` compares them."""
 
 import json
 import sys
@@ -13,6 +13,7 @@ from evolverpc.applicable_settings import KEYWORDS
 from evolverpc.applicable_settings import SERVER as OF_SERVER
 from evolverpc_common.settings.definition import Setting, SettingsGroup
 from gepa_client.journal import run_events
+from gepa_client.page.page_events import AnyPageEvent
 from gepa_client.settings.run_config import SETTINGS as CLIENT
 from gepa_client.settings.run_config import RunConfig
 from rpc_server.settings.settings import SETTINGS as SERVER
@@ -122,6 +123,14 @@ def schema() -> str:
     return json.dumps(schemas, indent=2, ensure_ascii=False) + "\n"
 
 
+def page_schema() -> str:
+    """Return what the page of a run receives, as a JSON schema."""
+    return (
+        json.dumps(TypeAdapter[Any](AnyPageEvent).json_schema(mode="serialization"), indent=2, ensure_ascii=False)
+        + "\n"
+    )
+
+
 def _property(setting: Setting) -> dict[str, Any]:
     kind = TypeAdapter[Any](get_type_hints(RunConfig, include_extras=True)[setting.name]).json_schema()
     default = "" if setting.default_text == "none" else f" Default: {setting.default_text}."
@@ -135,6 +144,7 @@ def main(arguments: list[str]) -> int:
         "docs/settings.md": page(),
         "evolverpc/settings_types.py": module(),
         "clients/typescript/schema/optimize.json": schema(),
+        "clients/dashboard/schema/events.json": page_schema(),
     }
     for path, text in files.items():
         file = ROOT / path

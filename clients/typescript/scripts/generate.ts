@@ -25,6 +25,8 @@ const VERSION = "1";
 const packageRoot = new URL("../", import.meta.url);
 const protocolRoot = new URL("../../protocol/", packageRoot);
 const outputRoot = new URL("src/generated/", packageRoot);
+const dashboardRoot = new URL("../dashboard/", packageRoot);
+const dashboardTypes = "../../../dashboard/src/generated/";
 
 const banner = "// Generated from the contract's schema by `npm run generate`; do not edit.\n\n";
 const optimizer = readJson(new URL("schema/optimize.json", packageRoot)) as {
@@ -215,6 +217,17 @@ async function optimizeTypes(): Promise<string> {
   ].join("");
 }
 
+/** What the page of a run receives. */
+async function pageTypes(): Promise<string> {
+  const schema = readJson(new URL("schema/events.json", dashboardRoot)) as Record<string, unknown>;
+  return compile(mapped({ description: "An event of the page.", ...schema }, forEvents) as JSONSchema, "PageEvent", {
+    additionalProperties: false,
+    bannerComment: banner.trimEnd(),
+    style: { printWidth: 120 },
+    unknownAny: true,
+  });
+}
+
 const files: Record<string, string> = {
   "types.ts": await types(),
   "contract.ts": tables(),
@@ -222,6 +235,7 @@ const files: Record<string, string> = {
   "validators.d.ts": validatorTypes(),
   "openrpc.ts": openrpc(),
   "optimize.ts": await optimizeTypes(),
+  [`${dashboardTypes}events.ts`]: await pageTypes(),
 };
 
 if (process.argv.includes("--check")) {
@@ -230,6 +244,7 @@ if (process.argv.includes("--check")) {
   process.exitCode = drifted.length > 0 ? 1 : 0;
 } else {
   mkdirSync(outputRoot, { recursive: true });
+  mkdirSync(new URL(dashboardTypes, outputRoot), { recursive: true });
   for (const [name, text] of Object.entries(files)) writeFileSync(new URL(name, outputRoot), text);
 }
 
