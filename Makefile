@@ -4,6 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 TS := clients/typescript
+DASHBOARD := clients/dashboard
 TS_SOURCES := $(shell find $(TS)/src $(TS)/scripts protocol/schema -type f 2>/dev/null)
 
 # Install this package with its EXTRAS by uv; by pip if uv cannot be installed or cannot reach an index that only pip's
@@ -47,7 +48,7 @@ demo-sandbox: bubblewrap .venv/.installed-sandbox
 example: .venv/.installed-sandbox
 	@$(BIN)/python examples/frameworks/run.py $(ARGS)
 
-test: .venv/.installed-dev $(TS)/dist/.built
+test: .venv/.installed-dev $(TS)/dist/.built $(DASHBOARD)/node_modules/.installed
 	@$(BIN)/python scripts/gates.py $(ARGS)
 
 docs: .venv/.installed-dev
@@ -62,7 +63,7 @@ conformance: .venv/.installed $(TS)/dist/.built
 bench: .venv/.installed-dev .venv/peers/.installed $(TS)/dist/.built
 	@$(BIN)/python benchmarks/report.py $(ARGS)
 
-setup: .venv/.installed-dev $(TS)/dist/.built
+setup: .venv/.installed-dev $(TS)/dist/.built $(DASHBOARD)/node_modules/.installed
 	@echo "Set up. Next: make demo, or make test"
 
 python:
@@ -123,5 +124,11 @@ $(TS)/dist/.built: $(TS)/node_modules/.installed $(TS_SOURCES)
 	@cd $(TS) && npm run --silent build
 	@touch $@
 
+# The built page is committed in gepa_client/page/dist, so only those who test or change it need its tools.
+$(DASHBOARD)/node_modules/.installed: $(DASHBOARD)/package.json $(DASHBOARD)/package-lock.json | node
+	@echo "Installing the dashboard's tools"
+	@cd $(DASHBOARD) && npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --no-progress --loglevel=error
+	@touch $@
+
 clean:
-	rm -rf .venv runs site dist build $(TS)/node_modules $(TS)/dist examples/tickets/typescript/node_modules examples/tickets/typescript/dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv runs site dist build $(TS)/node_modules $(TS)/dist $(DASHBOARD)/node_modules examples/tickets/typescript/node_modules examples/tickets/typescript/dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

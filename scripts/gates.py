@@ -22,6 +22,7 @@ from typing import IO
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 TS = "clients/typescript"
+DASHBOARD = "clients/dashboard"
 WORKERS = str(3 * (os.cpu_count() or 1))
 """Python tests at once: they wait for processes more than they compute."""
 POLL_S = 0.2
@@ -42,7 +43,7 @@ def tool(name: str) -> str:
 
 
 def npm(script: str, *args: str) -> tuple[str, ...]:
-    """One of the TypeScript package's own scripts."""
+    """One of the own scripts of the TypeScript package, or of the dashboard."""
     return ("npm", "run", "--silent", script, *(("--", *args) if args else ()))
 
 
@@ -63,9 +64,14 @@ GATES = (
     Gate("typescript lint", npm("lint"), TS),
     Gate("typescript types", npm("typecheck"), TS),
     Gate("typescript drift", npm("generate", "--check"), TS),
+    Gate("dashboard format", npm("format:check"), DASHBOARD),
+    Gate("dashboard lint", npm("lint"), DASHBOARD),
+    Gate("dashboard types", npm("typecheck"), DASHBOARD),
+    Gate("dashboard drift", npm("drift"), DASHBOARD),
     Gate("types", (tool("mypy"),)),
     Gate("wheel", (tool("python"), "scripts/wheel_check.py")),
     Gate("typescript tests", npm("test"), TS),
+    Gate("dashboard tests", npm("test"), DASHBOARD),
     TYPESCRIPT_PACKAGE,
     PYTHON_TESTS,
 )

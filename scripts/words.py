@@ -19,6 +19,7 @@ LIST = ROOT / "scripts" / "words.txt"
 TEXT = (
     ".py",
     ".ts",
+    ".tsx",
     ".mts",
     ".mjs",
     ".js",
@@ -32,7 +33,13 @@ TEXT = (
     ".html",
     "Makefile",
 )
-NOT_OURS = ("scripts/words", "clients/typescript/src/generated/", "clients/typescript/dist/")
+NOT_OURS = (
+    "scripts/words",
+    "clients/typescript/src/generated/",
+    "clients/typescript/dist/",
+    "clients/dashboard/src/generated/",
+    "gepa_client/page/dist/",
+)
 """The list and this script, which hold the words, and what is generated from other sources."""
 GAP = r"[\s#*/]+"
 """Between the words of a phrase: blanks, and the end of a line with what begins the next line of a comment."""

@@ -1,0 +1,51 @@
+// Build the page into gepa_client/page/dist, or with --check compare what is there with what the source gives.
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+
+const root = fileURLToPath(new URL("../", import.meta.url));
+const dist = fileURLToPath(new URL("../../../gepa_client/page/dist/", import.meta.url));
+const LARGEST = 150 * 1024;
+
+const { outputFiles } = await build({
+  absWorkingDir: root,
+  entryPoints: { page: "src/main.tsx" },
+  outdir: "out",
+  bundle: true,
+  write: false,
+  minify: true,
+  format: "iife",
+  target: ["es2022"],
+  jsx: "automatic",
+  jsxImportSource: "preact",
+  legalComments: "none",
+  charset: "ascii", // the exported file holds it inline and may be read in any encoding
+  logLevel: "warning",
+});
+const files = { "index.html": readFileSync(`${root}src/index.html`) };
+for (const file of outputFiles) files[file.path.endsWith(".css") ? "page.css" : "page.js"] = Buffer.from(file.contents);
+
+const size = Object.values(files).reduce((sum, content) => sum + gzipSync(content, { level: 9 }).length, 0);
+if (size > LARGEST) {
+  console.error(`the page takes ${size} bytes gzipped; at most ${LARGEST} are permitted`);
+  process.exit(1);
+}
+const check = process.argv.includes("--check");
+mkdirSync(dist, { recursive: true });
+for (const [name, content] of Object.entries(files)) {
+  if (!check) writeFileSync(dist + name, content);
+  else if (!isSame(dist + name, content)) {
+    console.error(`gepa_client/page/dist/${name} is not what clients/dashboard gives: run npm run build there`);
+    process.exitCode = 1;
+  }
+}
+if (!process.exitCode) console.log(`${size} bytes gzipped`);
+
+function isSame(path, content) {
+  try {
+    return readFileSync(path).equals(content);
+  } catch {
+    return false;
+  }
+}

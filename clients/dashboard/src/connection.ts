@@ -1,0 +1,109 @@
+/** The connection to the server of the page: a session by the token of the address, then the events of one run. */
+
+import type { PageEvent } from "./generated/events";
+
+export type Status =
+  | { readonly kind: "connecting" }
+  | { readonly kind: "live" }
+  | { readonly kind: "lost"; readonly since: number }
+  | { readonly kind: "refused"; readonly message: string }
+  | { readonly kind: "deleted"; readonly run: string }
+  | { readonly kind: "embedded" };
+
+export interface RunSummary {
+  readonly run_id: string;
+  readonly [member: string]: unknown;
+}
+
+export interface Listener {
+  events(events: readonly PageEvent[]): void;
+  /** What was known is of another server process: everything comes again. */
+  reset(): void;
+  status(status: Status): void;
+}
+
+const BATCH_MS = 30;
+const RETRY_MS = 2_000;
+const REFUSED =
+  "The server refuses this page: its token is missing or old. Open the address that `gepa-client watch` prints.";
+
+/** Exchange the token in the address (`#token=...`) for a cookie, and take it out of the address. */
+export async function openSession(): Promise<string | null> {
+  const fragment = new URLSearchParams(location.hash.slice(1));
+  const token = fragment.get("token");
+  if (token !== null) {
+    history.replaceState(null, "", `${location.pathname}${location.search}#/${fragment.get("view") ?? ""}`);
+    const answer = await fetch("/session", {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ token }),
+    });
+    if (!answer.ok) return REFUSED;
+  }
+  return null;
+}
+
+/** Follow the events of a run until the returned function is called. */
+export function follow(run: string, listener: Listener): () => void {
+  let source: EventSource | null = null;
+  let queue: PageEvent[] = [];
+  let flush: ReturnType<typeof setTimeout> | undefined;
+  let retry: ReturnType<typeof setTimeout> | undefined;
+  let lost: number | null = null;
+  let closed = false;
+
+  const pass = () => {
+    flush = undefined;
+    const events = queue;
+    queue = [];
+    listener.events(events);
+  };
+  const live = () => {
+    lost = null;
+    listener.status({ kind: "live" });
+  };
+  const connect = () => {
+    source?.close();
+    let fresh = true;
+    source = new EventSource(`/api/runs/${encodeURIComponent(run)}/events`);
+    source.onopen = live;
+    source.addEventListener("reset", () => {
+      queue = [];
+      listener.reset();
+    });
+    source.onmessage = ({ data }) => {
+      if (fresh && lost !== null) listener.reset();
+      fresh = false;
+      queue.push(JSON.parse(data) as PageEvent);
+      flush ??= setTimeout(pass, BATCH_MS);
+    };
+    source.onerror = () => {
+      lost ??= Date.now();
+      listener.status({ kind: "lost", since: lost });
+      if (source?.readyState === EventSource.CLOSED) retry = setTimeout(again, RETRY_MS);
+    };
+  };
+  /** The browser gave up, for the server answered with an error: find out which. */
+  const again = async () => {
+    const status = await statusOf(`/api/runs/${encodeURIComponent(run)}`);
+    if (closed) return;
+    if (status === 401 || status === 403) listener.status({ kind: "refused", message: REFUSED });
+    else if (status === 404) listener.status({ kind: "deleted", run });
+    else connect();
+  };
+  connect();
+  return () => {
+    closed = true;
+    clearTimeout(flush);
+    clearTimeout(retry);
+    source?.close();
+  };
+}
+
+async function statusOf(path: string): Promise<number | null> {
+  try {
+    return (await fetch(path)).status;
+  } catch {
+    return null;
+  }
+}

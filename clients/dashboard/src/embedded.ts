@@ -1,0 +1,15 @@
+/** The run's data inside an exported page, which asks no server for anything. */
+
+import type { PageEvent } from "./generated/events";
+
+export interface Embedded {
+  readonly events: readonly PageEvent[];
+  /** Answers of the server's interface, by the path and query that ask for them. */
+  readonly answers: Readonly<Record<string, unknown>>;
+}
+
+/** Return the data in the page; null if a server serves it. */
+export function embedded(): Embedded | null {
+  const text = document.getElementById("run-data")?.textContent;
+  return text ? (JSON.parse(text) as Embedded) : null;
+}

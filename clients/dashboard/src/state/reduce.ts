@@ -1,0 +1,223 @@
+/**
+ * The state of a run by its events. Events are facts: of two with the same key the one with the greater id counts, so
+ * that the state does not depend on the order in which they arrive.
+ */
+
+import type {
+  Candidate as CandidateEvent,
+  Iteration,
+  MetricCalls,
+  Mutation,
+  PageEvent,
+  Pool,
+  Proposal,
+  Race,
+  Reflection,
+  Results,
+  Rows,
+  RunWarning,
+  Steer,
+  Tested,
+} from "../generated/events";
+
+/** Types of which only the latest event counts. */
+const REPLACED = [
+  "run",
+  "failures",
+  "spending",
+  "sealed",
+  "ties",
+  "certificate",
+  "leaks",
+  "copied_examples",
+  "stop",
+  "finished",
+  "now",
+  "position",
+  "store",
+] as const;
+type ReplacedType = (typeof REPLACED)[number];
+type Replaced = Extract<PageEvent, { type: ReplacedType }>;
+export type Latest = { readonly [Type in ReplacedType]?: Extract<PageEvent, { type: Type }> };
+
+/** `scores`: by place of the validation row, NaN for a missing one. */
+export interface Candidate extends Omit<CandidateEvent, "scores"> {
+  readonly scores: Float64Array;
+}
+
+export const STATUSES = ["", "ok", "program_error", "timeout", "infra_error", "cancelled", "rollout"] as const;
+
+/** Results of one candidate by place of the row; `numbers` is -1 for a missing one. `statuses`: of `STATUSES`. */
+export interface RowResults {
+  readonly scores: Float64Array;
+  readonly numbers: Int32Array;
+  readonly statuses: Uint8Array;
+  readonly ids: Int32Array;
+}
+
+export interface State {
+  readonly latest: Latest;
+  readonly rows: ReadonlyMap<number, Rows>;
+  readonly candidates: ReadonlyMap<number, Candidate>;
+  readonly proposals: ReadonlyMap<string, Proposal>;
+  readonly results: ReadonlyMap<string, RowResults>;
+  readonly pools: ReadonlyMap<number, Pool>;
+  readonly metricCalls: ReadonlyMap<number, MetricCalls>;
+  readonly iterations: ReadonlyMap<number, Iteration>;
+  readonly reflections: ReadonlyMap<number, Reflection>;
+  readonly mutations: ReadonlyMap<number, Mutation>;
+  readonly races: ReadonlyMap<number, Race>;
+  readonly steers: ReadonlyMap<string, Steer>;
+  readonly warnings: ReadonlyMap<string, RunWarning>;
+  readonly tested: ReadonlyMap<number, Tested>;
+}
+
+export const EMPTY: State = {
+  latest: {},
+  rows: new Map(),
+  candidates: new Map(),
+  proposals: new Map(),
+  results: new Map(),
+  pools: new Map(),
+  metricCalls: new Map(),
+  iterations: new Map(),
+  reflections: new Map(),
+  mutations: new Map(),
+  races: new Map(),
+  steers: new Map(),
+  warnings: new Map(),
+  tested: new Map(),
+};
+
+/** Return the state with these events; the given one stays as it is. */
+export function reduce(state: State, events: readonly PageEvent[]): State {
+  const draft = new Draft(state);
+  for (const event of events) draft.add(event);
+  return draft.state();
+}
+
+type Name = Exclude<keyof State, "latest">;
+type Fact = { readonly id: number };
+
+/** A state in the making, which copies a collection before it changes it first. */
+class Draft {
+  private latest: Latest;
+  private readonly changed: { [Key in Name]?: Map<unknown, unknown> } = {};
+  private readonly changedResults = new Set<string>();
+
+  constructor(private readonly before: State) {
+    this.latest = before.latest;
+  }
+
+  state(): State {
+    return { ...this.before, ...this.changed, latest: this.latest } as State;
+  }
+
+  add(event: PageEvent): void {
+    switch (event.type) {
+      case "candidate":
+        this.keep("candidates", event.index, { ...event, scores: numbers(event.scores) });
+        break;
+      case "results":
+        this.addResults(event);
+        break;
+      case "rows":
+        this.keep("rows", event.start, event);
+        break;
+      case "proposal":
+        this.keep("proposals", event.key, event);
+        break;
+      case "pool":
+        this.keep("pools", event.at, event);
+        break;
+      case "metric_calls":
+        this.keep("metricCalls", event.at, event);
+        break;
+      case "iteration":
+        this.keep("iterations", event.at, event);
+        break;
+      case "reflection":
+        this.keep("reflections", event.at, event);
+        break;
+      case "mutation":
+        this.keep("mutations", event.at, event);
+        break;
+      case "race":
+        this.keep("races", event.at, event);
+        break;
+      case "steer":
+        this.keep("steers", event.key, event);
+        break;
+      case "warning":
+        this.keep("warnings", event.message, event);
+        break;
+      case "tested":
+        this.keep("tested", event.candidate, event);
+        break;
+      default:
+        this.replace(event);
+    }
+  }
+
+  private replace(event: Replaced): void {
+    if (!REPLACED.includes(event.type)) return; // of a newer server
+    const known = this.latest[event.type];
+    if (known === undefined || known.id < event.id) this.latest = { ...this.latest, [event.type]: event };
+  }
+
+  private keep<Kept extends Fact>(name: Name, key: string | number, fact: Kept): void {
+    const known = (this.changed[name] ?? this.before[name]).get(key as never) as Fact | undefined;
+    if (known === undefined || known.id < fact.id) this.collection(name).set(key, fact);
+  }
+
+  private collection(name: Name): Map<unknown, unknown> {
+    const changed = this.changed[name] ?? new Map<unknown, unknown>(this.before[name]);
+    this.changed[name] = changed;
+    return changed;
+  }
+
+  private addResults(event: Results): void {
+    for (const [at, digest] of event.candidates.entries()) {
+      const row = event.rows[at] as number;
+      const found = this.resultsOf(digest, row);
+      if ((found.ids[row] as number) >= event.id) continue;
+      found.ids[row] = event.id;
+      found.scores[row] = event.scores[at] ?? Number.NaN;
+      found.numbers[row] = event.numbers[at] as number;
+      found.statuses[row] = Math.max(0, STATUSES.indexOf(event.statuses[at] as (typeof STATUSES)[number]));
+    }
+  }
+
+  /** The results of a candidate, copied once, with room for this row. */
+  private resultsOf(digest: string, row: number): RowResults {
+    const results = this.collection("results") as Map<string, RowResults>;
+    const known = results.get(digest);
+    const length = known === undefined ? 64 : known.ids.length;
+    if (known !== undefined && row < length && this.changedResults.has(digest)) return known;
+    const copy = emptyResults(row < length ? length : Math.max(row + 1, 2 * length));
+    if (known !== undefined) {
+      copy.scores.set(known.scores);
+      copy.numbers.set(known.numbers);
+      copy.statuses.set(known.statuses);
+      copy.ids.set(known.ids);
+    }
+    results.set(digest, copy);
+    this.changedResults.add(digest);
+    return copy;
+  }
+}
+
+function emptyResults(length: number): RowResults {
+  return {
+    scores: new Float64Array(length).fill(Number.NaN),
+    numbers: new Int32Array(length).fill(-1),
+    statuses: new Uint8Array(length),
+    ids: new Int32Array(length).fill(-1),
+  };
+}
+
+function numbers(scores: readonly (number | null)[]): Float64Array {
+  const found = new Float64Array(scores.length);
+  for (let row = 0; row < scores.length; row += 1) found[row] = scores[row] ?? Number.NaN;
+  return found;
+}

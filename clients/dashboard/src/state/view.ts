@@ -1,0 +1,141 @@
+/** The run at a place of its journal: what `gepa-client replay --until N` shows, or with `LIVE` all that is known. */
+
+import type { Iteration, Mutation, Proposal, Race, Reflection, RunWarning, Steer } from "../generated/events";
+import { paretoFront } from "./front";
+import type { Candidate, Latest, State } from "./reduce";
+
+export const LIVE = Number.POSITIVE_INFINITY;
+
+/** Results of a candidate that is not in the pool yet, or never was. */
+export interface Partial {
+  readonly digest: string;
+  readonly scores: Float64Array;
+  readonly count: number;
+}
+
+export interface Counts {
+  readonly kept: number;
+  readonly rejected: number;
+  readonly racedOut: number;
+  readonly empty: number;
+  readonly pending: number;
+}
+
+export interface View {
+  readonly at: number;
+  readonly latest: Latest;
+  /** Ids of the validation rows; null where the id has not arrived. */
+  readonly rows: readonly (string | null)[];
+  /** In order of their indices. */
+  readonly candidates: readonly Candidate[];
+  readonly partial: readonly Partial[];
+  readonly front: ReadonlySet<number>;
+  /** The index of the best candidate. */
+  readonly best: number | null;
+  readonly metricCalls: number;
+  /** In the order in which they began; one decided later is pending. */
+  readonly proposals: readonly Proposal[];
+  readonly counts: Counts;
+  readonly iterations: readonly Iteration[];
+  readonly reflections: readonly Reflection[];
+  readonly mutations: readonly Mutation[];
+  readonly races: readonly Race[];
+  readonly steers: readonly Steer[];
+  readonly warnings: readonly RunWarning[];
+}
+
+/** Return the state of all facts with `at` <= `n`. */
+export function viewAt(state: State, n: number): View {
+  const live = n === LIVE;
+  const until = <Fact extends { readonly at: number }>(facts: ReadonlyMap<unknown, Fact>) =>
+    [...facts.values()].filter((fact) => fact.at <= n).sort((a, b) => a.at - b.at);
+  const candidates = [...state.candidates.values()].filter(({ at }) => at <= n).sort((a, b) => a.index - b.index);
+  const proposals = [...state.proposals.values()]
+    .filter(({ at }) => at <= n)
+    .sort((a, b) => a.at - b.at || (a.key < b.key ? -1 : 1))
+    .map((proposal) => asOf(proposal, n));
+  const pool = last(until(state.pools));
+  const newest = candidates.at(-1)?.at ?? -1;
+  const known = pool !== undefined && pool.at >= newest;
+  const ties = live ? state.latest.ties : undefined;
+  return {
+    at: n,
+    latest: state.latest,
+    rows: rowIds(state),
+    candidates,
+    partial: partialResults(state, new Set(candidates.map(({ digest }) => digest)), n),
+    front: new Set(known ? pool.front : computedFront(candidates, state.latest.run?.front_type ?? "instance")),
+    best: ties?.best ?? (known ? pool.best : firstBest(candidates)),
+    metricCalls: Math.max(
+      last(until(state.metricCalls))?.metric_calls ?? 0,
+      last(candidates)?.metric_calls ?? 0,
+      (live ? state.latest.now?.metric_calls : 0) ?? 0,
+    ),
+    proposals,
+    counts: counted(proposals),
+    iterations: until(state.iterations),
+    reflections: until(state.reflections),
+    mutations: until(state.mutations),
+    races: until(state.races),
+    steers: [...state.steers.values()].filter(({ at }) => live || (at !== null && at <= n)).sort(byId),
+    warnings: [...state.warnings.values()].filter(({ at }) => at === null || at <= n).sort(byId),
+  };
+}
+
+function byId(a: { readonly id: number }, b: { readonly id: number }): number {
+  return a.id - b.id;
+}
+
+function last<Item>(items: readonly Item[]): Item | undefined {
+  return items[items.length - 1];
+}
+
+function asOf(proposal: Proposal, n: number): Proposal {
+  if (proposal.decided === null || proposal.decided <= n) return proposal;
+  return { ...proposal, decided: null, outcome: "pending", after: null, why: null, candidate: null, race: null };
+}
+
+function counted(proposals: readonly Proposal[]): Counts {
+  const count = (outcome: Proposal["outcome"]) => proposals.filter((each) => each.outcome === outcome).length;
+  return {
+    kept: count("kept"),
+    rejected: count("rejected"),
+    racedOut: count("raced_out"),
+    empty: count("empty") + count("unfinished"),
+    pending: count("pending"),
+  };
+}
+
+function computedFront(candidates: readonly Candidate[], frontType: string): Set<number> {
+  const scored = candidates.map((each) => ({
+    index: each.index,
+    scores: each.scores,
+    objectives: each.objective_scores ?? {},
+  }));
+  return paretoFront(scored, frontType);
+}
+
+function firstBest(candidates: readonly Candidate[]): number | null {
+  let best: Candidate | null = null;
+  for (const each of candidates) if (best === null || each.score > best.score) best = each;
+  return best?.index ?? null;
+}
+
+function rowIds(state: State): (string | null)[] {
+  const total = Math.max(0, ...[...state.rows.values()].map((rows) => rows.total));
+  const ids = new Array<string | null>(total).fill(null);
+  for (const { start, ids: some } of state.rows.values()) for (const [at, id] of some.entries()) ids[start + at] = id;
+  return ids;
+}
+
+/** A result counts from the place after its entry on. */
+function partialResults(state: State, pool: ReadonlySet<string>, n: number): Partial[] {
+  const found: Partial[] = [];
+  for (const [digest, results] of state.results) {
+    if (pool.has(digest)) continue;
+    const scores = results.scores.map((score, row) => ((results.numbers[row] as number) < n ? score : Number.NaN));
+    const count = results.numbers.reduce((sum, number) => sum + (number >= 0 && number < n ? 1 : 0), 0);
+    if (count > 0) found.push({ digest, scores, count });
+  }
+  return found.sort((a, b) => (a.digest < b.digest ? -1 : 1));
+}

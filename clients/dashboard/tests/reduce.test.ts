@@ -1,0 +1,139 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import type { PageEvent } from "../src/generated/events";
+import { EMPTY, reduce, type State } from "../src/state/reduce";
+import { LIVE, viewAt } from "../src/state/view";
+import { events } from "./arbitrary-events";
+
+/** The state without the order in which its maps were filled and the room that its columns have left. */
+function canonical(state: State) {
+  return Object.fromEntries(
+    Object.entries(state).map(([name, facts]) => {
+      if (!(facts instanceof Map)) return [name, facts];
+      const entries = [...facts].sort(([a], [b]) => (a < b ? -1 : 1));
+      if (name !== "results") return [name, entries];
+      return [
+        name,
+        entries.map(([digest, { scores, numbers, statuses, ids }]) => [
+          digest,
+          [...(ids as Int32Array)].flatMap((id, row) =>
+            id < 0 ? [] : [[row, id, scores[row], numbers[row], statuses[row]]],
+          ),
+        ]),
+      ];
+    }),
+  );
+}
+
+function isKnownAt(event: PageEvent, n: number): PageEvent | null {
+  if (event.type === "results") {
+    const kept = event.numbers.flatMap((number, at) => (number < n ? [at] : []));
+    const pick = <Item>(items: readonly Item[]) => kept.map((at) => items[at] as Item);
+    return {
+      ...event,
+      candidates: pick(event.candidates),
+      rows: pick(event.rows),
+      numbers: pick(event.numbers),
+      scores: pick(event.scores),
+      statuses: pick(event.statuses),
+    };
+  }
+  const at = "at" in event ? event.at : null;
+  return at === null || at <= n ? event : null;
+}
+
+test("Any order and any batches of the same events give the same state", () => {
+  fc.assert(
+    fc.property(
+      events.chain((list) =>
+        fc.tuple(fc.constant(list), fc.shuffledSubarray(list, { minLength: list.length }), fc.nat(40)),
+      ),
+      ([list, shuffled, cut]) => {
+        const whole = reduce(EMPTY, list);
+        const before = canonical(reduce(EMPTY, shuffled.slice(0, cut)));
+        const part = reduce(EMPTY, shuffled.slice(0, cut));
+        const batched = reduce(part, shuffled.slice(cut));
+        expect(canonical(batched)).toEqual(canonical(whole));
+        expect(canonical(reduce(batched, list))).toEqual(canonical(whole)); // sent again
+        expect(canonical(part)).toEqual(before); // not changed in place
+      },
+    ),
+    { numRuns: 300 },
+  );
+});
+
+test("The view at a place is that of the facts up to it alone", () => {
+  // A fact has one place: a later event of the same key repeats it.
+  const placed = events.map((list) => {
+    const places = new Map<string, number | null>();
+    return list.map((event) => {
+      const key = keyOf(event);
+      if (key === null || !("at" in event)) return event;
+      if (!places.has(key)) places.set(key, event.at);
+      return { ...event, at: places.get(key) } as PageEvent;
+    });
+  });
+  fc.assert(
+    fc.property(placed, fc.nat(40), (list, n) => {
+      const cells = new Map<string, number>();
+      const fixed = list.map((event) => {
+        if (event.type !== "results") return event;
+        const numbers = event.numbers.map((number, at) => {
+          const cell = `${event.candidates[at]} ${event.rows[at]}`;
+          if (!cells.has(cell)) cells.set(cell, number);
+          return cells.get(cell) as number;
+        });
+        return { ...event, numbers };
+      });
+      const filtered = fixed.map((event) => isKnownAt(event, n)).filter((event) => event !== null);
+      const trimmed = (events: PageEvent[]) => {
+        const view = viewAt(reduce(EMPTY, events), n);
+        return {
+          ...view,
+          front: [...view.front].sort(),
+          steers: view.steers.filter(({ at }) => at !== null),
+          partial: view.partial.map(({ scores, ...rest }) => ({ ...rest, scores: [...scores].slice(0, 6) })),
+        };
+      };
+      expect(trimmed(fixed)).toEqual(trimmed(filtered));
+    }),
+    { numRuns: 300 },
+  );
+});
+
+function keyOf(event: PageEvent): string | null {
+  switch (event.type) {
+    case "candidate":
+      return `candidate ${event.index}`;
+    case "proposal":
+    case "steer":
+      return `${event.type} ${event.key}`;
+    case "warning":
+      return event.message;
+    default:
+      return null;
+  }
+}
+
+test("A thousand candidates on a thousand rows are reduced and viewed within a second", () => {
+  const scores = Array.from({ length: 1000 }, (_, row) => ((row * 7919) % 11) / 10);
+  const list = Array.from({ length: 1000 }, (_, index) => ({
+    id: index,
+    type: "candidate",
+    index,
+    at: index,
+    digest: `d${index}`,
+    parents: index ? [index - 1] : [],
+    score: index / 1000,
+    metric_calls: index,
+    scores,
+    objective_scores: null,
+    texts: {},
+  })) as unknown as PageEvent[];
+  reduce(EMPTY, list.slice(0, 50)); // compiled
+  const began = performance.now();
+  const view = viewAt(reduce(EMPTY, list), LIVE);
+  expect(view.best).toBe(999);
+  expect(view.front.size).toBe(1000);
+  expect(performance.now() - began).toBeLessThan(1000);
+});
