@@ -18,7 +18,7 @@ from gepa_client.analysis.explanation import explain, explain_candidate
 from gepa_client.analysis.failed_examples import ROWS_LISTED, failed_examples
 from gepa_client.analysis.gepa_result import pareto_front
 from gepa_client.analysis.mutation_outcomes import code_history
-from gepa_client.analysis.ties import best_candidate
+from gepa_client.analysis.ties import best_candidate, recorded_decision
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.runs import COLOURS
 from gepa_client.cli.commands.store_access import next_command, open_cli_run, run_as_json
@@ -40,7 +40,7 @@ from gepa_client.cli.views.console import (
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import SEARCH, CandidateRecord, Spending, StoredRun
 from gepa_client.journal.history import discovery, end_of, row_counts, selection_rows, validation_rows
-from gepa_client.journal.run_events import FailedExamples, LostRaces, RecordCuts, UnusableAnswers
+from gepa_client.journal.run_events import FailedExamples, LostRaces, RecordCuts, TiesCompared, UnusableAnswers
 from gepa_client.journal.store import Store, named_store
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.proposed_texts import copied_summary, unusable_summary
@@ -110,12 +110,14 @@ def _as_json(
     spending = store.spending(run.id)
     calls, refused = recorded_gateway_events(store, run.id)
     copied = copied_examples(store, run.id)
+    ties = recorded_decision(store, run.id, len(candidates))
     return {
         **run_as_json(run),
         "discovery": discovery(store, run.id),
         "rows": row_counts(store, run.id),
         "entries": store.parts(run.id),
         "best_index": best.index if best is not None else None,
+        "ties": None if ties is None else ties.model_dump(),
         "candidates": [asdict(kept) | {"front": kept.index in front} for kept in candidates],
         "spending": [asdict(spent) for spent in spending],
         "spent_usd": sum(spent.cost_usd for spent in spending),
@@ -264,6 +266,7 @@ def _run_facts(
         ("gain", _gain(run, named_store(store.url))),
         ("records cut", fields.cut_summary(RecordCuts(**cuts)) if (cuts := run.counters.get("records_cut")) else None),
         ("raced out", fields.race_summary(LostRaces(**run.counters.get("races", {})))),
+        ("ties", _ties(store, run, len(candidates))),
         ("not used", unusable_summary(UnusableAnswers(**run.counters.get("unusable_answers", {})))),
         ("copied", copied_summary(copied_examples(store, run.id))),
         ("metric calls", _calls(run.counters, run.config.get("max_metric_calls"))),
@@ -304,6 +307,15 @@ def _score_fact(candidates: Sequence[CandidateRecord], best: CandidateRecord | N
         return None
     which = "the seed itself" if best.index == candidates[0].index else f"candidate {best.index}"
     return f"{candidates[0].score:.4g} -> {best.score:.4g} ({which}, {len(best.scores)} validation rows)"
+
+
+def _ties(store: Store, run: StoredRun, pool: int) -> str | None:
+    """Return which of the first `pool` candidates tied, and how that was settled; None if no decision is recorded."""
+    found = recorded_decision(store, run.id, pool)
+    if found is None:
+        return None
+    calls = run.counters.get("metric_calls", 0)
+    return fields.tie_summary(TiesCompared(**found.model_dump(), asked=run.config["tie_rows"], metric_calls=calls))
 
 
 def _gain(run: StoredRun, store: str | None) -> str | None:

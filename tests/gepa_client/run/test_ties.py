@@ -70,7 +70,14 @@ def test_everything_that_reads_the_best_candidate_agrees(serve: Serve, cli: Cli,
     assert (loaded.best_idx, loaded.total_metric_calls) == (best, ran.event("finished")["metric_calls"])
     assert json.loads((folder / "best_candidate.json").read_text()) == {"rules": texts[best]}
     assert words.calls("finalize")[0]["best_candidate"] == {"rules": texts[best]}
-    assert f"the best is {best}" in (folder / "report.md").read_text()
+    summary = f"were compared on {FRESH} fresh rows; means over {FRESH + VAL} rows: "
+    for text in (folder / "report.md", folder / "report.html"):
+        assert summary in text.read_text()
+        assert f"the best is {best}" in text.read_text()
+    [fact] = [line for line in cli("show", "last").stdout.splitlines() if line.startswith("ties ")]
+    assert summary in fact
+    assert fact.endswith(f"the best is {best}")
+    assert shown["ties"] == {name: ties[name] for name in ("best", "rows", "validation_rows", "candidates")}
     assert cli("verify", folder / "certificate.json").status == 0
     used = [params for params in words.calls("evaluate") if params["batch"][0]["split"] == "train"]
     fresh = used[-FRESH * len(compared) :]
