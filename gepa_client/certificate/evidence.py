@@ -42,12 +42,10 @@ from gepa_client.journal.records import finished_record
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
 from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_ties
+from gepa_client.settings.groups import LARGEST_SCORE
 
 ROWS_NAMED = 3
 """Rows that a fault names."""
-
-LARGEST_SCORE = 1e100
-"""The largest size of a score: the sum of squares of larger ones may exceed what a float holds."""
 
 _TEST_PART = re.compile(r"test-(\d+)(?:-repeat-\d+)?")
 

@@ -17,6 +17,18 @@ Usd = Annotated[float, Field(ge=0)]
 Evolve = Literal["code", "prompts", "both"]
 SandboxKind = Literal["bubblewrap", "process", "modal"]
 
+LARGEST_SCORE = 1e100
+"""The largest size of a score: the sum of squares of larger ones may exceed what a float holds."""
+
+
+def _comparable(score: float) -> float:
+    if abs(score) > LARGEST_SCORE:
+        raise ValueError(f"must be from {-LARGEST_SCORE:g} to {LARGEST_SCORE:g}")
+    return score
+
+
+Score = Annotated[float, AfterValidator(_comparable)]
+
 VAL_FRACTION, LEAST_TO_SPLIT = 0.2, 50
 """The default share of the training rows that is kept for validation, and the rows from which it holds: a candidate's
 score over fewer than 10 validation rows is mostly chance."""
@@ -139,7 +151,7 @@ class DatasetSettings(SettingsGroup, title="Rows"):
         "Score each test row N times with the seed and with the best candidate.",
         shown="1, more if scores were seen to vary",
     )
-    failure_score: float = setting(0.0, "Score of an example on which the program fails or times out.")
+    failure_score: Score = setting(0.0, "Score of an example on which the program fails or times out.")
 
 
 class BudgetSettings(SettingsGroup, title="Budget"):
@@ -166,7 +178,7 @@ class BudgetSettings(SettingsGroup, title="Budget"):
         None,
         "Stop when the rest of the budget is unlikely to raise the best validation score by more than X.",
     )
-    target_score: float | None = setting(None, "Stop at this score on the validation rows.")
+    target_score: Score | None = setting(None, "Stop at this score on the validation rows.")
     past_perfect: bool = setting(False, "Continue although a candidate has the perfect score on every validation row.")
     max_iterations: PositiveInt | None = setting(None, "Stop after N iterations.")
     max_candidates: PositiveInt | None = setting(None, "Stop at N candidates, the seed included.", rare=True)
@@ -245,7 +257,7 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
     module_selector: Literal["round_robin", "all"] = setting("round_robin", "Components that one proposal changes.")
     batch_sampler: Literal["epoch_shuffled"] = setting("epoch_shuffled", "How minibatches are drawn.", rare=True)
     skip_perfect_score: bool = setting(True, "Do not reflect on a minibatch of perfect scores.", rare=True)
-    perfect_score: float = setting(1.0, "The score that is perfect.", rare=True)
+    perfect_score: Score = setting(1.0, "The score that is perfect.", rare=True)
 
 
 class SearchSettings(SettingsGroup, title="Search"):

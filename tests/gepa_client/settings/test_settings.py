@@ -3,6 +3,7 @@
 import inspect
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,27 @@ def test_a_wrong_value_is_named_by_flag_or_by_file_and_key(tmp_path: Path) -> No
     path = written(tmp_path, f'url = "{URL}"\nmax_metric_calls = "many"\n')
     with pytest.raises(SettingsError, match=r"run\.toml:2: `max_metric_calls`: must be a valid integer"):
         load(path, {})
-    assert "--failure-score: " in fault(failure_score=float("nan"))
+
+
+@pytest.mark.parametrize("name", ["failure_score", "perfect_score", "target_score"])
+def test_a_score_that_cannot_be_compared_is_refused_wherever_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    flag, variable = f"--{name.replace('_', '-')}", f"GEPA_{name.upper()}"
+    for text, rule in (
+        ("nan", "a finite number"),
+        ("-inf", "a finite number"),
+        ("1e300", r"from -1e\+100 to 1e\+100"),
+        ("-1e101", r"from -1e\+100 to 1e\+100"),
+    ):
+        expected = rf"must be {rule} \(given: .+\)$"
+        assert re.search(f"^{flag}: {expected}", fault(**{name: text}))
+        with pytest.raises(SettingsError, match=rf"run\.toml:3: `{name}`: {expected}"):
+            load(written(tmp_path, f'url = "{URL}"\nmax_metric_calls = 5\n{name} = {text}\n'), {})
+        monkeypatch.setenv(variable, text)
+        with pytest.raises(SettingsError, match=f"^{variable}: {expected}"):
+            load(None, {"url": URL, "max_metric_calls": 5})
+        monkeypatch.delenv(variable)
 
 
 @pytest.mark.parametrize(
