@@ -293,12 +293,17 @@ def tie_summary(ties: TiesCompared) -> str:
 
 
 def race_summary(races: LostRaces) -> str | None:
-    """Return how many proposals lost their race, after how many rows, and what that saved; None without any."""
+    """Return how many proposals lost their race, by how many scores, and the metric calls; None without any.
+
+    A row that had begun when the decision fell is a metric call too, and one that was scored before is none.
+    """
     if not races.lost:
         return None
+    begun = races.calls - races.compared
+    rest = f", and {begun:,} more had begun" if begun > 0 else f", {-begun:,} of them known before" if begun else ""
     return (
-        f"{counted(races.lost, 'proposal')}, on {races.compared / races.lost:.0f} validation rows in the mean: "
-        f"{races.calls:,} metric calls, {races.saved:,} saved"
+        f"{counted(races.lost, 'proposal')}, by {counted(races.compared, 'score')} on validation rows "
+        f"({races.compared / races.lost:.3g} each in the mean){rest}: {races.calls:,} metric calls, {races.saved:,} saved"
     )
 
 

@@ -49,8 +49,8 @@ def event_text(event: events.Event) -> str:
             parents = " and ".join(str(parent) for parent in event.parents)
             best = " [green]best so far[/]" if event.best == event.index else ""
             return f"candidate {event.index} from {parents}: {event.score:.4g}{best}{runs}"
-        case events.Rejected(race=events.RacedOut()):
-            return f"[dim]proposal {safe_line(event.reason)}[/]"
+        case events.Rejected(race=events.RacedOut() as race):
+            return f"[dim]raced out: {-race.mean:.3g} below the best on {race.compared:,} of {race.rows:,} rows[/]"
         case events.Rejected(old_score=float(), new_score=float()) if not event.reason.startswith(NOT_BY_SCORE):
             return f"[dim]proposal not kept: {event.old_score:g} -> {event.new_score:g}, sum over its minibatch[/]"
         case events.Rejected():

@@ -152,7 +152,7 @@ def show(ended: RunSummary, console: Console) -> None:
         lines.append(f"{'best code':<15} {safe_line(code_label(ended.record.best.texts) or '')}")
         lines.append(f"{'all code':<15} {safe(command('branches', ended.run_id, store=ended.store))}")
     lines += [
-        f"{label:<15} {safe_line(text)}"
+        f"{label:<15} {_wrapped(safe_line(text), console)}"
         for label, text in (
             ("results reused", fields.reuse_summary(ended.record)),
             ("raced out", fields.race_summary(ended.record.races)),

@@ -6,8 +6,10 @@ import pytest
 from rich.console import Console
 
 from gepa_client.cli.views.event_text import clock, event_text
+from gepa_client.cli.views.final_summary import RunSummary, show
 from gepa_client.cli.views.live_display import SPARE, LiveDisplay, PlainDisplay, frame
 from gepa_client.journal.run_events import (
+    Finished,
     FleetChanged,
     MutationProgress,
     MutationStarted,
@@ -22,6 +24,7 @@ from gepa_client.journal.run_events import (
     race_text,
 )
 from gepa_client.report.record import RunRecord
+from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.example_records import NASTY, candidate, code_record, example_record, mutated, refused
 
 
@@ -149,16 +152,50 @@ def test_a_proposal_is_left_out_for_the_reason_that_gepa_gives() -> None:
     ]
 
 
-def test_a_proposal_that_lost_its_race_is_displayed_with_its_numbers() -> None:
-    race = RacedOut(compared=20, rows=60, calls=26, saved=34, mean=-0.25, bound=-0.1)
-    lost = Rejected(iteration=1, old_score=1, new_score=2, reason=race_text(20, 60, -0.25), race=race)
-    below = "its mean score is 0.25 below that of the best candidate"
-    assert event_text(lost) == f"[dim]proposal raced out: on 20 of 60 validation rows {below}[/]"
-    console = Console(file=io.StringIO(), width=120, force_terminal=False)
-    console.print(frame(example_record(lost), [], 110))
-    output = console.file
-    assert isinstance(output, io.StringIO)
-    assert "1 of them raced out" in output.getvalue()
+def lost_race(calls: int = 126) -> Rejected:
+    race = RacedOut(compared=100, rows=300, calls=calls, saved=300 - calls, mean=-0.0667, bound=-0.01)
+    return Rejected(iteration=1, old_score=1, new_score=2, reason=race_text(100, 300, -0.0667), race=race, seconds=1e4)
+
+
+def test_a_proposal_that_lost_its_race_is_displayed_whole_on_a_narrow_terminal() -> None:
+    out = io.StringIO()
+    with LiveDisplay(Console(file=out, width=80, force_terminal=True)) as display:
+        display.event(lost_race(), example_record(lost_race()))
+    assert "raced out: 0.0667 below the best on 100 of 300 rows" in out.getvalue()
+    assert "1 of them raced out" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        (126, "(100 each in the mean), and 52 more had begun: 252 metric calls, 348 saved"),
+        (100, "(100 each in the mean): 200 metric calls, 400 saved"),
+        (80, "(100 each in the mean), 40 of them known before: 160 metric calls, 440 saved"),
+    ],
+)
+def test_the_metric_calls_of_lost_races_are_explained_in_a_line_that_is_wrapped_between_words(
+    calls: int, expected: str
+) -> None:
+    out = io.StringIO()
+    record = example_record(lost_race(calls), lost_race(calls))
+    ended = RunSummary(
+        settings=RunConfig.model_construct(),
+        run_id="r1",
+        store=None,
+        output=None,
+        record=record,
+        finished=Finished(status="completed", metric_calls=600),
+        written=[],
+        seconds=1.0,
+        replayed=False,
+        by_hand=False,
+    )
+    show(ended, Console(file=out, width=80, force_terminal=True, color_system=None))
+    lines = out.getvalue().splitlines()
+    [at] = [number for number, line in enumerate(lines) if line.startswith("raced out")]
+    assert max(map(len, lines[at : at + 2])) <= 80
+    whole = " ".join(" ".join(lines[at : at + 3]).split())
+    assert f"raced out 2 proposals, by 200 scores on validation rows {expected} " in whole
 
 
 def test_servers_and_cost_are_in_the_frame_once_they_are_known() -> None:
