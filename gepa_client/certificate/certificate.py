@@ -79,13 +79,15 @@ class NoiseFound(_CertificatePart):
 class UsedBudget(_CertificatePart):
     """What the run used. `evaluations`, `test_evaluations`: recorded results of the search and of the test.
 
-    `cost_usd`: US dollars, as far as they were reported. `unpriced`: results without a price.
+    `cost_usd`: US dollars, as far as they were reported. `unpriced`: results of an unknown price. `unreported`: results
+    that reported no usage, as a program that calls no model has none.
     """
 
     evaluations: int
     test_evaluations: int
     cost_usd: float
     unpriced: int
+    unreported: int
 
 
 class Digests(_CertificatePart):
@@ -168,6 +170,7 @@ def certify(store: Store, run: StoredRun) -> Certificate:
             test_evaluations=found.test_evaluations,
             cost_usd=found.cost_usd,
             unpriced=found.unpriced,
+            unreported=found.unreported,
         ),
         leaks=find_leaks(
             component_texts(best.texts),

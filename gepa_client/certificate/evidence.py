@@ -23,9 +23,11 @@ from gepa_client.journal.entries import (
     TEST_PLAN,
     TIES,
     AttemptFinished,
+    AttemptStarted,
     CandidateRecord,
     Entry,
     StoredRun,
+    unreported_results,
 )
 from gepa_client.journal.history import (
     DISCOVERY,
@@ -60,7 +62,8 @@ class Evidence:
     `rows`: by split; `val` is absent if the training rows validate. `test`: scores of the seed and of the `best`
     candidate. `opened`: candidates but the seed that were scored on the test rows. `raced_out`: proposals that races
     dropped. `noise`: of evaluations that the search repeated. `evaluations`, `test_evaluations`: recorded results.
-    `cost_usd`: as far as it was reported; `unpriced`: results without a price. `digests`: of rows, entries, attempts
+    `cost_usd`: as far as it was reported; `unpriced`: results of an unknown price; `unreported`: those of the program
+    that reported no usage. `digests`: of rows, entries, attempts
     and candidates. `faults`: what in the record contradicts the rest of it.
     """
 
@@ -79,6 +82,7 @@ class Evidence:
     test_evaluations: int
     cost_usd: float
     unpriced: int
+    unreported: int
     digests: dict[str, str]
     faults: list[str]
 
@@ -109,7 +113,7 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
     selected = selection_rows(store, run.id)
     faults += journal.scores_without_result(candidates, selected.get("val", selected["train"]))
     faults += journal.wrong_ties(candidates, selected["train"])
-    attempts, cost_usd, unpriced = _attempts(store, run.id)
+    attempts, cost_usd, unpriced, unreported = _attempts(store, run.id)
     return Evidence(
         run=run,
         program=start[DISCOVERY]["program"],
@@ -126,6 +130,7 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
         test_evaluations=journal.test_evaluations,
         cost_usd=cost_usd,
         unpriced=unpriced,
+        unreported=unreported,
         digests={
             "train_rows": digest_of(start[TRAIN]),
             "val_rows": digest_of(start[VAL]),
@@ -270,15 +275,22 @@ class _RecordedEntries:
         return [score for key in keys for score in self._search.get(key.digest, ())]
 
 
-def _attempts(store: Store, run_id: str) -> tuple[str, float, int]:
-    """Return a digest of all attempts, in an order that no store chooses, their reported cost and the unpriced ones."""
-    digests, costs, unpriced = [], [], 0
-    for row in store.attempt_rows(run_id):
+def _attempts(store: Store, run_id: str) -> tuple[str, float, int, int]:
+    """Return a digest of all attempts, in an order that no store chooses, and what their results cost.
+
+    The last three: the reported US dollars, the results of an unknown price, and those that reported no usage.
+    """
+    digests, costs, unpriced, unreported, kind = [], [], 0, 0, ""
+    for row in store.attempt_rows(run_id):  # each start is followed by its end
         digests.append(digest_of(row))
-        if isinstance(row, AttemptFinished):
+        if isinstance(row, AttemptStarted):
+            kind = row.kind
+        elif isinstance(row, AttemptFinished):
             costs.append(finished_record(row)["cost_usd"] or 0.0)
-            unpriced += row.unpriced
-    return digest_of(sorted(digests)), math.fsum(costs), unpriced
+            silent = unreported_results(kind, row.usage, row.examples, row.unpriced)
+            unreported += silent
+            unpriced += row.unpriced - silent
+    return digest_of(sorted(digests)), math.fsum(costs), unpriced, unreported
 
 
 def _candidates_digest(candidates: Sequence[CandidateRecord]) -> str:

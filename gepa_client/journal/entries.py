@@ -1,5 +1,6 @@
 """The rows of a run's journal: answers that GEPA got, attempts that were made for them, candidates in its pool."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -31,6 +32,9 @@ MODEL_CALL = "model_call"
 
 SELF_REPORTED = frozenset({EVALUATE, RETRACE, REFLECTIVE_DATASET, PROPOSAL, OUTLINE, MUTATION})
 """Kinds whose price the program reports: if a gateway counts the calls of models, theirs are counted already."""
+
+MAY_BE_FREE = frozenset({EVALUATE, RETRACE, SCORE})
+"""Kinds whose results report no usage if the program calls no model; other work without usage has an unknown price."""
 
 WITHOUT_ANSWER = frozenset({"lost", "refused", "error", "cancelled", "infra_error"})
 """Outcomes of attempts that brought no answer; after any other one the server may still hold it."""
@@ -154,7 +158,8 @@ class StoredAttempt(AttemptStarted):
 class Spending:
     """The totals of the attempts of one kind and outcome (None: not ended); sums of what was reported.
 
-    `attempts`: how many; `examples`, `unpriced`: sums of `AttemptFinished`'s.
+    `attempts`: how many; `examples`, `unpriced`: sums of `AttemptFinished`'s; `unreported`: the part of `unpriced` by
+    `unreported_results`.
     """
 
     kind: str
@@ -162,10 +167,19 @@ class Spending:
     attempts: int
     examples: int
     unpriced: int
+    unreported: int
     cost_usd: float
     input_tokens: int
     output_tokens: int
     seconds: float
+
+
+def unreported_results(kind: str, usage: Mapping[str, Any] | None, examples: int, unpriced: int) -> int:
+    """Return how many results of an attempt reported no usage and may have cost nothing: the program called no model.
+
+    Others without a price reported usage, or called a model: what they cost is not known.
+    """
+    return unpriced if kind in MAY_BE_FREE and usage is None and examples else 0
 
 
 @dataclass(frozen=True, slots=True)

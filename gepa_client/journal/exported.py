@@ -97,6 +97,7 @@ class _Counters(_Part):
     active_seconds: Amount | None = None
     spent_usd: Amount | None = None
     unpriced: dict[str, Index] | None = None
+    unreported: dict[str, Index] | None = None
 
     @model_validator(mode="after")
     def _no_others_of_another_kind(self) -> "_Counters":

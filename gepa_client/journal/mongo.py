@@ -42,7 +42,8 @@ UNIQUE = {
     "candidates": ("run", "number"),
 }
 BY_ATTEMPT = (("number", 1), ("attempt", 1))
-SUMMED = ("examples", "unpriced", "cost_usd", "input_tokens", "output_tokens", "seconds")
+SUMMED = ("examples", "unpriced", "silent", "cost_usd", "input_tokens", "output_tokens", "seconds")
+"""What is summed of attempts; `silent` is `unpriced` of those with results and without usage."""
 
 
 class MongoStore:
@@ -298,9 +299,11 @@ class MongoStore:
     def _sums(self, where: Document, name: str) -> dict[tuple[str, str | None], list[float]]:
         """How many attempts there are, and the sums of their figures, by a field of theirs and their outcome."""
         sums: dict[tuple[str, str | None], list[float]] = {}
-        for document in self._find("attempts", where, fields=(name, "outcome", *SUMMED)):
+        for document in self._find("attempts", where, fields=(name, "outcome", "usage", *SUMMED)):
+            silent = document["usage"] is None and document["examples"]
+            figures = document | {"silent": document["unpriced"] if silent else 0}
             values = sums.setdefault((document[name], document["outcome"]), [0.0] * (1 + len(SUMMED)))
-            for index, value in enumerate([1, *(document[field] for field in SUMMED)]):
+            for index, value in enumerate([1, *(figures[field] for field in SUMMED)]):
                 values[index] += value or 0
         return sums
 

@@ -18,6 +18,7 @@ from gepa_client.journal.entries import (
     StoredAttempt,
     StoredRun,
     now,
+    unreported_results,
 )
 
 SCHEMA_VERSION = 4
@@ -167,9 +168,13 @@ def rows_of_attempt(record: Mapping[str, Any]) -> list[AttemptStarted | AttemptF
 
 
 def spending_of(kind: str, outcome: str | None, sums: Sequence[float]) -> Spending:
-    """Return the totals of attempts from their number and their sums, in the order of `Spending`."""
-    attempts, examples, unpriced, cost, read, written, seconds = sums
-    return Spending(kind, outcome, int(attempts), int(examples), int(unpriced), cost, int(read), int(written), seconds)
+    """Return the totals of attempts from their number and their sums, in the order of `Spending`.
+
+    In the place of `unreported` stands the sum of `unpriced` over the attempts with results and without usage.
+    """
+    attempts, examples, unpriced, silent, cost, read, written, seconds = sums
+    numbers = int(attempts), int(examples), int(unpriced), unreported_results(kind, None, int(examples), int(silent))
+    return Spending(kind, outcome, *numbers, cost, int(read), int(written), seconds)
 
 
 def one_page(found: Iterable[T], size: Callable[[T], int]) -> list[T]:

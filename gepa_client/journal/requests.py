@@ -23,6 +23,7 @@ from gepa_client.journal.entries import (
     AttemptStarted,
     Entry,
     Spending,
+    unreported_results,
 )
 from gepa_client.transport.event_loop import CancelToken, GroupTask
 from protocol import JsonValue
@@ -177,7 +178,8 @@ def journal_reference(value: object) -> Any:
 class Tally:
     """The totals of attempts of one kind: calls, examples with a result, and what they reported as costs.
 
-    Cost and tokens sum what was reported; `unreported` counts results that came without a `cost_usd`.
+    Cost and tokens sum what was reported; `unpriced` counts results that came without a `cost_usd`, `unreported` those
+    of them that `unreported_results` counts.
     """
 
     examples: int = 0
@@ -185,6 +187,7 @@ class Tally:
     cost_usd: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
+    unpriced: int = 0
     unreported: int = 0
 
 
@@ -204,7 +207,8 @@ class SpendingTotals:
             tally.cost_usd += spent.cost_usd
             tally.input_tokens += spent.input_tokens
             tally.output_tokens += spent.output_tokens
-            tally.unreported += spent.unpriced
+            tally.unpriced += spent.unpriced
+            tally.unreported += spent.unreported
 
     def __getitem__(self, kind: str) -> Tally:
         """Return the tally of one kind, which keeps growing."""
@@ -216,11 +220,12 @@ class SpendingTotals:
         with self._lock:
             self._kinds[kind].calls += 1
 
-    def finished(self, kind: str, usage: Mapping[str, Any] | None, unpriced: int) -> None:
-        """Add the cost of an attempt that ended, with or without a result."""
+    def finished(self, kind: str, usage: Mapping[str, Any] | None, examples: int, unpriced: int) -> None:
+        """Add the cost of an attempt that ended with so many results; arguments as in `AttemptFinished`."""
         with self._lock:
             tally = self._kinds[kind]
-            tally.unreported += unpriced
+            tally.unpriced += unpriced
+            tally.unreported += unreported_results(kind, usage, examples, unpriced)
             if usage is not None:
                 tally.cost_usd += usage.get("cost_usd") or 0.0
                 tally.input_tokens += usage.get("input_tokens") or 0
@@ -248,6 +253,12 @@ class SpendingTotals:
     @property
     def unpriced(self) -> dict[str, int]:
         """The number of results without a price, by kind."""
+        with self._lock:
+            return {kind: tally.unpriced for kind, tally in self._kinds.items() if tally.unpriced}
+
+    @property
+    def unreported(self) -> dict[str, int]:
+        """The number of results that reported no usage and may have cost nothing, by kind."""
         with self._lock:
             return {kind: tally.unreported for kind, tally in self._kinds.items() if tally.unreported}
 
@@ -343,7 +354,7 @@ class JournaledAttempts:
             unpriced = 0
             if recorded is not None:
                 recorded.pop("cost_usd", None)
-        journal.spending.finished(self.kind, recorded, unpriced)
+        journal.spending.finished(self.kind, recorded, examples, unpriced)
         journal.storage.write(
             AttemptFinished(
                 journal.part, self.request.number, self._current, outcome, seconds, recorded, examples, unpriced

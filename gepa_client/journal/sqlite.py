@@ -47,7 +47,8 @@ _SELECT_ENTRIES = (
 _SELECT_LINKS = f"SELECT number, kind, digest, about, owner, packed, answer, seq, link {_PAGE_OF_ENTRIES}"
 
 _SUMS = (  # TOTAL, as SUM gives up where integers grow beyond 64 bits.
-    "COUNT(*), TOTAL(examples), TOTAL(unpriced), TOTAL(cost_usd),"
+    "COUNT(*), TOTAL(examples), TOTAL(unpriced),"
+    " TOTAL(CASE WHEN usage IS NULL AND examples > 0 THEN unpriced END), TOTAL(cost_usd),"
     " TOTAL(input_tokens), TOTAL(output_tokens), TOTAL(seconds)"
 )
 

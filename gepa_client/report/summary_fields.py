@@ -301,10 +301,10 @@ def race_summary(races: LostRaces) -> str | None:
         return None
     begun = races.calls - races.compared
     rest = f", and {begun:,} more had begun" if begun > 0 else f", {-begun:,} of them known before" if begun else ""
-    return (
-        f"{counted(races.lost, 'proposal')}, by {counted(races.compared, 'score')} on validation rows "
-        f"({races.compared / races.lost:.3g} each in the mean){rest}: {races.calls:,} metric calls, {races.saved:,} saved"
+    scores = (
+        f"{counted(races.compared, 'score')} on validation rows ({races.compared / races.lost:.3g} each in the mean)"
     )
+    return f"{counted(races.lost, 'proposal')}, by {scores}{rest}: {races.calls:,} metric calls, {races.saved:,} saved"
 
 
 def budget_note(record: RunRecord) -> str:

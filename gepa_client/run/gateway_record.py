@@ -123,7 +123,7 @@ class GatewayRecord:
                 self._ended = True
         if isinstance(message, ModelCallMessage):
             journal.spending.started(MODEL_CALL)
-            journal.spending.finished(MODEL_CALL, message.usage, _unpriced(message))  # may cancel the run
+            journal.spending.finished(MODEL_CALL, message.usage, 1, _unpriced(message))  # may cancel the run
         if event is not None:
             self._emit(event)
 

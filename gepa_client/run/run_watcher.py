@@ -92,6 +92,7 @@ class RunCounters:
                 "active_seconds": round(self.active_seconds, 3),
                 "spent_usd": self._spend.cost_usd,
                 "unpriced": self._spend.unpriced,
+                "unreported": self._spend.unreported,
             }
             return {"counters": figures} | ({"best": self._best} if self._best is not None else {})
 

@@ -177,9 +177,9 @@ def _cost(counters: dict[str, Any]) -> str:
     spent, unpriced = counters.get("spent_usd"), counters.get("unpriced")
     if spent is None:
         return "-"
-    if unpriced:
+    if unpriced and unpriced != counters.get("unreported"):
         return f"${_figure(spent, '.2f')}+?" if spent else "?"
-    return f"${_figure(spent, '.2f')}"
+    return f"${_figure(spent, '.2f')}" if spent or not unpriced else "none reported"
 
 
 def _figure(value: Any, form: str) -> str:

@@ -122,6 +122,7 @@ def _as_json(
         "spending": [asdict(spent) for spent in spending],
         "spent_usd": sum(spent.cost_usd for spent in spending),
         "unpriced": sum(spent.unpriced for spent in spending),
+        "unreported": sum(spent.unreported for spent in spending),
         "model_calls": {name: tally.model_dump(mode="json") for name, tally in calls.by_model.items()},
         "hosts": {name: asdict(totals) for name, totals in _hosts(run).items()},
         "failed_examples": None if failed is None else failed.model_dump(mode="json", exclude={"event", "seconds"}),
@@ -194,18 +195,21 @@ def _show_spending(console: Console, spending: Sequence[Spending], *, running: b
             f"{spent.attempts:,}",
             f"{spent.examples:,}" if answered else "-",
             f"{spent.seconds:,.1f}",
-            money(spent.cost_usd, spent.unpriced) if known else "unknown",
+            money(spent.cost_usd, spent.unpriced, spent.unreported) if known else "unknown",
         )
     console.print(table)
-    usd, unpriced = (sum(getattr(spent, name) for spent in spending) for name in ("cost_usd", "unpriced"))
-    tokens_in, tokens_out = (
-        sum(getattr(spent, name) for spent in spending) for name in ("input_tokens", "output_tokens")
+    usd = sum(spent.cost_usd for spent in spending)
+    unpriced, unreported, tokens_in, tokens_out = (
+        sum(getattr(spent, name) for spent in spending)
+        for name in ("unpriced", "unreported", "input_tokens", "output_tokens")
     )
-    echo(console, f"in all: {money(usd, unpriced)}; {tokens_in:,} tokens in, {tokens_out:,} out, as far as reported")
-    if unpriced and not (usd or tokens_in or tokens_out):
-        echo(console, "[dim]nothing reported a price or tokens: a program that calls no model has none to report[/]")
-    elif unpriced:
-        echo(console, f"[yellow]{counted(unpriced, 'result')} came without a price: their cost is not in the sum[/]")
+    cost = money(usd, unpriced, unreported)
+    echo(console, f"in all: {cost}; {tokens_in:,} tokens in, {tokens_out:,} out, as far as reported")
+    if unreported:
+        silent = f"{counted(unreported, 'result')} of the program reported no usage"
+        echo(console, f"[dim]{silent}: a program that calls no model has none to report[/]")
+    if unknown := unpriced - unreported:
+        echo(console, f"[yellow]{counted(unknown, 'result')} came without a price: their cost is not in the sum[/]")
     lost = sum(spent.attempts for spent in spending if spent.outcome in ("lost", *(() if running else (None,))))
     if lost:
         echo(console, f"[yellow]{counted(lost, 'attempt')} without a response: their cost is unknown[/]")

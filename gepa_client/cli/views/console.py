@@ -95,12 +95,15 @@ def print_json(value: Any, *, indent: int | None = None) -> None:
     print(plain_json(json.dumps(value, ensure_ascii=False, indent=indent)), flush=True)
 
 
-def money(usd: float, unpriced: int = 0) -> str:
-    """Return `$0.0123`, `$0.0123 + 12 unpriced` or `unknown (12 unpriced)`; an unknown price is never zero."""
+def money(usd: float, unpriced: int = 0, unreported: int = 0) -> str:
+    """Return `$0.0123`, `$0.0123 + 12 unpriced`, `unknown (12 unpriced)` or `none reported`.
+
+    An unknown price is never zero. `unreported`: those of the `unpriced` results that reported no usage at all.
+    """
     known = f"${usd:,.2f}" if usd >= 100 else f"${usd:.4f}" if usd else "$0"
-    if not unpriced:
-        return known
-    return f"{known} + {unpriced:,} unpriced" if usd else f"unknown ({unpriced:,} unpriced)"
+    if unknown := unpriced - unreported:
+        return f"{known} + {unknown:,} unpriced" if usd else f"unknown ({unknown:,} unpriced)"
+    return known if usd or not unreported else "none reported"
 
 
 def seconds_since(moment: str) -> float | None:

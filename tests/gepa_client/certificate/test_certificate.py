@@ -87,6 +87,11 @@ def test_rows_that_were_opened_before_ask_for_more(tmp_path: Path) -> None:
     assert "2 candidates were scored on these rows" in again.statement
 
 
+def test_results_of_an_unknown_price_are_counted_apart_from_those_that_reported_no_usage(tmp_path: Path) -> None:
+    budget = certified(tmp_path, cost_usd=None).budget
+    assert (budget.unpriced, budget.unreported) == (0, 20)
+
+
 def test_proposals_that_races_dropped_were_compared(tmp_path: Path) -> None:
     found = certified(tmp_path, raced=(("a", "b"), ("c",)))
     assert (found.validation.compared, found.validation.complete) == (5 + 3, 5)

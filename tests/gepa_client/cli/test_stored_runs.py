@@ -1,6 +1,7 @@
 """The commands that list, show, cancel and fork the runs of a store, as a user types them."""
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -190,12 +191,14 @@ def test_show_prints_the_facts_the_tree_the_outcomes_and_the_changes(cli: Cli, s
 
 
 def test_missing_prices_and_attempts_without_an_end_are_reported_and_not_counted_as_zero(cli: Cli, store: Path) -> None:
-    made = Made(cost_usd=None, run_id="x")
+    made = Made(run_id="x")
     opened = open_store(str(store))
     more = [
         AttemptStarted(SEARCH, 90, 1, "evaluate", "u", None),
         AttemptFinished(SEARCH, 90, 1, "lost"),
         AttemptStarted(SEARCH, 91, 1, "evaluate", "u", None),
+        AttemptStarted(SEARCH, 92, 1, "score", "u", None),
+        AttemptFinished(SEARCH, 92, 1, "ok", usage={"calls": 1}, examples=20, unpriced=20),
     ]
     opened.create(made.run(), [*made.rows(), *more])
     opened.close()
@@ -204,15 +207,46 @@ def test_missing_prices_and_attempts_without_an_end_are_reported_and_not_counted
     assert "20 results came without a price" in printed
     assert "2 attempts without a response" in printed
     shown = json.loads(cli("show", "x", "--json").stdout)
-    assert (shown["spent_usd"], shown["unpriced"], shown["lost"]) == (pytest.approx(0.008), 20, 2)
+    assert (shown["spent_usd"], shown["unpriced"], shown["lost"]) == (pytest.approx(0.208), 20, 2)
 
 
-def test_a_run_in_which_nothing_reported_a_price_is_not_warned_of_missing_ones(cli: Cli, store: Path) -> None:
-    made = Made(cost_usd=None, texts=("red",), run_id="x")
-    put(store, made)
-    printed = cli("show", "x").stdout
-    assert "nothing reported a price or tokens: a program that calls no model has none to report" in printed
-    assert "came without a price" not in printed
+def test_a_program_that_reports_no_usage_has_no_unknown_price(cli: Cli, store: Path) -> None:
+    put(store, Made(cost_usd=None, texts=("red",), run_id="x"))
+    put(store, Made(cost_usd=None, run_id="y"))
+    printed, priced = cli("show", "x").stdout, cli("show", "y").stdout
+    assert ["evaluate", "ok", "4", "4", "0.4", "none", "reported"] in [line.split() for line in printed.splitlines()]
+    assert "in all: none reported; 0 tokens in" in printed
+    assert "4 results of the program reported no usage: a program that calls no model has none to report" in printed
+    assert "in all: $0.0080; 200 tokens in" in priced
+    assert "20 results of the program reported no usage" in priced
+    for text in (printed, priced):
+        assert "came without a price" not in text
+        assert "unknown" not in text
+    shown = json.loads(cli("show", "y", "--json").stdout)
+    assert (shown["unpriced"], shown["unreported"]) == (20, 20)
+
+
+def test_the_cost_of_a_run_is_unknown_only_if_a_price_is_missing(cli: Cli, store: Path) -> None:
+    cases: list[tuple[str, float, dict[str, int], dict[str, int] | None]] = [
+        ("$0.00", 0.0, {}, {}),
+        ("none reported", 0.0, {"evaluate": 4}, {"evaluate": 4}),
+        ("?", 0.0, {"evaluate": 4}, {"evaluate": 3}),
+        ("?", 0.0, {"evaluate": 4, "mutation": 1}, {"evaluate": 4}),
+        ("?", 0.0, {"evaluate": 4}, None),
+        ("$0.25", 0.25, {"evaluate": 4}, {"evaluate": 4}),
+        ("$0.25+?", 0.25, {"mutation": 1}, {}),
+    ]
+    opened = open_store(str(store))
+    for at, (_, spent, unpriced, unreported) in enumerate(cases):
+        counters = {"spent_usd": spent, "unpriced": unpriced} | (
+            {} if unreported is None else {"unreported": unreported}
+        )
+        made = Made(run_id=f"run-{at}")
+        opened.create(replace(made.run(), counters=counters), made.rows())
+    opened.close()
+    printed = cli("runs").stdout
+    for at, (cost, *_) in enumerate(cases):
+        assert re.search(rf"^run-{at} .*-/40 +{re.escape(cost)} +\d+ d ", printed, re.MULTILINE), (at, printed)
 
 
 def test_a_candidate_is_shown_with_its_texts_diffs_and_the_rows_it_moved(cli: Cli, store: Path) -> None:

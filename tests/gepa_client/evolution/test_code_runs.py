@@ -351,7 +351,7 @@ def spent_where_the_first_attempt(server, ends):
 )
 def test_the_cost_of_a_failed_attempt_counts_or_is_counted_as_unknown(code_server, ends, cost, unpriced):
     spent = spent_where_the_first_attempt(code_server(), ends)
-    assert (spent.cost_usd, spent.unreported) == (cost + COST, unpriced)
+    assert (spent.cost_usd, spent.unpriced) == (cost + COST, unpriced)
 
 
 def test_a_request_that_no_agent_saw_has_no_price_to_miss(code_server):
@@ -364,7 +364,7 @@ def test_a_request_that_no_agent_saw_has_no_price_to_miss(code_server):
     with RemoteAdapter(server.url) as adapter:
         with pytest.raises(Interrupted, match="no such thing"):
             optimize(adapter, ScriptedModel("learn green"), evolve="code", proposals="1")
-        assert adapter.journal.spending[MUTATION].unreported == 0
+        assert adapter.journal.spending[MUTATION].unpriced == 0
 
 
 def test_a_program_that_cannot_be_outlined_proposes_nothing(code_server):

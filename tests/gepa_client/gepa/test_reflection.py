@@ -139,7 +139,7 @@ def test_costs_are_added_up_and_a_missing_price_is_unknown():
     reflection.reflect_many(asked)
     spent = reflection.journal.spending["completion"]
     assert reflection.total_cost == spent.cost_usd == 1.0
-    assert (spent.calls, spent.examples, spent.input_tokens, spent.output_tokens, spent.unreported) == (3, 3, 9, 3, 1)
+    assert (spent.calls, spent.examples, spent.input_tokens, spent.output_tokens, spent.unpriced) == (3, 3, 9, 3, 1)
     silent = ConcurrentReflection(model)
     silent.reflect_many(asked)
     assert (silent.total_cost, silent.journal.spending.unpriced) == (0.0, {"completion": 3})

@@ -260,7 +260,7 @@ async def test_an_attempt_is_in_the_store_with_its_endpoint_before_it_is_sent(tm
         journal.settle()
         assert [made.outcome for made in store.attempts(RUN.id, SEARCH)] == ["infra_error", "ok"]
         spent = journal.spending["evaluate"]
-        assert (spent.calls, spent.cost_usd, spent.unreported) == (2, 0.25, 1)
+        assert (spent.calls, spent.cost_usd, spent.unpriced) == (2, 0.25, 1)
 
 
 async def test_a_later_process_gets_the_unfinished_attempt_and_continues_its_count(tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ def test_what_earlier_processes_spent_is_part_of_every_figure(tmp_path: Path) ->
         store.release(RUN.id, OWNER)
         with recording(store) as journal:
             assert journal.spending["evaluate"].output_tokens == 7
-            journal.spending.finished("evaluate", {"cost_usd": 0.25}, 0)
+            journal.spending.finished("evaluate", {"cost_usd": 0.25}, 1, 0)
             assert (journal.spending.cost_usd, journal.spending.unpriced) == (0.75, {"completion": 1})
 
 

@@ -304,21 +304,27 @@ def test_spending_adds_up_the_reported_usage(store: Store) -> None:
     usage = {"cost_usd": 0.25, "input_tokens": 10, "output_tokens": 2, "calls": 1}
     many = int(float(f"{2**70:.14g}"))
     rows: list[Row] = [
-        *(sent(number) for number in range(4)),
+        *(sent(number) for number in range(6)),
+        sent(8, kind="completion"),
         sent(9, kind="score"),
         ended(0, seconds=0.5, usage=usage),
         ended(1, seconds=0.25, usage={**usage, "cost_usd": None, "input_tokens": 2**70}, examples=3, unpriced=3),
-        ended(2, outcome="lost", seconds=None, usage=None, unpriced=1),
+        ended(2, outcome="lost", seconds=None, usage=None, examples=0, unpriced=1),
+        ended(4, outcome="timeout", seconds=None, usage=None, examples=3, unpriced=2),
+        ended(5, outcome="timeout", seconds=None, usage={"calls": 1}, unpriced=1),
+        ended(8, seconds=None, usage=None, unpriced=1),
         ended(9, usage={"cost_usd": 1, "input_tokens": "many"}),
     ]
     store.write(RUN.id, OWNER, rows)
     # A server may keep 15 digits of a number.
     found = [replace(spent, input_tokens=int(float(f"{spent.input_tokens:.14g}"))) for spent in store.spending(RUN.id)]
     assert found == [
-        Spending("evaluate", None, 1, 0, 0, 0, 0, 0, 0),
-        Spending("evaluate", "lost", 1, 1, 1, 0, 0, 0, 0),
-        Spending("evaluate", "ok", 2, 4, 3, 0.25, many, 4, 0.75),
-        Spending("score", "ok", 1, 1, 0, 1.0, 0, 0, 0),
+        Spending("completion", "ok", 1, 1, 1, 0, 0, 0, 0, 0),
+        Spending("evaluate", None, 1, 0, 0, 0, 0, 0, 0, 0),
+        Spending("evaluate", "lost", 1, 0, 1, 0, 0, 0, 0, 0),
+        Spending("evaluate", "ok", 2, 4, 3, 0, 0.25, many, 4, 0.75),
+        Spending("evaluate", "timeout", 2, 4, 3, 2, 0, 0, 0, 0),
+        Spending("score", "ok", 1, 1, 0, 0, 1.0, 0, 0, 0),
     ]
 
 
@@ -352,12 +358,12 @@ def test_spending_of_one_kind_is_reported_by_endpoint(store: Store) -> None:
     store.write(RUN.id, OWNER, rows)
     assert store.spending_at(RUN.id, "model_call") == {
         "m-0": [
-            Spending("model_call", None, 1, 0, 0, 0, 0, 0, 0),
-            Spending("model_call", "ok", 2, 2, 0, 1.0, 4, 0, 0),
+            Spending("model_call", None, 1, 0, 0, 0, 0, 0, 0, 0),
+            Spending("model_call", "ok", 2, 2, 0, 0, 1.0, 4, 0, 0),
         ],
         "m-1": [
-            Spending("model_call", "error", 1, 0, 0, 0, 0, 0, 0),
-            Spending("model_call", "ok", 1, 1, 0, 0.5, 2, 0, 0),
+            Spending("model_call", "error", 1, 0, 0, 0, 0, 0, 0, 0),
+            Spending("model_call", "ok", 1, 1, 0, 0, 0.5, 2, 0, 0),
         ],
     }
     assert store.spending_at(RUN.id, "mutation") == {}

@@ -144,8 +144,8 @@ def test_costs_reported_by_programs_are_not_counted_if_a_gateway_counts(store: W
             attempts.finish("ok", usage={"cost_usd": 0.5, "input_tokens": 3}, examples=2, unpriced=1)
         assert (journal.spending.cost_usd, journal.spending.unpriced) == (0.5, {SCORE: 1})
     assert store.spending(RUN.id) == [
-        Spending(EVALUATE, "ok", 1, 2, 0, 0.0, 3, 0, 0.0),
-        Spending(SCORE, "ok", 1, 2, 1, 0.5, 3, 0, 0.0),
+        Spending(EVALUATE, "ok", 1, 2, 0, 0, 0.0, 3, 0, 0.0),
+        Spending(SCORE, "ok", 1, 2, 1, 0, 0.5, 3, 0, 0.0),
     ]
 
 
