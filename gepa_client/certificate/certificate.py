@@ -18,6 +18,9 @@ from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.store import Store
 
+FORMAT_VERSION: Literal[2] = 2
+"""Version 1 allowed the n-th opening of the test rows an error of 5 % / n, and had no `budget.unreported`."""
+
 
 class _CertificatePart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -115,7 +118,7 @@ class Certificate(_CertificatePart):
     """
 
     format: Literal["evolverpc-certificate"] = "evolverpc-certificate"
-    version: Literal[1] = 1
+    version: Literal[2] = FORMAT_VERSION
     verdict: Verdict
     statement: str
     run: str

@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from gepa_client.certificate.certificate import certify
+from evolverpc_common.installation import installed_version
+from evolverpc_common.printed_commands import command
+from gepa_client.certificate.certificate import FORMAT_VERSION, certify
 from gepa_client.certificate.verification import mismatches
 from gepa_client.cli.arguments import NOT_MET, AsJson, StoreUrl
 from gepa_client.cli.commands.import_ import read_document
@@ -52,6 +54,8 @@ def verify(
     """
     file = _file(certificate, store)
     claimed = _read(file)
+    if (reason := _other_version(claimed, store, exported)) is not None:
+        refuse(f"{file}: {reason}")
     with _record(store, exported, claimed["run"]) as (kept, run):
         wrong = mismatches(kept, run, claimed)
     if as_json:
@@ -117,6 +121,20 @@ def _read(file: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or not isinstance(found.get("run"), str):
         refuse(f"{file}: not a certificate: it names no run; give the certificate.json in the folder of a run")
     return found
+
+
+def _other_version(claimed: dict[str, Any], store: str | None, exported: Path | None) -> str | None:
+    """Return that the certificate has a version that is not verified here, and what to do; None if it has not."""
+    version = claimed.get("version")
+    if not isinstance(version, int | float) or isinstance(version, bool) or version == FORMAT_VERSION:
+        return None
+    imported = [command("import", str(exported), store=store)] if exported is not None else []
+    again = [*imported, command("replay", claimed["run"], "--output", "again", store=store)]
+    return (
+        f"the format of this certificate has version {version:g}, and evolverpc {installed_version()} verifies version "
+        f"{FORMAT_VERSION}: nothing was checked. Verify it with the evolverpc that wrote it, or write a certificate of "
+        f"version {FORMAT_VERSION} from the same record: {' and then '.join(f'`{each}`' for each in again)}"
+    )
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

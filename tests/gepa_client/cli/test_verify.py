@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -47,12 +48,26 @@ def test_a_gain_is_certified_verified_and_replayed(
         assert "certificate.json is valid: each number follows" in found.stdout, found.stderr
     shown = cli("show", "last")
     assert "is valid: each number follows from the record" in types(shown.stdout, "gepa-client verify").stdout
-    assert cli("replay", "last", "--output", "again").status == 0
+    (tmp_path / "old.json").write_text(json.dumps(certificate | {"version": 1}))
+    old = cli("verify", "old.json", "--require", "improved")
+    assert old.status == 2
+    text = " ".join(old.stderr.split())
+    assert "the format of this certificate has version 1, and evolverpc " in text
+    assert " verifies version 2: nothing was checked." in text
+    assert types(old.stderr, "gepa-client replay").status == 0
     assert json.loads((tmp_path / "again" / "certificate.json").read_text()) == certificate
     assert cli("export", "last", "--output", "run.json").status == 0
     assert cli("verify", file, "--exported", "run.json", "--store", "none", "--json").status == 2
     elsewhere = json.loads(cli("verify", file, "--exported", "run.json", "--require", "improved", "--json").stdout)
     assert (elsewhere["valid"], elsewhere["verdict"], elsewhere["mismatches"]) == (True, "improved", [])
+
+    (tmp_path / "elsewhere").mkdir()
+    for name in ("old.json", "run.json"):
+        shutil.copy(tmp_path / name, tmp_path / "elsewhere")
+    old = cli("verify", "old.json", "--exported", "run.json", within="elsewhere")
+    for printed in ("gepa-client import", "gepa-client replay"):
+        types(old.stderr, printed, within="elsewhere")
+    assert json.loads((tmp_path / "elsewhere" / "again" / "certificate.json").read_text()) == certificate
 
     file.write_text(json.dumps(certificate | {"test": certificate["test"] | {"seed": 0.5}}))
     wrong = cli("verify", file)
