@@ -1,7 +1,16 @@
 /** How text of programs, models and rows is shown: as text nodes, isolated from the direction of their surroundings. */
 
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
 import type { Piece } from "../text/compare";
 import { line, visible } from "../text/visible";
+import { count } from "./format";
+
+/** Characters beyond which a block has a height of its own and scrolls. */
+const LONG = 1_500;
+
+/** Characters of a text that are in the document at once; the rest is shown when asked for. */
+const SHOWN = 200_000;
 
 /** One line within a sentence or a cell. */
 export function Inline({ text, length = 120 }: { text: string; length?: number }) {
@@ -9,25 +18,54 @@ export function Inline({ text, length = 120 }: { text: string; length?: number }
 }
 
 /** A text with its lines. `omitted`: characters that are missing at its end. */
-export function Block({ text, omitted = 0 }: { text: string; omitted?: number }) {
+export function Block({ text, omitted = 0, label }: { text: string; omitted?: number; label: string }) {
+  const [whole, setWhole] = useState(false);
+  const shown = whole ? text : text.slice(0, SHOWN);
   return (
-    <pre class="block" dir="auto">
-      {visible(text) || <span class="quiet">(empty)</span>}
-      {omitted > 0 && <span class="quiet">{`\n[${omitted.toLocaleString("en")} more characters]`}</span>}
-    </pre>
+    <>
+      <Frame label={label} size={shown.length}>
+        {visible(shown) || <span class="quiet">(empty)</span>}
+        {omitted > 0 && <span class="quiet">{`\n[${count(omitted)} more characters]`}</span>}
+      </Frame>
+      {shown.length < text.length && (
+        <button type="button" onClick={() => setWhole(true)}>
+          Show the other {count(text.length - shown.length)} characters
+        </button>
+      )}
+    </>
   );
 }
 
 /** Two texts as one: removed words struck through, new words underlined. */
-export function Compared({ pieces }: { pieces: readonly Piece[] }) {
+export function Compared({ pieces, label }: { pieces: readonly Piece[]; label: string }) {
+  const size = pieces.reduce((sum, piece) => sum + piece.text.length, 0);
   return (
-    <pre class="block" dir="auto">
-      {pieces.length === 0 && <span class="quiet">(empty)</span>}
+    <Frame label={label} size={size}>
+      {size === 0 && <span class="quiet">(empty)</span>}
       {pieces.map((piece, at) => {
         const text = visible(piece.text);
         if (piece.kind === "same") return text;
         return piece.kind === "add" ? <ins key={at}>{text}</ins> : <del key={at}>{text}</del>;
       })}
-    </pre>
+    </Frame>
+  );
+}
+
+/** The box of a text; a long one scrolls, and takes the focus so that keys can scroll it. */
+export function Frame({ label, size, children }: { label: string; size: number; children: ComponentChildren }) {
+  if (size <= LONG) {
+    return (
+      <pre class="block" dir="auto">
+        {children}
+      </pre>
+    );
+  }
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls takes the focus
+    <section class="long" aria-label={label} tabIndex={0}>
+      <pre class="block" dir="auto">
+        {children}
+      </pre>
+    </section>
   );
 }

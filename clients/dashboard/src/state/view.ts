@@ -1,6 +1,16 @@
 /** The run at a place of its journal: what `gepa-client replay --until N` shows, or with `LIVE` all that is known. */
 
-import type { Iteration, Mutation, Proposal, Race, Reflection, RunWarning, Steer } from "../generated/events";
+import type {
+  Iteration,
+  MetricCalls,
+  Mutation,
+  Proposal,
+  Race,
+  Reflection,
+  RunWarning,
+  Steer,
+  Tested,
+} from "../generated/events";
 import { paretoFront } from "./front";
 import type { Candidate, Latest, State } from "./reduce";
 
@@ -33,6 +43,9 @@ export interface View {
   /** The index of the best candidate. */
   readonly best: number | null;
   readonly metricCalls: number;
+  /** Counts of metric calls by place, in order. */
+  readonly metricCallCounts: readonly MetricCalls[];
+  readonly tested: readonly Tested[];
   /** In the order in which they began; one decided later is pending. */
   readonly proposals: readonly Proposal[];
   readonly counts: Counts;
@@ -57,6 +70,7 @@ export function viewAt(state: State, n: number): View {
   const pool = last(until(state.pools));
   const newest = candidates.at(-1)?.at ?? -1;
   const known = pool !== undefined && pool.at >= newest;
+  const metricCallCounts = until(state.metricCalls);
   const ties = live ? state.latest.ties : undefined;
   return {
     at: n,
@@ -67,10 +81,12 @@ export function viewAt(state: State, n: number): View {
     front: new Set(known ? pool.front : computedFront(candidates, state.latest.run?.front_type ?? "instance")),
     best: ties?.best ?? (known ? pool.best : firstBest(candidates)),
     metricCalls: Math.max(
-      last(until(state.metricCalls))?.metric_calls ?? 0,
+      last(metricCallCounts)?.metric_calls ?? 0,
       last(candidates)?.metric_calls ?? 0,
       (live ? state.latest.now?.metric_calls : 0) ?? 0,
     ),
+    metricCallCounts,
+    tested: [...state.tested.values()].sort((a, b) => a.candidate - b.candidate),
     proposals,
     counts: counted(proposals),
     iterations: until(state.iterations),

@@ -62,12 +62,23 @@ function changedWords(before: string, after: string): Piece[] {
       was += piece.text;
       now += piece.text;
     } else {
-      found.push({ kind: "del", text: was }, { kind: "add", text: now }, piece);
+      found.push(...changed(was, now), piece);
       was = "";
       now = "";
     }
   }
-  return [...found, { kind: "del", text: was }, { kind: "add", text: now }];
+  return [...found, ...changed(was, now)];
+}
+
+/** A change without the space that both texts end with. */
+function changed(was: string, now: string): Piece[] {
+  const end = /\s*$/.exec(was)?.[0] ?? "";
+  const common = end && now.endsWith(end) ? end : "";
+  return [
+    { kind: "del", text: was.slice(0, was.length - common.length) },
+    { kind: "add", text: now.slice(0, now.length - common.length) },
+    { kind: "same", text: common },
+  ];
 }
 
 function letters(text: string): number {

@@ -1,0 +1,80 @@
+/** What is loaded when it is asked for: cells, texts, prompts, provenance, transcripts, other runs. */
+
+import { createContext } from "preact";
+import { useContext, useEffect, useState } from "preact/hooks";
+import type { Embedded } from "./embedded";
+
+export type Answer<Value> =
+  | { readonly kind: "none" }
+  | { readonly kind: "loading" }
+  | { readonly kind: "ready"; readonly value: Value }
+  | { readonly kind: "failed"; readonly message: string };
+
+const NONE = { kind: "none" } as const;
+const LOADING = { kind: "loading" } as const;
+const KEPT = 200;
+
+/** Asks for answers, and keeps the last ones. */
+export class Answers {
+  private readonly known = new Map<string, Promise<Answer<unknown>>>();
+
+  constructor(private readonly data: Embedded | null) {}
+
+  get(path: string): Promise<Answer<unknown>> {
+    let answer = this.known.get(path);
+    if (answer === undefined) {
+      answer = this.data === null ? fetched(path) : Promise.resolve(inside(this.data, path));
+      this.known.set(path, answer);
+      if (this.known.size > KEPT) this.known.delete(this.known.keys().next().value as string);
+    }
+    return answer.then((found) => {
+      if (found.kind === "failed") this.known.delete(path); // asked again next time
+      return found;
+    });
+  }
+
+  forget(): void {
+    this.known.clear();
+  }
+}
+
+function inside(data: Embedded, path: string): Answer<unknown> {
+  if (path in data.answers) return { kind: "ready", value: data.answers[path] };
+  return { kind: "failed", message: "This file does not hold it. `gepa-client watch` shows it from the run's store." };
+}
+
+async function fetched(path: string): Promise<Answer<unknown>> {
+  try {
+    const answer = await fetch(path);
+    const body: unknown = await answer.json();
+    if (answer.ok) return { kind: "ready", value: body };
+    const error = (body as { error?: unknown } | null)?.error;
+    return {
+      kind: "failed",
+      message: typeof error === "string" ? error : `The server answered with ${answer.status}.`,
+    };
+  } catch {
+    return { kind: "failed", message: "The server of this page does not answer." };
+  }
+}
+
+export const AnswersContext = createContext(new Answers(null));
+
+/** Return the answer to a path; `null` asks for nothing. */
+export function useAnswer<Value>(path: string | null): Answer<Value> {
+  const answers = useContext(AnswersContext);
+  const [answer, setAnswer] = useState<{ path: string | null; found: Answer<Value> }>({ path: null, found: NONE });
+  useEffect(() => {
+    let current = true;
+    if (path !== null) {
+      answers.get(path).then((found) => {
+        if (current) setAnswer({ path, found: found as Answer<Value> });
+      });
+    }
+    return () => {
+      current = false;
+    };
+  }, [answers, path]);
+  if (path === null) return NONE;
+  return answer.path === path ? answer.found : LOADING;
+}

@@ -1,0 +1,45 @@
+/** Numbers, money and times as the page writes them. */
+
+export function score(value: number | null | undefined): string {
+  if (value === null || value === undefined || Number.isNaN(value)) return "none";
+  return String(Number(value.toPrecision(4)));
+}
+
+export function signed(value: number): string {
+  return `${value < 0 ? "\u2212" : "+"}${score(Math.abs(value))}`;
+}
+
+export function count(value: number | null | undefined): string {
+  return value === null || value === undefined ? "unknown" : value.toLocaleString("en");
+}
+
+export function counted(value: number, one: string, many = `${one}s`): string {
+  return `${count(value)} ${value === 1 ? one : many}`;
+}
+
+export function money(usd: number | null | undefined): string {
+  if (usd === null || usd === undefined) return "unknown";
+  return `$${usd.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: usd !== 0 && usd < 0.1 ? 4 : 2 })}`;
+}
+
+export function duration(seconds: number | null | undefined): string {
+  if (seconds === null || seconds === undefined) return "unknown";
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 60) return `${minutes} min`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/** A time in the reader's time zone. */
+export function time(iso: string | null | undefined): string {
+  if (!iso) return "unknown";
+  const date = new Date(iso);
+  return Number.isNaN(date.getTime())
+    ? iso
+    : date.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+}
+
+export function candidateName(index: number): string {
+  return index === 0 ? "candidate 0 (seed)" : `candidate ${index}`;
+}

@@ -1,0 +1,195 @@
+/** The run's name, its state, the connection, and what to do if one of them is in trouble. */
+
+import type { Status } from "../connection";
+import type { CommandHint } from "../generated/events";
+import { LIVE, type View } from "../state/view";
+import { candidateName, count, duration, money, score } from "./format";
+import { Inline } from "./text";
+
+const TONES: Record<string, string> = {
+  running: "accent",
+  completed: "good",
+  failed: "bad",
+  paused: "warn",
+  cancelled: "warn",
+};
+
+export function Header({ view, status }: { view: View; status: Status }) {
+  const { run, now } = view.latest;
+  return (
+    <>
+      <div class="title">
+        <h1>
+          <Inline text={run?.name ?? run?.run_id ?? "EvolveRPC run"} length={80} />
+        </h1>
+        {run?.name && <span class="quiet mono">{<Inline text={run.run_id} />}</span>}
+        {run !== undefined && <RunBadge view={view} />}
+        <ConnectionBadge status={status} />
+        {run?.program && (
+          <span class="quiet">
+            program <Inline text={run.program} length={60} />
+          </span>
+        )}
+      </div>
+      {run !== undefined && <Figures view={view} />}
+      <Notices view={view} status={status} lost={now?.lost ?? false} />
+    </>
+  );
+}
+
+function RunBadge({ view }: { view: View }) {
+  const { run, now } = view.latest;
+  if (run === undefined) return null;
+  if (now?.lost) return <span class="badge bad">optimizer lost</span>;
+  if (run.driven && now?.paused) return <span class="badge warn">paused</span>;
+  const phase = run.driven && now?.phase ? `: ${now.phase}` : "";
+  return (
+    <span class={`badge ${TONES[run.status] ?? ""}`}>
+      <Inline text={`${run.status}${phase}`} />
+    </span>
+  );
+}
+
+function ConnectionBadge({ status }: { status: Status }) {
+  const text = {
+    connecting: "connecting",
+    live: "live",
+    lost: "connection lost, retrying",
+    refused: "not connected",
+    deleted: "run deleted",
+    embedded: "exported file",
+  }[status.kind];
+  const tone =
+    status.kind === "live" ? "good" : status.kind === "connecting" || status.kind === "embedded" ? "" : "bad";
+  return (
+    <span class={`badge ${tone}`} role="status">
+      {text}
+    </span>
+  );
+}
+
+function Figures({ view }: { view: View }) {
+  const { now, run, spending } = view.latest;
+  const best = view.candidates.find(({ index }) => index === view.best);
+  const seed = view.candidates[0];
+  return (
+    <dl class="figures">
+      <div>
+        <dt>best</dt>
+        <dd>{best === undefined ? "none yet" : `${score(best.score)} (${candidateName(best.index)})`}</dd>
+      </div>
+      {seed !== undefined && best !== undefined && best.index !== 0 && (
+        <div>
+          <dt>seed</dt>
+          <dd>{score(seed.score)}</dd>
+        </div>
+      )}
+      <div>
+        <dt>candidates</dt>
+        <dd>{count(view.candidates.length)}</dd>
+      </div>
+      <div>
+        <dt>metric calls</dt>
+        <dd>
+          {count(view.metricCalls)}
+          {run?.budget != null && ` of ${count(run.budget)}`}
+        </dd>
+      </div>
+      {view.at === LIVE && (
+        <div>
+          <dt>cost</dt>
+          <dd>
+            {money(spending?.cost_usd ?? now?.spent_usd)}
+            {spending !== undefined && spending.unpriced > 0 && ` and ${count(spending.unpriced)} unpriced`}
+          </dd>
+        </div>
+      )}
+      {view.at === LIVE && run?.driven && now?.forecast && (
+        <div>
+          <dt>ends in about</dt>
+          <dd>{duration(now.forecast.seconds_left)}</dd>
+        </div>
+      )}
+    </dl>
+  );
+}
+
+function Notices({ view, status, lost }: { view: View; status: Status; lost: boolean }) {
+  const { run, store, finished } = view.latest;
+  const commands = run?.commands ?? [];
+  const notices = [];
+  if (status.kind === "refused") notices.push(<p key="refused">{status.message}</p>);
+  if (status.kind === "deleted" || store?.gone) {
+    notices.push(<p key="deleted">The run was deleted from its store. What is shown is what this page had read.</p>);
+  }
+  if (status.kind === "lost") {
+    notices.push(
+      <p key="lost">
+        The server of this page does not answer; the page asks again by itself. If <code>gepa-client watch</code> has
+        ended, start it again
+        {run && (
+          <>
+            {" "}
+            with{" "}
+            <code>
+              gepa-client watch <Inline text={run.run_id} />
+            </code>
+          </>
+        )}{" "}
+        and open the address that it prints. The run itself does not depend on this page.
+      </p>,
+    );
+  }
+  if (store?.problem) {
+    notices.push(
+      <p key="store">
+        The store cannot be read: <Inline text={store.problem} length={500} />
+      </p>,
+    );
+  }
+  if (lost) {
+    notices.push(
+      <div key="killed">
+        The optimizer sends no heartbeat: its process was killed, or it is cut off from the store. All results are kept.
+        <Commands commands={commands} />
+      </div>,
+    );
+  } else if (run && !run.driven && (run.status === "failed" || run.status === "paused" || run.status === "running")) {
+    const reason = finished?.reason ?? run.reason;
+    notices.push(
+      <div key="ended">
+        The run is {run.status === "running" ? "not driven by any process" : <Inline text={run.status} />}
+        {reason && (
+          <>
+            : <Inline text={reason} length={600} />
+          </>
+        )}
+        <Commands commands={commands} />
+      </div>,
+    );
+  }
+  if (notices.length === 0) return null;
+  return (
+    <div class="notices" role="alert">
+      {notices}
+    </div>
+  );
+}
+
+export function Commands({ commands }: { commands: readonly CommandHint[] }) {
+  if (commands.length === 0) return null;
+  return (
+    <ul class="commands">
+      {commands.map(({ command, what }) => (
+        <li key={command}>
+          <code>
+            <Inline text={command} length={400} />
+          </code>{" "}
+          <span class="quiet">
+            <Inline text={what} length={200} />
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,347 @@
+/** A heat map of candidates by rows on a canvas: one pixel a cell in stored tiles, scaled when it is drawn. */
+
+import { visible } from "../text/visible";
+import { type Rgb, ramp, type Theme } from "./theme";
+
+/** Rows of one tile: canvases have a greatest height. */
+const TILE = 2_048;
+const SHADES = 256;
+const LARGEST_CELL = 40;
+const TOP = 18;
+
+export interface Column {
+  readonly name: string;
+  /** By place of the row, NaN for a missing one. */
+  readonly scores: Float64Array;
+}
+
+export interface MapData {
+  readonly columns: readonly Column[];
+  /** Places of rows in the order shown. */
+  readonly order: Uint32Array;
+  readonly names: readonly (string | null)[];
+  readonly low: number;
+  readonly high: number;
+}
+
+/** A cell by its column and its place in the order shown. */
+export interface Cell {
+  readonly column: number;
+  readonly line: number;
+}
+
+export class HeatMap {
+  private data: MapData = { columns: [], order: new Uint32Array(), names: [], low: 0, high: 1 };
+  private tiles: (HTMLCanvasElement | undefined)[] = [];
+  private cellWidth = 4;
+  private cellHeight = 4;
+  private left = 0;
+  private top = 0;
+  private pending = 0;
+  private hatch: CanvasPattern | null = null;
+  private gutter = 70;
+  private fitted = false;
+  cursor: Cell = { column: 0, line: 0 };
+  /** Frames drawn, for measurements. */
+  frames = 0;
+
+  constructor(
+    private readonly canvas: HTMLCanvasElement,
+    private theme: Theme,
+  ) {}
+
+  setTheme(theme: Theme): void {
+    this.theme = theme;
+    this.hatch = null;
+    this.tiles = [];
+    this.redraw();
+  }
+
+  setData(data: MapData): void {
+    this.data = data;
+    this.tiles = [];
+    this.moveTo(this.cursor, false);
+    if (!this.fitted && data.columns.length > 0) this.fit();
+    this.redraw();
+  }
+
+  get zoom(): number {
+    return this.cellHeight;
+  }
+
+  /** Show all cells, at most as large as is readable. */
+  fit(): void {
+    const { width, height } = this.inside();
+    if (width <= 0 || height <= 0) return;
+    this.fitted = true;
+    this.cellWidth = Math.min(LARGEST_CELL, width / Math.max(1, this.data.columns.length));
+    this.cellHeight = Math.min(20, Math.max(0.5, height / Math.max(1, this.data.order.length)));
+    this.left = 0;
+    this.top = 0;
+    this.redraw();
+  }
+
+  /** Zoom by a factor; `x`, `y`: the point in the canvas that stays, in CSS pixels; the cursor's without them. */
+  zoomBy(factor: number, x = this.x(this.cursor.column), y = this.y(this.cursor.line)): void {
+    const column = (x - this.gutter + this.left) / this.cellWidth;
+    const line = (y - TOP + this.top) / this.cellHeight;
+    this.cellWidth = Math.min(LARGEST_CELL, Math.max(0.25, this.cellWidth * factor));
+    this.cellHeight = Math.min(LARGEST_CELL, Math.max(0.25, this.cellHeight * factor));
+    this.left = column * this.cellWidth - (x - this.gutter);
+    this.top = line * this.cellHeight - (y - TOP);
+    this.scrollBy(0, 0);
+  }
+
+  scrollBy(x: number, y: number): void {
+    const { width, height } = this.inside();
+    this.left = Math.max(0, Math.min(this.data.columns.length * this.cellWidth - width, this.left + x));
+    this.top = Math.max(0, Math.min(this.data.order.length * this.cellHeight - height, this.top + y));
+    this.redraw();
+  }
+
+  /** Put the cursor on a cell and scroll it into sight. */
+  moveTo(cell: Cell, inSight = true): void {
+    this.cursor = {
+      column: Math.max(0, Math.min(this.data.columns.length - 1, cell.column)),
+      line: Math.max(0, Math.min(this.data.order.length - 1, cell.line)),
+    };
+    if (inSight) {
+      const { width, height } = this.inside();
+      const x = this.cursor.column * this.cellWidth;
+      const y = this.cursor.line * this.cellHeight;
+      this.left = Math.max(x + this.cellWidth - width, Math.min(x, this.left));
+      this.top = Math.max(y + this.cellHeight - height, Math.min(y, this.top));
+      this.scrollBy(0, 0);
+    }
+    this.redraw();
+  }
+
+  /** Return the cell at a point of the canvas, in CSS pixels; null beside the cells. */
+  cellAt(x: number, y: number): Cell | null {
+    const column = Math.floor((x - this.gutter + this.left) / this.cellWidth);
+    const line = Math.floor((y - TOP + this.top) / this.cellHeight);
+    const inside = x >= this.gutter && y >= TOP && column < this.data.columns.length && line < this.data.order.length;
+    return inside && column >= 0 && line >= 0 ? { column, line } : null;
+  }
+
+  /** Lines that fit into the canvas. */
+  linesShown(): number {
+    return Math.max(1, Math.floor(this.inside().height / this.cellHeight));
+  }
+
+  redraw(): void {
+    this.pending ||= requestAnimationFrame(() => {
+      this.pending = 0;
+      this.draw();
+    });
+  }
+
+  close(): void {
+    cancelAnimationFrame(this.pending);
+  }
+
+  private inside() {
+    return { width: this.canvas.clientWidth - this.gutter, height: this.canvas.clientHeight - TOP };
+  }
+
+  private x(column: number): number {
+    return this.gutter + column * this.cellWidth - this.left;
+  }
+
+  private y(line: number): number {
+    return TOP + line * this.cellHeight - this.top;
+  }
+
+  private draw(): void {
+    const { canvas, data, theme } = this;
+    const unit = devicePixelRatio;
+    const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+    if (width === 0 || height === 0) return;
+    if (canvas.width !== Math.round(width * unit) || canvas.height !== Math.round(height * unit)) {
+      canvas.width = Math.round(width * unit);
+      canvas.height = Math.round(height * unit);
+    }
+    if (!this.fitted && data.columns.length > 0) this.fit();
+    this.gutter = width < 500 ? 44 : 84;
+    const context = canvas.getContext("2d", { alpha: false });
+    if (context === null) return;
+    this.frames += 1;
+    context.setTransform(unit, 0, 0, unit, 0, 0);
+    context.fillStyle = theme.panel;
+    context.fillRect(0, 0, width, height);
+    if (data.columns.length === 0 || data.order.length === 0) return;
+    context.save();
+    context.beginPath();
+    context.rect(this.gutter, TOP, width, height);
+    context.clip();
+    this.drawCells(context, height);
+    context.restore();
+    this.drawNames(context, width, height);
+    this.drawCursor(context, width, height);
+  }
+
+  /** Missing cells are transparent in the tiles, so that the pattern drawn first shows. */
+  private drawCells(context: CanvasRenderingContext2D, height: number): void {
+    const { data } = this;
+    const right = this.x(data.columns.length);
+    const bottom = Math.min(height, this.y(data.order.length));
+    this.hatch ??= hatched(context, this.theme);
+    if (this.hatch !== null) {
+      context.fillStyle = this.hatch;
+      context.fillRect(this.gutter, TOP, right - this.gutter, bottom - TOP);
+    }
+    context.imageSmoothingEnabled = this.cellHeight < 1 || this.cellWidth < 1;
+    for (let tile = 0; tile * TILE < data.order.length; tile += 1) {
+      const lines = Math.min(TILE, data.order.length - tile * TILE);
+      const y = this.y(tile * TILE);
+      if (y + lines * this.cellHeight < TOP || y > height) continue;
+      const first = Math.max(0, Math.floor((TOP - y) / this.cellHeight));
+      const last = Math.min(lines, Math.ceil((height - y) / this.cellHeight));
+      const from = Math.max(0, Math.floor(this.left / this.cellWidth));
+      const to = Math.min(data.columns.length, Math.ceil((this.left + this.canvas.clientWidth) / this.cellWidth));
+      if (last <= first || to <= from) continue;
+      context.drawImage(
+        this.tile(tile, lines),
+        from,
+        first,
+        to - from,
+        last - first,
+        this.x(from),
+        y + first * this.cellHeight,
+        (to - from) * this.cellWidth,
+        (last - first) * this.cellHeight,
+      );
+    }
+    if (this.cellWidth >= 34 && this.cellHeight >= 14) this.drawScores(context, height);
+  }
+
+  private drawScores(context: CanvasRenderingContext2D, height: number): void {
+    const { data, theme } = this;
+    context.font = "11px system-ui, sans-serif";
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    const first = Math.max(0, Math.floor(this.top / this.cellHeight));
+    const from = Math.max(0, Math.floor(this.left / this.cellWidth));
+    for (let line = first; line < data.order.length && this.y(line) < height; line += 1) {
+      for (let column = from; column < data.columns.length && this.x(column) < this.canvas.clientWidth; column += 1) {
+        const value = data.columns[column]?.scores[data.order[line] as number] ?? Number.NaN;
+        if (Number.isNaN(value)) continue;
+        const [red, green, blue] = ramp(theme, this.share(value));
+        context.fillStyle = 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000" : "#fff";
+        const text = String(Number(value.toPrecision(3)));
+        context.fillText(text, this.x(column + 0.5), this.y(line + 0.5), this.cellWidth - 2);
+      }
+    }
+  }
+
+  private drawNames(context: CanvasRenderingContext2D, width: number, height: number): void {
+    const { data, theme } = this;
+    context.fillStyle = theme.panel;
+    context.fillRect(0, 0, width, TOP);
+    context.fillRect(0, 0, this.gutter, height);
+    context.font = "11px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    context.fillStyle = theme.quiet;
+    context.textAlign = "center";
+    const every = Math.max(1, Math.ceil(30 / this.cellWidth));
+    const from = Math.ceil(Math.floor(this.left / this.cellWidth) / every) * every;
+    for (let column = from; column < data.columns.length && this.x(column) < width; column += every) {
+      context.fillText(data.columns[column]?.name ?? "", this.x(column + 0.5), TOP / 2);
+    }
+    context.save();
+    context.beginPath();
+    context.rect(0, TOP, this.gutter - 4, height);
+    context.clip();
+    context.textAlign = "right";
+    const step = Math.max(1, Math.ceil(12 / this.cellHeight));
+    const first = Math.ceil(Math.floor(this.top / this.cellHeight) / step) * step;
+    for (let line = first; line < data.order.length && this.y(line) < height; line += step) {
+      const name = data.names[data.order[line] as number] ?? "\u2026";
+      context.fillText(
+        visible(shortened(name, Math.floor((this.gutter - 8) / 6))),
+        this.gutter - 6,
+        this.y(line + 0.5),
+      );
+    }
+    context.restore();
+  }
+
+  private drawCursor(context: CanvasRenderingContext2D, width: number, height: number): void {
+    const x = this.x(this.cursor.column);
+    const y = this.y(this.cursor.line);
+    if (x < this.gutter - this.cellWidth || y < TOP - this.cellHeight || x > width || y > height) return;
+    const [wide, high] = [Math.max(5, this.cellWidth), Math.max(5, this.cellHeight)];
+    const [left, top] = [x + this.cellWidth / 2 - wide / 2, y + this.cellHeight / 2 - high / 2];
+    context.lineWidth = 3;
+    context.strokeStyle = this.theme.panel;
+    context.strokeRect(left - 1, top - 1, wide + 2, high + 2);
+    context.lineWidth = 1.5;
+    context.strokeStyle = this.theme.ink;
+    context.strokeRect(left - 1, top - 1, wide + 2, high + 2);
+  }
+
+  private share(value: number): number {
+    const { low, high } = this.data;
+    return high > low ? Math.max(0, Math.min(1, (value - low) / (high - low))) : 1;
+  }
+
+  private tile(number: number, lines: number): HTMLCanvasElement {
+    const known = this.tiles[number];
+    if (known !== undefined) return known;
+    const { columns, order, low, high } = this.data;
+    const made = document.createElement("canvas");
+    made.width = columns.length;
+    made.height = lines;
+    const context = made.getContext("2d");
+    if (context !== null) {
+      const image = new ImageData(columns.length, lines);
+      const pixels = new Uint32Array(image.data.buffer);
+      const shades = packed(this.theme);
+      const scale = high > low ? (SHADES - 1) / (high - low) : 0;
+      for (const [column, { scores }] of columns.entries()) {
+        for (let line = 0; line < lines; line += 1) {
+          const score = scores[order[number * TILE + line] as number] as number;
+          if (!Number.isNaN(score)) {
+            const shade =
+              scale === 0 ? SHADES - 1 : Math.max(0, Math.min(SHADES - 1, Math.round((score - low) * scale)));
+            pixels[line * columns.length + column] = shades[shade] as number;
+          }
+        }
+      }
+      context.putImageData(image, 0, 0);
+    }
+    this.tiles[number] = made;
+    return made;
+  }
+}
+
+/** The shades as the 32 bits of a pixel, in the byte order of canvases on little-endian machines: all that browsers run on. */
+function packed(theme: Theme): Uint32Array {
+  return Uint32Array.from({ length: SHADES }, (_, shade) => {
+    const [red, green, blue]: Rgb = ramp(theme, shade / (SHADES - 1));
+    return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+  });
+}
+
+function hatched(context: CanvasRenderingContext2D, theme: Theme): CanvasPattern | null {
+  const stripe = document.createElement("canvas");
+  stripe.width = 6;
+  stripe.height = 6;
+  const brush = stripe.getContext("2d");
+  if (brush === null) return null;
+  brush.fillStyle = theme.panel;
+  brush.fillRect(0, 0, 6, 6);
+  brush.strokeStyle = theme.ruleStrong;
+  brush.beginPath();
+  for (const from of [-6, 0, 6]) {
+    brush.moveTo(from, 6);
+    brush.lineTo(from + 6, 0);
+  }
+  brush.stroke();
+  return context.createPattern(stripe, "repeat");
+}
+
+/** The end of a long name tells rows apart. */
+function shortened(name: string, length: number): string {
+  return name.length > length ? `\u2026${name.slice(1 - length)}` : name;
+}

@@ -1,0 +1,60 @@
+/** The colours of the stylesheet for what is drawn on canvases, and the change between light and dark. */
+
+import { useEffect, useState } from "preact/hooks";
+
+export type Rgb = readonly [number, number, number];
+
+export interface Theme {
+  readonly ink: string;
+  readonly quiet: string;
+  readonly rule: string;
+  readonly ruleStrong: string;
+  readonly panel: string;
+  readonly accent: string;
+  readonly good: string;
+  readonly bad: string;
+  readonly low: Rgb;
+  readonly mid: Rgb;
+  readonly high: Rgb;
+}
+
+export function readTheme(): Theme {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name: string) => style.getPropertyValue(`--${name}`).trim();
+  const rgb = (name: string): Rgb => {
+    const [red = 0, green = 0, blue = 0] = colour(name).split(",").map(Number);
+    return [red, green, blue];
+  };
+  return {
+    ink: colour("ink"),
+    quiet: colour("quiet"),
+    rule: colour("rule"),
+    ruleStrong: colour("rule-strong"),
+    panel: colour("panel"),
+    accent: colour("accent"),
+    good: colour("good"),
+    bad: colour("bad"),
+    low: rgb("low"),
+    mid: rgb("mid"),
+    high: rgb("high"),
+  };
+}
+
+export function useTheme(): Theme {
+  const [theme, setTheme] = useState(readTheme);
+  useEffect(() => {
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const changed = () => setTheme(readTheme());
+    dark.addEventListener("change", changed);
+    return () => dark.removeEventListener("change", changed);
+  }, []);
+  return theme;
+}
+
+/** Return the colour of a share from 0 (lowest score) to 1 (highest). */
+export function ramp(theme: Theme, share: number): Rgb {
+  const [from, to, part] = share < 0.5 ? [theme.low, theme.mid, share * 2] : [theme.mid, theme.high, share * 2 - 1];
+  return [0, 1, 2].map((at) =>
+    Math.round((from[at] as number) * (1 - part) + (to[at] as number) * part),
+  ) as unknown as Rgb;
+}

@@ -1,0 +1,79 @@
+/** The points of the plot of progress: candidates, the best score so far, and proposals that were not kept. */
+
+import type { Proposal } from "../generated/events";
+import type { Candidate } from "./reduce";
+import type { View } from "./view";
+
+export type Axis = "calls" | "time" | "cost";
+
+/** `x`: metric calls, seconds since 1970, or US dollars. */
+export interface Point {
+  readonly x: number;
+  readonly candidate: Candidate;
+  /** The best score of all candidates up to this one. */
+  readonly best: number;
+}
+
+export interface Mark {
+  readonly x: number;
+  readonly proposal: Proposal;
+}
+
+export interface Progress {
+  readonly points: readonly Point[];
+  readonly marks: readonly Mark[];
+  /** Candidates without a value on this axis. */
+  readonly missing: number;
+}
+
+export function progress(view: View, axis: Axis): Progress {
+  const points: Point[] = [];
+  let best = Number.NEGATIVE_INFINITY;
+  for (const candidate of view.candidates) {
+    best = Math.max(best, candidate.score);
+    const x = place(candidate, axis);
+    if (x !== null) points.push({ x, candidate, best });
+  }
+  const known = places(view.candidates, axis);
+  const counts = view.metricCallCounts.map((fact) => [fact.at, fact.metric_calls] as const);
+  const marks: Mark[] = [];
+  for (const proposal of view.proposals) {
+    if (proposal.outcome === "kept" || proposal.outcome === "pending") continue;
+    const at = proposal.decided ?? proposal.at;
+    const x = axis === "calls" && counts.length > 0 ? between(counts, at) : between(known, at);
+    if (x !== null) marks.push({ x, proposal });
+  }
+  return { points: points.sort((a, b) => a.x - b.x), marks, missing: view.candidates.length - points.length };
+}
+
+function place(candidate: Candidate, axis: Axis): number | null {
+  if (axis === "calls") return candidate.metric_calls;
+  if (axis === "cost") return candidate.cost_usd;
+  const found = candidate.found === null ? Number.NaN : Date.parse(candidate.found) / 1000;
+  return Number.isNaN(found) ? null : found;
+}
+
+function places(candidates: readonly Candidate[], axis: Axis): (readonly [number, number])[] {
+  return candidates
+    .flatMap((candidate) => {
+      const x = place(candidate, axis);
+      return x === null ? [] : [[candidate.at, x] as const];
+    })
+    .sort(([a], [b]) => a - b);
+}
+
+/** The value at a place of the journal, by a straight line between the known ones; null if none is known. */
+export function between(known: readonly (readonly [number, number])[], at: number): number | null {
+  let low = 0;
+  let high = known.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((known[middle] as readonly [number, number])[0] < at) low = middle + 1;
+    else high = middle;
+  }
+  const after = known[low];
+  const before = known[low - 1];
+  if (before === undefined) return after?.[1] ?? null;
+  if (after === undefined) return before[1];
+  return before[1] + ((after[1] - before[1]) * (at - before[0])) / (after[0] - before[0]);
+}

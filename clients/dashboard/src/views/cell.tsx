@@ -1,0 +1,123 @@
+/** One cell of the heat map: what the program got and returned, its feedback, its steps and its log. */
+
+import { useEffect, useRef } from "preact/hooks";
+import { useAnswer } from "../answers";
+import type { CellAnswer, RowResult, Step } from "../details";
+import type { SentText } from "../generated/events";
+import { candidateName, counted, duration, score } from "../parts/format";
+import { Loaded } from "../parts/loaded";
+import { Block, Inline } from "../parts/text";
+import { href, refine } from "../route";
+import type { View } from "../state/view";
+
+interface Props {
+  readonly view: View;
+  readonly api: string;
+  readonly embedded: boolean;
+  readonly candidate: number;
+  readonly row: number;
+}
+
+export function CellDetails({ view, api, candidate, row }: Props) {
+  const heading = useRef<HTMLHeadingElement>(null);
+  const id = view.rows[row] ?? null;
+  const answer = useAnswer<CellAnswer>(id === null ? null : `${api}/cell?candidate=${candidate}&row=${row}`);
+  const value = view.candidates.find(({ index }) => index === candidate)?.scores[row];
+  useEffect(() => heading.current?.focus(), [candidate, row]);
+  return (
+    <section class="panel" aria-labelledby="cell-heading">
+      <div class="tools">
+        <h2 id="cell-heading" ref={heading} tabIndex={-1}>
+          Row <Inline text={id ?? String(row)} length={80} /> with{" "}
+          <a href={href("text", { candidate })}>{candidateName(candidate)}</a>: {score(value)}
+        </h2>
+        <button type="button" onClick={() => refine({ candidate: null, row: null })}>
+          Close
+        </button>
+      </div>
+      <Loaded answer={answer}>
+        {(cell) => (
+          <>
+            <div class="pair">
+              <Part name="Input" value={cell.input} />
+              {cell.result === null ? <p>No result is recorded.</p> : <Result result={cell.result} />}
+            </div>
+            <h3>Steps</h3>
+            {cell.steps.length > 0 ? (
+              <Steps steps={cell.steps} />
+            ) : (
+              <p class="quiet">
+                <Inline text={cell.no_steps ?? "The program recorded no steps of this example."} length={300} />
+              </p>
+            )}
+          </>
+        )}
+      </Loaded>
+    </section>
+  );
+}
+
+export function Result({ result }: { result: RowResult }) {
+  return (
+    <>
+      {result.status !== "ok" && (
+        <p class="bad">
+          Status: <Inline text={result.status} />
+        </p>
+      )}
+      <Part name="Output" value={result.output} />
+      <Part name="Feedback" value={result.feedback} />
+      <Part name="Feedback on components" value={result.component_feedback} />
+      <Part name="Error" value={result.error} />
+      <Part name="Log" value={result.log} />
+    </>
+  );
+}
+
+export function Part({ name, value }: { name: string; value: SentText | null }) {
+  if (value === null) return null;
+  return (
+    <div>
+      <h3>{name}</h3>
+      <Block text={value.text} omitted={value.omitted} label={name} />
+    </div>
+  );
+}
+
+function Steps({ steps }: { steps: readonly Step[] }) {
+  return (
+    <ol class="steps">
+      {steps.map((step, at) => (
+        <li key={at}>
+          <details>
+            <summary>
+              <strong>
+                <Inline text={step.name} length={80} />
+              </strong>
+              {step.component !== null && (
+                <>
+                  {" "}
+                  with the text of <Inline text={step.component} length={60} />
+                </>
+              )}
+              <span class="quiet">
+                {step.seconds !== null && `, ${duration(step.seconds)}`}
+                {step.input_tokens !== null && `, ${counted(step.input_tokens, "input token")}`}
+                {step.output_tokens !== null && `, ${counted(step.output_tokens, "output token")}`}
+              </span>
+              {step.error !== null && (
+                <span class="bad">
+                  , failed: <Inline text={step.error.text} length={80} />
+                </span>
+              )}
+            </summary>
+            <Part name="Input" value={step.input} />
+            <Part name="Output" value={step.output} />
+            <Part name="Error" value={step.error} />
+          </details>
+          {step.steps.length > 0 && <Steps steps={step.steps} />}
+        </li>
+      ))}
+    </ol>
+  );
+}

@@ -1,0 +1,434 @@
+/** What the run does at this moment, what it has used, and what fails. */
+
+import type { ViewProps } from "../app";
+import type { FailureGroup, Now, SpendingSoFar } from "../generated/events";
+import { candidateName, count, counted, duration, money, score, signed, time } from "../parts/format";
+import { Commands } from "../parts/header";
+import { Scrolled } from "../parts/scrolled";
+import { Block, Inline } from "../parts/text";
+import { href } from "../route";
+import type { View } from "../state/view";
+
+export function NowView({ view }: ViewProps) {
+  const { run, failures, spending, now, leaks, copied_examples: copied } = view.latest;
+  return (
+    <>
+      <p class="about">What the run does at this moment, what it has found and used, and what fails.</p>
+      <div class="panels">
+        <Result view={view} />
+        {run?.driven && now !== undefined && <Activity now={now} />}
+        <Budget view={view} />
+        {now !== undefined && now.endpoints.length > 0 && <Endpoints now={now} />}
+        {failures !== undefined && failures.failed > 0 && (
+          <section class="panel wide">
+            <h2>
+              Failed examples: {count(failures.failed)} of {count(failures.evaluated)}
+            </h2>
+            {failures.groups.map((group, at) => (
+              <Failure key={`${group.type} ${at}`} group={group} opened={at === 0} />
+            ))}
+          </section>
+        )}
+        <Warnings view={view} />
+        {leaks !== undefined && leaks.rows > 0 && (
+          <section class="panel">
+            <h2>Leaks: {counted(leaks.rows, "row")} in the best candidate</h2>
+            <ul>
+              {leaks.listed.map((leak, at) => (
+                <li key={at}>
+                  {leak.split} row <Inline text={leak.row} />: {counted(leak.words, "word")} in{" "}
+                  <Inline text={leak.component} />, line {leak.line}
+                </li>
+              ))}
+            </ul>
+          </section>
+        )}
+        {copied !== undefined && copied.count > 0 && (
+          <section class="panel">
+            <h2>Copied from training rows: {counted(copied.count, "part")}</h2>
+            <ul>
+              {copied.copies.map((copy, at) => (
+                <li key={at}>
+                  <a href={href("text", { candidate: copy.candidate })}>{candidateName(copy.candidate)}</a>,{" "}
+                  <Inline text={copy.component} />: {counted(copy.words, "word")}, as in{" "}
+                  {counted(copy.row_count, "row")} (<Inline text={copy.rows.join(", ")} />
+                  ):{" "}
+                  <q>
+                    <Inline text={copy.text} length={200} />
+                  </q>
+                </li>
+              ))}
+            </ul>
+          </section>
+        )}
+        {spending !== undefined && <Spending spending={spending} />}
+        <Steers view={view} />
+        {run !== undefined && <About view={view} />}
+      </div>
+    </>
+  );
+}
+
+function Result({ view }: { view: View }) {
+  const { certificate, run, ties, stop, finished } = view.latest;
+  const best = view.candidates.find(({ index }) => index === view.best);
+  const seed = view.candidates[0];
+  const { counts } = view;
+  return (
+    <section class="panel">
+      <h2>Result {run?.driven ? "so far" : ""}</h2>
+      {seed === undefined || best === undefined ? (
+        <p>No candidate yet: the seed has not been scored on all validation rows.</p>
+      ) : (
+        <>
+          <p>
+            {best.index === 0 ? (
+              <>No candidate is better than the seed, which scores {score(seed.score)}.</>
+            ) : (
+              <>
+                <a href={href("text", { candidate: best.index })}>Candidate {best.index}</a> is best: it scores{" "}
+                <strong>{score(best.score)}</strong> on {counted(view.rows.length, "validation row")}, the seed{" "}
+                <strong>{score(seed.score)}</strong> ({signed(best.score - seed.score)}).
+              </>
+            )}
+          </p>
+          <p class="quiet">
+            {counted(counts.kept + counts.rejected + counts.racedOut + counts.empty, "proposal")}: {count(counts.kept)}{" "}
+            accepted, {count(counts.rejected)} rejected
+            {counts.racedOut > 0 && `, ${count(counts.racedOut)} raced out`}
+            {counts.empty > 0 && `, ${count(counts.empty)} without a new text or decision`}
+            {counts.pending > 0 && `; ${count(counts.pending)} pending`}.
+          </p>
+        </>
+      )}
+      {ties !== undefined && (
+        <p>
+          {ties.candidates.length} candidates tied on the validation rows; {counted(ties.rows, "further row")} chose
+          candidate {ties.best}.
+        </p>
+      )}
+      {certificate !== undefined && (
+        <>
+          <h3>Is the gain real?</h3>
+          <p>
+            {certificate.none !== null ? (
+              <>
+                No certificate: <Inline text={certificate.none} length={400} />
+              </>
+            ) : (
+              <Inline text={certificate.statement ?? certificate.verdict ?? ""} length={800} />
+            )}
+          </p>
+        </>
+      )}
+      {(stop?.reason || finished?.reason || run?.reason) && (
+        <>
+          <h3>Why it ended</h3>
+          <p>
+            <Inline text={finished?.reason ?? run?.reason ?? stop?.reason ?? ""} length={600} />
+          </p>
+        </>
+      )}
+    </section>
+  );
+}
+
+function Activity({ now }: { now: Now }) {
+  return (
+    <section class="panel">
+      <h2>At this moment</h2>
+      <dl class="facts">
+        <Fact name="phase">{now.paused ? "paused by a user" : (now.phase ?? "unknown")}</Fact>
+        {now.iteration !== null && <Fact name="iteration">{count(now.iteration)}</Fact>}
+        <Fact name="examples in flight">{count(now.in_flight)}</Fact>
+        <Fact name="examples per second">{now.rate === null ? "unknown" : score(now.rate)}</Fact>
+        <Fact name="waiting for a slot">{counted(now.waiting ?? 0, "call")}</Fact>
+        {now.waiting_for !== null && (
+          <Fact name="waits for">
+            <Inline text={now.waiting_for} length={300} />
+          </Fact>
+        )}
+        {now.reflecting_since !== null && (
+          <Fact name="reflecting">
+            on <Inline text={now.reflecting.join(", ") || "the program"} /> since {time(now.reflecting_since)}
+          </Fact>
+        )}
+        {now.sandboxes !== null && <Fact name="sandboxes">{count(now.sandboxes)}</Fact>}
+        <Fact name="last heartbeat">{now.beat_age_s === null ? "none" : `${duration(now.beat_age_s)} ago`}</Fact>
+      </dl>
+    </section>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: preact.ComponentChildren }) {
+  return (
+    <>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </>
+  );
+}
+
+function Budget({ view }: { view: View }) {
+  const { run, now, spending } = view.latest;
+  if (run === undefined) return null;
+  const share = run.budget ? Math.min(1, view.metricCalls / run.budget) : null;
+  const forecast = run.driven ? now?.forecast : null;
+  return (
+    <section class="panel">
+      <h2>Budget</h2>
+      <p>
+        {count(view.metricCalls)} metric calls
+        {run.budget !== null && ` of ${count(run.budget)} (${Math.round((share ?? 0) * 100)} %)`}
+      </p>
+      {share !== null && (
+        <div class="bar" aria-hidden="true">
+          <i style={{ width: `${share * 100}%` }} />
+        </div>
+      )}
+      <dl class="facts">
+        <Fact name="cost">
+          {money(spending?.cost_usd ?? now?.spent_usd)}
+          {spending !== undefined &&
+            spending.unpriced > 0 &&
+            `, and ${counted(spending.unpriced, "result")} without a price`}
+        </Fact>
+        <Fact name="active time">{duration(now?.active_seconds ?? view.latest.finished?.active_seconds)}</Fact>
+        {forecast && (
+          <Fact name="forecast">
+            at this rate <Inline text={forecast.limit} /> ends the run in about {duration(forecast.seconds_left)}
+            {forecast.cost_usd !== null && `, at a cost of ${money(forecast.cost_usd)}`}
+          </Fact>
+        )}
+      </dl>
+    </section>
+  );
+}
+
+function Endpoints({ now }: { now: Now }) {
+  return (
+    <section class="panel">
+      <h2>Endpoints</h2>
+      <Scrolled label="Endpoints">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">endpoint</th>
+              <th scope="col">state</th>
+              <th scope="col" class="number">
+                in flight
+              </th>
+              <th scope="col">detail</th>
+            </tr>
+          </thead>
+          <tbody>
+            {now.endpoints.map((endpoint) => (
+              <tr key={endpoint.name}>
+                <th scope="row">
+                  <Inline text={endpoint.name} length={60} />
+                </th>
+                <td class={endpoint.state === "up" ? "good" : "warn"}>
+                  <Inline text={endpoint.state} />
+                </td>
+                <td class="number">
+                  {endpoint.in_flight ?? "?"} of {endpoint.slots ?? "?"}
+                </td>
+                <td>{endpoint.detail && <Inline text={endpoint.detail} length={200} />}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scrolled>
+    </section>
+  );
+}
+
+function Failure({ group, opened }: { group: FailureGroup; opened: boolean }) {
+  return (
+    <details open={opened}>
+      <summary>
+        <strong>
+          <Inline text={group.type} />
+        </strong>{" "}
+        {counted(group.count, "time")}, {group.status === "timeout" ? "timed out" : "raised by the program"}, on{" "}
+        {counted(group.row_count, "row")}: <Inline text={group.message} length={160} />
+      </summary>
+      <p class="quiet">
+        Rows <Inline text={group.rows.join(", ")} length={200} />
+        {group.row_count > group.rows.length && ` and ${count(group.row_count - group.rows.length)} more`}. By
+        candidate:{" "}
+        <Inline
+          text={Object.entries(group.candidates)
+            .map(([name, times]) => `${name}: ${times}`)
+            .join(", ")}
+          length={200}
+        />
+        . The first, of row <Inline text={group.row} /> with candidate <Inline text={group.candidate} />:
+      </p>
+      <Block text={group.traceback ?? group.message} label="Traceback" />
+      {group.log && (
+        <>
+          <h3>What the program wrote</h3>
+          <Block text={group.log} label="Log" />
+        </>
+      )}
+    </details>
+  );
+}
+
+function Warnings({ view }: { view: View }) {
+  if (view.warnings.length === 0) return null;
+  return (
+    <section class="panel">
+      <h2>Warnings</h2>
+      <ul>
+        {view.warnings.map((warning) => (
+          <li key={warning.id}>
+            <Inline text={warning.message} length={600} />
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Spending({ spending }: { spending: SpendingSoFar }) {
+  if (spending.kinds.length === 0) return null;
+  return (
+    <section class="panel wide">
+      <h2>What was spent on what</h2>
+      <Scrolled label="Spending by kind">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">kind</th>
+              {["calls", "examples", "input tokens", "output tokens", "cost", "unpriced", "seconds"].map((name) => (
+                <th key={name} scope="col" class="number">
+                  {name}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {spending.kinds.map((kind) => (
+              <tr key={kind.kind}>
+                <th scope="row">
+                  <Inline text={kind.kind} />
+                </th>
+                <td class="number">{count(kind.calls)}</td>
+                <td class="number">{count(kind.examples)}</td>
+                <td class="number">{count(kind.input_tokens)}</td>
+                <td class="number">{count(kind.output_tokens)}</td>
+                <td class="number">{money(kind.cost_usd)}</td>
+                <td class="number">{count(kind.unpriced)}</td>
+                <td class="number">{count(Math.round(kind.seconds))}</td>
+              </tr>
+            ))}
+            {Object.entries(spending.models).map(([model, tally]) => (
+              <tr key={model}>
+                <th scope="row">
+                  through the gateway: <Inline text={model} />
+                </th>
+                <td class="number">{count(tally.calls)}</td>
+                <td class="number">{tally.failed > 0 ? `${count(tally.failed)} failed` : ""}</td>
+                <td class="number">{count(tally.input_tokens)}</td>
+                <td class="number">{count(tally.output_tokens)}</td>
+                <td class="number">{money(tally.cost_usd)}</td>
+                <td class="number">{count(tally.unpriced)}</td>
+                <td />
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scrolled>
+    </section>
+  );
+}
+
+function Steers({ view }: { view: View }) {
+  if (view.steers.length === 0) return null;
+  return (
+    <section class="panel">
+      <h2>What users asked of the run</h2>
+      <ul>
+        {view.steers.map((steer) => (
+          <li key={steer.key}>
+            <Inline text={steer.action} />{" "}
+            {steer.by && (
+              <>
+                by <Inline text={steer.by} />
+              </>
+            )}{" "}
+            <span class="quiet">{time(steer.requested)}</span>{" "}
+            {steer.at === null ? "waits for its turn" : `took effect at entry ${count(steer.at)}`}
+            {steer.outcome && (
+              <>
+                : <Inline text={steer.outcome} length={300} />
+              </>
+            )}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function About({ view }: { view: View }) {
+  const { run, sealed } = view.latest;
+  if (run === undefined) return null;
+  const rows = Object.entries(run.splits).map(([split, size]) => `${split} ${count(size)}`);
+  return (
+    <section class="panel">
+      <h2>The run</h2>
+      <dl class="facts">
+        <Fact name="id">
+          <Inline text={run.run_id} />
+        </Fact>
+        <Fact name="program">
+          <Inline text={[run.program, run.program_version].filter(Boolean).join(" ") || "unnamed"} length={200} />
+        </Fact>
+        <Fact name="components">
+          <Inline text={run.components.join(", ")} length={400} />
+        </Fact>
+        <Fact name="rows">{rows.join(", ")}</Fact>
+        {sealed !== undefined && <Fact name="sealed test rows">{count(sealed.rows)}</Fact>}
+        <Fact name="reflection model">
+          <Inline text={run.reflection_model ?? "none: the program proposes"} />
+        </Fact>
+        <Fact name="begun">{time(run.started ?? run.created)}</Fact>
+        {run.completed && <Fact name="ended">{time(run.completed)}</Fact>}
+        {run.driver && (
+          <Fact name="driver">
+            <Inline text={run.driver} length={200} />
+          </Fact>
+        )}
+        {run.parent && (
+          <Fact name="fork of">
+            <Inline text={run.parent.run} />
+            {run.parent.at !== null && ` at entry ${count(run.parent.at)}`}
+          </Fact>
+        )}
+        <Fact name="store">
+          <Inline text={run.store} length={300} />
+        </Fact>
+        {run.output && (
+          <Fact name="output folder">
+            <Inline text={run.output} length={300} />
+          </Fact>
+        )}
+      </dl>
+      {run.commands.length > 0 && <h3>Commands</h3>}
+      <Commands commands={run.commands} />
+      <details>
+        <summary>Settings</summary>
+        <dl class="facts">
+          {Object.entries(run.settings).map(([name, value]) => (
+            <Fact key={name} name={name}>
+              <Inline text={JSON.stringify(value)} length={300} />
+            </Fact>
+          ))}
+        </dl>
+      </details>
+    </section>
+  );
+}

@@ -1,0 +1,407 @@
+/** How the best score rose with what it took, and what was tried on the way. */
+
+import { useMemo, useState } from "preact/hooks";
+import uPlot from "uplot";
+import type { ViewProps } from "../app";
+import { Chart } from "../parts/chart";
+import { Choice } from "../parts/choice";
+import { candidateName, count, counted, money, score, signed, time } from "../parts/format";
+import { Scrolled } from "../parts/scrolled";
+import { Inline } from "../parts/text";
+import { type Theme, useTheme } from "../parts/theme";
+import { href, open } from "../route";
+import { type Axis, type Progress, progress } from "../state/progress";
+import { LIVE, type View } from "../state/view";
+
+const AXES = [
+  ["calls", "metric calls"],
+  ["time", "time"],
+  ["cost", "cost"],
+] as const;
+
+const OUTCOMES: Record<string, string> = {
+  kept: "accepted",
+  rejected: "rejected",
+  raced_out: "raced out",
+  empty: "no new text",
+  unfinished: "not decided",
+  pending: "pending",
+};
+
+/** Height of the strip below the plot in which proposals that were not kept are marked, a lane for each outcome. */
+const STRIP = 36;
+const LANES: Record<string, number> = { rejected: 0, raced_out: 1 };
+/** Marks beyond which they become transparent. */
+const CROWD = 150;
+
+export function ProgressView({ view }: ViewProps) {
+  const [axis, setAxis] = useState<Axis>("calls");
+  const [form, setForm] = useState<"plot" | "table">("plot");
+  const found = useMemo(() => progress(view, axis), [view, axis]);
+  return (
+    <>
+      <p class="about">
+        How the best score on the validation rows rose with metric calls, time or money, and which proposals were
+        accepted, rejected or raced out.
+      </p>
+      <div class="tools">
+        <Choice legend="Over" options={AXES} value={axis} onChange={setAxis} />
+        <Choice
+          legend="As"
+          options={[
+            ["plot", "plot"],
+            ["table", "table"],
+          ]}
+          value={form}
+          onChange={setForm}
+        />
+      </div>
+      {view.candidates.length === 0 ? (
+        <p class="empty">No candidate yet: the first point is the seed, once it is scored on all validation rows.</p>
+      ) : form === "plot" ? (
+        <Plot view={view} found={found} axis={axis} />
+      ) : (
+        <Table view={view} />
+      )}
+      <Certificate view={view} />
+    </>
+  );
+}
+
+function Plot({ view, found, axis }: { view: View; found: Progress; axis: Axis }) {
+  const theme = useTheme();
+  const [near, setNear] = useState<number | null>(null);
+  const data = useMemo(() => columns(found), [found]);
+  const estimate = view.at === LIVE ? view.latest.certificate : undefined;
+  const options = useMemo(
+    () =>
+      plotOptions(
+        theme,
+        axis,
+        () => current.found,
+        () => current.estimate,
+        setNear,
+      ),
+    [theme, axis],
+  );
+  const current = useMemo(() => ({ found, estimate }), []);
+  current.found = found;
+  current.estimate = estimate;
+  const point = near === null ? undefined : found.points[near];
+  if (found.points.length === 0) {
+    return (
+      <p class="empty">
+        The run did not record {axis === "time" ? "when candidates were found" : "what candidates cost"}.
+      </p>
+    );
+  }
+  return (
+    <figure class="panel">
+      <Chart
+        label={`Best score over ${AXES.find(([name]) => name === axis)?.[1]}; the table has the same figures`}
+        options={options}
+        data={data}
+      />
+      <p class="readout">
+        {point === undefined ? (
+          <span class="quiet">Point at a candidate; a click opens its text.</span>
+        ) : (
+          <>
+            <a href={href("text", { candidate: point.candidate.index })}>{candidateName(point.candidate.index)}</a>:{" "}
+            {score(point.candidate.score)}, found after {counted(point.candidate.metric_calls, "metric call")}
+            {point.candidate.found !== null && `, ${time(point.candidate.found)}`}
+            {point.candidate.cost_usd !== null && `, ${money(point.candidate.cost_usd)}`}
+          </>
+        )}
+      </p>
+      <Legend withEstimate={estimate?.validation_low != null} />
+      {found.missing > 0 && <p class="quiet">{counted(found.missing, "candidate")} without a value on this axis.</p>}
+    </figure>
+  );
+}
+
+function columns({ points }: Progress): uPlot.AlignedData {
+  return [points.map(({ x }) => x), points.map(({ best }) => best), points.map(({ candidate }) => candidate.score)];
+}
+
+function plotOptions(
+  theme: Theme,
+  axis: Axis,
+  found: () => Progress,
+  estimate: () => View["latest"]["certificate"],
+  onNear: (point: number | null) => void,
+): Omit<uPlot.Options, "width" | "height"> {
+  const lines = {
+    stroke: theme.quiet,
+    grid: { stroke: theme.rule, width: 1 },
+    ticks: { stroke: theme.rule, width: 1 },
+  };
+  return {
+    legend: { show: false },
+    padding: [12, 34, STRIP, 0],
+    cursor: { drag: { x: true, y: false }, points: { size: 9 } },
+    scales: {
+      x: { time: axis === "time" },
+      y: { range: (_plot, low, high) => range(low, high, estimate()) },
+    },
+    axes: [
+      {
+        ...lines,
+        size: 34,
+        space: 80,
+        ...(axis === "cost" ? { values: (_plot, values) => values.map((value) => money(value)) } : {}),
+      },
+      { ...lines, size: 56, values: (_plot, values) => values.map((value) => score(value)) },
+    ],
+    series: [
+      {},
+      {
+        label: "best",
+        stroke: theme.accent,
+        width: 2,
+        points: { show: false },
+        paths: uPlot.paths.stepped?.({ align: 1 }) as uPlot.Series.PathBuilder,
+      },
+      { label: "candidates", stroke: theme.good, paths: () => null, points: { show: true, size: 6, fill: theme.good } },
+    ],
+    hooks: {
+      draw: [(plot) => drawMarks(plot, found(), estimate(), theme)],
+      setCursor: [(plot) => onNear(plot.cursor.idx ?? null)],
+      ready: [
+        (plot) =>
+          plot.over.addEventListener("click", () => {
+            const point = plot.cursor.idx == null ? undefined : found().points[plot.cursor.idx];
+            if (point !== undefined) open("text", { candidate: point.candidate.index });
+          }),
+      ],
+    },
+  };
+}
+
+function range(low: number, high: number, estimate: View["latest"]["certificate"]): [number, number] {
+  const least = Math.min(low, estimate?.validation_low ?? low);
+  const most = Math.max(high, estimate?.validation_high ?? high);
+  const room = (most - least) * 0.08 || 0.1;
+  return [least - room, most + room];
+}
+
+/** Draw rejected proposals as crosses and raced out ones as triangles below the plot, and the estimate's interval. */
+function drawMarks(
+  plot: uPlot,
+  { points, marks }: Progress,
+  estimate: View["latest"]["certificate"],
+  theme: Theme,
+): void {
+  const { ctx } = plot;
+  const unit = devicePixelRatio;
+  const top = plot.height - STRIP + 6;
+  const size = 3.5 * unit;
+  ctx.save();
+  ctx.lineWidth = 1.4 * unit;
+  ctx.globalAlpha = Math.max(0.2, Math.min(1, CROWD / marks.length));
+  for (const { x, proposal } of marks) {
+    const left = plot.valToPos(x, "x", true);
+    if (left < plot.bbox.left || left > plot.bbox.left + plot.bbox.width) continue;
+    const y = (top + 11 * (LANES[proposal.outcome] ?? 2)) * unit;
+    ctx.beginPath();
+    if (proposal.outcome === "raced_out") {
+      ctx.fillStyle = theme.ink;
+      ctx.moveTo(left - size, y - size);
+      ctx.lineTo(left + size, y - size);
+      ctx.lineTo(left, y + size);
+      ctx.fill();
+    } else {
+      ctx.strokeStyle = proposal.outcome === "rejected" ? theme.bad : theme.quiet;
+      ctx.moveTo(left - size, y - size);
+      ctx.lineTo(left + size, y + size);
+      if (proposal.outcome === "rejected") {
+        ctx.moveTo(left + size, y - size);
+        ctx.lineTo(left - size, y + size);
+      }
+      ctx.stroke();
+    }
+  }
+  ctx.globalAlpha = 1;
+  const best = points.find(({ candidate }) => candidate.index === estimate?.candidate);
+  if (best !== undefined && estimate?.validation_low != null && estimate.validation_high != null) {
+    const x = plot.valToPos(best.x, "x", true);
+    const [top, bottom] = [estimate.validation_high, estimate.validation_low].map((value) =>
+      plot.valToPos(value, "y", true),
+    );
+    ctx.strokeStyle = theme.ink;
+    ctx.beginPath();
+    ctx.moveTo(x, top as number);
+    ctx.lineTo(x, bottom as number);
+    for (const end of [top, bottom]) {
+      ctx.moveTo(x - 5 * unit, end as number);
+      ctx.lineTo(x + 5 * unit, end as number);
+    }
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+function Legend({ withEstimate }: { withEstimate: boolean }) {
+  return (
+    <figcaption class="legend">
+      <span>
+        <svg viewBox="0 0 16 12" aria-hidden="true">
+          <path d="M0 9H8V3H16" fill="none" stroke="var(--accent)" stroke-width="2" />
+        </svg>
+        best so far
+      </span>
+      <span>
+        <svg viewBox="0 0 16 12" aria-hidden="true">
+          <circle cx="8" cy="6" r="3.5" fill="var(--good)" />
+        </svg>
+        accepted candidate
+      </span>
+      <span>
+        <svg viewBox="0 0 16 12" aria-hidden="true">
+          <path d="M4.500 2.500L11.500 9.500M11.500 2.500L4.500 9.500" stroke="var(--bad)" stroke-width="1.500" />
+        </svg>
+        rejected
+      </span>
+      <span>
+        <svg viewBox="0 0 16 12" aria-hidden="true">
+          <path d="M4 2.500H12L8 10Z" fill="var(--ink)" />
+        </svg>
+        raced out
+      </span>
+      <span>
+        <svg viewBox="0 0 16 12" aria-hidden="true">
+          <path d="M4.500 2.500L11.500 9.500" stroke="var(--quiet)" stroke-width="1.500" />
+        </svg>
+        no new text, or not decided
+      </span>
+      {withEstimate && (
+        <span>
+          <svg viewBox="0 0 16 12" aria-hidden="true">
+            <path d="M8 1V11M5 1H11M5 11H11" stroke="var(--ink)" />
+          </svg>
+          95 % interval of the best score without the luck of the choice
+        </span>
+      )}
+    </figcaption>
+  );
+}
+
+function Table({ view }: { view: View }) {
+  let best = Number.NEGATIVE_INFINITY;
+  return (
+    <div class="panels">
+      <section class="panel wide">
+        <h2>Candidates</h2>
+        <Scrolled label="Candidates" tall>
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">candidate</th>
+                {["score", "best so far", "metric calls", "cost"].map((name) => (
+                  <th key={name} scope="col" class="number">
+                    {name}
+                  </th>
+                ))}
+                <th scope="col">found</th>
+              </tr>
+            </thead>
+            <tbody>
+              {view.candidates.map((candidate) => {
+                best = Math.max(best, candidate.score);
+                return (
+                  <tr key={candidate.index}>
+                    <th scope="row">
+                      <a href={href("text", { candidate: candidate.index })}>{candidateName(candidate.index)}</a>
+                    </th>
+                    <td class="number">{score(candidate.score)}</td>
+                    <td class="number">{score(best)}</td>
+                    <td class="number">{count(candidate.metric_calls)}</td>
+                    <td class="number">{money(candidate.cost_usd)}</td>
+                    <td>{time(candidate.found)}</td>
+                  </tr>
+                );
+              })}
+            </tbody>
+          </table>
+        </Scrolled>
+      </section>
+      {view.proposals.length > 0 && (
+        <section class="panel wide">
+          <h2>Proposals</h2>
+          <Scrolled label="Proposals" tall>
+            <table>
+              <thead>
+                <tr>
+                  <th scope="col">proposal</th>
+                  <th scope="col">outcome</th>
+                  <th scope="col" class="number">
+                    before
+                  </th>
+                  <th scope="col" class="number">
+                    after
+                  </th>
+                  <th scope="col">why</th>
+                </tr>
+              </thead>
+              <tbody>
+                {view.proposals.map((proposal) => (
+                  <tr key={proposal.key}>
+                    <th scope="row">
+                      <a href={href("reflection", { proposal: proposal.at })}>
+                        {proposal.merge ? "merge" : "proposal"} at entry {count(proposal.at)}
+                      </a>
+                    </th>
+                    <td>{OUTCOMES[proposal.outcome]}</td>
+                    <td class="number">{proposal.before === null ? "" : score(proposal.before)}</td>
+                    <td class="number">{proposal.after === null ? "" : score(proposal.after)}</td>
+                    <td>{proposal.why !== null && <Inline text={proposal.why} length={200} />}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scrolled>
+        </section>
+      )}
+    </div>
+  );
+}
+
+function Certificate({ view }: { view: View }) {
+  const { certificate, tested } = { certificate: view.latest.certificate, tested: view.tested };
+  if (view.at !== LIVE || (certificate === undefined && tested.length === 0)) return null;
+  return (
+    <section class="panel">
+      <h2>Certificate</h2>
+      {certificate !== undefined && (
+        <p>
+          <Inline text={certificate.none ?? certificate.statement ?? ""} length={800} />
+        </p>
+      )}
+      {certificate?.difference != null && certificate.low !== null && certificate.high !== null && (
+        <p>
+          On {counted(certificate.rows ?? 0, "sealed test row")} the best candidate scores {score(certificate.best)},
+          the seed {score(certificate.seed)}: a difference of {signed(certificate.difference)}, between{" "}
+          {signed(certificate.low)} and {signed(certificate.high)} at a confidence of{" "}
+          {Math.round((certificate.confidence ?? 0) * 1000) / 10} %.
+        </p>
+      )}
+      {certificate?.validation_estimate != null && (
+        <p>
+          Without the luck of the choice, its score on the validation rows is estimated as{" "}
+          {score(certificate.validation_estimate)}, between {score(certificate.validation_low)} and{" "}
+          {score(certificate.validation_high)}.
+        </p>
+      )}
+      {tested.length > 0 && (
+        <ul>
+          {tested.map((each) => (
+            <li key={each.candidate}>
+              Test: {candidateName(each.candidate)} scores {score(each.score)} on {counted(each.rows, "row")}
+              {each.repeats > 1 && `, each scored ${each.repeats} times`}.
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,237 @@
+/** What each proposal was made from: the prompt, the answer, the minibatch before and after. */
+
+import { useMemo, useState } from "preact/hooks";
+import { useAnswer } from "../answers";
+import type { ViewProps } from "../app";
+import type { ComparedRow, PromptAnswer, ProposalAnswer } from "../details";
+import type { Proposal, Reflection } from "../generated/events";
+import { candidateName, count, counted, duration, money, score } from "../parts/format";
+import { Loaded } from "../parts/loaded";
+import { Compared, Inline } from "../parts/text";
+import { href, numberOf } from "../route";
+import type { View } from "../state/view";
+import { compare } from "../text/compare";
+import { Part, Result } from "./cell";
+import { Change } from "./text";
+
+const OUTCOMES: Record<Proposal["outcome"], string> = {
+  pending: "pending",
+  kept: "accepted",
+  rejected: "rejected",
+  raced_out: "raced out",
+  empty: "no new text",
+  unfinished: "not decided",
+};
+const FILTERS = ["all", "kept", "rejected", "raced_out", "empty", "unfinished", "pending"] as const;
+
+export function ReflectionView({ view, params, api }: ViewProps) {
+  const [filter, setFilter] = useState<(typeof FILTERS)[number]>("all");
+  const shown = view.proposals.filter(({ outcome }) => filter === "all" || outcome === filter);
+  const at = numberOf(params, "proposal");
+  const chosen = view.proposals.find((proposal) => proposal.at === at) ?? shown.at(-1);
+  return (
+    <>
+      <p class="about">
+        Each proposal with the prompt that asked for it, the model's answer, what it cost, and its scores on the
+        minibatch before and after.
+      </p>
+      {view.proposals.length === 0 ? (
+        <p class="empty">No proposal yet.</p>
+      ) : (
+        <>
+          <div class="tools">
+            <label>
+              Outcome
+              <select
+                value={filter}
+                onChange={(event) => setFilter(event.currentTarget.value as (typeof FILTERS)[number])}
+              >
+                {FILTERS.map((outcome) => (
+                  <option key={outcome} value={outcome}>
+                    {outcome === "all" ? "all" : OUTCOMES[outcome]} (
+                    {count(view.proposals.filter((each) => outcome === "all" || each.outcome === outcome).length)})
+                  </option>
+                ))}
+              </select>
+            </label>
+          </div>
+          <div class="split">
+            <nav class="list" aria-label="Proposals">
+              {shown.toReversed().map((proposal) => (
+                <a
+                  key={proposal.key}
+                  href={href("reflection", { proposal: proposal.at })}
+                  aria-current={proposal === chosen ? "true" : undefined}
+                >
+                  <Item proposal={proposal} />
+                </a>
+              ))}
+            </nav>
+            {chosen !== undefined && <Chosen view={view} api={api} proposal={chosen} />}
+          </div>
+        </>
+      )}
+    </>
+  );
+}
+
+function Item({ proposal }: { proposal: Proposal }) {
+  const tone = proposal.outcome === "kept" ? "good" : proposal.outcome === "pending" ? "quiet" : "bad";
+  return (
+    <>
+      <span class={tone}>{OUTCOMES[proposal.outcome]}</span> {proposal.merge ? "merge" : "proposal"} at entry{" "}
+      {count(proposal.at)}
+      {proposal.before !== null && proposal.after !== null && (
+        <span class="quiet">
+          {" "}
+          {score(proposal.before)} {"\u2192"} {score(proposal.after)}
+        </span>
+      )}
+      <br />
+      <span class="quiet">
+        <Inline text={proposal.components.join(", ")} length={50} />
+      </span>
+    </>
+  );
+}
+
+function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Proposal }) {
+  const answer = useAnswer<ProposalAnswer>(`${api}/proposal?at=${proposal.at}`);
+  const prompts = view.reflections.filter((reflection) => reflection.proposal === proposal.at);
+  const mutation = view.mutations.find(({ at }) => at === proposal.mutation);
+  return (
+    <article>
+      <section class="panel">
+        <h2>
+          {proposal.merge ? "Merge" : "Proposal"} at entry {count(proposal.at)}: {OUTCOMES[proposal.outcome]}
+        </h2>
+        <p>
+          {proposal.parents.length > 0 && (
+            <>
+              From{" "}
+              {proposal.parents.map((parent, at) => (
+                <span key={parent}>
+                  {at > 0 && " and "}
+                  <a href={href("text", { candidate: parent })}>{candidateName(parent)}</a>
+                </span>
+              ))}
+              .{" "}
+            </>
+          )}
+          {proposal.candidate !== null && (
+            <>
+              It is{" "}
+              <a href={href("text", { candidate: proposal.candidate, with: proposal.parents[0] ?? null })}>
+                {candidateName(proposal.candidate)}
+              </a>
+              .{" "}
+            </>
+          )}
+          {proposal.why !== null && (
+            <>
+              Outcome: <Inline text={proposal.why} length={500} />
+            </>
+          )}
+        </p>
+        {proposal.race !== null && (
+          <p>
+            It lost its race after {counted(proposal.race.compared, "row")} of {count(proposal.race.rows)}, which saved{" "}
+            {counted(proposal.race.saved, "metric call")}.
+          </p>
+        )}
+        {prompts.map((prompt) => (
+          <Usage key={prompt.at} prompt={prompt} />
+        ))}
+      </section>
+      {mutation !== undefined && (
+        <section class="panel">
+          <h2>Change of code</h2>
+          <Change api={api} mutation={mutation} />
+        </section>
+      )}
+      <Loaded answer={answer}>{(found) => <Details found={found} />}</Loaded>
+    </article>
+  );
+}
+
+function Usage({ prompt }: { prompt: Reflection }) {
+  return (
+    <p class="quiet">
+      <Inline text={prompt.component ?? "all components"} length={60} /> by{" "}
+      <Inline text={prompt.model ?? "the program"} length={80} />: {count(prompt.input_tokens)} tokens in,{" "}
+      {count(prompt.output_tokens)} out, {money(prompt.cost_usd)}, {duration(prompt.seconds)}
+      {prompt.again !== null && (
+        <>
+          {" "}
+          (asked again: the first answer was <Inline text={prompt.again} />)
+        </>
+      )}
+    </p>
+  );
+}
+
+function Details({ found }: { found: ProposalAnswer }) {
+  return (
+    <>
+      {found.prompts.map((prompt, at) => (
+        <Prompt key={at} prompt={prompt} />
+      ))}
+      {Object.entries(found.texts).map(([component, { before, after }]) => (
+        <Changed key={component} component={component} before={before.text} after={after.text} />
+      ))}
+      {found.rows.length > 0 && (
+        <section class="panel">
+          <h2>Its minibatch: {counted(found.rows.length, "row")}</h2>
+          {found.rows.map((row) => (
+            <Row key={row.row} row={row} />
+          ))}
+        </section>
+      )}
+    </>
+  );
+}
+
+function Prompt({ prompt }: { prompt: PromptAnswer }) {
+  return (
+    <section class="panel">
+      <h2>
+        Prompt and answer: <Inline text={prompt.component ?? "all components"} length={80} />
+      </h2>
+      <Part name="Prompt" value={prompt.prompt} />
+      <Part name="Answer" value={prompt.answer} />
+    </section>
+  );
+}
+
+function Changed({ component, before, after }: { component: string; before: string; after: string }) {
+  const pieces = useMemo(() => compare(before, after), [before, after]);
+  return (
+    <section class="panel">
+      <h2>
+        What it changed in <Inline text={component} length={80} />
+      </h2>
+      <Compared pieces={pieces} label={component} />
+    </section>
+  );
+}
+
+function Row({ row }: { row: ComparedRow }) {
+  return (
+    <details>
+      <summary>
+        Row <Inline text={row.row} length={60} />: {score(row.before?.score)} {"\u2192"} {score(row.after?.score)}
+      </summary>
+      <Part name="Input" value={row.input} />
+      <div class="pair">
+        <div>
+          <h3>Before</h3>
+          {row.before === null ? <p class="quiet">Not recorded.</p> : <Result result={row.before} />}
+        </div>
+        <div>
+          <h3>After</h3>
+          {row.after === null ? <p class="quiet">Not recorded.</p> : <Result result={row.after} />}
+        </div>
+      </div>
+    </details>
+  );
+}

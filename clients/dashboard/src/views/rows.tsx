@@ -1,0 +1,339 @@
+/** Candidates by validation rows, as a heat map or as a table, and the details of one cell. */
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { ViewProps } from "../app";
+import { Choice } from "../parts/choice";
+import { candidateName, count, counted, score } from "../parts/format";
+import { type Cell, HeatMap, type MapData } from "../parts/heat-map";
+import { Scrolled } from "../parts/scrolled";
+import { Inline } from "../parts/text";
+import { useTheme } from "../parts/theme";
+import { href, numberOf, refine } from "../route";
+import { asRecorded, byCluster, byDifficulty, type RowOrder, rowMeans } from "../state/order";
+import type { View } from "../state/view";
+import { CellDetails } from "./cell";
+
+const ORDERS = [
+  ["difficulty", "difficulty"],
+  ["cluster", "behaviour"],
+  ["recorded", "as recorded"],
+] as const;
+type OrderName = (typeof ORDERS)[number][0];
+
+const PAGE = 100;
+
+/** The columns of the map: candidates, then those with some results that are not in the pool. */
+interface Matrix {
+  readonly data: MapData;
+  readonly order: RowOrder;
+  readonly means: Float64Array;
+  readonly candidates: readonly (number | null)[];
+  readonly missing: number;
+}
+
+export function RowsView({ view, params, api, embedded }: ViewProps) {
+  const [form, setForm] = useState<"map" | "table">("map");
+  const [sorted, setSorted] = useState<OrderName>("difficulty");
+  const matrix = useMemo(() => matrixOf(view, sorted), [view, sorted]);
+  const candidate = numberOf(params, "candidate");
+  const row = numberOf(params, "row");
+  const choose = (index: number | null, place: number) => refine({ candidate: index, row: place });
+  return (
+    <>
+      <p class="about">
+        Which candidate scores how on which validation row: rows that all candidates lose, rows that a change fixed or
+        broke.
+      </p>
+      <div class="tools">
+        <Choice legend="Rows by" options={ORDERS} value={sorted} onChange={setSorted} />
+        <Choice
+          legend="As"
+          options={[
+            ["map", "heat map"],
+            ["table", "table"],
+          ]}
+          value={form}
+          onChange={setForm}
+        />
+      </div>
+      {matrix.data.columns.length === 0 || view.rows.length === 0 ? (
+        <p class="empty">No result on a validation row yet.</p>
+      ) : form === "map" ? (
+        <Picture matrix={matrix} view={view} onOpen={choose} />
+      ) : (
+        <Table matrix={matrix} view={view} />
+      )}
+      {candidate !== null && row !== null && (
+        <CellDetails view={view} api={api} embedded={embedded} candidate={candidate} row={row} />
+      )}
+    </>
+  );
+}
+
+function matrixOf(view: View, sorted: OrderName): Matrix {
+  const scored = view.candidates.map(({ index, scores, objective_scores }) => ({
+    index,
+    scores,
+    objectives: objective_scores ?? {},
+  }));
+  const rows = view.rows.length;
+  const means = rowMeans(scored, rows);
+  const order =
+    sorted === "difficulty" ? byDifficulty(means) : sorted === "cluster" ? byCluster(scored, means) : asRecorded(rows);
+  let low = Number.POSITIVE_INFINITY;
+  let high = Number.NEGATIVE_INFINITY;
+  let missing = 0;
+  for (const { scores } of scored) {
+    for (let row = 0; row < rows; row += 1) {
+      const value = scores[row] as number;
+      if (value < low) low = value;
+      if (value > high) high = value;
+      if (Number.isNaN(value)) missing += 1;
+    }
+  }
+  const columns = [
+    ...view.candidates.map(({ index, scores }) => ({ name: String(index), scores })),
+    ...view.partial.map(({ scores }) => ({ name: "\u2026", scores })),
+  ];
+  return {
+    data: { columns, order: order.rows, names: view.rows, low: low <= high ? low : 0, high: low <= high ? high : 1 },
+    order,
+    means,
+    candidates: [...view.candidates.map(({ index }) => index), ...view.partial.map(() => null)],
+    missing,
+  };
+}
+
+interface PictureProps {
+  readonly matrix: Matrix;
+  readonly view: View;
+  readonly onOpen: (candidate: number | null, row: number) => void;
+}
+
+function Picture({ matrix, view, onOpen }: PictureProps) {
+  const theme = useTheme();
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const map = useRef<HeatMap | null>(null);
+  const [cursor, setCursor] = useState<Cell>({ column: 0, line: 0 });
+
+  useEffect(() => {
+    const element = canvas.current;
+    if (element === null) return;
+    const made = new HeatMap(element, theme);
+    map.current = made;
+    const observer = new ResizeObserver(() => made.scrollBy(0, 0));
+    observer.observe(element);
+    const wheel = (event: WheelEvent) => {
+      event.preventDefault();
+      const box = element.getBoundingClientRect();
+      if (event.ctrlKey || event.metaKey) {
+        made.zoomBy(Math.exp(-event.deltaY / 200), event.clientX - box.left, event.clientY - box.top);
+      } else if (event.shiftKey) made.scrollBy(event.deltaY, event.deltaX);
+      else made.scrollBy(event.deltaX, event.deltaY);
+    };
+    element.parentElement?.addEventListener("wheel", wheel, { passive: false });
+    return () => {
+      element.parentElement?.removeEventListener("wheel", wheel);
+      observer.disconnect();
+      made.close();
+    };
+  }, []);
+  useEffect(() => map.current?.setTheme(theme), [theme]);
+  useEffect(() => map.current?.setData(matrix.data), [matrix]);
+
+  const go = (cell: Cell) => {
+    const shown = map.current;
+    if (shown === null) return;
+    shown.moveTo(cell);
+    setCursor(shown.cursor);
+  };
+  const enter = ({ column, line }: Cell) => {
+    const place = matrix.data.order[line];
+    const candidate = matrix.candidates[column];
+    if (place !== undefined && candidate !== null && candidate !== undefined) onOpen(candidate, place);
+  };
+  const keys = (event: KeyboardEvent) => {
+    const shown = map.current;
+    if (shown === null) return;
+    const { column, line } = shown.cursor;
+    const moves: Record<string, () => void> = {
+      ArrowLeft: () => go({ column: column - 1, line }),
+      ArrowRight: () => go({ column: column + 1, line }),
+      ArrowUp: () => go({ column, line: line - 1 }),
+      ArrowDown: () => go({ column, line: line + 1 }),
+      PageUp: () => go({ column, line: line - shown.linesShown() }),
+      PageDown: () => go({ column, line: line + shown.linesShown() }),
+      Home: () => go({ column: 0, line: event.ctrlKey ? 0 : line }),
+      End: () =>
+        go({ column: matrix.data.columns.length - 1, line: event.ctrlKey ? matrix.data.order.length - 1 : line }),
+      "+": () => shown.zoomBy(1.5),
+      "-": () => shown.zoomBy(1 / 1.5),
+      "0": () => shown.fit(),
+      Enter: () => enter(shown.cursor),
+      " ": () => enter(shown.cursor),
+    };
+    const move = moves[event.key];
+    if (move === undefined || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    move();
+  };
+  const pointer = usePointer(map, go, enter);
+  return (
+    <>
+      <div class="tools">
+        <span>
+          <button type="button" aria-label="Zoom out" onClick={() => map.current?.zoomBy(1 / 1.5)}>
+            {"\u2212"}
+          </button>{" "}
+          <button type="button" aria-label="Zoom in" onClick={() => map.current?.zoomBy(1.5)}>
+            +
+          </button>{" "}
+          <button type="button" onClick={() => map.current?.fit()}>
+            Fit
+          </button>
+        </span>
+        <span class="legend">
+          <span>
+            {score(matrix.data.low)} <span class="ramp" aria-hidden="true" /> {score(matrix.data.high)}
+          </span>
+          <span>
+            <span class="hatch" aria-hidden="true" /> missing ({count(matrix.missing)})
+          </span>
+        </span>
+      </div>
+      <div
+        class="map"
+        role="application"
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: keys move the cursor
+        tabIndex={0}
+        aria-label="Heat map of candidates by rows. Arrow keys move, Enter opens the cell, plus and minus zoom, 0 fits."
+        aria-describedby="map-cursor"
+        onKeyDown={keys}
+        {...pointer}
+      >
+        <canvas ref={canvas} />
+      </div>
+      <p class="readout" id="map-cursor" aria-live="polite">
+        {described(matrix, view, cursor)}
+      </p>
+    </>
+  );
+}
+
+/** A drag scrolls; a click puts the cursor on a cell and opens it. */
+function usePointer(map: { readonly current: HeatMap | null }, go: (cell: Cell) => void, enter: (cell: Cell) => void) {
+  const held = useRef<{ x: number; y: number; moved: boolean } | null>(null);
+  return {
+    onPointerDown: (event: PointerEvent) => {
+      held.current = { x: event.clientX, y: event.clientY, moved: false };
+      (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
+    },
+    onPointerMove: (event: PointerEvent) => {
+      const drag = held.current;
+      if (drag === null) return;
+      const [x, y] = [drag.x - event.clientX, drag.y - event.clientY];
+      if (!drag.moved && Math.hypot(x, y) < 4) return;
+      map.current?.scrollBy(x, y);
+      held.current = { x: event.clientX, y: event.clientY, moved: true };
+    },
+    onPointerUp: (event: PointerEvent) => {
+      const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
+      const cell = map.current?.cellAt(event.clientX - box.left, event.clientY - box.top);
+      if (held.current !== null && !held.current.moved && cell) {
+        go(cell);
+        enter(cell);
+      }
+      held.current = null;
+    },
+    onPointerCancel: () => {
+      held.current = null;
+    },
+  };
+}
+
+function described(matrix: Matrix, view: View, { column, line }: Cell) {
+  const place = matrix.data.order[line];
+  const shown = matrix.data.columns[column];
+  if (place === undefined || shown === undefined) return null;
+  const index = matrix.candidates[column];
+  const value = shown.scores[place] ?? Number.NaN;
+  const clusters = matrix.order.clusters;
+  return (
+    <>
+      Row <Inline text={view.rows[place] ?? "unknown"} length={60} /> (place {count(line + 1)} of{" "}
+      {count(matrix.data.order.length)}, mean {score(matrix.means[place])}
+      {(clusters.at(-1) ?? 0) > 0 && `, group ${(clusters[line] ?? 0) + 1}`}),{" "}
+      {index == null ? (
+        "a proposal under evaluation"
+      ) : (
+        <a href={href("text", { candidate: index })}>{candidateName(index)}</a>
+      )}
+      : <strong>{Number.isNaN(value) ? "missing" : score(value)}</strong>
+    </>
+  );
+}
+
+function Table({ matrix, view }: { matrix: Matrix; view: View }) {
+  const [page, setPage] = useState(0);
+  const pages = Math.ceil(matrix.data.order.length / PAGE);
+  const best = view.candidates.find(({ index }) => index === view.best);
+  const seed = view.candidates[0];
+  const places = [...matrix.data.order.subarray(page * PAGE, (page + 1) * PAGE)];
+  return (
+    <section class="panel">
+      <div class="tools">
+        <button type="button" disabled={page === 0} onClick={() => setPage(page - 1)}>
+          Previous rows
+        </button>
+        <span>
+          page {page + 1} of {pages}
+        </span>
+        <button type="button" disabled={page + 1 >= pages} onClick={() => setPage(page + 1)}>
+          Next rows
+        </button>
+      </div>
+      <Scrolled label="Validation rows" tall>
+        <table>
+          <caption>{counted(matrix.data.order.length, "validation row")}; a score opens the cell.</caption>
+          <thead>
+            <tr>
+              <th scope="col">row</th>
+              {["mean", "seed", "best candidate", "highest", "candidates with it", "missing"].map((name) => (
+                <th key={name} scope="col" class="number">
+                  {name}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {places.map((place) => {
+              const all = view.candidates.map(({ scores }) => scores[place] ?? Number.NaN);
+              const known = all.filter((value) => !Number.isNaN(value));
+              const highest = known.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);
+              return (
+                <tr key={place}>
+                  <th scope="row">
+                    <Inline text={view.rows[place] ?? "unknown"} length={60} />
+                  </th>
+                  <td class="number">{score(matrix.means[place])}</td>
+                  {[seed, best].map((candidate, at) => (
+                    <td class="number" key={at}>
+                      {candidate !== undefined && (
+                        <a href={href("rows", { candidate: candidate.index, row: place })}>
+                          {score(candidate.scores[place])}
+                        </a>
+                      )}
+                    </td>
+                  ))}
+                  <td class="number">{known.length > 0 ? score(highest) : "none"}</td>
+                  <td class="number">{count(known.filter((value) => value === highest).length)}</td>
+                  <td class="number">{count(all.length - known.length)}</td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </Scrolled>
+    </section>
+  );
+}

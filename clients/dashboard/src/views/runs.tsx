@@ -1,0 +1,268 @@
+/** All runs of the store, side by side. */
+
+import { useMemo, useState } from "preact/hooks";
+import uPlot from "uplot";
+import { useAnswer } from "../answers";
+import type { ViewProps } from "../app";
+import type { RunSummary, RunsAnswer } from "../details";
+import { Chart } from "../parts/chart";
+import { count, counted, money, score, time } from "../parts/format";
+import { Loaded } from "../parts/loaded";
+import { Scrolled } from "../parts/scrolled";
+import { Block, Inline } from "../parts/text";
+import { useTheme } from "../parts/theme";
+import { open } from "../route";
+
+/** Runs that are compared at once: more curves cannot be told apart. */
+const MOST = 6;
+const DASHES = [[], [6, 4], [2, 3], [10, 4, 2, 4], [14, 4], [4, 2, 1, 2]];
+
+export function RunsView({ view, onShow }: ViewProps & { onShow: (run: string) => void }) {
+  const answer = useAnswer<RunsAnswer>("/api/runs");
+  const [chosen, setChosen] = useState<readonly string[] | null>(null);
+  return (
+    <>
+      <p class="about">
+        All runs of the store, side by side: their curves, the settings that differ, their best texts.
+      </p>
+      <Loaded answer={answer}>
+        {({ runs }) => {
+          const shown = chosen ?? runs.slice(0, 3).map(({ run_id }) => run_id);
+          const compared = runs.filter(({ run_id }) => shown.includes(run_id));
+          if (runs.length === 0) return <p class="empty">The store holds no run.</p>;
+          return (
+            <>
+              <List
+                runs={runs}
+                current={view.latest.run?.run_id ?? null}
+                chosen={shown}
+                onChoose={setChosen}
+                onShow={(run) => {
+                  onShow(run);
+                  open("now");
+                }}
+              />
+              {compared.length > 0 && <Curves runs={compared} />}
+              {compared.length > 1 && <Settings runs={compared} />}
+              {compared.length > 0 && <BestTexts runs={compared} />}
+            </>
+          );
+        }}
+      </Loaded>
+    </>
+  );
+}
+
+interface ListProps {
+  readonly runs: readonly RunSummary[];
+  readonly current: string | null;
+  readonly chosen: readonly string[];
+  readonly onChoose: (runs: readonly string[]) => void;
+  readonly onShow: (run: string) => void;
+}
+
+function List({ runs, current, chosen, onChoose, onShow }: ListProps) {
+  return (
+    <section class="panel">
+      <Scrolled label="Runs" tall>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">compare</th>
+              <th scope="col">run</th>
+              <th scope="col">status</th>
+              <th scope="col">program</th>
+              {["seed", "best", "candidates", "metric calls", "cost"].map((name) => (
+                <th key={name} scope="col" class="number">
+                  {name}
+                </th>
+              ))}
+              <th scope="col">created</th>
+            </tr>
+          </thead>
+          <tbody>
+            {runs.map((run) => (
+              <tr key={run.run_id} class={run.run_id === current ? "chosen" : undefined}>
+                <td>
+                  <input
+                    type="checkbox"
+                    aria-label={`Compare ${run.name ?? run.run_id}`}
+                    checked={chosen.includes(run.run_id)}
+                    disabled={!chosen.includes(run.run_id) && chosen.length >= MOST}
+                    onChange={(event) =>
+                      onChoose(
+                        event.currentTarget.checked
+                          ? [...chosen, run.run_id]
+                          : chosen.filter((each) => each !== run.run_id),
+                      )
+                    }
+                  />
+                </td>
+                <th scope="row">
+                  <button type="button" onClick={() => onShow(run.run_id)}>
+                    <Inline text={run.name ?? run.run_id} length={40} />
+                  </button>
+                  {run.run_id === current && " (shown)"}
+                </th>
+                <td>
+                  <Inline text={run.status} />
+                </td>
+                <td>{run.program !== null && <Inline text={run.program} length={40} />}</td>
+                <td class="number">{score(run.seed_score)}</td>
+                <td class="number">{score(run.best_score)}</td>
+                <td class="number">{count(run.candidates)}</td>
+                <td class="number">{count(run.metric_calls)}</td>
+                <td class="number">{money(run.cost_usd)}</td>
+                <td>{time(run.created)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scrolled>
+    </section>
+  );
+}
+
+function nameOf(run: RunSummary): string {
+  return run.name ?? run.run_id;
+}
+
+function Curves({ runs }: { runs: readonly RunSummary[] }) {
+  const theme = useTheme();
+  const data = useMemo(() => joined(runs), [runs]);
+  const options = useMemo(() => {
+    const lines = {
+      stroke: theme.quiet,
+      grid: { stroke: theme.rule, width: 1 },
+      ticks: { stroke: theme.rule, width: 1 },
+    };
+    const colours = [theme.accent, theme.good, theme.bad, theme.ink];
+    return {
+      legend: { show: false },
+      scales: { x: { time: false } },
+      axes: [lines, { ...lines, size: 56 }],
+      series: [
+        {},
+        ...runs.map((_, at) => ({
+          stroke: colours[at % colours.length] as string,
+          dash: DASHES[at % DASHES.length] as number[],
+          width: 2,
+          spanGaps: true,
+          paths: uPlot.paths.stepped?.({ align: 1 }) as uPlot.Series.PathBuilder,
+          points: { show: false },
+        })),
+      ],
+    };
+  }, [runs, theme]);
+  return (
+    <figure class="panel">
+      <h2>Best score over metric calls</h2>
+      <Chart label="Best scores of the compared runs over metric calls" options={options} data={data} height={300} />
+      <figcaption class="legend">
+        {runs.map((run, at) => (
+          <span key={run.run_id}>
+            <svg viewBox="0 0 32 12" aria-hidden="true" style={{ width: "32px" }}>
+              <path
+                d="M0 6H32"
+                stroke={[theme.accent, theme.good, theme.bad, theme.ink][at % 4]}
+                stroke-width="2"
+                stroke-dasharray={(DASHES[at % DASHES.length] as number[]).join(" ")}
+              />
+            </svg>
+            <Inline text={nameOf(run)} length={40} />
+          </span>
+        ))}
+      </figcaption>
+    </figure>
+  );
+}
+
+/** The curves over the metric calls of all of them. */
+function joined(runs: readonly RunSummary[]): uPlot.AlignedData {
+  const calls = [...new Set(runs.flatMap(({ curve }) => curve.map(([x]) => x)))].sort((a, b) => a - b);
+  return [
+    calls,
+    ...runs.map(({ curve }) => {
+      const known = new Map(curve.map(([x, best]) => [x, best]));
+      return calls.map((x) => known.get(x) ?? null);
+    }),
+  ] as uPlot.AlignedData;
+}
+
+function Settings({ runs }: { runs: readonly RunSummary[] }) {
+  const names = [...new Set(runs.flatMap(({ settings }) => Object.keys(settings)))].sort();
+  const shown = (run: RunSummary, name: string) =>
+    name in run.settings ? JSON.stringify(run.settings[name]) : "not set";
+  const differing = names.filter((name) => new Set(runs.map((run) => shown(run, name))).size > 1);
+  return (
+    <section class="panel">
+      <h2>Settings that differ</h2>
+      {differing.length === 0 ? (
+        <p>None.</p>
+      ) : (
+        <Scrolled label="Settings that differ">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">setting</th>
+                {runs.map((run) => (
+                  <th key={run.run_id} scope="col">
+                    <Inline text={nameOf(run)} length={30} />
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {differing.map((name) => (
+                <tr key={name}>
+                  <th scope="row">
+                    <Inline text={name} />
+                  </th>
+                  {runs.map((run) => (
+                    <td key={run.run_id}>
+                      <Inline text={shown(run, name)} length={100} />
+                    </td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scrolled>
+      )}
+    </section>
+  );
+}
+
+function BestTexts({ runs }: { runs: readonly RunSummary[] }) {
+  const components = [...new Set(runs.flatMap(({ best_texts }) => Object.keys(best_texts)))];
+  return (
+    <section class="panel">
+      <h2>Best texts</h2>
+      {components.map((component) => (
+        <div key={component}>
+          <h3>
+            <Inline text={component} length={80} />
+          </h3>
+          <div class="pair">
+            {runs.map((run) => {
+              const text = run.best_texts[component];
+              return (
+                <div key={run.run_id}>
+                  <p class="quiet">
+                    <Inline text={nameOf(run)} length={60} />, {score(run.best_score)},{" "}
+                    {counted(run.candidates, "candidate")}
+                  </p>
+                  {text === undefined ? (
+                    <p class="quiet">No such component.</p>
+                  ) : (
+                    <Block text={text.text} omitted={text.omitted} label={`${component} of ${nameOf(run)}`} />
+                  )}
+                </div>
+              );
+            })}
+          </div>
+        </div>
+      ))}
+    </section>
+  );
+}

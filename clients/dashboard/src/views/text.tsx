@@ -1,0 +1,400 @@
+/** The texts of a candidate, compared word by word with another one, or with the origin of each part. */
+
+import { useMemo, useState } from "preact/hooks";
+import { useAnswer } from "../answers";
+import type { ViewProps } from "../app";
+import type { Origin, ProvenanceAnswer, ProvenanceSpan, TranscriptAnswer } from "../details";
+import type { Mutation, SentText } from "../generated/events";
+import { Choice } from "../parts/choice";
+import { candidateName, count, counted, money, score, signed } from "../parts/format";
+import { Loaded } from "../parts/loaded";
+import { Block, Compared, Frame, Inline } from "../parts/text";
+import { href, numberOf, refine } from "../route";
+import type { Candidate } from "../state/reduce";
+import type { View } from "../state/view";
+import { compare } from "../text/compare";
+import { visible } from "../text/visible";
+import { Part } from "./cell";
+
+const MODES = [
+  ["compared", "compared"],
+  ["origins", "where each part is from"],
+  ["plain", "alone"],
+] as const;
+type Mode = (typeof MODES)[number][0];
+
+export function TextView({ view, params, api }: ViewProps) {
+  const chosen = numberOf(params, "candidate") ?? view.best;
+  const candidate = view.candidates.find(({ index }) => index === chosen);
+  const base = numberOf(params, "with") ?? (candidate?.index === 0 ? null : 0);
+  const other = view.candidates.find(({ index }) => index === base && index !== candidate?.index);
+  const mode = MODES.find(([name]) => name === params.get("as"))?.[0] ?? "compared";
+  if (candidate === undefined) {
+    return (
+      <>
+        <About />
+        <p class="empty">
+          {view.candidates.length === 0
+            ? "No candidate yet."
+            : `At this place of the journal there is no candidate ${chosen}.`}
+        </p>
+      </>
+    );
+  }
+  const components = [...new Set([...Object.keys(candidate.texts), ...Object.keys(other?.texts ?? {})])];
+  return (
+    <>
+      <About />
+      <div class="tools">
+        <Select
+          name="Candidate"
+          view={view}
+          value={candidate.index}
+          onChange={(index) => refine({ candidate: index })}
+        />
+        {mode === "compared" && (
+          <Select
+            name="compared with"
+            view={view}
+            value={other?.index ?? null}
+            onChange={(index) => refine({ with: index })}
+          />
+        )}
+        <Choice legend="Shown" options={MODES} value={mode as Mode} onChange={(as) => refine({ as })} />
+      </div>
+      <Facts view={view} candidate={candidate} other={mode === "compared" ? other : undefined} />
+      {mode === "origins" ? (
+        <Origins api={api} candidate={candidate} />
+      ) : (
+        components.map((component) => (
+          <section class="panel" key={component}>
+            <h2>
+              <Inline text={component} length={120} />
+            </h2>
+            <Component
+              api={api}
+              component={component}
+              candidate={candidate}
+              other={mode === "compared" ? other : undefined}
+            />
+          </section>
+        ))
+      )}
+      {candidate.code !== null && <Code view={view} api={api} candidate={candidate} />}
+    </>
+  );
+}
+
+function About() {
+  return (
+    <p class="about">
+      The texts of any candidate: compared word by word with another candidate, or with the proposal that brought each
+      part.
+    </p>
+  );
+}
+
+interface SelectProps {
+  readonly name: string;
+  readonly view: View;
+  readonly value: number | null;
+  readonly onChange: (index: number) => void;
+}
+
+function Select({ name, view, value, onChange }: SelectProps) {
+  return (
+    <label>
+      {name}
+      <select value={String(value ?? "")} onChange={(event) => onChange(Number(event.currentTarget.value))}>
+        {value === null && <option value="">choose</option>}
+        {view.candidates.map((candidate) => (
+          <option key={candidate.index} value={String(candidate.index)}>
+            {candidate.index}
+            {candidate.index === 0 ? " (seed)" : candidate.index === view.best ? " (best)" : ""}:{" "}
+            {score(candidate.score)}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function Facts({ view, candidate, other }: { view: View; candidate: Candidate; other: Candidate | undefined }) {
+  const proposal = view.proposals.find((each) => each.candidate === candidate.index);
+  const moved = other === undefined ? null : movedRows(other, candidate);
+  return (
+    <p>
+      {candidateName(candidate.index).replace("c", "C")} scores <strong>{score(candidate.score)}</strong>
+      {other !== undefined && (
+        <>
+          , {signed(candidate.score - other.score)} against {candidateName(other.index)}
+          {moved !== null &&
+            `: ${counted(moved.better, "row")} better, ${count(moved.worse)} worse, ${count(moved.same)} alike`}
+        </>
+      )}
+      . {candidate.parents.length > 1 && <>It is a merge of candidates {candidate.parents.join(" and ")}. </>}
+      {candidate.parents.length === 1 && (
+        <>
+          It was changed from{" "}
+          <a href={href("text", { candidate: candidate.parents[0] ?? 0 })}>
+            {candidateName(candidate.parents[0] as number)}
+          </a>
+          {proposal !== undefined && (
+            <>
+              {" "}
+              by the <a href={href("reflection", { proposal: proposal.at })}>proposal at entry {count(proposal.at)}</a>
+            </>
+          )}
+          .{" "}
+        </>
+      )}
+      {other !== undefined && (
+        <span class="quiet">
+          <ins>Underlined</ins>: new words; <del>struck through</del>: removed words.
+        </span>
+      )}
+    </p>
+  );
+}
+
+function movedRows(before: Candidate, after: Candidate) {
+  let [better, worse, same] = [0, 0, 0];
+  for (let row = 0; row < after.scores.length; row += 1) {
+    const difference = (after.scores[row] as number) - (before.scores[row] ?? Number.NaN);
+    if (difference > 0) better += 1;
+    else if (difference < 0) worse += 1;
+    else if (difference === 0) same += 1;
+  }
+  return { better, worse, same };
+}
+
+interface ComponentProps {
+  readonly api: string;
+  readonly component: string;
+  readonly candidate: Candidate;
+  readonly other: Candidate | undefined;
+}
+
+/** One component; texts that events hold only the beginning of are loaded when asked for. */
+function Component({ api, component, candidate, other }: ComponentProps) {
+  const [whole, setWhole] = useState(false);
+  const [now, was] = [candidate.texts[component], other?.texts[component]];
+  const cut = (now?.omitted ?? 0) + (was?.omitted ?? 0);
+  const path = (index: number, text: SentText | undefined) =>
+    whole && text !== undefined && text.omitted > 0
+      ? `${api}/text?candidate=${index}&component=${encodeURIComponent(component)}`
+      : null;
+  const nowLoaded = useAnswer<SentText>(path(candidate.index, now));
+  const wasLoaded = useAnswer<SentText>(path(other?.index ?? 0, was));
+  const text = (nowLoaded.kind === "ready" ? nowLoaded.value : now) ?? { text: "", omitted: 0 };
+  const before = wasLoaded.kind === "ready" ? wasLoaded.value : was;
+  const pieces = useMemo(
+    () => (other === undefined ? null : compare(before?.text ?? "", text.text)),
+    [other, before?.text, text.text],
+  );
+  return (
+    <>
+      {pieces === null ? (
+        <Block text={text.text} omitted={text.omitted} label={component} />
+      ) : (
+        <>
+          {pieces.every(({ kind }) => kind === "same") && <p class="quiet">Unchanged.</p>}
+          <Compared pieces={pieces} label={component} />
+        </>
+      )}
+      {cut > 0 && !whole && (
+        <p>
+          <button type="button" onClick={() => setWhole(true)}>
+            Load the other {count(cut)} characters
+          </button>
+        </p>
+      )}
+      {whole && (nowLoaded.kind === "loading" || wasLoaded.kind === "loading") && <p role="status">Loading.</p>}
+      {[nowLoaded, wasLoaded].map(
+        (answer, at) =>
+          answer.kind === "failed" && (
+            <p key={at} class="warn">
+              Not available: <Inline text={answer.message} length={300} />
+            </p>
+          ),
+      )}
+    </>
+  );
+}
+
+function Origins({ api, candidate }: { api: string; candidate: Candidate }) {
+  const answer = useAnswer<ProvenanceAnswer>(`${api}/provenance?candidate=${candidate.index}`);
+  const [chosen, setChosen] = useState<number | null>(null);
+  return (
+    <Loaded answer={answer}>
+      {(found) => (
+        <div class="split origins">
+          <ul class="list" aria-label="Where the parts are from">
+            {found.origins.map((origin) => (
+              <li key={origin.candidate}>
+                <OriginItem
+                  origin={origin}
+                  chosen={origin.candidate === chosen}
+                  onChoose={() => setChosen(origin.candidate === chosen ? null : origin.candidate)}
+                />
+              </li>
+            ))}
+          </ul>
+          <div>
+            {Object.entries(found.components).map(([component, spans]) => (
+              <section class="panel" key={component}>
+                <h2>
+                  <Inline text={component} length={120} />
+                </h2>
+                <Spans spans={spans} chosen={chosen} component={component} />
+              </section>
+            ))}
+          </div>
+        </div>
+      )}
+    </Loaded>
+  );
+}
+
+function OriginItem({ origin, chosen, onChoose }: { origin: Origin; chosen: boolean; onChoose: () => void }) {
+  return (
+    <div class="origin">
+      <button type="button" aria-pressed={chosen} onClick={onChoose}>
+        {origin.candidate === 0 ? "S" : origin.candidate}
+      </button>{" "}
+      {origin.candidate === 0 ? (
+        "The seed's words"
+      ) : (
+        <>
+          Brought by <a href={href("text", { candidate: origin.candidate })}>candidate {origin.candidate}</a>
+          {origin.proposal !== null && (
+            <>
+              {" "}
+              (<a href={href("reflection", { proposal: origin.proposal })}>prompt and answer</a>)
+            </>
+          )}
+        </>
+      )}
+      {origin.worth !== null && (
+        <p>
+          <Inline text={origin.worth} length={200} />
+        </p>
+      )}
+      {origin.rows.length > 0 && (
+        <p class="quiet">
+          from rows <Inline text={origin.rows.join(", ")} length={160} />
+        </p>
+      )}
+    </div>
+  );
+}
+
+function Spans({
+  spans,
+  chosen,
+  component,
+}: {
+  spans: readonly ProvenanceSpan[];
+  chosen: number | null;
+  component: string;
+}) {
+  const size = spans.reduce((sum, span) => sum + span.text.length, 0);
+  return (
+    <Frame label={component} size={size}>
+      {spans.map((span, at) =>
+        span.candidate === 0 ? (
+          <span key={`${at} ${span.candidate}`} class={chosen === 0 ? "span chosen" : undefined}>
+            {visible(span.text)}
+          </span>
+        ) : (
+          <span key={`${at} ${span.candidate}`} class={span.candidate === chosen ? "span chosen" : "span"}>
+            {visible(span.text)}
+            <sup>{span.candidate}</sup>
+          </span>
+        ),
+      )}
+    </Frame>
+  );
+}
+
+/** The commit of a candidate, the change that made it, and the attempts that were rejected before. */
+function Code({ view, api, candidate }: { view: View; api: string; candidate: Candidate }) {
+  const made = view.mutations.find(({ at }) => at === candidate.code?.mutation);
+  const rejected = view.mutations.filter(({ stage, at }) => stage !== null && at <= candidate.at);
+  return (
+    <section class="panel">
+      <h2>Code</h2>
+      <p>
+        Commit <Inline text={candidate.code?.commit ?? ""} />
+        {candidate.code?.branch && (
+          <>
+            {" "}
+            of branch <Inline text={candidate.code.branch} />
+          </>
+        )}
+      </p>
+      {made !== undefined && <Change api={api} mutation={made} />}
+      {rejected.length > 0 && <h3>Rejected attempts before it</h3>}
+      {rejected.map((mutation) => (
+        <Change key={mutation.at} api={api} mutation={mutation} />
+      ))}
+    </section>
+  );
+}
+
+export function Change({ api, mutation }: { api: string; mutation: Mutation }) {
+  const [opened, setOpened] = useState(false);
+  const answer = useAnswer<TranscriptAnswer>(opened ? `${api}/transcript?at=${mutation.at}` : null);
+  return (
+    <details onToggle={(event) => setOpened(event.currentTarget.open)}>
+      <summary>
+        {mutation.stage === null ? (
+          "Change"
+        ) : (
+          <span class="bad">
+            Rejected at stage <Inline text={mutation.stage} />
+          </span>
+        )}
+        : <Inline text={mutation.summary ?? mutation.reason ?? mutation.request.text} length={160} />{" "}
+        <span class="quiet">
+          {counted(mutation.files.length, "file")}, {money(mutation.cost_usd)}
+        </span>
+      </summary>
+      {mutation.reason !== null && <Part name="Reason" value={{ text: mutation.reason, omitted: 0 }} />}
+      <Part name="Request" value={mutation.request} />
+      <Loaded answer={answer}>
+        {(found) => (
+          <>
+            {found.diff !== null && (
+              <>
+                <h3>Difference</h3>
+                <DiffLines text={found.diff} />
+              </>
+            )}
+            {found.entries.length > 0 && <h3>Transcript of the agent</h3>}
+            {found.entries.map((entry, at) => (
+              <Part key={at} name={entry.role} value={entry.text} />
+            ))}
+          </>
+        )}
+      </Loaded>
+    </details>
+  );
+}
+
+/** A unified diff by line. */
+function DiffLines({ text }: { text: SentText }) {
+  const lines = text.text.split("\n");
+  return (
+    <Frame label="Difference" size={text.text.length}>
+      {lines.map((line, at) => {
+        const shown = `${visible(line)}\n`;
+        const [Tag, plain] = line.startsWith("+")
+          ? (["ins", false] as const)
+          : (["del", !line.startsWith("-")] as const);
+        return plain ? shown : <Tag key={at}>{shown}</Tag>;
+      })}
+      {text.omitted > 0 && <span class="quiet">[{count(text.omitted)} more characters]</span>}
+    </Frame>
+  );
+}

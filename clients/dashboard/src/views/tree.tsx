@@ -1,0 +1,417 @@
+/** All candidates and their parents. */
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { ViewProps } from "../app";
+import { Choice } from "../parts/choice";
+import { candidateName, counted, score } from "../parts/format";
+import { Scrolled } from "../parts/scrolled";
+import { ramp, useTheme } from "../parts/theme";
+import { href, open } from "../route";
+import type { Candidate } from "../state/reduce";
+import { type Layout, layout } from "../state/tree";
+import type { View } from "../state/view";
+import { line } from "../text/visible";
+
+/** Room around the tree, in pixels. */
+const EDGE = 20;
+/** Characters of a line of a text that a search result shows. */
+const AROUND = 60;
+
+export function TreeView({ view }: ViewProps) {
+  const [form, setForm] = useState<"tree" | "list">("tree");
+  const [search, setSearch] = useState("");
+  const [chosen, setChosen] = useState<number | null>(null);
+  const found = useMemo(() => matches(view.candidates, search), [view.candidates, search]);
+  const selected = view.candidates.find(({ index }) => index === (chosen ?? view.best));
+  return (
+    <>
+      <p class="about">
+        All candidates and their parents: which were changed into which, which are merges, and which are on the Pareto
+        front.
+      </p>
+      <div class="tools">
+        <Choice
+          legend="As"
+          options={[
+            ["tree", "tree"],
+            ["list", "list"],
+          ]}
+          value={form}
+          onChange={setForm}
+        />
+        <label>
+          Search
+          <input
+            type="search"
+            value={search}
+            placeholder="number or words"
+            onInput={(event) => setSearch(event.currentTarget.value)}
+          />
+        </label>
+        {search !== "" && (
+          <span role="status">
+            {found.size} of {counted(view.candidates.length, "candidate")}
+          </span>
+        )}
+      </div>
+      {view.candidates.length === 0 ? (
+        <p class="empty">No candidate yet: the seed comes first, once it is scored on all validation rows.</p>
+      ) : form === "tree" ? (
+        <>
+          <Graph
+            view={view}
+            found={search === "" ? null : found}
+            chosen={selected?.index ?? null}
+            onChoose={setChosen}
+          />
+          <p class="readout" aria-live="polite">
+            {selected !== undefined && <Described view={view} candidate={selected} />}
+          </p>
+          <Legend />
+        </>
+      ) : (
+        <List view={view} found={search === "" ? null : found} />
+      )}
+    </>
+  );
+}
+
+/** The candidates whose number is the search, or whose texts contain it. */
+function matches(candidates: readonly Candidate[], search: string): Set<number> {
+  const wanted = search.trim().toLowerCase();
+  const found = new Set<number>();
+  if (wanted === "") return found;
+  for (const { index, texts } of candidates) {
+    const inText = Object.values(texts).some(({ text }) => text.toLowerCase().includes(wanted));
+    if (String(index) === wanted || inText) found.add(index);
+  }
+  return found;
+}
+
+function Described({ view, candidate }: { view: View; candidate: Candidate }) {
+  const parents = candidate.parents;
+  return (
+    <>
+      <a href={href("text", { candidate: candidate.index, with: parents[0] ?? null })}>
+        {candidateName(candidate.index)}
+      </a>
+      : <strong>{score(candidate.score)}</strong>
+      {candidate.index === view.best && ", the best"}
+      {view.front.has(candidate.index) && ", on the Pareto front"}
+      {parents.length > 1 && `, merged from candidates ${parents.join(" and ")}`}
+      {parents.length === 1 && `, changed from ${candidateName(parents[0] as number)}`}, iteration {candidate.iteration}
+    </>
+  );
+}
+
+interface GraphProps {
+  readonly view: View;
+  readonly found: ReadonlySet<number> | null;
+  readonly chosen: number | null;
+  readonly onChoose: (index: number) => void;
+}
+
+/** What is seen of the tree: the point at the upper left in pixels, and the room of a generation and of a leaf. */
+interface Window {
+  readonly x: number;
+  readonly y: number;
+  readonly across: number;
+  readonly down: number;
+}
+
+function Graph({ view, found, chosen, onChoose }: GraphProps) {
+  const placed = useMemo(() => layout(view.candidates), [view.candidates]);
+  const place = useRef<HTMLDivElement>(null);
+  const [size, setSize] = useState({ width: 900, height: 500 });
+  const [at, setAt] = useState<Window | null>(null);
+  const shown = at ?? fitted(placed, size);
+  const drag = useRef<{ x: number; y: number } | null>(null);
+  const zoom = (factor: number, x = size.width / 2, y = size.height / 2) => {
+    const across = Math.max(4, Math.min(160, shown.across * factor));
+    const down = Math.max(0.5, Math.min(60, shown.down * factor));
+    setAt({
+      across,
+      down,
+      x: ((shown.x + x - EDGE) * across) / shown.across + EDGE - x,
+      y: ((shown.y + y - EDGE) * down) / shown.down + EDGE - y,
+    });
+  };
+  const wheel = useRef<(event: WheelEvent) => void>(() => {});
+  wheel.current = (event) => {
+    event.preventDefault();
+    const box = place.current?.getBoundingClientRect();
+    if (event.ctrlKey || event.metaKey) {
+      zoom(Math.exp(-event.deltaY / 200), event.clientX - (box?.left ?? 0), event.clientY - (box?.top ?? 0));
+    } else setAt({ ...shown, x: shown.x + event.deltaX, y: shown.y + event.deltaY });
+  };
+  useEffect(() => {
+    const element = place.current;
+    if (element === null) return;
+    const observer = new ResizeObserver(() => setSize({ width: element.clientWidth, height: element.clientHeight }));
+    observer.observe(element);
+    const listener = (event: WheelEvent) => wheel.current(event);
+    element.addEventListener("wheel", listener, { passive: false });
+    return () => {
+      observer.disconnect();
+      element.removeEventListener("wheel", listener);
+    };
+  }, []);
+  const choose = (index: number | undefined) => {
+    const node = index === undefined ? undefined : placed.nodes.get(index);
+    if (node === undefined) return;
+    onChoose(node.index);
+    const [x, y] = [EDGE + node.depth * shown.across, EDGE + node.line * shown.down];
+    const inSight = x > shown.x && x < shown.x + size.width && y > shown.y && y < shown.y + size.height;
+    if (!inSight) setAt({ ...shown, x: x - size.width / 2, y: y - size.height / 2 });
+  };
+  const keys = (event: KeyboardEvent) => {
+    const candidate = view.candidates.find(({ index }) => index === chosen);
+    const siblings = placed.children.get(candidate?.parents[0] ?? -1) ?? [];
+    const rank = siblings.indexOf(chosen ?? -1);
+    const moves: Record<string, () => void> = {
+      ArrowLeft: () => choose(candidate?.parents[0]),
+      ArrowRight: () => choose(placed.children.get(chosen ?? -1)?.[0]),
+      ArrowUp: () => choose(siblings[rank - 1]),
+      ArrowDown: () => choose(siblings[rank + 1]),
+      Home: () => choose(0),
+      End: () => choose(view.candidates.at(-1)?.index),
+      "+": () => zoom(1.4),
+      "-": () => zoom(1 / 1.4),
+      "0": () => setAt(null),
+      Enter: () => {
+        if (candidate !== undefined) open("text", { candidate: candidate.index, with: candidate.parents[0] ?? null });
+      },
+    };
+    const move = moves[event.key];
+    if (move === undefined || event.altKey || event.metaKey || event.ctrlKey) return;
+    event.preventDefault();
+    move();
+  };
+  return (
+    <>
+      <div class="tools">
+        <span>
+          <button type="button" aria-label="Zoom out" onClick={() => zoom(1 / 1.4)}>
+            {"\u2212"}
+          </button>{" "}
+          <button type="button" aria-label="Zoom in" onClick={() => zoom(1.4)}>
+            +
+          </button>{" "}
+          <button type="button" onClick={() => setAt(null)}>
+            Fit
+          </button>
+        </span>
+      </div>
+      <div
+        ref={place}
+        class="graph"
+        role="application"
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: keys move from candidate to candidate
+        tabIndex={0}
+        aria-label="Tree of candidates. Arrow keys move to parents, children and siblings, Enter opens the text. The list has the same."
+        onKeyDown={keys}
+        onPointerDown={(event) => {
+          drag.current = { x: event.clientX, y: event.clientY };
+        }}
+        onPointerMove={(event) => {
+          if (drag.current === null || event.buttons === 0) return;
+          const [x, y] = [drag.current.x - event.clientX, drag.current.y - event.clientY];
+          drag.current = { x: event.clientX, y: event.clientY };
+          setAt({ ...shown, x: shown.x + x, y: shown.y + y });
+        }}
+        onPointerUp={() => {
+          drag.current = null;
+        }}
+      >
+        <svg aria-hidden="true">
+          <g transform={`translate(${-shown.x} ${-shown.y})`}>
+            <Drawn
+              view={view}
+              placed={placed}
+              across={shown.across}
+              down={shown.down}
+              found={found}
+              chosen={chosen}
+              onChoose={onChoose}
+            />
+          </g>
+        </svg>
+      </div>
+    </>
+  );
+}
+
+/** The whole tree, as large as is readable; a tree of very many leaves without labels. */
+function fitted(placed: Layout, size: { width: number; height: number }): Window {
+  const across = Math.max(12, Math.min(110, (size.width - 2 * EDGE - 50) / Math.max(1, placed.depth - 1)));
+  const down = Math.max(0.5, Math.min(40, (size.height - 2 * EDGE) / Math.max(1, placed.lines - 1)));
+  return { across, down, x: 0, y: Math.min(0, ((placed.lines - 1) * down + 2 * EDGE - size.height) / 2) };
+}
+
+interface DrawnProps extends GraphProps {
+  readonly placed: Layout;
+  readonly across: number;
+  readonly down: number;
+}
+
+function Drawn({ view, placed, across, down, found, chosen, onChoose }: DrawnProps) {
+  const theme = useTheme();
+  // Only what is drawn depends on these: a move of the window draws nothing again.
+  return useMemo(() => {
+    const scores = view.candidates.map((candidate) => candidate.score);
+    const low = scores.reduce((least, value) => Math.min(least, value), Number.POSITIVE_INFINITY);
+    const high = scores.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY);
+    const labelled = down >= 17 && across >= 50;
+    const radius = Math.max(2, Math.min(5.5, down / 2.5));
+    const point = (index: number) => {
+      const node = placed.nodes.get(index);
+      return node === undefined ? null : { x: EDGE + node.depth * across, y: EDGE + node.line * down };
+    };
+    const edges = view.candidates.flatMap(({ index, parents }) =>
+      parents.map((parent, rank) => {
+        const [from, to] = [point(parent), point(index)];
+        if (from === null || to === null) return null;
+        const middle = (from.x + to.x) / 2;
+        return (
+          <path
+            key={`${parent} ${index}`}
+            d={`M${from.x} ${from.y}C${middle} ${from.y} ${middle} ${to.y} ${to.x} ${to.y}`}
+            fill="none"
+            stroke="var(--rule-strong)"
+            stroke-width={labelled ? 1 : 0.5}
+            stroke-dasharray={rank > 0 ? "3 3" : undefined}
+          />
+        );
+      }),
+    );
+    const nodes = view.candidates.map((candidate) => {
+      const { index } = candidate;
+      const { x, y } = point(index) ?? { x: 0, y: 0 };
+      const share = high > low ? (candidate.score - low) / (high - low) : 1;
+      const fill = `rgb(${ramp(theme, share).join(" ")})`;
+      const marked = index === chosen || index === view.best;
+      return (
+        // biome-ignore lint/a11y/noStaticElementInteractions: the tree as a whole has the focus and the keys
+        <g
+          key={index}
+          transform={`translate(${x} ${y})`}
+          opacity={found !== null && !found.has(index) ? 0.15 : 1}
+          onClick={() => onChoose(index)}
+        >
+          {index === chosen && <circle r={radius + 5} fill="none" stroke="var(--accent)" stroke-width="2" />}
+          {candidate.parents.length > 1 ? (
+            <path d={diamond(radius * 1.3)} fill={fill} stroke="var(--ink)" stroke-width={labelled ? 1 : 0.5} />
+          ) : (
+            <circle r={radius} fill={fill} stroke="var(--ink)" stroke-width={labelled ? 1 : 0.5} />
+          )}
+          {view.front.has(index) && <circle r={radius + 2.5} fill="none" stroke="var(--ink)" />}
+          {(labelled || marked) && (
+            <>
+              <text x={radius + 7} y="-2" font-size="10" fill="var(--quiet)">
+                {index}
+                {index === view.best ? " best" : ""}
+              </text>
+              <text x={radius + 7} y="9" font-size="11" fill="var(--ink)">
+                {String(Number(candidate.score.toPrecision(3)))}
+              </text>
+            </>
+          )}
+        </g>
+      );
+    });
+    return (
+      <>
+        {edges}
+        {nodes}
+      </>
+    );
+  }, [view.candidates, view.front, view.best, placed, across, down, found, chosen, theme, onChoose]);
+}
+
+function diamond(size: number): string {
+  return `M0 ${-size}L${size} 0L0 ${size}L${-size} 0Z`;
+}
+
+function Legend() {
+  return (
+    <p class="legend">
+      <span>
+        <svg viewBox="0 0 16 12" aria-hidden="true">
+          <circle cx="8" cy="6" r="3" fill="none" stroke="var(--ink)" />
+          <circle cx="8" cy="6" r="5.500" fill="none" stroke="var(--ink)" />
+        </svg>
+        on the Pareto front
+      </span>
+      <span>
+        <svg viewBox="0 0 16 12" aria-hidden="true">
+          <path d="M8 0.500L13.500 6L8 11.500L2.500 6Z" fill="none" stroke="var(--ink)" />
+        </svg>
+        merge
+      </span>
+      <span>
+        <svg viewBox="0 0 16 12" aria-hidden="true">
+          <path d="M0 6H16" stroke="var(--rule-strong)" stroke-dasharray="3 3" />
+        </svg>
+        second parent
+      </span>
+      <span>numbers: index above, score below</span>
+    </p>
+  );
+}
+
+function List({ view, found }: { view: View; found: ReadonlySet<number> | null }) {
+  const shown = view.candidates.filter(({ index }) => found === null || found.has(index));
+  return (
+    <section class="panel">
+      <Scrolled label="Candidates" tall>
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">candidate</th>
+              <th scope="col" class="number">
+                score
+              </th>
+              <th scope="col">parents</th>
+              <th scope="col" class="number">
+                iteration
+              </th>
+              <th scope="col">marks</th>
+              <th scope="col">text</th>
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((candidate) => (
+              <tr key={candidate.index}>
+                <th scope="row">
+                  <a href={href("text", { candidate: candidate.index, with: candidate.parents[0] ?? null })}>
+                    {candidateName(candidate.index)}
+                  </a>
+                </th>
+                <td class="number">{score(candidate.score)}</td>
+                <td>{candidate.parents.join(" and ") || "none"}</td>
+                <td class="number">{candidate.iteration}</td>
+                <td>
+                  {[
+                    candidate.index === view.best && "best",
+                    view.front.has(candidate.index) && "front",
+                    candidate.parents.length > 1 && "merge",
+                  ]
+                    .filter(Boolean)
+                    .join(", ")}
+                </td>
+                <td>
+                  <bdi class="inline quiet">{beginning(candidate)}</bdi>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scrolled>
+    </section>
+  );
+}
+
+function beginning(candidate: Candidate): string {
+  const text = Object.values(candidate.texts)[0]?.text ?? "";
+  return line(text, AROUND);
+}

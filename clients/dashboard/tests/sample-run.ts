@@ -1,0 +1,490 @@
+/** A run of any size: its events, and the server's answers about it. Every text passes through `text`. */
+
+import type { PageEvent, SentText } from "../src/generated/events";
+
+export interface SampleOptions {
+  readonly candidates?: number;
+  readonly rows?: number;
+  readonly driven?: boolean;
+  readonly code?: boolean;
+  /** What a program, a model or a row fills a field with. */
+  readonly text?: (field: string, usual: string) => string;
+}
+
+export interface Sample {
+  readonly events: PageEvent[];
+  readonly answers: Record<string, unknown>;
+}
+
+export const RUN = "0193e0c1-run";
+
+const WORDS =
+  "Classify the ticket by its team and urgency. Read the whole message first. If it names an invoice, a refund or a payment, the team is billing. Quote the sentence that decides. Answer with the label alone, in lower case.".split(
+    " ",
+  );
+
+/** Return numbers from 0 to 1 that are the same each time. */
+function random(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+export function sampleRun(options: SampleOptions = {}): Sample {
+  const { candidates: size = 12, rows = 30, driven = false, code = false } = options;
+  const text = options.text ?? ((_field: string, usual: string) => usual);
+  const sent = (field: string, usual: string): SentText => ({ text: text(field, usual), omitted: 0 });
+  const draw = random(7);
+  const events: Record<string, unknown>[] = [];
+  const answers: Record<string, unknown> = {};
+  const api = `/api/runs/${RUN}`;
+  const difficulty = Array.from({ length: rows }, () => draw());
+  events.push({
+    type: "run",
+    run_id: RUN,
+    name: text("name", "tickets, second try"),
+    status: driven ? "running" : "completed",
+    reason: driven ? null : text("reason", "max_metric_calls was reached"),
+    program: text("program", "tickets"),
+    program_version: "1.2",
+    created: "2026-01-05T10:00:00Z",
+    started: "2026-01-05T10:00:02Z",
+    completed: driven ? null : "2026-01-05T11:12:00Z",
+    settings: { max_metric_calls: 4000, reflection_lm: text("setting", "openai/gpt-5") },
+    budget: 4000,
+    components: ["instructions", "style"].map((name) => text("component", name)),
+    splits: { train: 40, val: rows, test: 25 },
+    objectives: [],
+    front_type: "instance",
+    evolve: code ? "both" : "prompts",
+    reflection_model: text("model", "openai/gpt-5"),
+    output: text("output", "runs/tickets"),
+    parent: null,
+    driver: driven ? text("driver", "process 4711 on build-3") : null,
+    driven,
+    store: text("store", "runs/evolverpc.db"),
+    commands: [
+      { command: text("command", `gepa-client show ${RUN}`), what: text("what", "prints the result") },
+      { command: text("command", `gepa-client resume ${RUN}`), what: text("what", "continues the run") },
+    ],
+  });
+  events.push({
+    type: "rows",
+    start: 0,
+    ids: difficulty.map((_, row) => text("row", `ticket-${row}`)),
+    total: rows,
+    held_by_server: false,
+  });
+  let best = 0;
+  const means: number[] = [];
+  for (let index = 0; index < size; index += 1) {
+    const skill = 0.35 + 0.5 * (1 - Math.exp(-index / (size / 3))) + 0.1 * (draw() - 0.5);
+    const raced = index > 2 && index % 9 === 4;
+    const scores = difficulty.map((hard, row) => {
+      if (raced && row > rows * 0.6) return null;
+      const value = skill + 0.55 - hard + 0.3 * (draw() - 0.5);
+      return Math.round(Math.max(0, Math.min(1, value)) * 10) / 10;
+    });
+    const known = scores.filter((score) => score !== null);
+    means[index] = known.reduce((sum, score) => sum + score, 0) / known.length;
+    if ((means[index] as number) > (means[best] as number)) best = index;
+    const parent = index === 0 ? [] : [Math.floor(index * draw() ** 0.5 * 0.999)];
+    if (index > 5 && index % 7 === 0) parent.push((parent[0] as number) > 0 ? (parent[0] as number) - 1 : 1);
+    const words = WORDS.map((word, at) => ((at * 31 + index * 7) % 11 === 0 ? `${word}${index}` : word));
+    events.push({
+      type: "candidate",
+      at: 30 + index * 60,
+      index,
+      digest: `d${index}`,
+      parents: parent,
+      iteration: index,
+      score: means[index],
+      metric_calls: rows + index * (rows + 6),
+      found: new Date(Date.UTC(2026, 0, 5, 10, 0) + index * 60_000).toISOString(),
+      cost_usd: 0.013 * index,
+      objective_scores: null,
+      scores,
+      texts: {
+        [text("component", "instructions")]: sent("text", words.join(" ")),
+        [text("component", "style")]: sent("text", index % 2 ? "Be brief." : "Be brief and polite."),
+      },
+      code: code
+        ? { branch: text("branch", `evolve/x/${index}`), commit: `c0ffee${index}`, mutation: 20 + index * 60 }
+        : null,
+    });
+    events.push({ type: "pool", at: 30 + index * 60, front: index > 3 ? [best, index - 1] : [best], best });
+    if (index === 0) continue;
+    addProposals(events, answers, index, parent);
+  }
+  function addProposals(
+    list: Record<string, unknown>[],
+    found: Record<string, unknown>,
+    index: number,
+    parent: number[],
+  ) {
+    for (const [shift, outcome] of [
+      [0, "kept"],
+      [20, index % 3 ? "rejected" : "raced_out"],
+      [40, index % 4 ? "rejected" : "empty"],
+    ] as const) {
+      const at = 30 + index * 60 - 30 + shift;
+      const kept = outcome === "kept";
+      list.push({
+        type: "proposal",
+        key: `p${at}`,
+        at,
+        decided: kept ? 30 + index * 60 : at + 15,
+        iteration: index,
+        parents: parent,
+        components: [text("component", "instructions")],
+        size: 3,
+        before: 1.2,
+        after: outcome === "empty" ? null : kept ? 2.1 : 0.9,
+        outcome,
+        why: text("why", kept ? "better on its minibatch: 1.2 -> 2.1 over 3 rows" : "not better on its minibatch"),
+        candidate: kept ? index : null,
+        digest: kept ? `d${index}` : `x${at}`,
+        unchanged: false,
+        merge: kept && parent.length > 1,
+        race:
+          outcome === "raced_out"
+            ? { compared: 12, rows, calls: 12, saved: rows - 12, mean: -0.2, bound: -0.05 }
+            : null,
+        mutation: code ? 20 + index * 60 : null,
+      });
+      list.push({
+        type: "reflection",
+        at: at + 2,
+        proposal: at,
+        component: text("component", "instructions"),
+        model: text("model", "openai/gpt-5"),
+        again: null,
+        input_tokens: 2311,
+        output_tokens: 412,
+        cost_usd: 0.0071,
+        seconds: 6.4,
+      });
+      if (size <= 40) found[`${api}/proposal?at=${at}`] = proposalAnswer(sent, text);
+    }
+    list.push({ type: "metric_calls", at: 30 + index * 60, metric_calls: rows + index * (rows + 6) });
+    if (code) {
+      list.push({
+        type: "mutation",
+        at: 20 + index * 60,
+        kind: "change_request",
+        branch: `evolve/x/${index}`,
+        commit: index % 3 ? `c0ffee${index}` : null,
+        parent_commit: "c0ffee0",
+        request: sent("request", "Cache the lookup of teams."),
+        location: null,
+        stage: index % 3 ? null : text("stage", "check"),
+        reason: index % 3 ? null : text("reason", "2 tests failed"),
+        files: [text("file", "src/teams.py")],
+        summary: text("summary", "Cache the lookup of teams"),
+        cost_usd: 0.12,
+      });
+    }
+  }
+  events.push({
+    type: "results",
+    candidates: ["pending", "pending"],
+    rows: [0, 1],
+    numbers: [size * 60, size * 60 + 1],
+    scores: [0.5, null],
+    statuses: ["ok", "timeout"],
+  });
+  events.push({
+    type: "failures",
+    failed: 7,
+    evaluated: 900,
+    groups: [
+      {
+        type: text("type", "KeyError"),
+        status: "program_error",
+        count: 7,
+        rows: [text("row", "val ticket-3")],
+        row_count: 2,
+        candidates: { "0": 4, "3": 3 },
+        message: text("message", "'team'"),
+        traceback: text(
+          "traceback",
+          "Traceback (most recent call last):\n  File \"tickets.py\", line 12, in evaluate\nKeyError: 'team'",
+        ),
+        log: text("log", "reading ticket-3"),
+        row: text("row", "val ticket-3"),
+        candidate: "0",
+      },
+    ],
+  });
+  events.push({
+    type: "spending",
+    cost_usd: 1.4321,
+    unpriced: 2,
+    kinds: [
+      {
+        kind: text("kind", "evaluate"),
+        calls: 900,
+        examples: 900,
+        input_tokens: 100_000,
+        output_tokens: 9_000,
+        cost_usd: 1.1,
+        seconds: 410,
+        unpriced: 2,
+      },
+      {
+        kind: "completion",
+        calls: 33,
+        examples: 0,
+        input_tokens: 76_000,
+        output_tokens: 14_000,
+        cost_usd: 0.33,
+        seconds: 210,
+        unpriced: 0,
+      },
+    ],
+    models: {
+      [text("model", "openai/gpt-5-mini")]: {
+        calls: 900,
+        failed: 1,
+        input_tokens: 1,
+        output_tokens: 1,
+        cost_usd: 1,
+        unpriced: 0,
+      },
+    },
+    refused: 0,
+  });
+  events.push({ type: "warning", at: null, message: text("message", "2 of 30 validation rows have the same content") });
+  events.push({
+    type: "copied_examples",
+    count: 1,
+    candidates: [1],
+    copies: [
+      {
+        candidate: 1,
+        component: text("component", "instructions"),
+        words: 9,
+        text: text("text", "the card was charged twice"),
+        rows: [text("row", "t1")],
+        row_count: 1,
+      },
+    ],
+  });
+  events.push({
+    type: "leaks",
+    searched: { val: rows },
+    rows: 1,
+    listed: [
+      {
+        split: "val",
+        row: text("row", "ticket-9"),
+        component: text("component", "instructions"),
+        line: 1,
+        words: 9,
+        verbatim: true,
+        answer: false,
+      },
+    ],
+  });
+  events.push({
+    type: "steer",
+    key: "s1",
+    at: 200,
+    action: text("action", "pin candidate 3"),
+    requested: "2026-01-05T10:05:00Z",
+    by: text("by", "ann@build-3"),
+    detail: {},
+    outcome: text("outcome", "taken"),
+  });
+  events.push({
+    type: "now",
+    phase: driven ? "optimizing" : null,
+    iteration: size,
+    metric_calls: rows + (size - 1) * (rows + 6) + (driven ? 9 : 0),
+    evaluated: 900,
+    in_flight: driven ? 8 : 0,
+    rate: driven ? 11.4 : null,
+    waiting: driven ? 3 : 0,
+    waiting_for: driven ? text("waiting", "a slot: all 8 are in use") : null,
+    reflecting_since: null,
+    reflecting: [],
+    endpoints: driven
+      ? [
+          { name: text("endpoint", "http://127.0.0.1:8100"), state: "up", slots: 8, in_flight: 8, detail: null },
+          {
+            name: "http://127.0.0.1:8101",
+            state: text("state", "resting"),
+            slots: 8,
+            in_flight: 0,
+            detail: text("detail", "connection refused; again in 12 s"),
+          },
+        ]
+      : [],
+    sandboxes: driven ? 2 : null,
+    spent_usd: 1.43,
+    active_seconds: 1822,
+    paused: false,
+    beat_age_s: driven ? 0.4 : null,
+    lost: false,
+    forecast: driven ? { limit: text("limit", "max_metric_calls"), seconds_left: 1500, cost_usd: 2.2 } : null,
+  });
+  if (!driven) {
+    events.push({
+      type: "finished",
+      status: "completed",
+      reason: text("reason", "max_metric_calls was reached"),
+      completed: "2026-01-05T11:12:00Z",
+      active_seconds: 1822,
+    });
+    events.push({
+      type: "certificate",
+      none: null,
+      verdict: "improved",
+      statement: text(
+        "statement",
+        "The best candidate scores 0.21 more than the seed on 25 sealed test rows (95 % interval 0.12 to 0.30).",
+      ),
+      candidate: best,
+      rows: 25,
+      repeats: 1,
+      seed: 0.42,
+      best: 0.63,
+      difference: 0.21,
+      low: 0.12,
+      high: 0.3,
+      confidence: 0.95,
+      p_value: 0.001,
+      validation_estimate: (means[best] as number) - 0.02,
+      validation_low: (means[best] as number) - 0.07,
+      validation_high: (means[best] as number) + 0.03,
+    });
+    events.push({ type: "tested", candidate: 0, score: 0.42, rows: 25, repeats: 1 });
+  }
+  events.push({
+    type: "position",
+    end: size * 60 + 10,
+    read: size * 60 + 10,
+    replayed: size * 60 + 10,
+    why_not_replayed: null,
+    complete: !driven,
+  });
+  const named = (name: string) => text("component", name);
+  for (let index = 0; index < Math.min(size, 40); index += 1) {
+    for (let row = 0; row < Math.min(rows, 40); row += 1) {
+      answers[`${api}/cell?candidate=${index}&row=${row}`] = cellAnswer(sent, text);
+    }
+    answers[`${api}/provenance?candidate=${index}`] = {
+      components: {
+        [named("instructions")]: [
+          { text: text("text", "Classify the ticket by its team and urgency. "), candidate: 0, proposal: null },
+          { text: text("text", "Read the whole message first. "), candidate: 1, proposal: 60 },
+          { text: text("text", "Answer with the label alone."), candidate: 0, proposal: null },
+        ],
+      },
+      origins: [
+        {
+          candidate: 1,
+          proposal: 60,
+          rows: [text("row", "ticket-3"), "ticket-8"],
+          worth: text("worth", "+0.08 on 30 validation rows: 5 better, 2 worse"),
+        },
+        { candidate: 0, proposal: null, rows: [], worth: null },
+      ],
+    };
+    answers[`${api}/transcript?at=${20 + index * 60}`] = {
+      entries: [{ role: text("role", "assistant"), text: sent("transcript", "I read src/teams.py and add a cache.") }],
+      diff: sent(
+        "diff",
+        "--- a/src/teams.py\n+++ b/src/teams.py\n@@ -1,2 +1,3 @@\n import json\n-def team(x):\n+@cache\n+def team(x):",
+      ),
+    };
+  }
+  answers["/api/runs"] = { runs: [0, 1, 2].map((at) => runSummary(at, sent, text)) };
+  return { events: events.map((event, id) => ({ id, ...event })) as unknown as PageEvent[], answers };
+}
+
+type Text = (field: string, usual: string) => string;
+type Sent = (field: string, usual: string) => SentText;
+
+function result(sent: Sent, text: Text) {
+  return {
+    status: text("status", "ok"),
+    score: 0.7,
+    output: sent("output", '{"team": "billing", "urgency": "high"}'),
+    feedback: sent("feedback", "The team is right; the urgency should be low."),
+    component_feedback: sent("component_feedback", "instructions: say when urgency is low"),
+    error: null,
+    log: sent("log", "1 call of gpt-5-mini"),
+  };
+}
+
+function cellAnswer(sent: Sent, text: Text) {
+  const step = (name: string, steps: unknown[]) => ({
+    name: text("step", name),
+    component: text("component", "instructions"),
+    input: sent("input", "My card was charged twice."),
+    output: sent("output", "billing"),
+    error: null,
+    seconds: 0.82,
+    input_tokens: 310,
+    output_tokens: 12,
+    steps,
+  });
+  return {
+    input: sent("input", "My card was charged twice. Please help!"),
+    result: result(sent, text),
+    steps: [step("classify", [step("model call", [])])],
+    no_steps: null,
+  };
+}
+
+function proposalAnswer(sent: Sent, text: Text) {
+  return {
+    rows: [
+      {
+        row: text("row", "ticket-3"),
+        input: sent("input", "Where is my refund?"),
+        before: result(sent, text),
+        after: result(sent, text),
+      },
+    ],
+    prompts: [
+      {
+        component: text("component", "instructions"),
+        model: text("model", "openai/gpt-5"),
+        prompt: sent("prompt", "Here are the instructions and what went wrong.\n\n# Example 1"),
+        answer: sent("answer", "```\nClassify the ticket.\n```"),
+      },
+    ],
+    texts: {
+      [text("component", "instructions")]: {
+        before: sent("text", "Classify the ticket by its team."),
+        after: sent("text", "Classify the ticket by its team. Read the whole message first."),
+      },
+    },
+  };
+}
+
+function runSummary(at: number, sent: Sent, text: Text) {
+  return {
+    run_id: at === 0 ? RUN : `run-${at}`,
+    name: at === 2 ? null : text("name", `tickets ${at}`),
+    status: text("status", ["completed", "failed", "running"][at] as string),
+    program: text("program", "tickets"),
+    created: "2026-01-05T10:00:00Z",
+    seed_score: 0.4,
+    best_score: 0.6 + at / 10,
+    candidates: 5 + at,
+    metric_calls: 1000,
+    cost_usd: at === 1 ? null : 1.2,
+    curve: [
+      [30, 0.4],
+      [200 + 30 * at, 0.5],
+      [900, 0.6 + at / 10],
+    ],
+    settings: { minibatch_size: 3 + at, seed: 0, model: text("setting", "openai/gpt-5") },
+    best_texts: { [text("component", "instructions")]: sent("text", "Classify the ticket.") },
+  };
+}
