@@ -112,7 +112,7 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
         faults.append("candidate 0 does not have the seed's texts")
     selected = selection_rows(store, run.id)
     faults += journal.scores_without_result(candidates, selected.get("val", selected["train"]))
-    faults += journal.wrong_ties(candidates, selected["train"])
+    faults += journal.wrong_ties(candidates, selected["train"], selected.get("val", []))
     attempts, cost_usd, unpriced, unreported = _attempts(store, run.id)
     return Evidence(
         run=run,
@@ -167,6 +167,7 @@ class _RecordedEntries:
     def __init__(self, store: Store, run: StoredRun, parts: Iterable[str] | None = None) -> None:
         self._failure_score = float(run.config.get("failure_score") or 0.0)
         self._search: dict[str, list[float]] = {}
+        self._first: dict[str, int] = {}  # the number of the first evaluation of each request
         self._test: dict[str, list[tuple[str, float]]] = {}
         self._plans: dict[str, Repeats] = {}
         self._ties: dict[str, list[Entry]] = {}
@@ -180,6 +181,7 @@ class _RecordedEntries:
                 if part == SEARCH and entry.kind == EVALUATE:
                     self.evaluations += 1
                     self._search.setdefault(entry.digest, []).append(self._score(entry.answer))
+                    self._first.setdefault(entry.digest, entry.number)
                 elif _TEST_PART.fullmatch(part) is not None and entry.kind == EVALUATE:
                     self._test.setdefault(part, []).append((entry.digest, self._score(entry.answer)))
                 elif part.startswith(f"{TIES}-"):
@@ -230,8 +232,10 @@ class _RecordedEntries:
                 faults.append(f"{part}: its results are not those of candidate {kept.index} on the test rows")
         return [[score for _, score in results] for results in zip(*columns, strict=False)]
 
-    def wrong_ties(self, candidates: Sequence[CandidateRecord], train: Sequence[RecordedRow]) -> list[str]:
-        """Return a fault if the decision between tied candidates does not follow from their results."""
+    def wrong_ties(
+        self, candidates: Sequence[CandidateRecord], train: Sequence[RecordedRow], val: Sequence[RecordedRow]
+    ) -> list[str]:
+        """Return a fault if the decision between tied candidates does not follow from their results on fresh rows."""
         found = self._ties.get(part_of_ties(len(candidates)), [])
         if len(found) < 2:
             return []
@@ -239,6 +243,10 @@ class _RecordedEntries:
         rows = {row.row_id: row for row in train}
         if tied([kept.scores for kept in candidates]) != plan.candidates or not set(plan.rows) <= rows.keys():
             return ["the tied candidates that were compared are not those of the record"]
+        used = self._rows_used(candidates, [rows[row] for row in plan.rows], val, plan.searched)
+        if used:
+            named = ", ".join(used[:ROWS_NAMED])
+            return [f"{len(used)} rows on which tied candidates were compared are not fresh (ids {named})"]
         fresh: dict[int, list[float]] = {}
         for index in plan.candidates:
             results = self._ties.get(part_of_ties(len(candidates), index), [])
@@ -253,6 +261,30 @@ class _RecordedEntries:
         validation = {index: list(candidates[index].scores.values()) for index in plan.candidates}
         made = TieDecision.model_validate_json(found[1].answer)
         return [] if made == decide(validation, fresh) else ["the decision between tied candidates is another one"]
+
+    def _rows_used(
+        self,
+        candidates: Sequence[CandidateRecord],
+        rows: Sequence[RecordedRow],
+        val: Sequence[RecordedRow],
+        searched: int | None,
+    ) -> list[str]:
+        """Return the ids of those rows that a minibatch had: the search evaluated a candidate of the pool on them.
+
+        Minibatches are evaluated with a parent, which is in the pool. A training row that is a validation row too is
+        not looked for, as each candidate is evaluated on it. `searched`: requests of the search that are looked at; by
+        default those until the last candidate was found.
+        """
+        end = max(searched or 0, max(kept.number for kept in candidates))
+        validated = {digest_of(row.example) for row in val}
+        texts = [digest_of(kept.texts) for kept in candidates]
+
+        def used(row: RecordedRow) -> bool:
+            example = digest_of(row.example)
+            keys = (evaluate_key(each, example, row.id, trace) for each in texts for trace in (False, True))
+            return example not in validated and any(self._first.get(key.digest, end) < end for key in keys)
+
+        return [row.id for row in rows if used(row)]
 
     def scores_without_result(self, candidates: Sequence[CandidateRecord], rows: Sequence[RecordedRow]) -> list[str]:
         """Return a fault for each candidate with a validation score that no recorded result of the search has."""

@@ -48,10 +48,10 @@ def compare_ties(adapter: RemoteAdapter, config: RunConfig, splits: Splits, resu
         if not rows:
             emit(Warned(message=f"{len(indices)} candidates tie on validation, and no training row is fresh"))
             return result
+        plan = TiePlan(candidates=indices, rows=rows, searched=journal.next_number)
         with stream.executing([asked]):
-            stream.record((asked, TiePlan(candidates=indices, rows=rows).model_dump()))
+            stream.record((asked, plan.model_dump()))
         stream.settle()
-        plan = TiePlan(candidates=indices, rows=rows)
     else:
         plan = TiePlan.model_validate(asked.answer)
     emit(Phase(phase="ties"))

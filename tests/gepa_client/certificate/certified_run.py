@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from gepa_client.analysis.ties import decide
 from gepa_client.certificate.commitment import commitment_of
 from gepa_client.certificate.repeats import part_of_test, plan_part
 from gepa_client.journal.entries import (
@@ -13,6 +14,7 @@ from gepa_client.journal.entries import (
     RACE,
     SEARCH,
     START,
+    TIES,
     AttemptFinished,
     AttemptStarted,
     CandidateRecord,
@@ -20,7 +22,8 @@ from gepa_client.journal.entries import (
     Row,
 )
 from gepa_client.journal.requests import digest_of, evaluate_key
-from tests.gepa_client.stored_run import IDENTITY, URL, Made
+from gepa_client.journal.tie_entries import TiePlan, part_of_ties
+from tests.gepa_client.stored_run import IDENTITY, NEEDS, URL, Made
 
 BEST = 4
 """Of the candidates of `Made`."""
@@ -45,6 +48,13 @@ class Certified(Made):
 
     also_tested: int | None = None
     """Another candidate that an earlier end of the run had tested."""
+
+    tied: tuple[int, ...] = ()
+    """Training rows on which the two best candidates, which tie, were compared; `searched` as in `TiePlan`."""
+
+    searched: int | None = None
+    minibatch: tuple[int, int] | None = None
+    """A training row on which the search evaluated the seed with traces, and the number of that request."""
 
     @property
     def test_rows(self) -> list[dict[str, Any]]:
@@ -71,7 +81,10 @@ class Certified(Made):
         for number, dropped in enumerate(self.raced, 200):
             decided = [{"candidate": name, "drops": name != "kept"} for name in (*dropped, "kept")]
             rows.append(_entry(SEARCH, number, RACE, f"r{number}", {"proposals": decided}))
-        rows += [*found, _entry(START, 3, "rows", "s", sealed)]
+        training = orjson.loads(next(row for row in found if isinstance(row, Entry) and row.digest == "t").answer)
+        if self.minibatch is not None:
+            rows.append(_evaluated(SEARCH, self.minibatch[1], self.texts[0], training[self.minibatch[0]], trace=True))
+        rows += [*found, *self._ties(training), _entry(START, 3, "rows", "s", sealed)]
         candidates = {row.index: row for row in found if isinstance(row, CandidateRecord)}
         repeats = len(self.repeats()[0][0]) if sealed else 1
         best = max(candidates.values(), key=lambda kept: kept.score).index
@@ -90,6 +103,30 @@ class Certified(Made):
                     rows.append(AttemptStarted(part, at, 1, "evaluate", URL, "first"))
                     rows.append(AttemptFinished(part, at, 1, "ok", 0.1, {"cost_usd": 0.01}, 1, 0))
         return rows
+
+    def _ties(self, training: list[dict[str, Any]]) -> list[Entry]:
+        """The comparison of the best two candidates, which both solve the rows."""
+        if not self.tied:
+            return []
+        compared, pool = (BEST, 2), len(self.texts)
+        plan = TiePlan(candidates=[*compared], rows=[*self.tied], searched=self.searched)
+        validation = {index: [self.score(index, at) for at in range(len(NEEDS))] for index in compared}
+        decision = decide(validation, dict.fromkeys(compared, [1.0] * len(self.tied)))
+        return [
+            _entry(part_of_ties(pool), 0, TIES, "plan", plan.model_dump()),
+            *(
+                _evaluated(part_of_ties(pool, index), at, self.texts[index], training[row], trace=False)
+                for index in compared
+                for at, row in enumerate(self.tied)
+            ),
+            _entry(part_of_ties(pool), 1, TIES, "decision", decision.model_dump()),
+        ]
+
+
+def _evaluated(part: str, number: int, text: str, row: dict[str, Any], *, trace: bool) -> Entry:
+    key = evaluate_key(digest_of({"rules": text}), digest_of(row), row["id"], trace)
+    result = {"status": "ok", "score": 1.0, "output": "red", "seconds": 0.1}
+    return Entry(part, number, "evaluate", key.digest, key.about, orjson.dumps(result))
 
 
 def _entry(part: str, number: int, kind: str, digest: str, answer: Any) -> Entry:

@@ -92,6 +92,26 @@ def test_results_of_an_unknown_price_are_counted_apart_from_those_that_reported_
     assert (budget.unpriced, budget.unreported) == (0, 20)
 
 
+@pytest.mark.parametrize(
+    ("row", "number", "searched", "is_fresh"),
+    [
+        (1, 24, 25, False),
+        (2, 24, 25, True),  # a row on which nothing was compared
+        (1, 25, 25, True),  # the search continued after the comparison
+        (1, 24, None, True),  # it may have
+    ],
+)
+def test_rows_on_which_tied_candidates_were_compared_are_none_that_a_minibatch_had_before(
+    tmp_path: Path, row: int, number: int, searched: int | None, is_fresh: bool
+) -> None:
+    changes: dict[str, Any] = {"tied": (0, 1), "searched": searched, "minibatch": (row, number)}
+    if is_fresh:
+        assert certified(tmp_path, **changes).candidate == BEST
+        return
+    with pytest.raises(NoCertificate, match=r"1 rows on which tied candidates were compared are not fresh \(ids 1\)"):
+        certified(tmp_path, **changes)
+
+
 def test_proposals_that_races_dropped_were_compared(tmp_path: Path) -> None:
     found = certified(tmp_path, raced=(("a", "b"), ("c",)))
     assert (found.validation.compared, found.validation.complete) == (5 + 3, 5)

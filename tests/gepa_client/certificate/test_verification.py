@@ -23,7 +23,9 @@ from tests.gepa_client.certificate.certified_run import Certified
 
 Place = tuple[str, ...]
 
-RUN = Certified(config={"failure_score": -1.0, "reflection_lm": "openai/gpt-5"})
+RUN = Certified(
+    config={"failure_score": -1.0, "reflection_lm": "openai/gpt-5"}, tied=(0, 2), searched=25, minibatch=(1, 24)
+)
 
 NOT_COVERED = (
     # for display only: when and where the run was driven, its name, and counts that the journal holds too
