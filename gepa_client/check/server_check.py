@@ -37,10 +37,11 @@ from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.fleet.endpoints_file import Address
 from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT, changed_since_start, differences, lacking
+from gepa_client.gepa.known_results import noise_warning
 from gepa_client.gepa.rows import AnyRow, list_server_rows
 from gepa_client.journal.requests import digest_of
 from gepa_client.run import splits
-from gepa_client.run.resolved_settings import endpoints, evolve_of, metric_call_budget, scorers
+from gepa_client.run.resolved_settings import endpoints, evolve_of, is_deterministic, metric_call_budget, scorers
 from gepa_client.settings.groups import Evolve
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from gepa_client.transport.address import rpc_url
@@ -326,13 +327,19 @@ class _ServerCheck:
             self.failed("noise", error)
             return
         by_row = [[each for each in found if each["score"] is not None] for found in zip(*tries, strict=True)]
+        scores_of = [[float(each["score"]) for each in found] for found in by_row]
         self.noise = NoiseReport.of(
-            [[each["score"] for each in found] for found in by_row],
+            scores_of,
             identical=all(len({digest_of(each.get("output")) for each in found}) == 1 for found in by_row),
             validation_rows=self.validation_rows,
             test_rows=self.test_rows,
         )
-        self.note("noise", "ok", self.noise.about_noise)
+        warnings = [noise_warning(row, scores) for (_, row), scores in zip(rows, scores_of, strict=True)]
+        found = next(filter(None, warnings), None) if is_deterministic(self.config, self.discovery) else None
+        if found is not None:
+            self.note("noise", "warning", f"{found}; {self.noise.about_noise}")
+        else:
+            self.note("noise", "ok", self.noise.about_noise)
 
     def _can_try(self, count: int, results: Sequence[Result]) -> bool:
         """Return whether the run's own limits on metric calls and cost allow `count` more rows after these results."""

@@ -26,7 +26,14 @@ CHECK_SETTINGS = (
     *("fleet", "token_file", "allow_insecure", "allow_mixed_programs", "score_with", "score_token_file"),
     *("max_in_flight", "example_timeout_s"),
     *("trainset", "valset", "testset", "val_fraction", "max_metric_calls", "auto", "max_full_evals"),
-    *("reflection_lm", "reflection_lm_kwargs", "reflection_minibatch_size", "evolve", "ignore_findings"),
+    *(
+        "reflection_lm",
+        "reflection_lm_kwargs",
+        "reflection_minibatch_size",
+        "deterministic",
+        "evolve",
+        "ignore_findings",
+    ),
 )
 """The settings that `gepa-client check` has flags for."""
 

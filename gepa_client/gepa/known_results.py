@@ -8,6 +8,7 @@ import orjson
 
 from gepa_client.gepa.batch_evaluator import EvaluationItem
 from gepa_client.gepa.results import Results, instance_of
+from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.entries import REUSE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import digest_of, evaluate_key, request_key
@@ -35,6 +36,7 @@ class _Known:
     number: int
     traced: bool
     instance: str | None
+    score: float
     result: dict[str, Any] | None
 
 
@@ -46,11 +48,13 @@ class KnownResults:
     whole minibatch. Failed examples are evaluated again. What is reused follows from recorded results, so a replay
     reuses the same. A call that reuses results is an entry of the journal: the numbers of all its results.
 
-    `reused`: results that were not evaluated again.
+    `reused`: results that were not evaluated again. `warn`: called once, if a row has two scores with one candidate.
     """
 
     journal: Journal
+    warn: Callable[[str], None] = lambda _message: None
     reused: int = 0
+    _is_noisy: bool = False
     _known: dict[Place, _Known] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -68,6 +72,8 @@ class KnownResults:
         for item, own in zip(missing, fresh, strict=True):
             candidate = digest_of(item.candidate)
             for row, result in zip(item.rows, own, strict=True):
+                if (before := self._known.get((candidate, row.digest))) is not None and result["status"] == "ok":
+                    self.compare(row, [before.score, result["score"]])
                 number = self._numbers[evaluate_key(candidate, row.digest, row.id, item.trace).digest]
                 results[candidate, row.digest] = number, result
                 self._keep((candidate, row.digest), number, item, result)
@@ -81,6 +87,13 @@ class KnownResults:
             CompletedItem([results[place][1] for place in where], own) for where, own in zip(places, fresh, strict=True)
         ]
 
+    def compare(self, row: AnyRow, scores: Sequence[float]) -> None:
+        """Warn if the scores of one candidate on a row differ, of the first such row."""
+        message = noise_warning(row, scores)
+        if message is not None and not self._is_noisy:
+            self._is_noisy = True
+            self.warn(message)
+
     def _serving(self, places: Sequence[Place], *, traced: bool) -> dict[Place, _Known]:
         found = {place: self._known[place] for place in places if place in self._known}
         if not traced:
@@ -92,7 +105,7 @@ class KnownResults:
     def _keep(self, place: Place, number: int, item: EvaluationItem, result: dict[str, Any]) -> None:
         if result["status"] == "ok":
             held = None if self.journal.storage.keeps else result
-            self._known[place] = _Known(number, item.trace, instance_of(result), held)
+            self._known[place] = _Known(number, item.trace, instance_of(result), result["score"], held)
 
     def _read(self, known: _Known) -> dict[str, Any]:
         if known.result is not None:
@@ -108,6 +121,17 @@ class KnownResults:
                 self.journal.record((request, numbers))
                 await self.journal.settled()
         self.reused += reused
+
+
+def noise_warning(row: AnyRow, scores: Sequence[float]) -> str | None:
+    """Return what to report of a program that is taken to be deterministic; None if its scores on the row are equal."""
+    other = next((score for score in scores if score != scores[0]), None)
+    if other is None:
+        return None
+    return (
+        f"the program is taken to be deterministic, but row {row.id} scored {scores[0]:g} and then {other:g} with the "
+        "same candidate: reused results hide such noise; a run with --no-deterministic evaluates each row anew"
+    )
 
 
 def _missing(

@@ -204,7 +204,7 @@ class Optimization:
         own_callbacks = [watcher, guard, prices, ScorerGuard(config, journal, self.emit)]
         arguments |= strategies.acceptance_arguments(config, arguments, splits.train)
         if is_deterministic(config, self.adapter.discovery):
-            self.adapter.known = KnownResults(journal)
+            self.adapter.known = KnownResults(journal, lambda message: self.emit(Warned(message=message)))
             arguments["cache_evaluation"] = True  # GEPA's own look-up, before it evaluates validation rows
         arguments["callbacks"] = [*arguments["callbacks"], *map(FailFastCallback, own_callbacks)]
         between = BetweenIterations(config, journal)
@@ -328,12 +328,9 @@ class Optimization:
         for index in sorted({0, result.best_idx}):
             try:
                 plan = recorded_plan(journal, result.best_idx, None if journal.replays else self._repeats)
-                scores = [
-                    score
+                repeats = [
+                    self.adapter.score_rows(part_of_test(index, repeat), result.candidates[index], rows).scores
                     for repeat in range(plan.count)
-                    for score in self.adapter.score_rows(
-                        part_of_test(index, repeat), result.candidates[index], rows
-                    ).scores
                 ]
             except Interrupted as interrupted:
                 reason = f"{interrupted.reason} (while the test rows were scored)"
@@ -341,6 +338,10 @@ class Optimization:
             except (ClientError, RpcError) as error:
                 self.emit(Warned(message=f"the test rows could not be scored: {stop_reason(error)}"))
                 return ending
+            if self.adapter.known is not None:
+                for row, found in zip(rows, zip(*repeats, strict=True), strict=True):
+                    self.adapter.known.compare(row, found)
+            scores = [score for repeat in repeats for score in repeat]
             tested[index] = sum(scores) / len(scores)
             self.emit(Tested(index=index, score=tested[index], rows=len(rows), repeats=plan.count))
         return ending

@@ -725,6 +725,17 @@ def test_noise_and_the_gains_that_are_easily_missed_are_stated(serve: Serve, cli
     assert "20 proposals take 160 evaluations of a row if none is accepted, 960 if all are" in text
 
 
+def test_a_program_that_is_taken_to_be_deterministic_and_is_not_is_a_warning(serve: Serve, cli: Cli) -> None:
+    script = Script(seed={"rules": "red green"}, datasets={"train": rows(40)})
+    script.evaluate = noisy(0.2)
+    url = serve(script)
+    text = " ".join(cli("check", url, "--deterministic").stdout.split())
+    warning = r"warning noise: the program is taken to be deterministic, but row \d+ scored (\S+) and then (\S+) with"
+    assert (found := re.search(warning, text)) is not None, text
+    assert {found[1], found[2]} == {"0", "1"}
+    assert "taken to be deterministic" not in cli("check", url).stdout
+
+
 def test_the_check_before_a_run_evaluates_each_row_once_and_states_what_the_rows_can_show(
     serve: Serve, cli: Cli
 ) -> None:

@@ -67,6 +67,26 @@ def test_the_summary_and_the_report_count_what_was_reused(serve: Serve, cli: Cli
     assert line.split(maxsplit=2)[2] in (tmp_path / "out" / "report.md").read_text()
 
 
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_program_with_another_score_for_the_same_row_is_reported_once(serve: Serve, cli: Cli, declared: bool) -> None:
+    seen: Counter[tuple[str, int]] = Counter()
+
+    def noisy(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        place = candidate["rules"], int(row["text"].split()[1])
+        seen[place] += 1
+        return {"status": "ok", "score": seen[place] / 8, "output": "", "seconds": 0.0}
+
+    words = Script(datasets={"train": rows(6), "test": rows(4, 20)}, evaluate=noisy)
+    given = ("--deterministic",) if declared else ()
+    ran = cli("optimize", serve(words), *given, "--max-iterations", 6, "--test-repeats", 2, "--no-check", "--json")
+    assert ran.status == 0, ran.stderr
+    for each in (ran, cli("replay", "last", "--json")):
+        warned = [event["message"] for event in each.events if event["event"] == "warning"]
+        found = [message for message in warned if "taken to be deterministic" in message]
+        assert len(found) == declared
+        assert all("scored 0.125 and then 0.25 with the same candidate" in message for message in found)
+
+
 def test_a_search_in_which_every_result_is_known_ends(serve: Serve, cli: Cli) -> None:
     def stubborn(params: dict[str, Any]) -> dict[str, Any]:
         return {"texts": dict.fromkeys(params["components_to_update"], "white")}
