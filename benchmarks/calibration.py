@@ -37,7 +37,7 @@ from gepa.api import optimize  # noqa: E402
 from benchmarks.luck_program import KINDS, rows, skills_of, text_of, truth  # noqa: E402
 from gepa_client import ConcurrentReflection, RemoteAdapter, Row, RowLoader  # noqa: E402
 from gepa_client.analysis.statistics import paired, shrinkage  # noqa: E402
-from gepa_client.certificate.verdict import judge  # noqa: E402
+from gepa_client.certificate.verdict import allowed_error, judge  # noqa: E402
 from gepa_client.check.noise_report import NoiseReport  # noqa: E402
 from sandbox_runtime import running_server  # noqa: E402
 
@@ -243,6 +243,7 @@ def measured(found: Mapping[Task, Sequence[Outcome]], power: Sequence[tuple[int,
         "shrunk_coverage": share(each.shrunk_covered for each in alike + changed),
         "tasks": tasks,
         "certified_runs": len(power),
+        "error": allowed_error(1),
         "certified_rows": round(fmean(needed for needed, _ in power)),
     }
 

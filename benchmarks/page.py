@@ -293,8 +293,9 @@ An optimizer wants traces of minibatches only, not of validation.
 
 
 def _calibration(figures: Figures) -> str:
+    level = f", which needs p at most {figures['error']:g}" if "error" in figures else ""
     rules = [
-        ("the certificate: its verdict on sealed test rows (`aa_improved`)", "aa_improved"),
+        (f"the certificate: its verdict on sealed test rows{level} (`aa_improved`)", "aa_improved"),
         ("one standard error: validation went up by more than that", "aa_beyond_one_se"),
         ("GEPA's own: validation went up", "aa_val_went_up"),
     ]
