@@ -20,15 +20,16 @@ export class Answers {
 
   constructor(private readonly data: Embedded | null) {}
 
-  get(path: string): Promise<Answer<unknown>> {
-    let answer = this.known.get(path);
+  get(path: string, version: number): Promise<Answer<unknown>> {
+    const key = `${version} ${path}`;
+    let answer = this.known.get(key);
     if (answer === undefined) {
       answer = this.data === null ? fetched(path) : Promise.resolve(inside(this.data, path));
-      this.known.set(path, answer);
+      this.known.set(key, answer);
       if (this.known.size > KEPT) this.known.delete(this.known.keys().next().value as string);
     }
     return answer.then((found) => {
-      if (found.kind === "failed") this.known.delete(path); // asked again next time
+      if (found.kind === "failed") this.known.delete(key); // asked again next time
       return found;
     });
   }
@@ -60,21 +61,22 @@ async function fetched(path: string): Promise<Answer<unknown>> {
 
 export const AnswersContext = createContext(new Answers(null));
 
-/** Return the answer to a path; `null` asks for nothing. */
-export function useAnswer<Value>(path: string | null): Answer<Value> {
+/** Return the answer to a path; `null` asks for nothing. `version`: another one asks again. */
+export function useAnswer<Value>(path: string | null, version = 0): Answer<Value> {
   const answers = useContext(AnswersContext);
-  const [answer, setAnswer] = useState<{ path: string | null; found: Answer<Value> }>({ path: null, found: NONE });
+  const [answer, setAnswer] = useState<{ key: string | null; found: Answer<Value> }>({ key: null, found: NONE });
+  const key = path === null ? null : `${version} ${path}`;
   useEffect(() => {
     let current = true;
     if (path !== null) {
-      answers.get(path).then((found) => {
-        if (current) setAnswer({ path, found: found as Answer<Value> });
+      answers.get(path, version).then((found) => {
+        if (current) setAnswer({ key, found: found as Answer<Value> });
       });
     }
     return () => {
       current = false;
     };
-  }, [answers, path]);
+  }, [answers, path, version, key]);
   if (path === null) return NONE;
-  return answer.path === path ? answer.found : LOADING;
+  return answer.key === key ? answer.found : LOADING;
 }

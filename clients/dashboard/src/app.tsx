@@ -49,10 +49,8 @@ export function App({ data }: { data: Embedded | null }) {
   useEffect(() => {
     document.title = `${run?.name ?? run?.run_id ?? "Run"} \u2013 ${NAMES[route.view]}`;
   }, [run?.name, run?.run_id, route.view]);
-  useEffect(() => {
-    setAt(LIVE);
-    answers.forget();
-  }, [known.run, answers]);
+  useEffect(() => answers.forget(), [known.run, known.resets, answers]);
+  useEffect(() => setAt(LIVE), [known.run]);
 
   const api = `/api/runs/${encodeURIComponent(run?.run_id ?? known.run ?? "last")}`;
   const props: ViewProps = { view, params: route.params, api, embedded };

@@ -10,11 +10,6 @@ export type Status =
   | { readonly kind: "deleted"; readonly run: string }
   | { readonly kind: "embedded" };
 
-export interface RunSummary {
-  readonly run_id: string;
-  readonly [member: string]: unknown;
-}
-
 export interface Listener {
   events(events: readonly PageEvent[]): void;
   /** What was known is of another server process: everything comes again. */
@@ -22,25 +17,37 @@ export interface Listener {
   status(status: Status): void;
 }
 
+/** The server's name for the newest run. */
+const LAST = "last";
 const BATCH_MS = 30;
 const RETRY_MS = 2_000;
 const REFUSED =
   "The server refuses this page: its token is missing or old. Open the address that `gepa-client watch` prints.";
 
-/** Exchange the token in the address (`#token=...`) for a cookie, and take it out of the address. */
-export async function openSession(): Promise<string | null> {
+/** What the address asks for: the run to show, and why the server refuses the page if it does. */
+export interface Session {
+  readonly run: string;
+  readonly refused: string | null;
+}
+
+/** Exchange the token in the address (`#token=...&run=...`) for a cookie, and take it out of the address. */
+export async function openSession(): Promise<Session> {
   const fragment = new URLSearchParams(location.hash.slice(1));
   const token = fragment.get("token");
-  if (token !== null) {
-    history.replaceState(null, "", `${location.pathname}${location.search}#/${fragment.get("view") ?? ""}`);
-    const answer = await fetch("/session", {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ token }),
-    });
-    if (!answer.ok) return REFUSED;
-  }
-  return null;
+  if (token === null) return { run: new URLSearchParams(location.search).get("run") ?? LAST, refused: null };
+  const run = fragment.get("run") ?? LAST;
+  showRun(run, "#/now");
+  const answer = await fetch("/session", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ token }),
+  }).catch(() => null);
+  return { run, refused: answer?.ok ? null : REFUSED };
+}
+
+/** Put the run into the address, so that a reloaded page shows it again. */
+export function showRun(run: string, hash = location.hash): void {
+  history.replaceState(null, "", `${location.pathname}?run=${encodeURIComponent(run)}${hash}`);
 }
 
 /** Follow the events of a run until the returned function is called. */
@@ -50,6 +57,7 @@ export function follow(run: string, listener: Listener): () => void {
   let flush: ReturnType<typeof setTimeout> | undefined;
   let retry: ReturnType<typeof setTimeout> | undefined;
   let lost: number | null = null;
+  let last = "";
   let closed = false;
 
   const pass = () => {
@@ -64,16 +72,15 @@ export function follow(run: string, listener: Listener): () => void {
   };
   const connect = () => {
     source?.close();
-    let fresh = true;
-    source = new EventSource(`/api/runs/${encodeURIComponent(run)}/events`);
+    const after = last ? `?last=${encodeURIComponent(last)}` : "";
+    source = new EventSource(`/api/runs/${encodeURIComponent(run)}/events${after}`);
     source.onopen = live;
     source.addEventListener("reset", () => {
       queue = [];
       listener.reset();
     });
-    source.onmessage = ({ data }) => {
-      if (fresh && lost !== null) listener.reset();
-      fresh = false;
+    source.onmessage = ({ data, lastEventId }) => {
+      last = lastEventId;
       queue.push(JSON.parse(data) as PageEvent);
       flush ??= setTimeout(pass, BATCH_MS);
     };

@@ -1,20 +1,21 @@
 /** What the page knows: the run it shows, its events so far, and how it stands with the server. */
 
 import { useEffect, useState } from "preact/hooks";
-import { follow, openSession, type RunSummary, type Status } from "./connection";
+import { follow, openSession, type Status, showRun } from "./connection";
 import type { Embedded } from "./embedded";
 import type { PageEvent } from "./generated/events";
 import { EMPTY, reduce, type State } from "./state/reduce";
 
 export interface Known {
   readonly run: string | null;
-  readonly runs: readonly RunSummary[];
   readonly state: State;
   readonly status: Status;
+  /** How often everything came again. */
+  readonly resets: number;
 }
 
 export class Store {
-  known: Known = { run: null, runs: [], state: EMPTY, status: { kind: "connecting" } };
+  known: Known = { run: null, state: EMPTY, status: { kind: "connecting" }, resets: 0 };
   private readonly listeners = new Set<() => void>();
   private leave = () => {};
 
@@ -34,19 +35,19 @@ export class Store {
   /** Show another run of the store. */
   show(run: string): void {
     this.leave();
+    showRun(run);
     this.set({ run, state: EMPTY, status: { kind: "connecting" } });
     this.leave = follow(run, {
       events: (events: readonly PageEvent[]) => this.set({ state: reduce(this.known.state, events) }),
-      reset: () => this.set({ state: EMPTY }),
+      reset: () => this.set({ state: EMPTY, resets: this.known.resets + 1 }),
       status: (status) => this.set({ status }),
     });
   }
 
   private async connect(): Promise<void> {
-    const refused = await openSession();
-    if (refused !== null) return this.set({ status: { kind: "refused", message: refused } });
-    this.set({ run: "last" });
-    this.show("last");
+    const { run, refused } = await openSession();
+    if (refused !== null) this.set({ run, status: { kind: "refused", message: refused } });
+    else this.show(run);
   }
 
   private set(changed: Partial<Known>): void {

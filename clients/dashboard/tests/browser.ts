@@ -7,12 +7,13 @@ const EXECUTABLE = process.env.CHROMIUM ?? "/usr/bin/chromium";
 
 export const hasBrowser = existsSync(EXECUTABLE);
 
-export function launch(): Promise<Browser> {
+export function launch(...args: string[]): Promise<Browser> {
   return chromium.launch({
     executablePath: EXECUTABLE,
     args: [
       "--no-sandbox",
       "--disable-gpu",
+      ...args,
       "--disable-quic",
       "--no-first-run",
       "--disable-background-networking",

@@ -59,6 +59,14 @@ export class PageServer {
     for (const response of this.streams) response.write(stream(events));
   }
 
+  /** Tell the pages that everything comes again, with a command by which a test knows that it has come. */
+  reset(command: string): void {
+    const events = this.sample.events.map((event) =>
+      event.type === "run" ? { ...event, commands: [...event.commands, { command, what: "" }] } : event,
+    );
+    for (const response of this.streams) response.write(`event: reset\ndata: {}\n\n${stream(events)}`);
+  }
+
   /** End all streams, as a server that is killed does. */
   cut(): void {
     for (const response of this.streams) response.destroy();

@@ -96,7 +96,7 @@ function Item({ proposal }: { proposal: Proposal }) {
 }
 
 function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Proposal }) {
-  const answer = useAnswer<ProposalAnswer>(`${api}/proposal?at=${proposal.at}`);
+  const answer = useAnswer<ProposalAnswer>(`${api}/proposal?at=${proposal.at}`, proposal.id);
   const prompts = view.reflections.filter((reflection) => reflection.proposal === proposal.at);
   const mutation = view.mutations.find(({ at }) => at === proposal.mutation);
   return (

@@ -1,0 +1,79 @@
+import { expect, test } from "vitest";
+import { paretoFront } from "../src/state/front";
+import { byCluster, byDifficulty, rowMeans } from "../src/state/order";
+import { between } from "../src/state/progress";
+import { layout } from "../src/state/tree";
+
+const scored = (index: number, scores: number[], objectives = {}) => ({
+  index,
+  scores: Float64Array.from(scores),
+  objectives,
+});
+
+test("The Pareto front holds each candidate that is best on a row or an objective", () => {
+  const pool = [
+    scored(0, [1, 0, 0], { a: 1, b: 0 }),
+    scored(1, [1, 0.5, 0], { a: 0, b: 2 }),
+    scored(2, [0, 0.4, Number.NaN]),
+  ];
+  expect([...paretoFront(pool, "instance")]).toEqual([0, 1]);
+  expect([...paretoFront(pool, "objective")]).toEqual([0, 1]);
+  expect([...paretoFront([scored(0, [0], { a: 1 }), scored(1, [1], { a: 0 })], "hybrid")].sort()).toEqual([0, 1]);
+});
+
+test("Rows are ordered by difficulty, those without a score last", () => {
+  const means = rowMeans([scored(0, [0.5, Number.NaN, 0.1]), scored(1, [0.7, Number.NaN, Number.NaN])], 3);
+  expect([...byDifficulty(means).rows]).toEqual([2, 0, 1]);
+});
+
+test("Rows on which candidates behave alike are put together", () => {
+  const behaviours = [
+    [0, 0, 1, 1],
+    [1, 1, 0, 0],
+    [0, 1, 0, 1],
+  ];
+  const rows = Array.from({ length: 60 }, (_, row) => behaviours[row % 3] as number[]);
+  const pool = [0, 1, 2, 3].map((index) =>
+    scored(
+      index,
+      rows.map((row) => row[index] as number),
+    ),
+  );
+  const { rows: order, clusters } = byCluster(pool, rowMeans(pool, 60));
+  expect([...order].sort((a, b) => a - b)).toEqual(rows.map((_, row) => row));
+  const kindsOf = new Map<number, Set<number>>();
+  order.forEach((row, line) => {
+    const cluster = clusters[line] as number;
+    kindsOf.set(cluster, (kindsOf.get(cluster) ?? new Set()).add(row % 3));
+  });
+  for (const kinds of kindsOf.values()) expect(kinds.size).toBe(1);
+});
+
+test("A value between known places lies on a straight line, and beyond them is the nearest", () => {
+  const known = [
+    [10, 100],
+    [20, 200],
+  ] as const;
+  expect([5, 10, 15, 20, 99].map((at) => between(known, at))).toEqual([100, 100, 150, 200, 200]);
+  expect(between([], 5)).toBeNull();
+});
+
+test("The tree places children to the right of their parents, without overlaps, for chains of any length", () => {
+  const chain = Array.from({ length: 5_000 }, (_, index) => ({ index, parents: index ? [index - 1] : [] }));
+  const { nodes, depth, lines } = layout(chain);
+  expect([nodes.size, depth, lines]).toEqual([5_000, 5_000, 1]);
+  const forked = layout([
+    { index: 0, parents: [] },
+    { index: 1, parents: [0] },
+    { index: 2, parents: [0] },
+    { index: 3, parents: [1, 2] },
+    { index: 7, parents: [6] }, // its parent has not arrived
+  ]);
+  expect([...forked.nodes.values()].map(({ index, depth, line }) => [index, depth, line]).sort()).toEqual([
+    [0, 0, 0.5],
+    [1, 1, 0],
+    [2, 1, 1],
+    [3, 2, 0],
+    [7, 0, 2],
+  ]);
+});

@@ -1,0 +1,263 @@
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { PageEvent } from "../src/generated/events";
+import { hasBrowser, launch } from "./browser";
+import { HOSTILE } from "./hostile-strings";
+import { PageServer } from "./page-server";
+import { sampleRun } from "./sample-run";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const VIEWS: Record<string, string> = {
+  now: "#/now",
+  plot: "#/progress",
+  tree: "#/tree",
+  "heat map": "#/rows",
+  cell: "#/rows?candidate=1&row=1",
+  text: "#/text",
+  origins: "#/text?as=origins",
+  reflection: "#/reflection",
+  runs: "#/runs",
+};
+
+/** With HOSTILE_STRINGS=all each field gets each of the strings, else a fifth of them, another one than its neighbours. */
+const ALL_STRINGS = process.env.HOSTILE_STRINGS === "all";
+
+if (!hasBrowser) console.warn("The tests of the page in a browser are skipped: there is no /usr/bin/chromium");
+
+describe.skipIf(!hasBrowser)("in Chromium", () => {
+  const server = new PageServer();
+  /** What the page must never do: errors, dialogs, violations of the policy, requests to other hosts. */
+  const wrong: string[] = [];
+  let base: string;
+  let browser: Browser;
+  let page: Page;
+
+  beforeAll(async () => {
+    base = await server.start();
+    browser = await launch("--disable-frame-rate-limit"); // the tests wait for frames
+    page = await browser.newPage({ viewport: { width: 1100, height: 800 } });
+    page.setDefaultTimeout(15_000);
+    page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
+    page.on("console", (message) => {
+      if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
+        wrong.push(message.text());
+    });
+    page.on("dialog", (dialog) => {
+      wrong.push(`dialog: ${dialog.message()}`);
+      void dialog.dismiss();
+    });
+    page.on("request", (request) => {
+      if (!request.url().startsWith(base) && !request.url().startsWith("data:"))
+        wrong.push(`request: ${request.url()}`);
+    });
+  });
+  beforeEach(() => {
+    wrong.length = 0;
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await server.close();
+  });
+
+  async function load(path = ""): Promise<void> {
+    await page.goto("about:blank");
+    await page.goto(`${base}/${path}`);
+    await page.locator("main > .about").waitFor();
+  }
+
+  /** Open a view in the page that is loaded, and wait until its answers are there. */
+  async function show(hash: string): Promise<void> {
+    await page.evaluate(async (hash) => {
+      location.hash = hash;
+      const frame = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+      await frame();
+      for (let tries = 0; document.body.innerText.includes("Loading.") && tries < 200; tries += 1) await frame();
+    }, hash);
+  }
+
+  test("Every view is free of violations that axe finds, light and wide as dark and narrow", async () => {
+    server.sample = sampleRun({ driven: true, code: true });
+    await load();
+    for (const dark of [false, true]) {
+      await page.emulateMedia({ colorScheme: dark ? "dark" : "light" });
+      await page.setViewportSize(dark ? { width: 320, height: 700 } : { width: 1100, height: 800 });
+      for (const [name, hash] of Object.entries(VIEWS)) {
+        await show(hash);
+        const found = await page.evaluate(
+          async ([source, rules]) => {
+            if (!("axe" in window)) new Function(source as string)();
+            const { axe } = window as unknown as { axe: { run(where: Document, options: object): Promise<AxeResult> } };
+            const { violations } = await axe.run(document, rules ? { runOnly: rules } : {});
+            return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
+          },
+          [AXE, dark ? ["color-contrast", "scrollable-region-focusable", "target-size"] : null] as const,
+        );
+        expect(found, name).toEqual([]);
+        const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        expect(wider, `${name} is wider than the window`).toBeLessThanOrEqual(0);
+      }
+    }
+    expect(wrong).toEqual([]);
+  });
+
+  test("Hostile strings in every field are shown as text", async () => {
+    expect(HOSTILE.length).toBeGreaterThanOrEqual(100);
+    server.sample = sampleRun({ candidates: 3, rows: 3, code: true });
+    await page.emulateMedia({ colorScheme: "light" });
+    await page.setViewportSize({ width: 1100, height: 800 });
+    await load();
+    // These have every field that a program, a model or a row fills; the others show the same candidates.
+    const views = ["cell", "origins", "text", "reflection", "runs", "now"].map((name) => VIEWS[name] as string);
+    const plain = await page.evaluate(tagNames, [...Object.values(VIEWS), "#/now"]);
+    for (let number = 0; number < HOSTILE.length; number += ALL_STRINGS ? 1 : 5) {
+      const hostile = (field: string) => HOSTILE[(number + shift(field)) % HOSTILE.length] as string;
+      server.sample = sampleRun({ candidates: 3, rows: 3, code: true, text: hostile });
+      server.reset(`string ${number}`);
+      await page
+        .locator("code", { hasText: `string ${number}` })
+        .first()
+        .waitFor({ state: "attached" });
+      const shown = await page.evaluate(tagNames, number % 20 ? views : [...Object.values(VIEWS), "#/now"]);
+      expect(
+        shown.filter((name) => !plain.includes(name)),
+        String(number),
+      ).toEqual([]);
+    }
+    expect(wrong).toEqual([]);
+  });
+
+  test("Keys alone reach everything, and move in the heat map and in the tree", async () => {
+    server.sample = sampleRun({ driven: true });
+    await load();
+    for (const hash of Object.values(VIEWS)) {
+      await show(hash);
+      await page.evaluate(() => (document.activeElement as HTMLElement | null)?.blur());
+      const reached = new Set<string>();
+      const expected = await page.evaluate(() =>
+        [...document.querySelectorAll<HTMLElement>("a[href], button, input, select, textarea, summary, [tabindex='0']")]
+          .filter((element) => element.checkVisibility() && !element.matches(":disabled"))
+          .map((element, number) => {
+            element.dataset.number = String(number);
+            return String(number);
+          }),
+      );
+      for (let presses = 0; presses < expected.length + 3; presses += 1) {
+        await page.keyboard.press("Tab");
+        const found = await page.evaluate(() => {
+          const element = document.activeElement as HTMLElement;
+          return [element.dataset.number, getComputedStyle(element).outlineStyle];
+        });
+        if (found[0] === undefined) continue;
+        expect(found[1], `focus is visible in ${hash}`).not.toBe("none");
+        reached.add(found[0]);
+      }
+      expect(
+        expected.filter((number) => !reached.has(number)),
+        hash,
+      ).toEqual([]);
+    }
+    await show("#/rows");
+    await page.locator(".map").focus();
+    for (const key of ["Control+End", "Control+Home", "ArrowRight", "ArrowDown", "+", "0", "Enter"]) {
+      await page.keyboard.press(key);
+    }
+    await page.locator("#cell-heading:focus").waitFor();
+    expect(await page.evaluate(() => location.hash)).toContain("candidate=1");
+    await show("#/tree");
+    await page.locator(".graph").focus();
+    for (const key of ["Home", "ArrowRight", "Enter"]) await page.keyboard.press(key);
+    await page.locator("ins, del").first().waitFor();
+    expect(await page.evaluate(() => location.hash)).toMatch(/^#\/text\?candidate=\d+&with=0/);
+    expect(wrong).toEqual([]);
+  });
+
+  test("The page follows a run, travels in its journal, steers it, and survives a lost connection", async () => {
+    server.sample = sampleRun({ driven: true });
+    await load("#/now");
+    const { events } = server.sample;
+    const best = events.findLast((event) => event.type === "candidate") as Extract<PageEvent, { type: "candidate" }>;
+    const id = events.length;
+    const found = [
+      { ...best, id, index: 12, digest: "d12", at: 800, score: 0.99, parents: [3] },
+      { id: id + 1, type: "pool", at: 800, front: [12], best: 12 },
+      { ...(events.at(-1) as object), id: id + 2, end: 900 },
+    ] as PageEvent[];
+    server.sample.events.push(...found);
+    server.send(found);
+    await page.getByText("0.99 (candidate 12)").waitFor();
+
+    await page.locator("#travel").fill("100");
+    await page
+      .getByText(/^best 0\.5 \(candidate 1\)/)
+      .or(page.getByText("0.5 (candidate 1)"))
+      .first()
+      .waitFor();
+    await page.getByRole("button", { name: "Latest" }).click();
+    await page.getByText("0.99 (candidate 12)").waitFor();
+
+    await page.getByRole("button", { name: "Pause" }).click();
+    await page.getByRole("button", { name: "Hint for reflection" }).click();
+    await page.getByLabel("Hint", { exact: true }).fill("Quote the rule.");
+    await page.getByRole("button", { name: "Add the hint" }).click();
+    await page.getByText("Asked; it takes effect between two iterations.").waitFor();
+    expect(server.steered).toEqual([{ kind: "pause" }, { kind: "hint", text: "Quote the rule." }]);
+
+    server.cut();
+    await page.getByText("connection lost, retrying").waitFor();
+    await page.locator(".badge", { hasText: /^live$/ }).waitFor();
+    await page.getByText("0.99 (candidate 12)").waitFor();
+
+    const lost = { ...events.find(({ type }) => type === "now"), id: id + 3, lost: true } as PageEvent;
+    server.send([lost, { id: id + 4, type: "store", problem: null, gone: true }]);
+    await page.getByText("The optimizer sends no heartbeat").waitFor();
+    await page.getByText("The run was deleted from its store").waitFor();
+  });
+
+  test("An exported file shows the run without a server", async () => {
+    const { events, answers } = sampleRun();
+    const read = (name: string) =>
+      readFileSync(new URL(`../../../gepa_client/page/dist/${name}`, import.meta.url), "utf8");
+    const data = JSON.stringify({ events, answers }).replaceAll("<", "\\u003c");
+    await page.goto("about:blank");
+    await page.setContent(
+      `<!doctype html><html lang="en"><meta charset="utf-8"><title>Run</title><style>${read("page.css")}</style><div id="page"></div>` +
+        `<script type="application/json" id="run-data">${data}</script><script>${read("page.js")}</script></html>`,
+    );
+    await page.locator(".badge", { hasText: "exported file" }).waitFor();
+    await page.getByText(/^Candidate 11$/).waitFor();
+    await show("#/rows?candidate=1&row=1");
+    await page.getByText("My card was charged twice. Please help!").waitFor();
+    expect(wrong).toEqual([]);
+  });
+});
+
+interface AxeResult {
+  readonly violations: readonly { readonly id: string; readonly nodes: readonly { readonly html: string }[] }[];
+}
+
+function shift(field: string): number {
+  return [...field].reduce((sum, letter) => sum * 31 + letter.charCodeAt(0), 7) % HOSTILE.length;
+}
+
+/** Return the names of all elements in these views, with the attributes that run or load something. */
+async function tagNames(views: readonly string[]): Promise<string[]> {
+  const found = new Set<string>();
+  const frame = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+  const loading = () =>
+    [...document.querySelectorAll("main [role=status]")].some((each) => each.textContent === "Loading.");
+  for (const view of views) {
+    location.hash = view;
+    await frame();
+    for (let tries = 0; loading() && tries < 500; tries += 1) await frame();
+    for (const element of document.querySelectorAll("*")) {
+      found.add(element.tagName);
+      for (const { name, value } of element.attributes) {
+        if (name.startsWith("on") || name === "src" || name === "srcdoc" || name === "style") found.add(name);
+        if (name === "href" && !value.startsWith("#/") && element.tagName !== "LINK") found.add(`href ${value}`);
+      }
+    }
+  }
+  return [...found];
+}

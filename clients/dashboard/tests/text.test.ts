@@ -1,0 +1,52 @@
+import { readdirSync, readFileSync } from "node:fs";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { compare } from "../src/text/compare";
+import { line, visible } from "../src/text/visible";
+
+const words = fc.array(fc.constantFrom("a", "b", "the", " ", "\n", ".", "\u00e9", "  "), { maxLength: 60 });
+
+test("A comparison holds both texts, and marks only what differs", () => {
+  fc.assert(
+    fc.property(words, words, (before, after) => {
+      const pieces = compare(before.join(""), after.join(""));
+      const without = (kind: string) => pieces.map((piece) => (piece.kind === kind ? "" : piece.text)).join("");
+      expect(without("add")).toBe(before.join(""));
+      expect(without("del")).toBe(after.join(""));
+      if (before.join("") === after.join("")) expect(pieces.every(({ kind }) => kind === "same")).toBe(true);
+    }),
+  );
+  expect(compare("Be brief.\nAnswer now.\n", "Be polite.\nAnswer now.\n")).toEqual([
+    { kind: "same", text: "Be " },
+    { kind: "del", text: "brief" },
+    { kind: "add", text: "polite" },
+    { kind: "same", text: ".\nAnswer now.\n" },
+  ]);
+});
+
+test("Two long texts without common words are compared in bounded time", () => {
+  const long = (word: string) => Array.from({ length: 20_000 }, (_, at) => `${word}${at}`).join(" ");
+  const began = performance.now();
+  expect(compare(long("a"), long("b")).map(({ kind }) => kind)).toEqual(["del", "add"]);
+  expect(performance.now() - began).toBeLessThan(3_000);
+});
+
+test("Hidden characters become visible, and others stay", () => {
+  expect(visible("a\u0000\u001b[31m\u007f\u009b")).toBe("a\u2400\u241b[31m\u2421\u27e8U+009B\u27e9");
+  expect(visible("\u202eabc\u200b\ufeff")).toBe("\u27e8U+202E\u27e9abc\u27e8U+200B\u27e9\u27e8U+FEFF\u27e9");
+  expect(visible("\ud800x\udc00")).toBe("\u27e8U+D800\u27e9x\u27e8U+DC00\u27e9");
+  const kept = "tab\tline\nemoji \u{1f469}\u200d\u{1f4bb} \u05e9\u05dc\u05d5\u05dd";
+  expect(visible(kept)).toBe(kept);
+  expect(line("a  b\n\nc", 10)).toBe("a b c");
+  expect(line("x".repeat(500), 10)).toHaveLength(10);
+});
+
+test("No source writes markup or code into the page", () => {
+  const source = new URL("../src/", import.meta.url);
+  const forbidden =
+    /innerHTML|outerHTML|insertAdjacentHTML|document\.write|dangerouslySet|\beval\(|new Function|srcdoc/;
+  for (const file of readdirSync(source, { recursive: true, encoding: "utf8" })) {
+    if (!/\.tsx?$/.test(file)) continue;
+    expect(forbidden.test(readFileSync(new URL(file, source), "utf8")), file).toBe(false);
+  }
+});
