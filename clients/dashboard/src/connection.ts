@@ -19,7 +19,10 @@ export interface Listener {
 
 /** The server's name for the newest run. */
 const LAST = "last";
+/** Events are passed on in batches: after `BATCH_MS`, or later if the page was busy with the one before. */
 const BATCH_MS = 30;
+const LONGEST_BATCH_MS = 200;
+const BUSY_FACTOR = 4;
 const RETRY_MS = 2_000;
 const REFUSED =
   "The server refuses this page: its token is missing or old. Open the address that `gepa-client watch` prints.";
@@ -59,12 +62,17 @@ export function follow(run: string, listener: Listener): () => void {
   let lost: number | null = null;
   let last = "";
   let closed = false;
+  let pause = BATCH_MS;
 
   const pass = () => {
     flush = undefined;
     const events = queue;
     queue = [];
+    const began = performance.now();
     listener.events(events);
+    setTimeout(() => {
+      pause = Math.min(LONGEST_BATCH_MS, Math.max(BATCH_MS, BUSY_FACTOR * (performance.now() - began)));
+    });
   };
   const live = () => {
     lost = null;
@@ -82,7 +90,7 @@ export function follow(run: string, listener: Listener): () => void {
     source.onmessage = ({ data, lastEventId }) => {
       last = lastEventId;
       queue.push(JSON.parse(data) as PageEvent);
-      flush ??= setTimeout(pass, BATCH_MS);
+      flush ??= setTimeout(pass, pause);
     };
     source.onerror = () => {
       lost ??= Date.now();

@@ -59,7 +59,7 @@ export class PageServer {
     for (const response of this.streams) response.write(stream(events));
   }
 
-  /** Tell the pages that everything comes again, with a command by which a test knows that it has come. */
+  /** Announce to the pages that everything comes again, with a command by which a test knows that it has come. */
   reset(command: string): void {
     const events = this.sample.events.map((event) =>
       event.type === "run" ? { ...event, commands: [...event.commands, { command, what: "" }] } : event,

@@ -414,7 +414,7 @@ function result(sent: Sent, text: Text) {
     score: 0.7,
     output: sent("output", '{"team": "billing", "urgency": "high"}'),
     feedback: sent("feedback", "The team is right; the urgency should be low."),
-    component_feedback: sent("component_feedback", "instructions: say when urgency is low"),
+    component_feedback: sent("component_feedback", "instructions: state when urgency is low"),
     error: null,
     log: sent("log", "1 call of gpt-5-mini"),
   };

@@ -341,7 +341,7 @@ function hatched(context: CanvasRenderingContext2D, theme: Theme): CanvasPattern
   return context.createPattern(stripe, "repeat");
 }
 
-/** The end of a long name tells rows apart. */
+/** Shorten a long name at its beginning: names of rows differ at their ends. */
 function shortened(name: string, length: number): string {
   return name.length > length ? `\u2026${name.slice(1 - length)}` : name;
 }

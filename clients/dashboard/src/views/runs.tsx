@@ -13,7 +13,7 @@ import { Block, Inline } from "../parts/text";
 import { useTheme } from "../parts/theme";
 import { open } from "../route";
 
-/** Runs that are compared at once: more curves cannot be told apart. */
+/** Runs that are compared at once: more curves cannot be distinguished. */
 const MOST = 6;
 const DASHES = [[], [6, 4], [2, 3], [10, 4, 2, 4], [14, 4], [4, 2, 1, 2]];
 
