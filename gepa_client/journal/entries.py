@@ -131,6 +131,9 @@ class CandidateRecord:
 
     `number`: how many entries of `search` there were by then. `scores`: per validation row, by GEPA's row id as text.
     `metric_calls`: GEPA's count when the candidate was found (`discovery_eval_counts`).
+
+    `found`, `cost_usd`: when it was first found (as `now` writes it), and what the run was known to have cost by then;
+    None in stores before version 5, and the cost if nothing had a price. No replay repeats them.
     """
 
     index: int
@@ -142,6 +145,8 @@ class CandidateRecord:
     scores: dict[str, float]
     metric_calls: int
     objective_scores: dict[str, float] | None = None
+    found: str | None = field(default=None, compare=False)
+    cost_usd: float | None = field(default=None, compare=False)
 
 
 Row = Entry | AttemptStarted | AttemptFinished | CandidateRecord

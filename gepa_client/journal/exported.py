@@ -235,6 +235,8 @@ class ExportedCandidate(_Part):
     scores: dict[str, float]
     metric_calls: Index
     objective_scores: dict[str, float] | None = None
+    found: Moment | None = None
+    cost_usd: float | None = None
 
     @model_validator(mode="after")
     def _comes_after_its_parents(self) -> "ExportedCandidate":
@@ -247,7 +249,7 @@ class Document(_Part):
     """The whole file."""
 
     format: Literal["evolverpc-run"]
-    version: Literal[1, 2]
+    version: Literal[1, 2, 3]
     run: ExportedRun
     entries: list[ExportedEntry]
     attempts: list[ExportedAttempt]

@@ -10,6 +10,9 @@ from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
 
 BEATS_PER_LEASE = 4
+LONGEST_PAUSE_S = 1.0
+"""Seconds between two beats at most: other processes show the counters that a beat writes."""
+
 LOOK_S = 0.25
 STOP_WAIT_S = 1.0
 
@@ -101,7 +104,7 @@ class LeaseHeartbeat:
 
     def _beat(self) -> None:
         last: str | None = None
-        pause = self._lease_s / BEATS_PER_LEASE
+        pause = min(self._lease_s / BEATS_PER_LEASE, LONGEST_PAUSE_S)
         while not self._ended.is_set():
             begun = time.monotonic()
             try:

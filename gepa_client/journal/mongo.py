@@ -8,7 +8,17 @@ from bson import ObjectId
 from pymongo.errors import DuplicateKeyError
 
 from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, RunExists, StoreUnavailable
-from gepa_client.journal.entries import CandidateRecord, Claim, Entry, Row, Spending, StoredAttempt, StoredRun, now
+from gepa_client.journal.entries import (
+    AttemptFinished,
+    CandidateRecord,
+    Claim,
+    Entry,
+    Row,
+    Spending,
+    StoredAttempt,
+    StoredRun,
+    now,
+)
 from gepa_client.journal.mongo_rows import (
     PreparedDocuments,
     chunk_names,
@@ -209,8 +219,13 @@ class MongoStore:
             found.setdefault(endpoint, []).append(spending_of(kind, outcome, sums[endpoint, outcome]))
         return found
 
-    def candidates(self, run_id: str) -> list[CandidateRecord]:
-        where = {"run": self._key(run_id)}
+    def finished_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[AttemptFinished]:
+        where = {"run": self._key(run_id), "part": part, "number": {"$in": list(numbers)}}
+        rows = (row for found in self._find("attempts", where, BY_ATTEMPT) for row in rows_of_attempt(found))
+        return [row for row in rows if isinstance(row, AttemptFinished)]
+
+    def candidates(self, run_id: str, start: int = 0) -> list[CandidateRecord]:
+        where = {"run": self._key(run_id), "number": {"$gte": start}}
 
         def work() -> list[CandidateRecord]:
             found = self._server["candidates"].find(where).sort("number", 1)

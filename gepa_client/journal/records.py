@@ -21,10 +21,11 @@ from gepa_client.journal.entries import (
     unreported_results,
 )
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Version 1 had no chains: its entries are read without a check. Version 2 named `requested_action` otherwise.
 
-Version 3 had no `program`, `started` and `completed`, and MongoDB held a run's JSON and times as text.
+Version 3 had no `program`, `started` and `completed`, and MongoDB held a run's JSON and times as text. Version 4 had no
+`found` and `cost_usd` of candidates.
 """
 
 PAGE = 512

@@ -251,6 +251,11 @@ class SpendingTotals:
             return sum(tally.cost_usd for tally in self._kinds.values())
 
     @property
+    def known_cost_usd(self) -> float | None:
+        """The same; None if nothing had a price."""
+        return self.cost_usd or (None if self.unpriced else 0.0)
+
+    @property
     def unpriced(self) -> dict[str, int]:
         """The number of results without a price, by kind."""
         with self._lock:

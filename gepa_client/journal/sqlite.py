@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from gepa_client.errors import ClaimLost, NoSuchRun, RunExists
-from gepa_client.journal.entries import CandidateRecord, Claim, Entry, Row, Spending, StoredAttempt, StoredRun, now
+from gepa_client.journal.entries import (
+    AttemptFinished,
+    CandidateRecord,
+    Claim,
+    Entry,
+    Row,
+    Spending,
+    StoredAttempt,
+    StoredRun,
+    now,
+)
 from gepa_client.journal.records import (
     PAGE,
     ChainLink,
@@ -208,8 +218,15 @@ class SqliteStore:
             found.setdefault(endpoint, []).append(spending_of(kind, outcome, sums))
         return found
 
-    def candidates(self, run_id: str) -> list[CandidateRecord]:
-        rows = self._rows("SELECT body, packed FROM candidates WHERE run = ? ORDER BY number", run_id)
+    def finished_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[AttemptFinished]:
+        where = "WHERE run = ? AND part = ? AND number IN (SELECT value FROM json_each(?)) ORDER BY number, attempt"
+        found = self._rows(f"{_SELECT_ATTEMPTS} {where}", run_id, part, json.dumps(list(numbers)))
+        rows = (row for one in found for row in rows_of_attempt(dict(zip(ATTEMPT_COLUMNS, one[1:], strict=True))))
+        return [row for row in rows if isinstance(row, AttemptFinished)]
+
+    def candidates(self, run_id: str, start: int = 0) -> list[CandidateRecord]:
+        select = "SELECT body, packed FROM candidates WHERE run = ? AND number >= ? ORDER BY number"
+        rows = self._rows(select, run_id, start)
         return [candidate_of(unpack(body, packed)) for body, packed in rows]
 
     def attempt_rows(self, run_id: str) -> Iterator[Row]:

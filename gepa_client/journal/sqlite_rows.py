@@ -71,6 +71,7 @@ UPGRADES = {
         "UPDATE runs SET started = created WHERE status != 'pending'",
         "UPDATE runs SET completed = updated WHERE status IN ('completed', 'failed', 'cancelled')",
     ),
+    4: (),  # new fields in the JSON of candidates
 }
 """Statements that make a store of the next version from one of this version."""
 

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from gepa_client.errors import JournalError, NoSuchRun
-from gepa_client.journal.entries import CandidateRecord, Claim, Entry, Row, Spending, StoredAttempt, StoredRun
+from gepa_client.journal.entries import (
+    AttemptFinished,
+    CandidateRecord,
+    Claim,
+    Entry,
+    Row,
+    Spending,
+    StoredAttempt,
+    StoredRun,
+)
 from gepa_client.journal.records import PAGE, ChainLink
 
 DEFAULT_STORE = "runs/evolverpc.db"
@@ -117,8 +126,12 @@ class Store(Protocol):
         """Return the totals of the attempts of one kind, by endpoint and outcome."""
         ...
 
-    def candidates(self, run_id: str) -> list[CandidateRecord]:
-        """Return the candidates in the pool, by index."""
+    def candidates(self, run_id: str, start: int = 0) -> list[CandidateRecord]:
+        """Return the candidates in the pool from the index `start` on, by index."""
+        ...
+
+    def finished_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[AttemptFinished]:
+        """Return the ends of the attempts for these numbers, by number and attempt; those that have ended."""
         ...
 
     def attempt_rows(self, run_id: str) -> Iterator[Row]:

@@ -28,6 +28,7 @@ from gepa_client.journal.run_events import Emit, Finished, FleetChanged, Phase, 
 from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, named_store, open_store
 from gepa_client.run import initial_state, splits
+from gepa_client.run.activity import Activity
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.event_writer import progress_reported, redacting
 from gepa_client.run.fingerprint import changed_code, changed_data, check_fingerprint, fingerprint_of
@@ -134,7 +135,9 @@ class _DriverRun:
         if run.status == "running":  # its driver is dead
             before |= {"status": "paused", "reason": "its driver gave no sign of life any more"}
         spend = SpendingTotals(self.store.spending(job.run_id))
-        counters = RunCounters(run.counters, spend)
+        activity = Activity()
+        self.emit = redacting(self.secrets, activity.observed(self.emit))  # what is noted is stored
+        counters = RunCounters(run.counters, spend, activity)
         finished: Finished | None = None
         try:
             self._check_requested_action(run)
@@ -202,6 +205,7 @@ class _DriverRun:
     def _release(self, counters: RunCounters, **last: Any) -> None:
         """Write the last state and release the lease; warn if another process has it, or the store is unavailable."""
         self.on_drainable()
+        counters.activity.end()
         if last["reason"] is not None:
             last["reason"] = self.secrets.redact_text(last["reason"])
         try:
@@ -231,6 +235,7 @@ class _DriverRun:
                     self.config, journal, counters, abandon_held_calls if metered else lambda: None
                 ) as between_examples,
             ):
+                counters.activity.endpoints = lambda: adapter.fleet.endpoints
                 self.gateway.begin(journal, self.store, self.emit, between_examples.capped)
                 initial = self._initial_state(run, journal, adapter)
                 self._resolve_budget(run, initial, counters)

@@ -8,7 +8,7 @@ from gepa_client.analysis.copied_examples import copied_examples
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.errors import JournalError
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.journal.buffer import JournalBuffer
+from gepa_client.journal.buffer import JournalBuffer, JournalStorage
 from gepa_client.journal.entries import SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.journal import Journal
@@ -36,16 +36,32 @@ def replay_run(job: DriverJob, store: Store, emit: Emit, cancel_token: CancelTok
     Raises:
         JournalError: the run was never started, or its journal is damaged. RunMismatch: the settings are other ones.
     """
+    check_sound(store, job.run_id)
+    storage = JournalBuffer(store, job.run_id, job.owner, cancel_token.cancel, reads_only=True)
+    journal = replay_journal(store, job, storage, cancel_token)
+    finished = replay_with(journal, store, job, emit)
+    if job.until is None:
+        emit_failed_examples(store, job.run_id, emit)
+        emit_copied_examples(store, job.run_id, emit)
+    return finished
+
+
+def replay_journal(store: Store, job: DriverJob, storage: JournalStorage, cancel_token: CancelToken) -> Journal:
+    """Return the journal of a recorded run, which returns what is recorded and nothing else."""
     run = store.run(job.run_id)
-    check_sound(store, run.id)
-    # experiment trackers have received the run already
-    config = RunConfig(**{key: value for key, value in job.config.items() if key not in TrackingSettings.model_fields})
-    buffer = JournalBuffer(store, run.id, job.owner, cancel_token.cancel, reads_only=True)
     spend = SpendingTotals(store.spending(run.id))
     journal = Journal(
-        run.id, buffer, spend, cancel_token, Secrets(), replays=True, until=job.until, inherited=inherited_numbers(run)
+        run.id, storage, spend, cancel_token, Secrets(), replays=True, until=job.until, inherited=inherited_numbers(run)
     )
     journal.store = named_store(job.store)
+    return journal
+
+
+def replay_with(journal: Journal, store: Store, job: DriverJob, emit: Emit) -> Finished:
+    """Replay a run with the journal of `replay_journal`. Raises: as `replay_run`."""
+    run = store.run(job.run_id)
+    # experiment trackers have received the run already
+    config = RunConfig(**{key: value for key, value in job.config.items() if key not in TrackingSettings.model_fields})
     initial = recorded_initial_state(journal)
     if initial is None or run.identity is None:
         raise JournalError(f"run {run.id} was never started, so there is nothing to replay")
@@ -53,7 +69,7 @@ def replay_run(job: DriverJob, store: Store, emit: Emit, cancel_token: CancelTok
     found |= {"scorer": run.identity["scorer"]}
     check_fingerprint(run.id, named_store(job.store), run.identity, found, end_of(store, run.id, SEARCH))
     with RemoteAdapter(failure_score=config.failure_score, journal=journal, recorded=initial.discovery) as adapter:
-        optimization = Optimization(config, job.output, emit, adapter, initial, RunCounters({}, spend))
+        optimization = Optimization(config, job.output, emit, adapter, initial, RunCounters({}, journal.spending))
         reflection = optimization.reflection()
         emit_started(emit, job, store, config, optimization, resumed=True)
         calls, refusals = recorded_gateway_events(store, run.id)
@@ -62,9 +78,6 @@ def replay_run(job: DriverJob, store: Store, emit: Emit, cancel_token: CancelTok
         for refusal in refusals[:REFUSALS_EMITTED]:
             emit(refusal)
         finished = optimization.run(reflection)
-        if job.until is None:
-            emit_failed_examples(store, run.id, emit)
-            emit_copied_examples(store, run.id, emit)
         return finished.model_copy(update={"active_seconds": run.counters.get("active_seconds")})
 
 

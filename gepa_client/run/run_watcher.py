@@ -31,7 +31,7 @@ from gepa_client.errors import Interrupted
 from gepa_client.gepa.record_budget import FittedRecords
 from gepa_client.gepa.reflection import Unusable
 from gepa_client.gepa.reflective_datasets import Records
-from gepa_client.journal.entries import CandidateRecord
+from gepa_client.journal.entries import CandidateRecord, now
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SHOWN, SpendingTotals, digest_of
 from gepa_client.journal.run_events import (
@@ -51,6 +51,7 @@ from gepa_client.journal.run_events import (
     UnusableAnswers,
     race_text,
 )
+from gepa_client.run.activity import Activity
 from gepa_client.run.run_errors import merge_unusable, stop_for
 from protocol.code import CODE_COMPONENTS, added_to
 
@@ -58,10 +59,12 @@ from protocol.code import CODE_COMPONENTS, added_to
 class RunCounters:
     """Written by the run, read by its heartbeat; safe to use from any thread.
 
-    `before`: the counters in the store. Active seconds continue from there, on a monotonic clock.
+    `before`: the counters in the store. Active seconds continue from there, on a monotonic clock. `activity`: what the
+    run is doing at this moment.
     """
 
-    def __init__(self, before: Mapping[str, Any], spend: SpendingTotals) -> None:
+    def __init__(self, before: Mapping[str, Any], spend: SpendingTotals, activity: Activity | None = None) -> None:
+        self.activity = activity or Activity()
         self._lock = threading.Lock()
         self._figures = dict(before)
         self._best: dict[str, Any] | None = None
@@ -93,6 +96,7 @@ class RunCounters:
                 "spent_usd": self._spend.cost_usd,
                 "unpriced": self._spend.unpriced,
                 "unreported": self._spend.unreported,
+                **self.activity.changes(),
             }
             return {"counters": figures} | ({"best": self._best} if self._best is not None else {})
 
@@ -197,6 +201,7 @@ class RunWatcher:
         found_at = state.num_metric_calls_by_discovery[index] if state is not None else 0
         if state is not None:
             self.validated_from_cache += event["num_examples_evaluated"] - (state.total_num_evals - found_at)
+        before = self.kept.get(index)
         kept = CandidateRecord(
             index=index,
             texts=dict(event["candidate"]),
@@ -207,6 +212,8 @@ class RunWatcher:
             scores={str(row_id): score for row_id, score in event["scores_by_val_id"].items()},
             metric_calls=found_at,
             objective_scores=objectives or None,
+            found=before.found if before is not None else now(),
+            cost_usd=before.cost_usd if before is not None else self.journal.spending.known_cost_usd,
         )
         if index not in self.kept or not self.journal.replaying:
             self.journal.add_candidate(kept)

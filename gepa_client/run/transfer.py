@@ -20,7 +20,7 @@ from gepa_client.settings.loading import from_record, upgraded
 from gepa_client.settings.secrets import NOT_RECORDED, left_out
 
 FORMAT = "evolverpc-run"
-VERSION = 2
+VERSION = 3
 
 RUN_FIELDS = tuple(ExportedRun.model_fields)
 ENDED_WRITTEN = tuple(name for name in ExportedAttempt.model_fields if name in FINISHED_FIELDS)

@@ -43,6 +43,8 @@ KEPT = CandidateRecord(
     scores={"1": 1.0, "0": 0.0},
     metric_calls=2,
     objective_scores={"speed": 0.25},
+    found="2026-01-01T12:00:01.000+00:00",
+    cost_usd=0.25,
 )
 
 

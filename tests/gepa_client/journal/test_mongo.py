@@ -81,7 +81,7 @@ def test_a_newer_store_is_refused(mongo_url: str) -> None:
     MongoStore(mongo_url).close()
     with MongoClient[dict[str, object]](mongo_url) as client:
         client.get_default_database()["store"].update_one({"_id": "schema"}, {"$set": {"version": 7}})
-    with pytest.raises(StoreTooNew, match="version 7, this evolverpc knows 4"):
+    with pytest.raises(StoreTooNew, match="version 7, this evolverpc knows 5"):
         MongoStore(mongo_url)
 
 

@@ -67,7 +67,9 @@ def only(store: Store) -> str:
 
 
 @pytest.mark.parametrize(
-    ("written_by", "store_url"), [(1, "sqlite"), (2, "sqlite"), (3, "sqlite"), (3, "mongo")], indirect=["store_url"]
+    ("written_by", "store_url"),
+    [(1, "sqlite"), (2, "sqlite"), (3, "sqlite"), (4, "sqlite"), (3, "mongo")],
+    indirect=["store_url"],
 )
 def test_a_run_of_an_older_store_resumes_and_pays_for_nothing_again(
     written_by: int, store_url: str, another: Open, serve: Serve, cli: Cli

@@ -34,7 +34,7 @@ def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
         connection.execute("PRAGMA user_version = 7")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(StoreTooNew, match=r"version 7, this evolverpc knows 4"):
+    with pytest.raises(StoreTooNew, match=r"version 7, this evolverpc knows 5"):
         SqliteStore(path)
     assert path.read_bytes() == before
 

@@ -316,6 +316,10 @@ def test_spending_adds_up_the_reported_usage(store: Store) -> None:
         ended(9, usage={"cost_usd": 1, "input_tokens": "many"}),
     ]
     store.write(RUN.id, OWNER, rows)
+    assert [(end.number, end.outcome) for end in store.finished_at(RUN.id, SEARCH, [3, 2, 9])] == [
+        (2, "lost"),
+        (9, "ok"),
+    ]
     # A server may keep 15 digits of a number.
     found = [replace(spent, input_tokens=int(float(f"{spent.input_tokens:.14g}"))) for spent in store.spending(RUN.id)]
     assert found == [
@@ -377,6 +381,8 @@ def test_candidates_are_kept_by_index_and_replaced(store: Store) -> None:
     store.write(RUN.id, OWNER, [replace(KEPT, score=0.75)])
     found = store.candidates(RUN.id)
     assert found == [replace(KEPT, score=0.75), long]
+    assert [(each.found, each.cost_usd) for each in found] == [(KEPT.found, 0.25)] * 2
+    assert store.candidates(RUN.id, 1) == [long]
     assert list(found[0].texts) == ["b.c", "$a"]
     assert list(found[0].scores) == ["1", "0"]
 

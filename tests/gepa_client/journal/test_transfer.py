@@ -144,7 +144,7 @@ def test_an_export_of_version_1_gets_times_from_when_it_was_created_and_last_cha
     ("path", "value", "message"),
     [
         (("format",), "gepa", 'its "format" should be "evolverpc-run"'),
-        (("version",), 3, "version 3, this evolverpc reads 2"),
+        (("version",), 4, "version 4, this evolverpc reads 3"),
         (("version",), "1", "version"),
         (("run", "status"), "sleeping", r"run\.status"),
         (("run", "id"), "../../elsewhere", r"run\.id"),
