@@ -4,7 +4,7 @@ import ast
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
@@ -46,12 +46,12 @@ ROWS_SHOWN = 6
 WINDOWS = 64
 """Minibatches of one iteration among which that of a proposal is looked for."""
 
-_DATASET = re.compile(r"make a reflective dataset of (\d+) examples for (.*)", re.DOTALL)
-_REFLECTION = re.compile(
+DATASET = re.compile(r"make a reflective dataset of (\d+) examples for (.*)", re.DOTALL)
+REFLECTION = re.compile(
     r"reflect on (?P<name>(?P<quote>['\"]).*(?P=quote))(?:, as the first answer was (?P<first>[a-z ]+))?, job \d+",
     re.DOTALL,
 )
-_JOB = re.compile(r".*, job (\d+)", re.DOTALL)
+JOB = re.compile(r".*, job (\d+)", re.DOTALL)
 
 Outcome = Literal["kept", "rejected", "empty", "unfinished"]
 """`empty`: reflection gave no new text. `unfinished`: the run ended before the proposal was evaluated."""
@@ -207,17 +207,29 @@ class _Job:
 
 
 class ProposalHistory:
-    """The proposals of a run, without their details; `until`: only what was requested before this number."""
+    """The proposals of a run, without their details.
+
+    `start`, `until`: only what was requested from the one number on, and before the other. `train`: the training rows,
+    read from the store if they are not given.
+    """
 
     def __init__(
-        self, store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], until: int | None = None
+        self,
+        store: Store,
+        run: StoredRun,
+        candidates: Sequence[CandidateRecord],
+        until: int | None = None,
+        *,
+        start: int = 0,
+        train: Sequence[RecordedRow] | None = None,
     ) -> None:
-        self._store, self._run = store, run
+        self._store, self._run, self._start = store, run, start
         self._candidates = candidates
         self._failure_score = float(run.config.get("failure_score") or 0.0)
         self.evaluations: dict[str, list[int]] = {}
         """The numbers of the entries of evaluations, by the digest of their request."""
-        self._rows = {repr(row.id): row for row in selection_rows(store, run.id).get("train", [])}
+        train = selection_rows(store, run.id).get("train", []) if train is None else train
+        self._rows = {repr(row.id): row for row in train}
         self._cache: dict[int, Any] = {}
         self._reuses = False
         self._races: list[int] = []
@@ -234,6 +246,15 @@ class ProposalHistory:
         """Every proposal's number, with the index of the candidate that it became; None if it was not kept."""
         return {job.number: job.candidate for job in self._jobs}
 
+    def children(self) -> dict[int, dict[str, str]]:
+        """Return the texts of the proposed candidate by proposal; none of those without a known parent or new text."""
+        found = {job.number: (job, self._minibatch(job)[0]) for job in self._jobs if job.texts or job.made}
+        return {
+            number: job.child_of(self._candidates[parent].texts)
+            for number, (job, parent) in found.items()
+            if parent is not None
+        }
+
     def proposals(self, numbers: Sequence[int], *, texts: bool) -> list[Proposal]:
         """Return the proposals of these numbers with their rows, records and, if wanted, `texts`; in order."""
         wanted = set(numbers)
@@ -246,7 +267,7 @@ class ProposalHistory:
         evaluated: list[Entry] = []
         group: list[_Job] = []
         known: dict[int, Entry] = {}
-        for entry in entries(self._store, self._run.id, SEARCH, largest=0):
+        for entry in entries(self._store, self._run.id, SEARCH, self._start, largest=0):
             if until is not None and entry.number >= until:
                 break
             if entry.kind == EVALUATE:
@@ -261,16 +282,19 @@ class ProposalHistory:
                     yield from group
                     group = []
                 self._reuses = True
-                numbers = itertools.chain.from_iterable(self._answers({entry.number})[entry.number])
+                numbers = list(itertools.chain.from_iterable(self._answers({entry.number})[entry.number]))
+                for earlier in entries_at(self._store, self._run.id, SEARCH, set(numbers) - known.keys()):
+                    known[earlier.number] = replace(earlier, answer=b"")
+                    self.evaluations.setdefault(earlier.digest, []).append(earlier.number)
                 evaluated = [known[number] for number in numbers]
-            elif entry.kind == REFLECTIVE_DATASET and (read := _DATASET.fullmatch(entry.about)) is not None:
+            elif entry.kind == REFLECTIVE_DATASET and (read := DATASET.fullmatch(entry.about)) is not None:
                 group.append(_Job(entry, int(read[1]), read[2].split(", "), evaluated[-WINDOWS * int(read[1]) :]))
             elif entry.kind == RACE:
                 self._races.append(entry.number)
             elif entry.kind == MUTATION:  # its job is numbered among those that ask for a change
                 for job in group:
                     job.answers.append(entry)
-            elif entry.kind in (COMPLETION, PROPOSAL) and (at := _JOB.fullmatch(entry.about)) is not None:
+            elif entry.kind in (COMPLETION, PROPOSAL) and (at := JOB.fullmatch(entry.about)) is not None:
                 for job in group[int(at[1]) : int(at[1]) + 1]:
                     job.answers.append(entry)
         yield from group
@@ -289,7 +313,7 @@ class ProposalHistory:
                         job.made = (answer.get("applied") or {}).get("candidate")
                         rejected = answer.get("rejected")
                         job.rejection = f"{rejected['stage']}: {rejected['reason']}" if rejected is not None else None
-                elif (read := _REFLECTION.fullmatch(entry.about)) is not None:
+                elif (read := REFLECTION.fullmatch(entry.about)) is not None:
                     component, completion = str(ast.literal_eval(read["name"])), CompletionEntry.from_json(answer)
                     job.raw[component] = completion.text
                     if component != GIT_BRANCH:

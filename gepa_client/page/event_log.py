@@ -1,0 +1,110 @@
+"""The events of one run as one server sends them: numbered, in order, each fact once."""
+
+import asyncio
+import json
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from gepa_client.page.page_events import PageEvent
+
+EPOCH_BYTES = 8
+
+KEYS = {
+    "candidate": "index",
+    "pool": "at",
+    "metric_calls": "at",
+    "proposal": "key",
+    "iteration": "at",
+    "reflection": "at",
+    "mutation": "at",
+    "race": "at",
+    "steer": "key",
+    "warning": "message",
+    "tested": "candidate",
+    "rows": "start",
+}
+"""The field that tells events of a type apart. Of the other types a later event replaces an earlier one."""
+
+COLUMNS = "results"
+"""The type whose events are all kept."""
+
+
+class EventLog:
+    """Events with ids from 0. One thread adds; any thread, and waiters on an event loop, read.
+
+    An event that a later one replaces is forgotten, so its id is missing for readers who come later. `epoch`: differs
+    for each log, so that an id is never read as one of another log.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = secrets.token_hex(EPOCH_BYTES)
+        self._lock = threading.Lock()
+        self._events: list[bytes | None] = []
+        self._last: dict[tuple[str, Any], tuple[int, bytes]] = {}
+        self._listeners: dict[object, Callable[[], None]] = {}
+
+    @property
+    def end(self) -> int:
+        """The id of the next event."""
+        return len(self._events)
+
+    def add(self, event: PageEvent) -> None:
+        """Add an event, unless it repeats the one that it would replace."""
+        body = to_json(event.model_dump(exclude={"id"}))
+        key = (event.type, getattr(event, KEYS[event.type]) if event.type in KEYS else None)
+        with self._lock:
+            number, before = self._last.get(key, (-1, b"")) if event.type != COLUMNS else (-1, b"")
+            if before == body:
+                return
+            if number >= 0:
+                self._events[number] = None
+            self._last[key] = (len(self._events), body)
+            self._events.append(b'{"id":%d,' % len(self._events) + body[1:])
+
+    def since(self, first: int, limit: int) -> tuple[list[tuple[int, bytes]], int]:
+        """Return events from the id `first` on with their ids, about `limit` bytes of them, and the id that follows."""
+        found: list[tuple[int, bytes]] = []
+        size, number = 0, first
+        with self._lock:
+            while number < len(self._events) and size < limit:
+                data = self._events[number]
+                if data is not None:
+                    found.append((number, data))
+                    size += len(data)
+                number += 1
+        return found, number
+
+    def published(self) -> None:
+        """Wake those who wait: more was added."""
+        with self._lock:
+            listeners = list(self._listeners.values())
+        for listener in listeners:
+            listener()
+
+    def listen(self, woken: asyncio.Event) -> Callable[[], None]:
+        """Have `woken` set on its event loop when more was added; returns what ends this."""
+        loop, key = asyncio.get_running_loop(), object()
+
+        def wake() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(woken.set)
+
+        def stop() -> None:
+            with self._lock:
+                self._listeners.pop(key, None)
+
+        with self._lock:
+            self._listeners[key] = wake
+        return stop
+
+
+def to_json(value: Any) -> bytes:
+    """Return JSON of any value that a store may hold: lone surrogates, which UTF-8 lacks, as escapes."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+    except (orjson.JSONEncodeError, TypeError):
+        return json.dumps(value, separators=(",", ":")).encode()
