@@ -98,6 +98,7 @@ class _Counters(_Part):
     spent_usd: Amount | None = None
     unpriced: dict[str, Index] | None = None
     unreported: dict[str, Index] | None = None
+    warnings: list[str] | None = None
 
     @model_validator(mode="after")
     def _no_others_of_another_kind(self) -> "_Counters":

@@ -48,11 +48,11 @@ class Activity:
             self._over = True
 
     def changes(self) -> dict[str, Any]:
-        """Return counters for the store: `now`, which is empty once the run has ended, and `warnings`."""
+        """Return counters for the store: `now` until the run has ended, and `warnings`."""
         endpoints = self.endpoints() if self.endpoints is not None else ()
         with self._lock:
             if self._over:
-                return {"now": {}, "warnings": list(self._warnings)}
+                return {"warnings": list(self._warnings)}
             shown = [_endpoint(each) for each in endpoints[:ENDPOINTS_LISTED]]
             known = {each["name"] for each in shown}
             refused = [{"name": url, "state": "refused", "detail": why} for url, why in self._refused.items()]

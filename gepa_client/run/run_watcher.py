@@ -66,7 +66,7 @@ class RunCounters:
     def __init__(self, before: Mapping[str, Any], spend: SpendingTotals, activity: Activity | None = None) -> None:
         self.activity = activity or Activity()
         self._lock = threading.Lock()
-        self._figures = dict(before)
+        self._figures = {name: value for name, value in before.items() if name != "now"}
         self._best: dict[str, Any] | None = None
         self._spend = spend
         self._active_before = float(before.get("active_seconds") or 0.0)

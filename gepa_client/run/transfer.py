@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import orjson
@@ -61,6 +61,8 @@ def export_run(store: Store, run_id: str) -> Iterator[str]:
     At most a page of rows is in memory. Raises `JournalError` for an answer that is not text.
     """
     run = store.run(run_id)
+    counters = {name: value for name, value in run.counters.items() if name != "now"}  # of the driver at this moment
+    run = replace(run, counters=counters)
     head = {"format": FORMAT, "version": VERSION, "run": {name: getattr(run, name) for name in RUN_FIELDS}}
     yield json.dumps(head, ensure_ascii=False).removesuffix("}")
     separator = ""

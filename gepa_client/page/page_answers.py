@@ -1,0 +1,146 @@
+"""What the server of the page answers when a part of a run is asked for."""
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from gepa_client.page.page_events import SentText
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings", defer_build=True)
+
+
+class RunListed(_Answer):
+    """A run of the store. `curve`: metric calls, and the best score from there on. `best_texts`: by component."""
+
+    run_id: str
+    name: str | None
+    status: str
+    program: str | None
+    created: str
+    completed: str | None
+    seed_score: float | None
+    best_score: float | None
+    candidates: int
+    metric_calls: int | None
+    cost_usd: float | None
+    curve: list[tuple[int, float]]
+    settings: dict[str, JsonValue]
+    best_texts: dict[str, SentText]
+
+
+class RunList(_Answer):
+    """All runs of the store, the newest first."""
+
+    runs: list[RunListed]
+
+
+class StepShown(_Answer):
+    """A step of an example's run."""
+
+    name: str
+    component: str | None
+    input: SentText | None
+    output: SentText | None
+    error: SentText | None
+    seconds: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+    steps: list["StepShown"]
+
+
+class RowShown(_Answer):
+    """The result of a candidate on a row. `score`: None if the program failed."""
+
+    status: str
+    score: float | None
+    output: SentText | None
+    feedback: SentText | None
+    component_feedback: SentText | None
+    error: SentText | None
+    log: SentText | None
+
+
+class Cell(_Answer):
+    """A candidate on a validation row. `no_steps`: why there are none. `seconds`, tokens, cost: of the attempt."""
+
+    row: str
+    input: SentText | None
+    result: RowShown | None
+    number: int | None
+    seconds: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    steps: list[StepShown]
+    no_steps: str | None
+
+
+class PromptShown(_Answer):
+    """A prompt for new texts and its answer. `prompt`: what reflection read, as the journal records it."""
+
+    component: str | None
+    model: str | None
+    prompt: SentText | None
+    answer: SentText | None
+
+
+class RowCompared(_Answer):
+    """A row of a minibatch, with the parent and with the proposal."""
+
+    row: str
+    input: SentText | None
+    before: RowShown | None
+    after: RowShown | None
+
+
+class TextsCompared(_Answer):
+    """A component before and after."""
+
+    before: SentText
+    after: SentText
+
+
+class ProposalShown(_Answer):
+    """What a proposal was made from, and what it changed, by component."""
+
+    rows: list[RowCompared]
+    prompts: list[PromptShown]
+    texts: dict[str, TextsCompared]
+
+
+class ProvenanceSpan(_Answer):
+    """A part of a text; `candidate`: the first one that had it, 0 for the seed."""
+
+    text: str
+    candidate: int
+    proposal: int | None
+
+
+class Origin(_Answer):
+    """What brought spans: a candidate, its proposal, the rows of its minibatch, what it was worth in words."""
+
+    candidate: int
+    proposal: int | None
+    rows: list[str]
+    worth: str | None
+
+
+class Provenance(_Answer):
+    """Where each part of a candidate's texts is from; parts of the seed first in `origins`."""
+
+    components: dict[str, list[ProvenanceSpan]]
+    origins: list[Origin]
+
+
+class TranscriptEntry(_Answer):
+    """What one side of a change of code said."""
+
+    role: str
+    text: SentText
+
+
+class Transcript(_Answer):
+    """A change of code: what was asked, what came of it, and its diff."""
+
+    entries: list[TranscriptEntry]
+    diff: SentText | None
