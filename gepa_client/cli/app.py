@@ -21,6 +21,7 @@ COMMANDS = {
     "conformance": "Test a server against the contract.",
     "runs": "List the runs of a store.",
     "show": "Show a run: candidates, scores, outcomes, cost.",
+    "watch": "Show a run on a live page in the browser.",
     "replay": "Replay a run from its record; call no server.",
     "cancel": "Stop a run for good; keep what it found.",
     "fork": "Start a new run from a point of another.",

@@ -43,6 +43,9 @@ STEPS_SENT = 500
 
 RUNS_LISTED = 200
 
+READ_BEFORE, READ_AFTER = 4_096, 20_000
+"""Entries beside the beginning of a proposal among which are its minibatch, and its evaluation."""
+
 
 class NotThere(Exception):
     """What was asked for does not exist; the message names it."""
@@ -135,10 +138,11 @@ class CellReader:
                 self._read_to += 1  # up to the first number that is missing yet
 
 
-def proposal(store: Store, run_id: str, at: int, start: int, until: int | None) -> ProposalShown:
-    """Return the proposal that begins at this number; its evaluations lie from `start` on and before `until`."""
+def proposal(store: Store, run_id: str, at: int, decided: int | None) -> ProposalShown:
+    """Return the proposal that begins at this number. `decided`: where its outcome was known, None if it is not."""
     run, candidates = store.run(run_id), store.candidates(run_id)
-    history = ProposalHistory(store, run, candidates, until, start=start)
+    until = decided if decided is not None else at + READ_AFTER
+    history = ProposalHistory(store, run, candidates, until, start=max(0, at - READ_BEFORE))
     found = history.proposals([at], texts=False)
     if not found:
         raise NotThere(f"no proposal begins at {at}")
@@ -164,10 +168,10 @@ def proposal(store: Store, run_id: str, at: int, start: int, until: int | None) 
     return ProposalShown(rows=[_compared(row) for row in one.rows], prompts=prompts, texts=compared)
 
 
-def provenance(store: Store, run_id: str, candidate: int, proposals: Mapping[int, tuple[int, list[str]]]) -> Provenance:
+def provenance(store: Store, run_id: str, candidate: int, proposals: Mapping[int, tuple[int, int]]) -> Provenance:
     """Return where the texts of a candidate are from.
 
-    `proposals`: the number and the rows of the minibatch of the proposal that a candidate was, by its index.
+    `proposals`: where the proposal that became a candidate begins, and where that was decided, by the index.
     """
     _candidate(store, run_id, candidate)
     candidates = store.candidates(run_id)
@@ -179,7 +183,7 @@ def provenance(store: Store, run_id: str, candidate: int, proposals: Mapping[int
         for name, spans in spans_of(candidates, candidate).items()
     }
     used = sorted({span.candidate for spans in components.values() for span in spans})
-    return Provenance(components=components, origins=[_origin(candidates, index, proposals) for index in used])
+    return Provenance(components=components, origins=[_origin(store, run_id, candidates[i], proposals) for i in used])
 
 
 def transcript(store: Store, run_id: str, at: int) -> Transcript:
@@ -205,16 +209,22 @@ def _transcript(entry: Entry) -> Transcript:
     return Transcript(entries=said, diff=None if diff is None else part_of(diff))
 
 
-def _origin(
-    candidates: Sequence[CandidateRecord], index: int, proposals: Mapping[int, tuple[int, list[str]]]
-) -> Origin:
-    kept = candidates[index]
-    number, rows = proposals.get(index, (None, []))
+def _origin(store: Store, run_id: str, kept: CandidateRecord, proposals: Mapping[int, tuple[int, int]]) -> Origin:
+    number, decided = proposals.get(kept.index, (None, None))
+    made = proposal(store, run_id, number, decided) if number is not None else None
+    rows = [row.row for row in made.rows if _improved(row)] if made is not None else []
     worth: str | None = None
     if kept.parents:
-        parent = max((candidates[each] for each in kept.parents), key=lambda each: each.score)
+        parent = max((_candidate(store, run_id, each) for each in kept.parents), key=lambda each: each.score)
         worth = f"{parent.score:.4g} -> {kept.score:.4g} on the validation rows"
-    return Origin(candidate=index, proposal=number, rows=rows, worth=worth)
+    return Origin(candidate=kept.index, proposal=number, rows=rows, worth=worth)
+
+
+def _improved(row: RowCompared) -> bool:
+    """Whether the parent failed on a row of the minibatch, or the proposal scored more."""
+    before = row.before.score if row.before is not None else None
+    after = row.after.score if row.after is not None else None
+    return before is None or (after is not None and after > before)
 
 
 def _candidate(store: Store, run_id: str, index: int) -> CandidateRecord:

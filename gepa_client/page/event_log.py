@@ -78,6 +78,12 @@ class EventLog:
                 number += 1
         return found, number
 
+    def last_of(self, kind: str) -> list[Any]:
+        """Return the events of a type as JSON values, without their ids, those that were replaced left out."""
+        with self._lock:
+            bodies = [body for (type_, _), (_, body) in self._last.items() if type_ == kind]
+        return [json.loads(body) for body in bodies]
+
     def published(self) -> None:
         """Wake those who wait: more was added."""
         with self._lock:

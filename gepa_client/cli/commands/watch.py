@@ -1,0 +1,57 @@
+"""`gepa-client watch [RUN]`: serve the live page of a run to the browser of this machine."""
+
+import asyncio
+import contextlib
+import signal
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from gepa_client.cli.arguments import USAGE, StoreUrl
+from gepa_client.cli.commands.store_access import open_cli_run
+from gepa_client.cli.views.console import echo, fail, make_console, refuse
+from gepa_client.journal.store import LAST, default_store
+from gepa_client.page.page_server import PageMissing, PageServer, built_page, serving
+
+
+def watch(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="[RUN]", help="Its id, its name, any part of them that no other run has, or `last`."),
+    ] = LAST,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="Port; 0 takes a free one.")] = 0,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Print the address only; open no browser.")] = False,
+    store: StoreUrl = None,
+) -> None:
+    """Show a running or finished run on a page in the browser, and all runs of the store beside it.
+
+    The page is served to this machine alone, at an address with a secret. It follows the run until Ctrl-C, whichever
+    machine drives it; the run does not depend on it.
+    """
+    with open_cli_run(store, run) as (_, found):
+        pass
+    try:
+        server = PageServer(default_store(store), built_page())
+    except PageMissing as error:
+        refuse(str(error))
+    try:
+        asyncio.run(_serve(server, found.id, port, opens=not no_open))
+    except OSError as error:
+        fail(f"port {port} of this machine cannot be used: {error.strerror or error}; choose another with --port")
+        raise typer.Exit(USAGE) from None
+
+
+async def _serve(server: PageServer, run_id: str, port: int, *, opens: bool) -> None:
+    over = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(ValueError):  # not the main thread
+            loop.add_signal_handler(number, over.set)
+    async with serving(server, port):
+        address = server.address(run_id)
+        echo(make_console(), f"page: {address}")
+        echo(make_console(), "Ctrl-C ends the page; the run continues")
+        if opens:
+            await asyncio.to_thread(webbrowser.open, address)
+        await over.wait()

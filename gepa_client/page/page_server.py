@@ -1,0 +1,407 @@
+"""Serve the page of the runs of one store, to browsers of this machine alone.
+
+The address holds a token in its fragment, which no request and no log has; the page exchanges it for a cookie. Every
+answer but the page itself needs that cookie. `Host` and `Origin` are checked, so that no page of another site, and no
+name that resolves to this machine, reaches the run.
+"""
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import re
+import secrets
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel
+
+from gepa_client.errors import JournalError, NoSuchRun, StoreUnavailable, summary
+from gepa_client.journal.store import Store, find_run, open_store
+from gepa_client.page import details
+from gepa_client.page.event_log import EventLog, to_json
+from gepa_client.page.page_events import StoreTrouble
+from gepa_client.page.run_reader import RunReader
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"
+TOKEN_BYTES = 24
+LARGEST_REQUEST = 8 << 20
+"""Bytes; a text proposed by hand may have a megabyte."""
+
+PING_S = 15.0
+"""Seconds after which a silent stream sends a comment, so that both sides notice a lost connection."""
+
+SENT_AT_ONCE = 1 << 20
+"""Bytes of events in one write."""
+
+FAILED_PAUSE_S = 1.0
+
+ASSETS = {"page.js": "text/javascript", "page.css": "text/css"}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+Steer = Callable[[Store, str, Any], Any]
+"""Queues what a user asks of a run; returns what is answered. Raises `ValueError` and `JournalError`."""
+
+
+class PageMissing(Exception):
+    """The built page is not installed."""
+
+
+def asset(name: str) -> bytes:
+    """Return a file of the built page.
+
+    Raises:
+        PageMissing: it is not there.
+    """
+    file = resources.files("gepa_client.page") / "dist" / name
+    if not file.is_file():
+        raise PageMissing(
+            f"this installation lacks the page ({name}): install evolverpc from a wheel, or build the page with "
+            "`npm ci && npm run build` in clients/dashboard"
+        )
+    return file.read_bytes()
+
+
+def built_page() -> dict[str, bytes]:
+    """Return the files of the page by name. Raises `PageMissing`."""
+    return {name: asset(name) for name in ("index.html", *ASSETS)}
+
+
+@dataclass
+class WatchedRun:
+    """A run that is being read, by a thread of its own with a connection of its own."""
+
+    url: str
+    run_id: str
+    replays: bool
+    log: EventLog = field(default_factory=EventLog)
+
+    def __post_init__(self) -> None:
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._read, name=f"reader of {self.run_id}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._over.set()
+        self._thread.join()
+
+    def _read(self) -> None:
+        pause = 0.0
+        while not self._over.wait(pause):
+            pause = FAILED_PAUSE_S
+            try:
+                with contextlib.closing(open_store(self.url)) as store:
+                    self._follow(store)
+            except JournalError as error:
+                self._add(StoreTrouble(problem=str(error), gone=False))
+            except Exception as error:  # noqa: BLE001 - the page must state that it shows nothing new
+                _log.exception("run %s cannot be shown further", self.run_id)
+                self._add(StoreTrouble(problem=f"the page cannot read this run: {summary(error)}", gone=False))
+                return
+
+    def _follow(self, store: Store) -> None:
+        reader = RunReader(store, self.url, self.run_id, self.log, replays=self.replays)
+        try:
+            while not self._over.wait(reader.poll()):
+                pass
+        finally:
+            reader.close()
+
+    def _add(self, event: StoreTrouble) -> None:
+        self.log.add(event)
+        self.log.published()
+
+
+class PageServer:
+    """The application. `url`: of the store; `page`: the files of `built_page`; `token`: what the address holds.
+
+    `replays`: whether runs are replayed for GEPA's decisions. `steer`: None if runs cannot be steered from the page.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        page: dict[str, bytes],
+        *,
+        token: str | None = None,
+        replays: bool = True,
+        steer: Steer | None = None,
+    ) -> None:
+        self.token = token or secrets.token_urlsafe(TOKEN_BYTES)
+        self._url, self._page, self._replays, self._steer = url, page, replays, steer
+        self._session = secrets.token_urlsafe(TOKEN_BYTES)
+        self._host = ""
+        self._watched: dict[str, WatchedRun] = {}
+        self._cells: dict[str, details.CellReader] = {}
+        self._store: Store | None = None
+        # one thread: a store's connection has one reader at a time, and the page asks for one thing at a time
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="details")
+
+    def application(self) -> web.Application:
+        """Return the application for a server that listens at `address`."""
+        app = web.Application(client_max_size=LARGEST_REQUEST, middlewares=[self._guard])
+        app.router.add_get("/", self._index)
+        app.router.add_get("/assets/{name}", self._asset)
+        app.router.add_post("/session", self._open_session)
+        app.router.add_get("/api/runs", self._runs)
+        run = "/api/runs/{run}"
+        app.router.add_get(run, self._run)
+        app.router.add_get(f"{run}/events", self._events)
+        app.router.add_get(f"{run}/cell", self._cell)
+        app.router.add_get(f"{run}/text", self._text)
+        app.router.add_get(f"{run}/proposal", self._proposal)
+        app.router.add_get(f"{run}/provenance", self._provenance)
+        app.router.add_get(f"{run}/transcript", self._transcript)
+        app.router.add_post(f"{run}/steer", self._post_steer)
+        app.cleanup_ctx.append(self._stores)
+        return app
+
+    def listens_at(self, port: int) -> None:
+        """Set the port, which browsers repeat in `Host` and `Origin`."""
+        self._host = f"{LOOPBACK}:{port}"
+
+    def address(self, run_id: str | None) -> str:
+        """Return the address to open; `run_id`: the run that it shows first."""
+        run = f"&run={run_id}" if run_id is not None else ""
+        return f"http://{self._host}/#token={self.token}{run}"
+
+    async def _stores(self, _app: web.Application) -> AsyncIterator[None]:
+        yield
+        for watched in self._watched.values():
+            await asyncio.to_thread(watched.close)
+        if self._store is not None:
+            self._store.close()
+        self._reader.shutdown()
+
+    # --- who may ask -------------------------------------------------------------------------------------------------
+
+    @property
+    def _cookie(self) -> str:
+        """The cookie's name: cookies of one host are sent to all of its ports."""
+        return f"evolverpc_page_{self._host.rpartition(':')[2]}"
+
+    @web.middleware
+    async def _guard(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        response = self._refused(request)
+        if response is None:
+            try:
+                response = await handler(request)
+            except web.HTTPException as error:
+                response = _error(error.status, error.reason)
+            except details.NotThere as error:
+                response = _error(404, str(error))
+            except NoSuchRun as error:
+                response = _error(404, str(error))
+            except StoreUnavailable as error:
+                response = _error(503, str(error))
+            except JournalError as error:
+                response = _error(500, str(error))
+        if not response.prepared:
+            response.headers.update(HEADERS)
+        return response
+
+    def _refused(self, request: web.Request) -> web.Response | None:
+        if request.headers.get("Host") != self._host:
+            return _error(421, f"this server answers at http://{self._host} only")
+        origin = request.headers.get("Origin")
+        if request.method not in ("GET", "HEAD") or origin is not None:
+            if origin != f"http://{self._host}":
+                return _error(403, "a page of another origin asked")
+        if request.path != "/" and request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
+            return _error(403, "a page of another site asked")
+        if request.path == "/" or request.path == "/session" or request.path.startswith("/assets/"):
+            return None
+        given = request.cookies.get(self._cookie, "")
+        if not hmac.compare_digest(given.encode(), self._session.encode()):
+            return _error(401, "open the address that gepa-client watch prints, with its token")
+        return None
+
+    async def _open_session(self, request: web.Request) -> web.Response:
+        try:
+            read = await request.json()
+        except ValueError:
+            raise web.HTTPBadRequest(reason="a JSON object with the token is needed") from None
+        given = read.get("token") if isinstance(read, dict) else None
+        if not isinstance(given, str) or not hmac.compare_digest(_bytes(given), self.token.encode()):
+            return _error(403, "the token is not the one that gepa-client watch printed")
+        response = web.Response(status=204)
+        response.set_cookie(self._cookie, self._session, httponly=True, samesite="Strict", path="/")
+        return response
+
+    # --- the page ----------------------------------------------------------------------------------------------------
+
+    async def _index(self, _request: web.Request) -> web.Response:
+        return web.Response(body=self._page["index.html"], content_type="text/html", charset="utf-8")
+
+    async def _asset(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if name not in ASSETS:
+            raise web.HTTPNotFound
+        return web.Response(body=self._page[name], content_type=ASSETS[name], charset="utf-8")
+
+    # --- runs --------------------------------------------------------------------------------------------------------
+
+    async def _runs(self, _request: web.Request) -> web.Response:
+        return _json(await self._read(details.runs))
+
+    async def _run(self, request: web.Request) -> web.Response:
+        return _json({"run_id": await self._run_id(request)})
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        log = self._watch(await self._run_id(request)).log
+        given = request.headers.get("Last-Event-ID") or request.query.get("last") or ""
+        read = re.fullmatch(r"([0-9a-f]+)-(\d{1,18})", given)
+        same = read is not None and read[1] == log.epoch
+        number = int(read[2]) + 1 if read is not None and same else 0
+        response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
+        await response.prepare(request)
+        if given and not same:
+            await response.write(b"event: reset\ndata: {}\n\n")
+        woken = asyncio.Event()
+        stop = log.listen(woken)
+        try:
+            while True:
+                woken.clear()
+                found, number = log.since(number, SENT_AT_ONCE)
+                if found:
+                    epoch = log.epoch.encode()
+                    await response.write(b"".join(b"id: %s-%d\ndata: %s\n\n" % (epoch, at, data) for at, data in found))
+                    continue
+                try:
+                    await asyncio.wait_for(woken.wait(), PING_S)
+                except TimeoutError:
+                    await response.write(b": nothing new\n\n")
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the page was closed, or the server ends
+        finally:
+            stop()
+        return response
+
+    async def _cell(self, request: web.Request) -> web.Response:
+        run_id, candidate, row = await self._run_id(request), _number(request, "candidate"), _number(request, "row")
+        name, start = request.query.get("part"), _number(request, "from", 0)
+
+        def read(store: Store) -> BaseModel:
+            cells = self._cells.setdefault(run_id, details.CellReader(store, run_id))
+            return cells.cell(candidate, row) if name is None else cells.part(candidate, row, name, start)
+
+        return _json(await self._read(read))
+
+    async def _text(self, request: web.Request) -> web.Response:
+        run_id, candidate = await self._run_id(request), _number(request, "candidate")
+        component, start = request.query.get("component", ""), _number(request, "from", 0)
+        return _json(await self._read(lambda store: details.text(store, run_id, candidate, component, start)))
+
+    async def _proposal(self, request: web.Request) -> web.Response:
+        run_id, at = await self._run_id(request), _number(request, "at")
+        made = [each for each in self._watch(run_id).log.last_of("proposal") if each["at"] == at]
+        decided = made[0]["decided"] if made else None
+        return _json(await self._read(lambda store: details.proposal(store, run_id, at, decided)))
+
+    async def _provenance(self, request: web.Request) -> web.Response:
+        run_id, candidate = await self._run_id(request), _number(request, "candidate")
+        made = self._watch(run_id).log.last_of("proposal")
+        kept = {
+            each["candidate"]: (each["at"], each["decided"])
+            for each in made
+            if each["candidate"] is not None and not each["merge"]
+        }
+        return _json(await self._read(lambda store: details.provenance(store, run_id, candidate, kept)))
+
+    async def _transcript(self, request: web.Request) -> web.Response:
+        run_id, at = await self._run_id(request), _number(request, "at")
+        return _json(await self._read(lambda store: details.transcript(store, run_id, at)))
+
+    async def _post_steer(self, request: web.Request) -> web.Response:
+        run_id, steer = await self._run_id(request), self._steer
+        if steer is None:
+            return _error(501, "this version cannot steer a run")
+        try:
+            asked = await request.json()
+            return _json(await self._read(lambda store: steer(store, run_id, asked)))
+        except ValueError as error:
+            return _error(400, str(error))
+        except JournalError as error:
+            return _error(409, str(error))
+
+    async def _run_id(self, request: web.Request) -> str:
+        """Return the id of the run that the path names, or of the `last` one."""
+        given = request.match_info["run"]
+        if given in self._watched:
+            return given
+        return await self._read(lambda store: find_run(store, given).id)
+
+    def _watch(self, run_id: str) -> WatchedRun:
+        if run_id not in self._watched:
+            self._watched[run_id] = WatchedRun(self._url, run_id, self._replays)
+        return self._watched[run_id]
+
+    async def _read(self, work: Callable[[Store], T]) -> T:
+        """Read the store on the thread for it."""
+
+        def call() -> T:
+            if self._store is None:
+                self._store = open_store(self._url)
+            return work(self._store)
+
+        return await asyncio.get_running_loop().run_in_executor(self._reader, call)
+
+
+@contextlib.asynccontextmanager
+async def serving(server: PageServer, port: int = 0) -> AsyncIterator[int]:
+    """Serve during the block; yield the port. Raises `OSError` if the port is taken."""
+    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, LOOPBACK, port)
+        await site.start()
+        bound: int = runner.addresses[0][1]
+        server.listens_at(bound)
+        yield bound
+    finally:
+        await runner.cleanup()
+
+
+def _json(value: Any) -> web.Response:
+    content = value.model_dump() if isinstance(value, BaseModel) else value
+    return web.Response(body=to_json(content), content_type="application/json")
+
+
+def _error(status: int, message: str) -> web.Response:
+    return web.Response(status=status, body=to_json({"error": message}), content_type="application/json")
+
+
+def _number(request: web.Request, name: str, default: int | None = None) -> int:
+    given = request.query.get(name)
+    if given is None and default is not None:
+        return default
+    if given is None or re.fullmatch(r"\d{1,15}", given) is None:
+        raise web.HTTPBadRequest(reason=f"{name} is a whole number")
+    return int(given)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
