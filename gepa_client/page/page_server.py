@@ -205,7 +205,7 @@ class PageServer:
     async def _guard(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        response = self._refused(request)
+        response: web.StreamResponse | None = self._refused(request)
         if response is None:
             try:
                 response = await handler(request)
@@ -227,9 +227,8 @@ class PageServer:
         if request.headers.get("Host") != self._host:
             return _error(421, f"this server answers at http://{self._host} only")
         origin = request.headers.get("Origin")
-        if request.method not in ("GET", "HEAD") or origin is not None:
-            if origin != f"http://{self._host}":
-                return _error(403, "a page of another origin asked")
+        if (request.method not in ("GET", "HEAD") or origin is not None) and origin != f"http://{self._host}":
+            return _error(403, "a page of another origin asked")
         if request.path != "/" and request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
             return _error(403, "a page of another site asked")
         if request.path == "/" or request.path == "/session" or request.path.startswith("/assets/"):
