@@ -196,17 +196,17 @@ def transcript(store: Store, run_id: str, at: int) -> Transcript:
 
 def _transcript(entry: Entry) -> Transcript:
     found = MutationEntry.model_validate_json(entry.answer)
-    said = [TranscriptEntry(role="change request", text=sent_text(found.request))]
+    parts = [TranscriptEntry(role="change request", text=sent_text(found.request))]
     diff: str | None = None
     if found.applied is not None:
-        said.append(TranscriptEntry(role="summary", text=sent_text(found.applied.summary)))
+        parts.append(TranscriptEntry(role="summary", text=sent_text(found.applied.summary)))
         diff = found.applied.diff
     if found.rejected is not None:
-        said.append(TranscriptEntry(role=f"rejected at {found.rejected.stage}", text=sent_text(found.rejected.reason)))
+        parts.append(TranscriptEntry(role=f"rejected at {found.rejected.stage}", text=sent_text(found.rejected.reason)))
         if found.rejected.log_tail:
-            said.append(TranscriptEntry(role="log", text=sent_text(found.rejected.log_tail)))
+            parts.append(TranscriptEntry(role="log", text=sent_text(found.rejected.log_tail)))
         diff = found.rejected.diff
-    return Transcript(entries=said, diff=None if diff is None else part_of(diff))
+    return Transcript(entries=parts, diff=None if diff is None else part_of(diff))
 
 
 def _origin(store: Store, run_id: str, kept: CandidateRecord, proposals: Mapping[int, tuple[int, int]]) -> Origin:
@@ -282,17 +282,17 @@ def _analyzed(result: AnalyzedResult | None) -> RowShown | None:
 
 def _row_shown(result: Mapping[str, Any]) -> RowShown:
     error = result.get("error") or {}
-    said = None
+    message = None
     if error:
-        said = f"{error.get('type')}: {error.get('message')}"
-        said += f"\n{error['traceback']}" if error.get("traceback") else ""
+        message = f"{error.get('type')}: {error.get('message')}"
+        message += f"\n{error['traceback']}" if error.get("traceback") else ""
     return RowShown(
         status=str(result.get("status")),
         score=result.get("score"),
         output=_shown(result.get("output")),
         feedback=_shown(result.get("feedback")),
         component_feedback=_shown(result.get("component_feedback") or None),
-        error=_shown(said),
+        error=_shown(message),
         log=_shown(result.get("log") or error.get("log")),
     )
 
@@ -321,13 +321,13 @@ def _step(step: Mapping[str, Any], left: list[int]) -> StepShown:
 
 def _step_fields(step: Mapping[str, Any]) -> dict[str, Any]:
     error, usage = step.get("error"), step.get("usage") or {}
-    said = f"{error.get('type')}: {error.get('message')}" if isinstance(error, dict) else error
+    message = f"{error.get('type')}: {error.get('message')}" if isinstance(error, dict) else error
     return {
         "name": str(step.get("name") or step.get("component") or "step"),
         "component": step.get("component"),
         "input": _shown(step.get("inputs")),
         "output": _shown(step.get("outputs")),
-        "error": _shown(said),
+        "error": _shown(message),
         "seconds": step.get("seconds"),
         "input_tokens": usage.get("input_tokens"),
         "output_tokens": usage.get("output_tokens"),

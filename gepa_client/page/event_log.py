@@ -27,7 +27,7 @@ KEYS = {
     "tested": "candidate",
     "rows": "start",
 }
-"""The field that tells events of a type apart. Of the other types a later event replaces an earlier one."""
+"""The field by which events of a type differ. Of the other types a later event replaces an earlier one."""
 
 COLUMNS = "results"
 """The type whose events are all kept."""

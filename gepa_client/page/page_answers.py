@@ -133,14 +133,14 @@ class Provenance(_Answer):
 
 
 class TranscriptEntry(_Answer):
-    """What one side of a change of code said."""
+    """A part of a change of code: the request, the summary, the reason of its rejection, its log."""
 
     role: str
     text: SentText
 
 
 class Transcript(_Answer):
-    """A change of code: what was asked, what came of it, and its diff."""
+    """A change of code: its request, its outcome, and its diff."""
 
     entries: list[TranscriptEntry]
     diff: SentText | None

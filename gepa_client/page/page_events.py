@@ -1,9 +1,9 @@
 """What the page of a run receives: facts with their place in the journal, one JSON object each.
 
 `at` is a place in the part `search` of the journal: how many of its numbers GEPA had requested. The page at N is the
-state by all facts with `at` <= N, whatever order they arrive in: what `gepa-client replay --until N` shows. Facts that
+state by all facts with `at` <= N, in any order of arrival: what `gepa-client replay --until N` shows. Facts that
 are not of the search (`run`, `now`, `spending`, ...) have no `at`; a later one replaces an earlier one of its `type`,
-unless its class says otherwise.
+unless its class states another rule.
 """
 
 from typing import Annotated, Literal
@@ -106,7 +106,7 @@ class CodeVersion(_Part):
 class Candidate(_PageEvent):
     """A candidate of the pool; a later one of the same `index` replaces it.
 
-    `digest`: the beginning of the digest of its texts. `scores`: by place of the validation row, None where there is
+    `digest`: the beginning of the digest of its texts. `scores`: by place of the validation row, None if there is
     none. `metric_calls`: GEPA's count when it was found. `found`: ISO 8601, None in runs of before. `cost_usd`: what
     the search was known to have cost by then, None if nothing was priced. Two `parents`: a merge; none: the seed.
     """

@@ -64,7 +64,7 @@ def main() -> None:
     job_line = sys.stdin.readline()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
-    from gepa_client.errors import ClientError, Interrupted  # a second of imports, while nobody waits
+    from gepa_client.errors import ClientError, Interrupted  # a second of imports
     from gepa_client.journal.run_events import Event
     from gepa_client.run.control_messages import DriverJob
     from gepa_client.run.replay_run import replay_journal, replay_with

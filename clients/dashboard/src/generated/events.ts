@@ -99,7 +99,7 @@ export interface Rows {
 /**
  * A candidate of the pool; a later one of the same `index` replaces it.
  *
- * `digest`: the beginning of the digest of its texts. `scores`: by place of the validation row, None where there is
+ * `digest`: the beginning of the digest of its texts. `scores`: by place of the validation row, None if there is
  * none. `metric_calls`: GEPA's count when it was found. `found`: ISO 8601, None in runs of before. `cost_usd`: what
  * the search was known to have cost by then, None if nothing was priced. Two `parents`: a merge; none: the seed.
  */
