@@ -1,0 +1,80 @@
+"""The page at a place of the journal shows what `gepa-client replay --until` shows there."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gepa_client.conftest import Ran
+from tests.gepa_client.page.page_state import read_run, replayed_state
+from tests.gepa_client.word_program import WORDS, Script, proposed, rows
+from tests.support.rounds import ALL
+
+PLACES = 10 if ALL else 3
+
+RUNS: dict[str, tuple[object, ...]] = {
+    "plain": (),
+    "merges": ("--use-merge", "--max-merge-invocations", 4),
+    "race": ("--validation", "race"),
+    "reuse": ("--deterministic",),
+    "paired": ("--acceptance", "paired", "--reflection-minibatch-size", 6),
+}
+
+
+def wavering(seed: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A proposer that adds a word, takes one away, or changes nothing."""
+    chosen = random.Random(seed)
+
+    def propose(params: dict[str, Any]) -> dict[str, Any]:
+        kind = chosen.choice(("more", "less", "other", "same"))
+        if kind == "more":
+            return proposed(params)
+        texts: dict[str, str] = {}
+        for component in params["components_to_update"]:
+            words = params["candidate"][component].split()
+            if kind == "less":
+                words = words[1:]
+            elif kind == "other":
+                words = [*words[1:], chosen.choice(WORDS)]
+            texts[component] = " ".join(words)
+        return {"texts": texts}
+
+    return propose
+
+
+def half_scored(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+    """The share of a row's words that the texts hold; the row's own counts most."""
+    words = set(" ".join(candidate.values()).split())
+    score = 0.7 * (data["need"] in words) + 0.3 * len(words & set(WORDS)) / len(WORDS)
+    if "teal" in words and data["need"] == "red":
+        return {"status": "program_error", "score": None, "output": None, "seconds": 0.001,
+                "error": {"type": "ValueError", "message": "teal and red"}}  # fmt: skip
+    return {"status": "ok", "score": score, "output": "o", "feedback": f"needs {data['need']}", "seconds": 0.001}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("kind", RUNS)
+def test_the_page_at_a_place_equals_the_replay_until_there(
+    kind: str, serve: Callable[[Script], str], cli: Callable[..., Ran], tmp_path: Path
+) -> None:
+    script = Script(
+        seed={"rules": "red green"},
+        datasets={"train": rows(30), "val": rows(8, 100)},
+        evaluate=half_scored,
+        propose=wavering(len(kind)),
+    )
+    store = str(tmp_path / "runs.db")
+    made = cli("optimize", serve(script), "--max-metric-calls", 150, "--store", store, "--json", *RUNS[kind])
+    assert made.status == 0, made.stdout + made.stderr
+    run_id = made.event("started")["run_id"]
+    page = read_run(store, run_id)
+    position = page.one("position")
+    assert position is not None and position["replayed"] == position["end"], position
+    whole = replayed_state(cli("replay", run_id, "--store", store, "--json").events[:-1])
+    assert page.at(position["end"]) == whole
+    assert len(whole["candidates"]) > 1 and whole["rejected"] > 2, whole
+    for number in random.Random(kind).sample(range(position["end"]), PLACES):
+        shown = cli("replay", run_id, "--until", number, "--store", store, "--json")
+        assert page.at(number) == replayed_state(shown.events[:-1]), number
