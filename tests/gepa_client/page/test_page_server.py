@@ -1,0 +1,161 @@
+"""Who may ask the server of the page, what it answers, and what it does with harmful texts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+
+from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted, CandidateRecord, Entry
+from gepa_client.journal.requests import digest_of, evaluate_key
+from gepa_client.journal.store import open_store
+from gepa_client.page.page_server import PageServer
+from tests.gepa_client.page.browsing import Browser, served
+from tests.gepa_client.page.page_state import PageState, read_run
+from tests.gepa_client.stored_run import RUN_ID, Made, put
+
+HARMFUL = "\ud800</script><img src=x onerror=alert(1)>\x00\x1b[31m\u202e{}"
+OUTPUT = "x" * 5_000_000
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A run with harmful texts, a text of 1 MB and an output of 5 MB."""
+    path = str(tmp_path_factory.mktemp("page") / "runs.db")
+    put(path, Made())
+    opened = open_store(path)
+    texts = {"rules": HARMFUL, "long": "word " * 200_000}
+    made = Made()
+    last = opened.candidates(RUN_ID)[-1]
+    rows = [made.wire(position) for position in range(4)]
+    number = last.number
+    entries: list[Any] = []
+    for row in rows:
+        key = evaluate_key(digest_of(texts_sent(texts)), digest_of(row), row["id"], trace=False)
+        result = {"status": "ok", "score": 0.5, "output": OUTPUT if row["id"] == "0" else "\u202eout", "seconds": 0.1}
+        entries += [
+            Entry(SEARCH, number, key.kind, key.digest, key.about, orjson.dumps(result)),
+            AttemptStarted(SEARCH, number, 1, "evaluate", "http://127.0.0.1:9", None),
+            AttemptFinished(SEARCH, number, 1, "ok", 0.25, {"cost_usd": 0.01, "input_tokens": 7, "output_tokens": 3}),
+        ]
+        number += 1
+    kept = CandidateRecord(5, texts_sent(texts), [4], 5, number, 0.5, {str(3 + at): 0.5 for at in range(4)}, 40)
+    opened.write(RUN_ID, "", [*entries, kept])
+    opened.update(RUN_ID, {"name": "<b>name</b>", "reason": HARMFUL})
+    opened.close()
+    return path
+
+
+def texts_sent(texts: dict[str, str]) -> dict[str, str]:
+    """Texts as a run holds them: the journal refuses lone surrogates in requests, not in the record of a run."""
+    return {name: text.replace("\ud800", "") for name, text in texts.items()}
+
+
+@pytest.fixture
+def server(store: str) -> Iterator[PageServer]:
+    with served(store, replays=False) as made:
+        yield made
+
+
+async def test_only_a_page_with_the_token_of_this_server_is_answered(server: PageServer) -> None:
+    async with Browser(server.address(None)) as browser:
+        assert (await browser.get("/api/runs"))[0] == 401
+        for token in ("", "x" * 32, "\u00e9", None, 7):
+            async with browser.http.post(
+                f"{browser.base}/session", json={"token": token}, headers=browser.origin
+            ) as refused:
+                assert refused.status == 403
+        assert (await browser.get("/api/runs"))[0] == 401
+        async with browser.http.post(f"{browser.base}/session", json={"token": browser.token}) as refused:
+            assert refused.status == 403  # no origin
+        await browser.open_session()
+        assert (await browser.get("/api/runs"))[0] == 200
+        [cookie] = browser.http.cookie_jar
+        assert (cookie["httponly"], cookie["samesite"]) == (True, "Strict")
+        assert browser.token not in cookie.value
+        for headers in (
+            {"Host": "evil.example"},
+            {"Host": browser.base.removeprefix("http://").replace("127.0.0.1", "localhost")},
+            {"Origin": "http://evil.example"},
+            {"Origin": "null"},
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+        ):
+            assert (await browser.get("/api/runs", **headers))[0] in (403, 421), headers
+        async with browser.http.get(f"{browser.base}/") as page:
+            policy = page.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy and "unsafe" not in policy
+            assert page.headers["X-Content-Type-Options"] == "nosniff"
+            assert page.headers["Referrer-Policy"] == "no-referrer"
+            assert page.headers["Cache-Control"] == "no-store"
+        for path in ("/assets/../page_server.py", "/assets/%2e%2e%2fpage_server.py", "/assets/index.html", "/x"):
+            async with browser.http.get(aiohttp.client.URL(f"{browser.base}{path}", encoded=True)) as other:
+                assert other.status == 404, path
+
+
+async def test_texts_of_any_kind_come_as_they_are_and_large_ones_when_they_are_asked_for(server: PageServer) -> None:
+    async with Browser(server.address(None)) as browser:
+        await browser.open_session()
+        await browser.follow("last")
+        kept = next(each for each in browser.state.of("candidate") if each["index"] == 5)
+        assert kept["texts"]["rules"]["text"] == texts_sent({"": HARMFUL})[""]
+        assert kept["texts"]["long"]["omitted"] == 1_000_000 - 2_000
+        assert max(len(orjson.dumps(each)) for each in browser.state.facts.values()) < 50_000
+        run = browser.state.one("run")
+        assert run is not None and "</script>" in run["reason"]
+        _, cell = await browser.get(f"/api/runs/{RUN_ID}/cell?candidate=5&row=0")
+        assert cell["result"]["output"]["omitted"] == 5_000_000 - 2_000
+        assert (cell["input_tokens"], cell["output_tokens"], cell["cost_usd"]) == (7, 3, 0.01)
+        text = ""
+        while len(text) < 5_000_000:
+            _, part = await browser.get(f"/api/runs/{RUN_ID}/cell?candidate=5&row=0&part=output&from={len(text)}")
+            text += part["text"]
+            assert part["omitted"] == 5_000_000 - len(text)
+        assert text == OUTPUT
+        _, shown = await browser.get(f"/api/runs/{RUN_ID}/text?candidate=5&component=long&from=999990")
+        assert shown == {"text": "word word ", "omitted": 0}
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "message"),
+    [
+        ("cell?candidate=9&row=0", 404, "no candidate 9"),
+        ("cell?candidate=0&row=9", 404, "no validation row at place 9"),
+        ("cell?candidate=0&row=-1", 400, "row is a whole number"),
+        ("cell?candidate=0", 400, "row is a whole number"),
+        ("cell?candidate=0&row=0&part=nothing", 404, "no 'nothing'"),
+        ("text?candidate=0&component=none", 404, "it has rules"),
+        ("proposal?at=3", 404, "no proposal begins at 3"),
+        ("transcript?at=0", 404, "no change of code"),
+    ],
+)
+async def test_what_does_not_exist_is_named(server: PageServer, path: str, status: int, message: str) -> None:
+    async with Browser(server.address(None)) as browser:
+        await browser.open_session()
+        found = await browser.get(f"/api/runs/{RUN_ID}/{path}")
+        assert found[0] == status and message in found[1]["error"]
+        assert (await browser.get("/api/runs/no-such-run/events"))[0] == 404
+
+
+def test_a_run_that_is_deleted_or_a_store_that_cannot_be_read_is_stated(tmp_path: Path) -> None:
+    path = str(tmp_path / "runs.db")
+    put(path, Made())
+    opened = open_store(path)
+
+    def trouble(page: PageState) -> bool:
+        if page.of("candidate") and page.one("store") is None:
+            opened._file.transaction(  # type: ignore[attr-defined]
+                lambda connection: [
+                    connection.execute(f"DELETE FROM {table}")
+                    for table in ("entries", "chains", "attempts", "candidates", "runs")
+                ]
+            )
+        return page.one("store") is not None
+
+    page = read_run(path, RUN_ID, replays=False, until=trouble)
+    opened.close()
+    stated = page.one("store")
+    assert stated is not None and stated["gone"] and "holds no run" in stated["problem"]
+    assert len(page.of("candidate")) == 5
