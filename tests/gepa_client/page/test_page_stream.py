@@ -1,0 +1,161 @@
+"""Connections, page servers and drivers are killed at random: the page ends up with the journal's state, each fact once."""
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientError
+
+from gepa_client.errors import NoSuchRun
+from gepa_client.journal.store import find_run, open_store
+from tests.gepa_client.page.browsing import Browser
+from tests.gepa_client.page.page_state import PageState, read_run
+from tests.gepa_client.page.test_time_travel import half_scored, wavering
+from tests.gepa_client.word_program import Script, rows
+from tests.support.rounds import rounds
+
+COMPARED = ("rows", "candidate", "proposal", "pool", "metric_calls", "iteration", "reflection", "failures", "finished")
+TIMEOUT_S = 90.0
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def compared(page: PageState) -> dict[str, Any]:
+    """What two pages of a run must agree on; results of candidates are in their scores."""
+    digests = {each["digest"] for each in page.of("candidate")}
+    results = {place: score for place, score in page.results.items() if place[0] not in digests}
+    return {kind: sorted(map(str, page.of(kind))) for kind in COMPARED} | {"results": results}
+
+
+def begun(store: str) -> str:
+    """Wait until the run has candidates; return its id."""
+    give_up = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < give_up:
+        with closing(open_store(store)) as opened:
+            try:
+                run = find_run(opened, "last")
+            except NoSuchRun:
+                run = None
+            if run is not None and opened.candidates(run.id):
+                return run.id
+        time.sleep(0.1)
+    raise AssertionError("the run did not begin")
+
+
+def kill_driver(store: str, run_id: str) -> None:
+    with closing(open_store(store)) as opened:
+        driver = opened.run(run_id).driver
+    if driver is not None:
+        os.kill(int(driver.split()[1]), signal.SIGKILL)
+
+
+class Visit:
+    """A browser that comes back to whichever server there is; `streams`: the ids it received, by epoch."""
+
+    def __init__(self, start: Start, store: str, run_id: str) -> None:
+        self._start, self._store, self._run = start, store, run_id
+        self.page: PageState = PageState()
+        self.last: str | None = None
+        self.ids: dict[str, list[int]] = {}
+        self.resets = 0
+
+    def serve(self) -> None:
+        self.server = self._start("watch", self._run, "--no-open", "--store", self._store)
+        assert self.server.stdout is not None
+        line = self.server.stdout.readline()
+        self.address = line.removeprefix("page: ").strip()
+        assert self.address.startswith("http://127.0.0.1:"), line + self._errors()
+
+    def kill_server(self) -> None:
+        self.server.kill()
+        self.server.wait(TIMEOUT_S)
+
+    async def look(self, events: int | None) -> None:
+        """Receive so many events, or all of a run that is complete."""
+        async with Browser(self.address) as browser:
+            browser.state, browser.last = self.page, self.last
+            before = len(self.page.ids)
+            await browser.open_session()
+            await browser.follow(self._run, events=events)
+            assert browser.last is not None
+            received = browser.state.ids[before if browser.state is self.page else 0 :]
+            self.ids.setdefault(browser.last.split("-")[0], []).extend(received)
+            self.page, self.last, self.resets = browser.state, browser.last, self.resets + browser.resets
+
+    def _errors(self) -> str:
+        return "" if self.server.poll() is None or self.server.stderr is None else self.server.stderr.read()
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.repeated
+@pytest.mark.parametrize("seed", rounds(30))
+def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_were_killed(
+    seed: int, serve: Callable[[Script], str], start: Start, tmp_path: Path
+) -> None:
+    chosen = random.Random(seed)
+    script = Script(
+        seed={"rules": "red green"},
+        datasets={"train": rows(30), "val": rows(8, 100)},
+        evaluate=half_scored,
+        propose=wavering(seed),
+        delay_s=0.02,
+    )
+    store = str(tmp_path / "runs.db")
+    url = serve(script)
+    flags = ("--max-metric-calls", 250, "--store", store, "--lease-s", 2, "--no-check")
+    running = start("optimize", url, *flags)
+    run_id = begun(store)
+    visit = Visit(start, store, run_id)
+    visit.serve()
+    for _ in range(3):
+        asyncio.run(visit.look(chosen.randint(1, 25)))
+    if chosen.random() < 0.7:
+        visit.kill_server()
+        visit.serve()
+        asyncio.run(visit.look(chosen.randint(1, 25)))
+        assert visit.resets == 1
+    kill_driver(store, run_id)
+    running.communicate(timeout=TIMEOUT_S)
+    resumed = start("resume", run_id, url, "--store", store)
+    asyncio.run(visit.look(chosen.randint(1, 10)))
+    resumed.communicate(timeout=TIMEOUT_S)
+    assert resumed.returncode == 0
+    asyncio.run(asyncio.wait_for(visit.look(None), TIMEOUT_S))
+    visit.kill_server()
+    for ids in visit.ids.values():
+        assert ids == sorted(set(ids))
+    assert compared(visit.page) == compared(read_run(store, run_id))
+
+
+def test_a_page_states_that_the_driver_of_its_run_is_dead_and_then_what_continues_it(
+    serve: Callable[[Script], str], start: Start, tmp_path: Path
+) -> None:
+    script = Script(datasets={"train": rows(30), "val": rows(8, 100)}, delay_s=0.2)
+    store = str(tmp_path / "runs.db")
+    running = start(
+        "optimize", serve(script), "--max-metric-calls", 500, "--store", store, "--lease-s", 1, "--no-check"
+    )
+    run_id = begun(store)
+    os.kill(running.pid, signal.SIGSTOP)  # so that nothing writes that the driver died
+    kill_driver(store, run_id)
+    try:
+        page = read_run(store, run_id, until=lambda page: bool((page.one("now") or {}).get("lost")))
+    finally:
+        os.kill(running.pid, signal.SIGCONT)
+    now, run = page.one("now"), page.one("run")
+    assert now is not None and now["phase"] in ("seed", "optimizing") and now["beat_age_s"] >= 1
+    assert [each["state"] for each in now["endpoints"]] == ["up"]
+    assert run is not None and run["status"] == "running"
+    running.communicate(timeout=TIMEOUT_S)
+    page = read_run(store, run_id)
+    run = page.one("run")
+    assert run is not None and run["status"] == "paused"
+    assert any("resume" in each["command"] for each in run["commands"])
