@@ -17,7 +17,7 @@ TIMEOUT_S = 60.0
 
 
 class Browser:
-    """A page open in a browser. `reset`: how often it was told to forget what it knew."""
+    """A page open in a browser. `reset`: how often the server had it forget what it knew."""
 
     def __init__(self, address: str) -> None:
         base, _, fragment = address.partition("/#")

@@ -148,7 +148,7 @@ def test_a_run_that_is_deleted_or_a_store_that_cannot_be_read_is_stated(tmp_path
         if page.of("candidate") and page.one("store") is None:
             opened._file.transaction(  # type: ignore[attr-defined]
                 lambda connection: [
-                    connection.execute(f"DELETE FROM {table}")
+                    connection.execute(f"DELETE FROM {table}")  # noqa: S608 (constants)
                     for table in ("entries", "chains", "attempts", "candidates", "runs")
                 ]
             )

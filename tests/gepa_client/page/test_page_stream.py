@@ -1,4 +1,4 @@
-"""Connections, page servers and drivers are killed at random: the page ends up with the journal's state, each fact once."""
+"""Connections, page servers and drivers are killed at random: the page has the journal's state in the end."""
 
 import asyncio
 import os
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientError
 
 from gepa_client.errors import NoSuchRun
 from gepa_client.journal.store import find_run, open_store
