@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import shlex
 import signal
 import subprocess
 import time
@@ -15,9 +16,11 @@ import pytest
 
 from gepa_client.errors import NoSuchRun
 from gepa_client.journal.store import find_run, open_store
+from tests.gepa_client.conftest import Ran
 from tests.gepa_client.page.browsing import Browser
 from tests.gepa_client.page.page_state import PageState, read_run
 from tests.gepa_client.page.test_time_travel import half_scored, wavering
+from tests.gepa_client.stored_run import RUN_ID, Made, put
 from tests.gepa_client.word_program import Script, rows
 from tests.support.rounds import rounds
 
@@ -135,7 +138,7 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
 
 
 def test_a_page_states_that_the_driver_of_its_run_is_dead_and_then_what_continues_it(
-    serve: Callable[[Script], str], start: Start, tmp_path: Path
+    serve: Callable[[Script], str], start: Start, cli: Callable[..., Ran], tmp_path: Path
 ) -> None:
     script = Script(datasets={"train": rows(30), "val": rows(8, 100)}, delay_s=0.2)
     store = str(tmp_path / "runs.db")
@@ -157,4 +160,20 @@ def test_a_page_states_that_the_driver_of_its_run_is_dead_and_then_what_continue
     page = read_run(store, run_id)
     run = page.one("run")
     assert run is not None and run["status"] == "paused"
-    assert any("resume" in each["command"] for each in run["commands"])
+    script.delay_s = 0.0
+    typed = [shlex.split(each["command"]) for each in run["commands"]]
+    assert [words[1] for words in typed] == ["resume", "show", "fork"]
+    for words in typed:
+        ran = cli(*words[1:])
+        assert ran.status == 0, ran.stdout + ran.stderr
+
+
+def test_the_page_of_a_running_run_has_the_command_that_ends_it(cli: Callable[..., Ran], tmp_path: Path) -> None:
+    store = str(tmp_path / "runs.db")
+    put(store, Made(status="running"))
+    run = read_run(store, RUN_ID, replays=False).one("run")
+    assert run is not None
+    [command] = [each["command"] for each in run["commands"] if "cancel" in each["command"]]
+    assert cli(*shlex.split(command)[1:]).status == 0
+    stated = read_run(store, RUN_ID, replays=False).one("finished")
+    assert stated is not None and stated["status"] == "cancelled"
