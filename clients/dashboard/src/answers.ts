@@ -3,6 +3,7 @@
 import { createContext } from "preact";
 import { useContext, useEffect, useState } from "preact/hooks";
 import type { Embedded } from "./embedded";
+import type { SentText } from "./generated/events";
 
 export type Answer<Value> =
   | { readonly kind: "none" }
@@ -34,6 +35,17 @@ export class Answers {
     });
   }
 
+  /** Return a text that the server sends in parts, each with the number of characters after it. */
+  async whole(path: string): Promise<Answer<SentText>> {
+    let text = "";
+    for (;;) {
+      const part = (await this.get(`${path}&from=${text.length}`, 0)) as Answer<SentText>;
+      if (part.kind !== "ready") return part;
+      text += part.value.text;
+      if (part.value.omitted === 0 || part.value.text === "") return { kind: "ready", value: { ...part.value, text } };
+    }
+  }
+
   forget(): void {
     this.known.clear();
   }
@@ -60,6 +72,25 @@ async function fetched(path: string): Promise<Answer<unknown>> {
 }
 
 export const AnswersContext = createContext(new Answers(null));
+
+/** Return a whole text, all of its parts loaded; `null` asks for nothing. */
+export function useWhole(path: string | null): Answer<SentText> {
+  const answers = useContext(AnswersContext);
+  const [answer, setAnswer] = useState<{ path: string | null; found: Answer<SentText> }>({ path: null, found: NONE });
+  useEffect(() => {
+    let current = true;
+    if (path !== null) {
+      answers.whole(path).then((found) => {
+        if (current) setAnswer({ path, found });
+      });
+    }
+    return () => {
+      current = false;
+    };
+  }, [answers, path]);
+  if (path === null) return NONE;
+  return answer.path === path ? answer.found : LOADING;
+}
 
 /** Return the answer to a path; `null` asks for nothing. `version`: another one asks again. */
 export function useAnswer<Value>(path: string | null, version = 0): Answer<Value> {

@@ -26,6 +26,11 @@ export interface RowResult {
 }
 
 export interface CellAnswer {
+  readonly number: number | null;
+  readonly seconds: number | null;
+  readonly input_tokens: number | null;
+  readonly output_tokens: number | null;
+  readonly cost_usd: number | null;
   readonly input: SentText | null;
   readonly result: RowResult | null;
   readonly steps: readonly Step[];

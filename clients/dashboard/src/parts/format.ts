@@ -31,6 +31,12 @@ export function duration(seconds: number | null | undefined): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+/** What is known to be spent, and how many results have no price. */
+export function spent(usd: number | null | undefined, unpriced: number): string {
+  if (unpriced === 0) return money(usd);
+  return usd ? `${money(usd)} and ${count(unpriced)} unpriced` : `unknown: ${counted(unpriced, "result")} unpriced`;
+}
+
 /** A time in the reader's time zone. */
 export function time(iso: string | null | undefined): string {
   if (!iso) return "unknown";

@@ -3,7 +3,7 @@
 import type { Status } from "../connection";
 import type { CommandHint } from "../generated/events";
 import { LIVE, type View } from "../state/view";
-import { candidateName, count, duration, money, score } from "./format";
+import { candidateName, count, duration, score, spent } from "./format";
 import { Inline } from "./text";
 
 const TONES: Record<string, string> = {
@@ -98,10 +98,7 @@ function Figures({ view }: { view: View }) {
       {view.at === LIVE && (
         <div>
           <dt>cost</dt>
-          <dd>
-            {money(spending?.cost_usd ?? now?.spent_usd)}
-            {spending !== undefined && spending.unpriced > 0 && ` and ${count(spending.unpriced)} unpriced`}
-          </dd>
+          <dd>{spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0)}</dd>
         </div>
       )}
       {view.at === LIVE && run?.driven && now?.forecast && (

@@ -250,7 +250,7 @@ export class HeatMap {
     }
     context.save();
     context.beginPath();
-    context.rect(0, TOP, this.gutter - 4, height);
+    context.rect(0, TOP - 6, this.gutter - 4, height);
     context.clip();
     context.textAlign = "right";
     const step = Math.max(1, Math.ceil(12 / this.cellHeight));

@@ -1,10 +1,10 @@
 /** One cell of the heat map: what the program got and returned, its feedback, its steps and its log. */
 
-import { useEffect, useRef } from "preact/hooks";
-import { useAnswer } from "../answers";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { useAnswer, useWhole } from "../answers";
 import type { CellAnswer, RowResult, Step } from "../details";
 import type { SentText } from "../generated/events";
-import { candidateName, counted, duration, score } from "../parts/format";
+import { candidateName, count, counted, duration, money, score } from "../parts/format";
 import { Loaded } from "../parts/loaded";
 import { Block, Inline } from "../parts/text";
 import { href, refine } from "../route";
@@ -21,7 +21,8 @@ interface Props {
 export function CellDetails({ view, api, candidate, row }: Props) {
   const heading = useRef<HTMLHeadingElement>(null);
   const id = view.rows[row] ?? null;
-  const answer = useAnswer<CellAnswer>(id === null ? null : `${api}/cell?candidate=${candidate}&row=${row}`);
+  const path = `${api}/cell?candidate=${candidate}&row=${row}`;
+  const answer = useAnswer<CellAnswer>(id === null ? null : path);
   const value = view.candidates.find(({ index }) => index === candidate)?.scores[row];
   useEffect(() => heading.current?.focus(), [candidate, row]);
   return (
@@ -39,9 +40,16 @@ export function CellDetails({ view, api, candidate, row }: Props) {
         {(cell) => (
           <>
             <div class="pair">
-              <Part name="Input" value={cell.input} />
-              {cell.result === null ? <p>No result is recorded.</p> : <Result result={cell.result} />}
+              <Part name="Input" value={cell.input} more={`${path}&part=input`} />
+              {cell.result === null ? <p>No result is recorded.</p> : <Result result={cell.result} path={path} />}
             </div>
+            <p class="quiet">
+              {cell.seconds !== null && `${duration(cell.seconds)}. `}
+              {cell.input_tokens !== null && `${counted(cell.input_tokens, "input token")}. `}
+              {cell.output_tokens !== null && `${counted(cell.output_tokens, "output token")}. `}
+              {cell.cost_usd !== null && `${money(cell.cost_usd)}. `}
+              {cell.number !== null && `Entry ${count(cell.number)} of the journal.`}
+            </p>
             <h3>Steps</h3>
             {cell.steps.length > 0 ? (
               <Steps steps={cell.steps} />
@@ -57,7 +65,9 @@ export function CellDetails({ view, api, candidate, row }: Props) {
   );
 }
 
-export function Result({ result }: { result: RowResult }) {
+/** `path`: what asks for the whole of a part, without the part's name; null if nothing does. */
+export function Result({ result, path = null }: { result: RowResult; path?: string | null }) {
+  const more = (part: string) => (path === null ? null : `${path}&part=${part}`);
   return (
     <>
       {result.status !== "ok" && (
@@ -65,21 +75,33 @@ export function Result({ result }: { result: RowResult }) {
           Status: <Inline text={result.status} />
         </p>
       )}
-      <Part name="Output" value={result.output} />
-      <Part name="Feedback" value={result.feedback} />
-      <Part name="Feedback on components" value={result.component_feedback} />
+      <Part name="Output" value={result.output} more={more("output")} />
+      <Part name="Feedback" value={result.feedback} more={more("feedback")} />
+      <Part name="Feedback on components" value={result.component_feedback} more={more("component_feedback")} />
       <Part name="Error" value={result.error} />
-      <Part name="Log" value={result.log} />
+      <Part name="Log" value={result.log} more={more("log")} />
     </>
   );
 }
 
-export function Part({ name, value }: { name: string; value: SentText | null }) {
+/** A part of a result. `more`: asks for the whole of one that is cut. */
+export function Part({ name, value, more = null }: { name: string; value: SentText | null; more?: string | null }) {
+  const [wanted, setWanted] = useState(false);
+  const answer = useWhole(wanted ? more : null);
   if (value === null) return null;
+  const shown = answer.kind === "ready" ? answer.value : value;
   return (
     <div>
-      <h3>{name}</h3>
-      <Block text={value.text} omitted={value.omitted} label={name} />
+      <h3>
+        <Inline text={name} />
+      </h3>
+      <Block text={shown.text} omitted={shown.omitted} label={name} />
+      {value.omitted > 0 && more !== null && !wanted && (
+        <button type="button" onClick={() => setWanted(true)}>
+          Load the other {count(value.omitted)} characters
+        </button>
+      )}
+      <Loaded answer={answer}>{() => null}</Loaded>
     </div>
   );
 }

@@ -5,7 +5,7 @@ import uPlot from "uplot";
 import type { ViewProps } from "../app";
 import { Chart } from "../parts/chart";
 import { Choice } from "../parts/choice";
-import { candidateName, count, counted, money, score, signed, time } from "../parts/format";
+import { candidateName, count, counted, money, score, time } from "../parts/format";
 import { Scrolled } from "../parts/scrolled";
 import { Inline } from "../parts/text";
 import { type Theme, useTheme } from "../parts/theme";
@@ -367,7 +367,8 @@ function Table({ view }: { view: View }) {
 }
 
 function Certificate({ view }: { view: View }) {
-  const { certificate, tested } = { certificate: view.latest.certificate, tested: view.tested };
+  const { certificate } = view.latest;
+  const { tested } = view;
   if (view.at !== LIVE || (certificate === undefined && tested.length === 0)) return null;
   return (
     <section class="panel">
@@ -375,14 +376,6 @@ function Certificate({ view }: { view: View }) {
       {certificate !== undefined && (
         <p>
           <Inline text={certificate.none ?? certificate.statement ?? ""} length={800} />
-        </p>
-      )}
-      {certificate?.difference != null && certificate.low !== null && certificate.high !== null && (
-        <p>
-          On {counted(certificate.rows ?? 0, "sealed test row")} the best candidate scores {score(certificate.best)},
-          the seed {score(certificate.seed)}: a difference of {signed(certificate.difference)}, between{" "}
-          {signed(certificate.low)} and {signed(certificate.high)} at a confidence of{" "}
-          {Math.round((certificate.confidence ?? 0) * 1000) / 10} %.
         </p>
       )}
       {certificate?.validation_estimate != null && (

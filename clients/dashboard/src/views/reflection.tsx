@@ -155,11 +155,17 @@ function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Pr
 }
 
 function Usage({ prompt }: { prompt: Reflection }) {
+  const known = [
+    prompt.input_tokens !== null && `${counted(prompt.input_tokens, "input token")}`,
+    prompt.output_tokens !== null && `${counted(prompt.output_tokens, "output token")}`,
+    prompt.cost_usd !== null && money(prompt.cost_usd),
+    prompt.seconds !== null && duration(prompt.seconds),
+  ].filter((part) => part !== false);
   return (
     <p class="quiet">
-      <Inline text={prompt.component ?? "all components"} length={60} /> by{" "}
-      <Inline text={prompt.model ?? "the program"} length={80} />: {count(prompt.input_tokens)} tokens in,{" "}
-      {count(prompt.output_tokens)} out, {money(prompt.cost_usd)}, {duration(prompt.seconds)}
+      {prompt.component === null ? "Proposed" : <Inline text={prompt.component} length={60} />} by{" "}
+      <Inline text={prompt.model ?? "the program"} length={80} />
+      {known.length > 0 && `: ${known.join(", ")}`}
       {prompt.again !== null && (
         <>
           {" "}
@@ -197,7 +203,7 @@ function Prompt({ prompt }: { prompt: PromptAnswer }) {
       <h2>
         Prompt and answer: <Inline text={prompt.component ?? "all components"} length={80} />
       </h2>
-      <Part name="Prompt" value={prompt.prompt} />
+      <Part name="What reflection read" value={prompt.prompt} />
       <Part name="Answer" value={prompt.answer} />
     </section>
   );

@@ -64,7 +64,14 @@ export function RowsView({ view, params, api, embedded }: ViewProps) {
         <Table matrix={matrix} view={view} />
       )}
       {candidate !== null && row !== null && (
-        <CellDetails view={view} api={api} embedded={embedded} candidate={candidate} row={row} />
+        <CellDetails
+          key={`${candidate} ${row}`}
+          view={view}
+          api={api}
+          embedded={embedded}
+          candidate={candidate}
+          row={row}
+        />
       )}
     </>
   );

@@ -28,7 +28,9 @@ export function RunsView({ view, onShow }: ViewProps & { onShow: (run: string) =
       </p>
       <Loaded answer={answer}>
         {({ runs }) => {
-          const shown = chosen ?? runs.slice(0, 3).map(({ run_id }) => run_id);
+          const current = view.latest.run?.run_id;
+          const others = runs.map(({ run_id }) => run_id).filter((id) => id !== current);
+          const shown = chosen ?? [...(current === undefined ? [] : [current]), ...others.slice(0, 2)];
           const compared = runs.filter(({ run_id }) => shown.includes(run_id));
           if (runs.length === 0) return <p class="empty">The store holds no run.</p>;
           return (

@@ -1,7 +1,7 @@
 /** The texts of a candidate, compared word by word with another one, or with the origin of each part. */
 
 import { useMemo, useState } from "preact/hooks";
-import { useAnswer } from "../answers";
+import { useAnswer, useWhole } from "../answers";
 import type { ViewProps } from "../app";
 import type { Origin, ProvenanceAnswer, ProvenanceSpan, TranscriptAnswer } from "../details";
 import type { Mutation, SentText } from "../generated/events";
@@ -10,6 +10,7 @@ import { candidateName, count, counted, money, score, signed } from "../parts/fo
 import { Loaded } from "../parts/loaded";
 import { Block, Compared, Frame, Inline } from "../parts/text";
 import { href, numberOf, refine } from "../route";
+import { movedRows } from "../state/moved-rows";
 import type { Candidate } from "../state/reduce";
 import type { View } from "../state/view";
 import { compare } from "../text/compare";
@@ -157,17 +158,6 @@ function Facts({ view, candidate, other }: { view: View; candidate: Candidate; o
   );
 }
 
-function movedRows(before: Candidate, after: Candidate) {
-  let [better, worse, same] = [0, 0, 0];
-  for (let row = 0; row < after.scores.length; row += 1) {
-    const difference = (after.scores[row] as number) - (before.scores[row] ?? Number.NaN);
-    if (difference > 0) better += 1;
-    else if (difference < 0) worse += 1;
-    else if (difference === 0) same += 1;
-  }
-  return { better, worse, same };
-}
-
 interface ComponentProps {
   readonly api: string;
   readonly component: string;
@@ -184,8 +174,8 @@ function Component({ api, component, candidate, other }: ComponentProps) {
     whole && text !== undefined && text.omitted > 0
       ? `${api}/text?candidate=${index}&component=${encodeURIComponent(component)}`
       : null;
-  const nowLoaded = useAnswer<SentText>(path(candidate.index, now));
-  const wasLoaded = useAnswer<SentText>(path(other?.index ?? 0, was));
+  const nowLoaded = useWhole(path(candidate.index, now));
+  const wasLoaded = useWhole(path(other?.index ?? 0, was));
   const text = (nowLoaded.kind === "ready" ? nowLoaded.value : now) ?? { text: "", omitted: 0 };
   const before = wasLoaded.kind === "ready" ? wasLoaded.value : was;
   const pieces = useMemo(
@@ -209,15 +199,8 @@ function Component({ api, component, candidate, other }: ComponentProps) {
           </button>
         </p>
       )}
-      {whole && (nowLoaded.kind === "loading" || wasLoaded.kind === "loading") && <p role="status">Loading.</p>}
-      {[nowLoaded, wasLoaded].map(
-        (answer, at) =>
-          answer.kind === "failed" && (
-            <p key={at} class="warn">
-              Not available: <Inline text={answer.message} length={300} />
-            </p>
-          ),
-      )}
+      <Loaded answer={nowLoaded}>{() => null}</Loaded>
+      <Loaded answer={wasLoaded}>{() => null}</Loaded>
     </>
   );
 }
@@ -308,8 +291,8 @@ function Spans({
           </span>
         ) : (
           <span key={`${at} ${span.candidate}`} class={span.candidate === chosen ? "span chosen" : "span"}>
-            {visible(span.text)}
             <sup>{span.candidate}</sup>
+            {visible(span.text)}
           </span>
         ),
       )}
