@@ -67,10 +67,10 @@ def run_ours(asked: dict[str, Any]) -> dict[str, float]:
 def run_raced(asked: dict[str, Any]) -> dict[str, float]:
     """Through a race of one proposal that no decision drops."""
     given = {at: Row(str(data["number"]), data) for at, data in enumerate(rows(asked["seconds"]))}
-    proposal = RacedProposal(hashed_task.SEED_CANDIDATE, {})
+    proposal = RacedProposal(hashed_task.SEED_CANDIDATE, dict.fromkeys(given, 0.0), {})
     with ours.adapter(asked["urls"], Path(asked["store"])) as adapter:
         with Meter() as meter:
-            adapter.wait_for(BlockRace(adapter, [proposal], given, dict.fromkeys(given, 0.0), 1.0).run())
+            adapter.wait_for(BlockRace(adapter, [proposal], given, 1.0).run())
         assert len(proposal.results) == len(given)
     return meter.figures
 

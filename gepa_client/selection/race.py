@@ -16,7 +16,7 @@ from gepa_client.gepa.rows import RowLoader
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.run_events import RacedOut
 from gepa_client.selection.race_blocks import BlockRace, RacedProposal
-from gepa_client.selection.race_rule import opponent, race_order
+from gepa_client.selection.race_rule import race_order, targets
 from protocol import Candidate
 
 
@@ -87,12 +87,14 @@ class RacedSelection:
         self._races += 1
         highest = max(self.perfect, *(score for scores in pool for score in scores.values()))
         rows = dict(zip(order, self.val.fetch(order), strict=True))
-        return BlockRace(self.adapter, proposals, rows, pool[opponent(pool)], highest)
+        return BlockRace(self.adapter, proposals, rows, highest)
 
     def _entered(self, proposal: CandidateProposal[Any], state: GEPAState[Any, Any]) -> RacedProposal:
         cache = state.evaluation_cache
         known = cache.get_batch(proposal.candidate, list(self.val.all_ids()))[0] if cache is not None else {}
-        return RacedProposal(proposal.candidate, {row_id: each.score for row_id, each in known.items()})
+        scores = {row_id: each.score for row_id, each in known.items()}
+        compared = targets(state.prog_candidate_val_subscores, proposal.parent_program_ids[0])
+        return RacedProposal(proposal.candidate, compared, scores)
 
     def _count(self, loser: RacedProposal, state: GEPAState[Any, Any]) -> None:
         state.increment_evals(len(loser.evaluated))

@@ -33,11 +33,13 @@ AHEAD = 1.75
 class RacedProposal:
     """A proposal in a race; scores and results are by GEPA's row id.
 
-    `known`: scores that GEPA's cache has. `evaluated`: the rows that the race had evaluated, in their order. `scores`:
-    those compared so far, in the order of the race. `lost`: its part of the decision that dropped it, None until then.
+    `targets`: what it is compared with. `known`: scores that GEPA's cache has. `evaluated`: the rows that the race had
+    evaluated, in their order. `scores`: those compared so far, in the order of the race. `lost`: its part of the
+    decision that dropped it, None until then.
     """
 
     candidate: Candidate
+    targets: Mapping[int, float]
     known: Mapping[int, float]
     evaluated: list[int] = field(default_factory=list)
     results: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -49,14 +51,12 @@ class RacedProposal:
 class BlockRace:
     """A race of several proposals until each is dropped or evaluated on all rows.
 
-    `rows`: all validation rows by GEPA's id, in the order of the race. `opponent`: the scores of the best candidate of
-    the pool, by the same id. `highest`: what no score should exceed.
+    `rows`: all validation rows by GEPA's id, in the order of the race. `highest`: what no score should exceed.
     """
 
     adapter: RemoteAdapter
     proposals: Sequence[RacedProposal]
     rows: Mapping[int, AnyRow]
-    opponent: Mapping[int, float]
     highest: float
 
     def __post_init__(self) -> None:
@@ -153,7 +153,7 @@ class BlockRace:
     def _standing(self, proposal: RacedProposal) -> Standing:
         return Standing(
             scores=tuple(proposal.scores),
-            opponent=tuple(self.opponent[row_id] for row_id in self.rows),
+            targets=tuple(proposal.targets[row_id] for row_id in self.rows),
             highest=self.highest,
         )
 

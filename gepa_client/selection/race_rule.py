@@ -1,9 +1,9 @@
 """The rule by which a race drops proposals: those that will hardly be the best of the pool.
 
-A proposal is compared with the best candidate of the pool, row by row. The claim "over all validation rows it is at
-least as good" is tested after every row by a bet, which stays valid however often one looks. It needs rows in random
-order (`race_order`) and a score that none exceeds. If a proposal exceeds that score, its own best one takes its place,
-and the error level holds approximately.
+A proposal is compared, row by row, with targets whose mean is that of the best candidate of the pool (`targets`). The
+claim "over all validation rows it is at least as good" is tested after every row by a bet, which stays valid however
+often one looks. It needs rows in random order (`race_order`) and a score that none exceeds. If a proposal exceeds that
+score, its own best one takes its place, and the error level holds approximately.
 """
 
 import math
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gepa_client.analysis.statistics.confidence_sequences import upper_bound, wealth
 
 ERROR = 0.9
-"""The chance, at most, that a proposal is dropped that over all validation rows is exactly as good as the opponent.
+"""The chance, at most, that a proposal is dropped that over all rows is exactly as good as the best candidate.
 
 It is large because an equal is no gain, the next proposal is cheap, and a survivor costs all validation rows: decision
 0042 has what other levels give.
@@ -28,12 +28,12 @@ CERTAIN = 1e12
 class Standing:
     """A proposal on the validation rows raced so far.
 
-    `scores`: its own, in the order of the race. `opponent`: those of its opponent on all validation rows, in the same
+    `scores`: its own, in the order of the race. `targets`: what it is compared with on all validation rows, in the same
     order. `highest`: what no score should exceed, the perfect score or the highest one of the pool.
     """
 
     scores: tuple[float, ...]
-    opponent: tuple[float, ...]
+    targets: tuple[float, ...]
     highest: float
 
 
@@ -41,7 +41,7 @@ class Standing:
 class DropDecision:
     """Whether a proposal is dropped, and the numbers behind it.
 
-    `mean`: of the differences to the opponent so far, 0 before the first. `evidence`: that it is worse; at 1 / `ERROR`
+    `mean`: of the differences to the targets so far, 0 before the first. `evidence`: that it is worse; at 1 / `ERROR`
     it is dropped. `bound`: what the mean difference over all rows is below, with confidence 1 - `ERROR`; None if it
     stays.
     """
@@ -61,13 +61,18 @@ def race_order(row_ids: Sequence[int], seed: int, race: int) -> list[int]:
     return random.Random(f"{seed} {race}").sample(row_ids, len(row_ids))  # noqa: S311 - no secret
 
 
-def opponent(pool: Sequence[Mapping[int, float]]) -> int:
-    """Return the candidate that proposals have to beat, the first of those with the highest mean.
+def targets(pool: Sequence[Mapping[int, float]], parent: int) -> dict[int, float]:
+    """Return what a proposal is compared with on each validation row.
 
-    `pool`: the validation scores of each candidate by row id.
+    It is the mean of the scores of its parent and of the best candidate, plus a constant by which the mean over all
+    rows is that of the best one. A proposal fails on rows where its parent fails, so it differs less from these targets
+    than from the best candidate's own scores, and fewer rows decide.
+
+    `pool`: the validation scores of each candidate by row id. `parent`: its index.
     """
-    means = [sum(scores.values()) / len(scores) for scores in pool]
-    return means.index(max(means))
+    best = max(pool, key=_mean)
+    raised = (_mean(best) - _mean(pool[parent])) / 2
+    return {row_id: (score + pool[parent][row_id]) / 2 + raised for row_id, score in best.items()}
 
 
 def drop_decisions(standings: Sequence[Standing]) -> list[DropDecision]:
@@ -76,18 +81,22 @@ def drop_decisions(standings: Sequence[Standing]) -> list[DropDecision]:
 
 
 def _drop_decision(standing: Standing) -> DropDecision:
-    unit = _unit([standing.highest, *standing.scores, *standing.opponent])
-    scores, others = ([score / unit for score in each] for each in (standing.scores, standing.opponent))
-    differences = [own - other for own, other in zip(scores, others, strict=False)]
-    largest = max(standing.highest / unit, *scores, *others) - min(others)
-    evidence = min(CERTAIN, wealth(differences, len(others), 0.0, largest))
+    unit = _unit([standing.highest, *standing.scores, *standing.targets])
+    scores, targeted = ([score / unit for score in each] for each in (standing.scores, standing.targets))
+    differences = [own - target for own, target in zip(scores, targeted, strict=False)]
+    largest = max([standing.highest / unit, *scores]) - min(targeted)
+    evidence = min(CERTAIN, wealth(differences, len(targeted), 0.0, largest))
     drops = evidence >= 1 / ERROR
     return DropDecision(
         drops=drops,
         mean=unit * sum(differences) / max(1, len(differences)),
         evidence=evidence,
-        bound=unit * upper_bound(differences, len(others), largest, ERROR) if drops else None,
+        bound=unit * upper_bound(differences, len(targeted), largest, ERROR) if drops else None,
     )
+
+
+def _mean(scores: Mapping[int, float]) -> float:
+    return sum(scores.values()) / len(scores)
 
 
 def _unit(scores: Sequence[float]) -> float:

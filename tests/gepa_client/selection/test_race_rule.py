@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gepa_client.selection.race_rule import ERROR, DropDecision, Standing, drop_decisions, opponent, race_order
+from gepa_client.selection.race_rule import ERROR, DropDecision, Standing, drop_decisions, race_order, targets
 
 ROWS = 200
 
@@ -25,7 +25,7 @@ def raced(
 def share_dropped(difference: float, races: int = 200) -> tuple[float, float]:
     """Return the share of proposals of this mean difference that are dropped, and the mean share of rows they took.
 
-    They gain on rows that the opponent failed and lose on others, together on a fifth of all rows.
+    They gain on rows that the other one failed and lose on others, together on a fifth of all rows.
     """
     source = random.Random(7)
     gained, lost = (round(ROWS * (0.1 + sign * difference / 2)) for sign in (1, -1))
@@ -47,7 +47,7 @@ def test_better_proposals_are_dropped_less_and_worse_ones_sooner() -> None:
     assert rows < 0.25
 
 
-def test_the_same_scores_as_the_opponent_stay() -> None:
+def test_the_same_scores_as_the_best_candidate_stay() -> None:
     decision, rows = raced([0.5] * ROWS, [0.5] * ROWS)
     assert (decision.drops, rows) == (False, ROWS)
     assert decision.evidence == pytest.approx(1.0)
@@ -82,8 +82,11 @@ def test_a_decision_can_be_written_as_json() -> None:
     assert json.loads(json.dumps(dataclasses.asdict(certain), allow_nan=False)) == dataclasses.asdict(certain)
 
 
-def test_the_opponent_is_the_first_of_the_best() -> None:
-    assert opponent([{0: 0.0, 1: 1.0}, {0: 1.0, 1: 1.0}, {0: 1.0, 1: 1.0}]) == 1
+def test_targets_vary_with_parent_and_best_and_have_the_mean_of_the_best() -> None:
+    pool = [{0: 0.0, 1: 0.0, 2: 1.0, 3: 0.0}, {0: 1.0, 1: 1.0, 2: 1.0, 3: 0.0}, {0: 0.0, 1: 1.0, 2: 0.0, 3: 0.0}]
+    assert targets(pool, 0) == {0: 0.75, 1: 0.75, 2: 1.25, 3: 0.25}
+    assert sum(targets(pool, 0).values()) == sum(pool[1].values())
+    assert targets(pool, 1) == pool[1]
 
 
 def test_each_race_has_an_order_of_its_own_that_the_seed_fixes() -> None:
