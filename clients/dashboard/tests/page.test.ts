@@ -226,7 +226,10 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
         `<script type="application/json" id="run-data">${data}</script><script>${read("page.js")}</script></html>`,
     );
     await page.locator(".badge", { hasText: "exported file" }).waitFor();
-    await page.getByText(/^Candidate 11$/).first().waitFor();
+    await page
+      .getByText(/^Candidate 11$/)
+      .first()
+      .waitFor();
     await show("#/rows?candidate=1&row=1");
     await page.getByText("My card was charged twice. Please help!").waitFor();
     expect(wrong).toEqual([]);
