@@ -13,6 +13,7 @@ ClientError
     ├── JournalMismatch   GEPA's request differs from the recorded one of this number
     ├── NoSuchRun         no run of this name in the store
     ├── RunExists         the store has a run of this id already
+    ├── RequestExists     the run has another request of this id
     ├── StoreTooNew       the store was written by a newer version
     ├── StoreUnavailable  full, locked or unreachable; nothing was lost, and a later attempt can succeed
     ├── ClaimLost         another process drives the run now
@@ -107,6 +108,10 @@ class NoSuchRun(JournalError):
 
 class RunExists(JournalError):
     """The store holds a run of this id."""
+
+
+class RequestExists(JournalError):
+    """The run has a request of this id that asks for something else."""
 
 
 class StoreTooNew(JournalError):

@@ -8,16 +8,26 @@ from gepa.core.result import GEPAResult
 
 @dataclass(frozen=True)
 class ChosenResult(GEPAResult[Any, int]):
-    """A result whose best candidate is `chosen`, by index; GEPA's is the first with the highest validation score."""
+    """A result whose best candidate is `chosen`, by index; GEPA's is the first with the highest validation score.
+
+    `dropped`: candidates that users dropped.
+    """
 
     chosen: int = 0
+    dropped: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, result: GEPAResult[Any, int], chosen: int, further_calls: int = 0) -> Self:
+    def of(
+        cls,
+        result: GEPAResult[Any, int],
+        chosen: int,
+        further_calls: int = 0,
+        dropped: frozenset[int] = frozenset(),
+    ) -> Self:
         """Return a result with another best candidate, and with further metric calls."""
         found = {each.name: getattr(result, each.name) for each in fields(GEPAResult)}
         found["total_metric_calls"] = (result.total_metric_calls or 0) + further_calls
-        return cls(**found, chosen=chosen)
+        return cls(**found, chosen=chosen, dropped=dropped)
 
     @property
     def best_idx(self) -> int:

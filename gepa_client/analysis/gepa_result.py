@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evolverpc_common.printed_commands import command
-from gepa_client.analysis.ties import best_candidate
+from gepa_client.analysis.ties import best_candidate, dropped_of
 from gepa_client.errors import JournalError
 from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.history import results, validation_rows
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 def best_by_row(candidates: Sequence[CandidateRecord]) -> dict[str, set[int]]:
     """For each validation row, by GEPA's id as text, the candidates that score best there."""
-    return _fronts([kept.scores for kept in candidates])
+    return _fronts([kept.scores if kept.dropped is None else {} for kept in candidates])
 
 
 def best_by_objective(candidates: Sequence[CandidateRecord]) -> dict[str, set[int]]:
     """For each objective the candidates whose mean is best; empty where the program names none."""
-    return _fronts([kept.objective_scores or {} for kept in candidates])
+    return _fronts([(kept.objective_scores if kept.dropped is None else None) or {} for kept in candidates])
 
 
 def pareto_front(candidates: Sequence[CandidateRecord], frontier_type: str = "instance") -> set[int]:
@@ -81,6 +81,7 @@ def result_of(store: Store, run: StoredRun) -> "GEPAResult[Any, int]":
     objectives = best_by_objective(candidates)
     return ChosenResult(
         chosen=best.index if best is not None else 0,
+        dropped=frozenset(dropped_of(candidates)),
         candidates=[dict(kept.texts) for kept in candidates],
         parents=[list(kept.parents) or [None] for kept in candidates],
         val_aggregate_scores=[kept.score for kept in candidates],
@@ -100,7 +101,7 @@ def result_of(store: Store, run: StoredRun) -> "GEPAResult[Any, int]":
 
 def _highest(candidates: list[CandidateRecord]) -> dict[str, float]:
     highest: dict[str, float] = {}
-    for kept in candidates:
+    for kept in (each for each in candidates if each.dropped is None):
         for objective, score in (kept.objective_scores or {}).items():
             highest[objective] = max(score, highest.get(objective, score))
     return highest

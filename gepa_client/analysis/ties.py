@@ -1,7 +1,7 @@
 """Best candidates that tie on the validation rows, and the one that further rows choose."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from statistics import fmean, stdev
 from typing import Any
 
@@ -16,17 +16,17 @@ MOST = 4
 """Candidates that are compared at most."""
 
 
-def tied(scores: Sequence[Mapping[Any, float]]) -> list[int]:
+def tied(scores: Sequence[Mapping[Any, float]], dropped: Set[int] = frozenset()) -> list[int]:
     """Return the candidates that tie with the best by mean score, the best first; only itself if none does.
 
-    `scores`: of each candidate by row. A candidate ties if the best one leads by at most one standard error of their
-    paired differences. Of equal scores on all rows the first candidate alone counts.
+    `scores`: of each candidate by row. `dropped`: candidates that are out. A candidate ties if the best one leads by at
+    most one standard error of their paired differences. Of equal scores on all rows the first candidate alone counts.
 
     Source: the rule of one standard error of Breiman, Friedman, Olshen and Stone, Classification and Regression Trees
     (1984), section 3.4.3, with that of paired differences.
     """
     means = [fmean(each.values()) for each in scores]
-    order = sorted(range(len(scores)), key=lambda index: (-means[index], index))
+    order = sorted(set(range(len(scores))) - dropped, key=lambda index: (-means[index], index))
     best, found = scores[order[0]], [order[0]]
     for index in order[1:]:
         other = scores[index]
@@ -58,18 +58,25 @@ def decide(validation: Mapping[int, Sequence[float]], fresh: Mapping[int, Sequen
 def best_candidate(store: Store, run_id: str, candidates: Sequence[CandidateRecord]) -> CandidateRecord | None:
     """Return the best candidate of a run's pool: that of the decision between tied ones if the run made one.
 
-    Else the first with the highest mean score, as GEPA does; None if there is none.
+    Else the first with the highest mean score of those that no user dropped, as GEPA does; None if there is none.
     """
-    found = recorded_decision(store, run_id, len(candidates))
+    out = dropped_of(candidates)
+    found = recorded_decision(store, run_id, candidates)
     if found is not None:
         chosen = next((kept for kept in candidates if kept.index == found.best), None)
         if chosen is None:
             raise JournalError(f"run {run_id}: the decision between tied candidates names {found.best}, which is none")
         return chosen
-    return max(candidates, key=lambda kept: kept.score, default=None)
+    return max((kept for kept in candidates if kept.index not in out), key=lambda kept: kept.score, default=None)
 
 
-def recorded_decision(store: Store, run_id: str, pool: int) -> TieDecision | None:
-    """Return the recorded decision between the tied ones of the first `pool` candidates; None if there is none."""
-    entries = store.entries(run_id, part_of_ties(pool), 1, 1)
+def dropped_of(candidates: Iterable[CandidateRecord]) -> set[int]:
+    """Return the indices of the candidates that users dropped."""
+    return {kept.index for kept in candidates if kept.dropped is not None}
+
+
+def recorded_decision(store: Store, run_id: str, candidates: Sequence[CandidateRecord]) -> TieDecision | None:
+    """Return the recorded decision between the tied ones of these candidates, all of a pool; None if there is none."""
+    part = part_of_ties(len(candidates), dropped=len(dropped_of(candidates)))
+    entries = store.entries(run_id, part, 1, 1)
     return TieDecision.model_validate(orjson.loads(entries[0].answer)) if entries else None

@@ -4,13 +4,14 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
 
 from gepa_client.analysis.statistics.noise import Noise, estimate
-from gepa_client.analysis.ties import best_candidate, decide, tied
+from gepa_client.analysis.ties import best_candidate, decide, dropped_of, tied
 from gepa_client.certificate.commitment import Commitment, commitment_of
 from gepa_client.certificate.repeats import Repeats, part_of_test, plan_part
 from gepa_client.errors import NoCertificate
@@ -40,7 +41,7 @@ from gepa_client.journal.history import (
     sealed_rows,
     selection_rows,
 )
-from gepa_client.journal.records import finished_record
+from gepa_client.journal.records import candidate_json, finished_record
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
 from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_ties
@@ -236,12 +237,14 @@ class _RecordedEntries:
         self, candidates: Sequence[CandidateRecord], train: Sequence[RecordedRow], val: Sequence[RecordedRow]
     ) -> list[str]:
         """Return a fault if the decision between tied candidates does not follow from their results on fresh rows."""
-        found = self._ties.get(part_of_ties(len(candidates)), [])
+        dropped = dropped_of(candidates)
+        part = partial(part_of_ties, len(candidates), dropped=len(dropped))
+        found = self._ties.get(part(), [])
         if len(found) < 2:
             return []
         plan = TiePlan.model_validate_json(found[0].answer)
         rows = {row.row_id: row for row in train}
-        if tied([kept.scores for kept in candidates]) != plan.candidates or not set(plan.rows) <= rows.keys():
+        if tied([kept.scores for kept in candidates], dropped) != plan.candidates or not set(plan.rows) <= rows.keys():
             return ["the tied candidates that were compared are not those of the record"]
         used = self._rows_used(candidates, [rows[row] for row in plan.rows], val, plan.searched)
         if used:
@@ -249,7 +252,7 @@ class _RecordedEntries:
             return [f"{len(used)} rows on which tied candidates were compared are not fresh (ids {named})"]
         fresh: dict[int, list[float]] = {}
         for index in plan.candidates:
-            results = self._ties.get(part_of_ties(len(candidates), index), [])
+            results = self._ties.get(part(index), [])
             candidate = digest_of(candidates[index].texts)
             asked = [
                 evaluate_key(candidate, digest_of(rows[row].example), rows[row].id, trace=False).digest
@@ -337,7 +340,7 @@ def _candidates_digest(candidates: Sequence[CandidateRecord]) -> str:
     return digest_of(
         [
             {
-                **{name: value for name, value in asdict(kept).items() if name not in ("found", "cost_usd")},
+                **{name: value for name, value in candidate_json(kept).items() if name not in ("found", "cost_usd")},
                 **later(kept),
                 "score": float(kept.score),
                 "scores": floats(kept.scores),

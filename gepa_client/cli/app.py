@@ -23,6 +23,8 @@ COMMANDS = {
     "show": "Show a run: candidates, scores, outcomes, cost.",
     "watch": "Show a run on a live page in the browser.",
     "replay": "Replay a run from its record; call no server.",
+    "steer": "Change how a run goes on: a text, a hint, a budget.",
+    "pause": "Stop a run; `resume` continues it.",
     "cancel": "Stop a run for good; keep what it found.",
     "fork": "Start a new run from a point of another.",
     "export": "Write a run to one JSON file.",
@@ -71,6 +73,9 @@ def build(loaded: str | None) -> typer.Typer:
                 app.command(name, short_help=summary, cls=flags.COMMAND, context_settings=WIDE)(flags.declared(name))
                 continue
             module = import_module(f"gepa_client.cli.commands.{own}")
+            if (group := getattr(module, "APP", None)) is not None:  # a command with commands of its own
+                app.add_typer(group, name=name, short_help=summary)
+                continue
             cls = getattr(module, "COMMAND", None)  # of a command that has flags of settings beside its own
             app.command(name, short_help=summary, cls=cls)(getattr(module, own))
         else:

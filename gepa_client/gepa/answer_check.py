@@ -70,7 +70,7 @@ class AnswerCheck:
         """Return the prompt with the bound on the length, if there is one."""
         if self.max_tokens is None:
             return prompt
-        return _with(
+        return with_paragraph(
             prompt,
             f"The new text must have at most {self.max_tokens:,} tokens, that is about "
             f"{self.max_tokens * BYTES_PER_TOKEN:,} characters.",
@@ -115,7 +115,7 @@ class AnswerForm:
             "monologue": f"was an analysis or a part of one, not a {what} alone",
             "too long": f"had more than {check.max_tokens or 0:,} tokens: keep what matters most",
         }[reason]
-        return _with(
+        return with_paragraph(
             prompt,
             f"You have answered this once already, and the answer could not be used: it {fault}. "
             f"Answer now with the whole {what} and nothing else{where}.",
@@ -134,7 +134,7 @@ def _is_thinking(answer: str, text: str, before: str) -> bool:
     return any(text.count(f"</{tag}>") > text.count(f"<{tag}>") and f"</{tag}>" not in before for tag in _TAGS)
 
 
-def _with(prompt: Prompt, more: str) -> Prompt:
+def with_paragraph(prompt: Prompt, more: str) -> Prompt:
     """Return the prompt with a further paragraph; of chat messages, in the first text of the last one."""
     if isinstance(prompt, str):
         return f"{prompt}\n\n{more}"

@@ -16,7 +16,7 @@ from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 from gepa_client.errors import BadResponse
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.answer_check import AnswerCheck, AnswerForm, Prompt, extracted, wants_block
+from gepa_client.gepa.answer_check import AnswerCheck, AnswerForm, Prompt, extracted, wants_block, with_paragraph
 from gepa_client.gepa.hooks import Failures
 from gepa_client.gepa.record_budget import FittedRecords, RecordBudget
 from gepa_client.gepa.reflective_datasets import Records, images_described
@@ -29,6 +29,9 @@ from gepa_client.journal.run_events import UnusableReason
 LanguageModel = Callable[[Prompt], str]
 
 WHERE = "reflection"
+
+HINTS = "# Hints from the person who runs this optimization"
+"""The heading of hints in a prompt."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,8 @@ class ConcurrentReflection(_ReflectionStrategy):
         self.budget = budget or RecordBudget()
         self.shows_images = shows_images
         self.check = check
+        self.hints: Callable[[], Sequence[str]] = tuple
+        """Returns what a user wants prompts to show beside the records."""
         self._gives_blocks = True  # until a second prompt for a block is answered with a text, but without one
 
     @property
@@ -158,7 +163,7 @@ class ConcurrentReflection(_ReflectionStrategy):
     def fitted(self, candidate: Mapping[str, str], records: Records, name: str) -> FittedRecords:
         """Return the records of a component as its prompt shows them."""
         template = self._template(name) or InstructionProposalSignature.default_prompt_template
-        return self.budget.fit(self.shown(records[name]), template + candidate[name])
+        return self.budget.fit(self.shown(records[name]), template + candidate[name] + "".join(self.hints()))
 
     def shown(self, records: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
         """Return the records with images only if the model takes them."""
@@ -178,7 +183,7 @@ class ConcurrentReflection(_ReflectionStrategy):
         form: AnswerForm | None,
     ) -> "_Task":
         if given is not None:
-            return _Task(job, name, given, form or AnswerForm(block=True), before=None)
+            return _Task(job, name, self._hinted(given), form or AnswerForm(block=True), before=None)
         prompt: Prompt = InstructionProposalSignature.prompt_renderer(
             {
                 "current_instruction_doc": candidate[name],
@@ -186,10 +191,16 @@ class ConcurrentReflection(_ReflectionStrategy):
                 "prompt_template": self._template(name),
             }
         )
+        prompt = self._hinted(prompt)
         if self.check is not None:
             prompt = self.check.bounded(prompt)
         template = self._template(name) or InstructionProposalSignature.default_prompt_template
         return _Task(job, name, prompt, AnswerForm(wants_block(template)), before=candidate[name])
+
+    def _hinted(self, prompt: Prompt) -> Prompt:
+        """Return the prompt with the user's hints, if there are any."""
+        hints = self.hints()
+        return with_paragraph(prompt, "\n\n".join([HINTS, *hints])) if hints else prompt
 
     def _usable_answers(self, tasks: Sequence["_Task"]) -> "list[CompletionEntry | Exception | None]":
         """Return the answer to each task; None if neither the first nor the second one can be used."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from protocol import JsonValue
 
@@ -53,6 +53,12 @@ TEST_PLAN = "test_plan"
 
 TIES = "ties"
 """The kind of an entry that settles which of the best candidates is the best if they tie."""
+
+STEER = "steer"
+"""The kind of an entry that a user's request to a run made: of what, by whom and when."""
+
+CONTROL = "control"
+"""The part that holds the requests which stopped a run: `pause` and `cancel`."""
 
 STOP = "stop"
 """The kind of an entry that ends a run: a limit on money or time that no replay can work out again."""
@@ -130,7 +136,8 @@ class CandidateRecord:
     """A candidate that GEPA took into its pool; written again with the same content on replay.
 
     `number`: how many entries of `search` there were by then. `scores`: per validation row, by GEPA's row id as text.
-    `metric_calls`: GEPA's count when the candidate was found (`discovery_eval_counts`).
+    `metric_calls`: GEPA's count when the candidate was found (`discovery_eval_counts`). `dropped`: the number of the
+    entry by which a user dropped it, None if it was not.
 
     `found`, `cost_usd`: when it was first found (as `now` writes it), and what the run was known to have cost by then;
     None in stores before version 5, and the cost if nothing had a price. No replay repeats them.
@@ -147,6 +154,7 @@ class CandidateRecord:
     objective_scores: dict[str, float] | None = None
     found: str | None = field(default=None, compare=False)
     cost_usd: float | None = field(default=None, compare=False)
+    dropped: int | None = None
 
 
 Row = Entry | AttemptStarted | AttemptFinished | CandidateRecord
@@ -185,6 +193,26 @@ def unreported_results(kind: str, usage: Mapping[str, Any] | None, examples: int
     Others without a price reported usage, or called a model: what they cost is not known.
     """
     return unpriced if kind in MAY_BE_FREE and usage is None and examples else 0
+
+
+RequestOutcome = Literal["taken", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class SteeringRequest:
+    """What a user asked of a run, as the store queues it for the driver; the run's entries hold what was taken.
+
+    `id`: unique within the run. `action`: JSON of `steer_entries.Action`. `author`: `user@host`. `created`: as `now`
+    writes it. `outcome`: None while it waits. `number`: of its entry if it was taken; `reason`: why it was refused.
+    """
+
+    id: str
+    action: dict[str, Any]
+    author: str
+    created: str
+    outcome: RequestOutcome | None = None
+    number: int | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

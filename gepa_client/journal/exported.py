@@ -31,6 +31,7 @@ from gepa_client.journal.entries import (
     ROLLOUT,
     SCORE,
     START,
+    STEER,
     STOP,
     TEST_PLAN,
     TIES,
@@ -39,6 +40,7 @@ from gepa_client.journal.entries import (
     moment_text,
 )
 from gepa_client.journal.mutation_entries import MutationEntry
+from gepa_client.journal.steer_entries import SteerEntry
 from gepa_client.journal.tie_entries import TieDecision, TiePlan
 from protocol import DiscoverResult, ExampleResult, JsonValue, MakeReflectiveDatasetResult, Usage
 
@@ -238,6 +240,7 @@ class ExportedCandidate(_Part):
     objective_scores: dict[str, float] | None = None
     found: Moment | None = None
     cost_usd: float | None = None
+    dropped: Index | None = None
 
     @model_validator(mode="after")
     def _comes_after_its_parents(self) -> "ExportedCandidate":
@@ -360,6 +363,7 @@ _BY_KIND: dict[str, TypeAdapter[Any]] = {
     TIES: TypeAdapter(TiePlan | TieDecision),
     RACE: TypeAdapter(_Race),
     REUSE: TypeAdapter(list[list[int]], config=ConfigDict(strict=True)),
+    STEER: TypeAdapter(SteerEntry),
     STOP: TypeAdapter(_Stop),
     REFUSAL: TypeAdapter(RefusalEntry),
     FAILURE: TypeAdapter(_Failure),

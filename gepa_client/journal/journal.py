@@ -22,6 +22,7 @@ from gepa_client.journal.entries import (
     FAILURE,
     ROLLOUT,
     SEARCH,
+    STEER,
     STOP,
     VERBATIM,
     CandidateRecord,
@@ -167,10 +168,22 @@ class Journal:
         entry = self.storage.read(self.part, self.next_number)
         return _stop_of(entry) if entry is not None and entry.kind == STOP else None
 
+    def steer_entry(self) -> Entry | None:
+        """Return the entry at this number if a user's request made it."""
+        if self.until is not None and self.next_number >= self.until:
+            return None
+        entry = self.storage.read(self.part, self.next_number)
+        return entry if entry is not None and entry.kind == STEER else None
+
+    @property
+    def recorded_further(self) -> bool:
+        """Whether the record has an entry at this number or beyond it."""
+        return self.storage.has_more(self.part, self.next_number)
+
     @property
     def replaying(self) -> bool:
         """Whether the record continues: no request made now is new. Always true in a replay."""
-        return self.replays or self.storage.has_more(self.part, self.next_number)
+        return self.replays or self.recorded_further
 
     def _recorded(self, request: RecordedRequest) -> Entry | None:
         entry = self.storage.read(self.part, request.number)

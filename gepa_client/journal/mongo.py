@@ -2,19 +2,23 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from bson import ObjectId
+from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
-from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, RunExists, StoreUnavailable
+from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, RequestExists, RunExists, StoreUnavailable
 from gepa_client.journal.entries import (
     AttemptFinished,
     CandidateRecord,
     Claim,
     Entry,
+    RequestOutcome,
     Row,
     Spending,
+    SteeringRequest,
     StoredAttempt,
     StoredRun,
     now,
@@ -40,6 +44,8 @@ from gepa_client.journal.records import (
     decoding,
     one_page,
     plain,
+    request_of,
+    request_record,
     rows_of_attempt,
     run_record,
     spending_of,
@@ -50,6 +56,7 @@ UNIQUE = {
     "entries": ("run", "part", "number"),
     "attempts": ("run", "part", "number", "attempt"),
     "candidates": ("run", "number"),
+    "requests": ("run", "id"),
 }
 BY_ATTEMPT = (("number", 1), ("attempt", 1))
 SUMMED = ("examples", "unpriced", "silent", "cost_usd", "input_tokens", "output_tokens", "seconds")
@@ -244,6 +251,42 @@ class MongoStore:
                     yield from rows_of_attempt(document)
                 later = self._find("attempts", {**place, "number": {"$gte": start + PAGE}}, BY_ATTEMPT, limit=1)
                 start = later[0]["number"] if later else None
+
+    def add_request(self, run_id: str, request: SteeringRequest) -> None:
+        key, record = self._key(run_id), request_record(request)
+        place = {"_id": f"{key}/{record['id']}", "run": key}
+
+        def work() -> None:
+            found = self._server["requests"].find_one({"_id": place["_id"]})
+            if found is None:
+                counted = self._runs.find_one_and_update(  # clocks of two users do not order their requests
+                    {"_id": run_id}, {"$inc": {"requests": 1}}, return_document=ReturnDocument.AFTER
+                )
+                found = {**place, "place": counted["requests"] if counted is not None else 0, **record}
+                with suppress(DuplicateKeyError):
+                    self._server["requests"].insert_one(found)
+                found = self._server["requests"].find_one({"_id": place["_id"]}) or found
+            if found["action"] != record["action"]:
+                raise RequestExists(f"run {run_id} has another request {request.id}")
+
+        self._server.tried(work)
+
+    def requests(self, run_id: str, *, waiting: bool = False) -> list[SteeringRequest]:
+        where = {"run": self._key(run_id)} | ({"outcome": None} if waiting else {})
+        return [request_of(found) for found in self._find("requests", where, [("place", 1)])]
+
+    def answer_request(
+        self,
+        run_id: str,
+        request_id: str,
+        outcome: RequestOutcome,
+        *,
+        number: int | None = None,
+        reason: str | None = None,
+    ) -> None:
+        where = {"_id": f"{self._key(run_id)}/{request_id}", "outcome": None}
+        change = {"$set": {"outcome": outcome, "number": number, "reason": plain(reason)}}
+        self._server.tried(lambda: self._server["requests"].update_one(where, change))
 
     def close(self) -> None:
         self._server.close()

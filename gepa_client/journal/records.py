@@ -15,6 +15,7 @@ from gepa_client.journal.entries import (
     CandidateRecord,
     Claim,
     Spending,
+    SteeringRequest,
     StoredAttempt,
     StoredRun,
     now,
@@ -25,7 +26,7 @@ SCHEMA_VERSION = 5
 """Version 1 had no chains: its entries are read without a check. Version 2 named `requested_action` otherwise.
 
 Version 3 had no `program`, `started` and `completed`, and MongoDB held a run's JSON and times as text. Version 4 had no
-`found` and `cost_usd` of candidates.
+requests of users, and no `found`, `cost_usd` and `dropped` of candidates.
 """
 
 PAGE = 512
@@ -48,6 +49,7 @@ RUN_FIELDS = tuple(field.name for field in fields(StoredRun) if field.name != "c
 CHANGEABLE = frozenset(RUN_FIELDS) - {"id", "updated"}
 STARTED_FIELDS = ("part", "number", "attempt", "kind", "endpoint", "instance")
 FINISHED_FIELDS = ("outcome", "seconds", "usage", "cost_usd", "input_tokens", "output_tokens", "examples", "unpriced")
+REQUEST_FIELDS = ("id", "action", "author", "created", "outcome", "number", "reason")
 LARGEST_INTEGER = 2**63 - 1
 LARGEST_AMOUNT = 1e100
 """What is larger is no amount of anything, and would leave sums without an end."""
@@ -190,9 +192,33 @@ def one_page(found: Iterable[T], size: Callable[[T], int]) -> list[T]:
     return page
 
 
+def request_record(request: SteeringRequest) -> Record:
+    """Return a user's request as a record."""
+    return {
+        **{name: _plain(getattr(request, name)) for name in REQUEST_FIELDS},
+        "action": to_json(request.action),
+    }
+
+
+def request_of(record: Mapping[str, Any]) -> SteeringRequest:
+    """Return the request of a record. Raises `StoreDamaged`."""
+    with decoding(f"request {record['id']}"):
+        action = json.loads(record["action"])
+    return SteeringRequest(**{name: record[name] for name in REQUEST_FIELDS if name != "action"}, action=action)
+
+
+def candidate_json(kept: CandidateRecord) -> Record:
+    """Return a candidate as JSON; `dropped` only if it is, so that others are as earlier versions wrote them."""
+    return {
+        field.name: getattr(kept, field.name)
+        for field in fields(kept)
+        if field.name != "dropped" or kept.dropped is not None
+    }
+
+
 def candidate_bytes(kept: CandidateRecord) -> bytes:
-    """Return a candidate as JSON."""
-    return to_json({field.name: getattr(kept, field.name) for field in fields(kept)}).encode()
+    """Return a candidate as it is stored."""
+    return to_json(candidate_json(kept)).encode()
 
 
 def candidate_of(data: bytes) -> CandidateRecord:

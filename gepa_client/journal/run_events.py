@@ -455,6 +455,24 @@ class FailedExamples(_Event):
     groups: list[FailureGroup]
 
 
+class Steered(_Event):
+    """A user's request to the run was taken, or `refused` for this reason. `action`: its kind; `text`: in words.
+
+    `number`: of its entry in the journal. `author`: `user@host`; `created`: when it was made, by the author's clock.
+    `best`, `front`: of the pool after it.
+    """
+
+    event: Literal["steered"] = "steered"
+    action: str
+    text: str
+    author: str
+    created: str
+    number: int | None = None
+    refused: str | None = None
+    best: int | None = None
+    front: list[int] = []
+
+
 class Sealed(_Event):
     """The test rows were committed to before the first iteration. `digest`: of their ids and contents."""
 
@@ -549,6 +567,7 @@ Event = (
     | StepFailed
     | FailedExamples
     | CopiedExamples
+    | Steered
     | Sealed
     | TiesCompared
     | Tested

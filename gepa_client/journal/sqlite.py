@@ -7,20 +7,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gepa_client.errors import ClaimLost, NoSuchRun, RunExists
+from gepa_client.errors import ClaimLost, NoSuchRun, RequestExists, RunExists
 from gepa_client.journal.entries import (
     AttemptFinished,
     CandidateRecord,
     Claim,
     Entry,
+    RequestOutcome,
     Row,
     Spending,
+    SteeringRequest,
     StoredAttempt,
     StoredRun,
     now,
 )
 from gepa_client.journal.records import (
     PAGE,
+    REQUEST_FIELDS,
     ChainLink,
     attempt_of,
     candidate_of,
@@ -29,6 +32,8 @@ from gepa_client.journal.records import (
     decoding,
     one_page,
     plain,
+    request_of,
+    request_record,
     rows_of_attempt,
     run_record,
     spending_of,
@@ -55,6 +60,9 @@ _SELECT_ENTRIES = (
     f" packed {_PAGE_OF_ENTRIES}"
 )
 _SELECT_LINKS = f"SELECT number, kind, digest, about, owner, packed, answer, seq, link {_PAGE_OF_ENTRIES}"
+
+_SELECT_REQUESTS = f"SELECT {', '.join(REQUEST_FIELDS)} FROM requests"  # noqa: S608 (our own column names)
+_INSERT_REQUEST = insert_into("requests", ("run", *REQUEST_FIELDS))
 
 _SUMS = (  # TOTAL, as SUM gives up where integers grow beyond 64 bits.
     "COUNT(*), TOTAL(examples), TOTAL(unpriced),"
@@ -235,6 +243,40 @@ class SqliteStore:
             for record in found:
                 yield from rows_of_attempt(dict(zip(ATTEMPT_COLUMNS, record[1:], strict=True)))
             after = found[-1][0]
+
+    def add_request(self, run_id: str, request: SteeringRequest) -> None:
+        record = request_record(request)
+
+        def work(connection: sqlite3.Connection) -> None:
+            key = self._key(connection, run_id)
+            found = connection.execute("SELECT action FROM requests WHERE run = ? AND id = ?", [key, record["id"]])
+            if (row := found.fetchone()) is None:
+                connection.execute(_INSERT_REQUEST, [key, *(record[name] for name in REQUEST_FIELDS)])
+            elif row[0] != record["action"]:
+                raise RequestExists(f"run {run_id} has another request {request.id}")
+
+        self._file.transaction(work)
+
+    def requests(self, run_id: str, *, waiting: bool = False) -> list[SteeringRequest]:
+        where = "WHERE run = ? AND outcome IS NULL" if waiting else "WHERE run = ?"
+        rows = self._rows(f"{_SELECT_REQUESTS} {where} ORDER BY rowid", run_id)
+        return [request_of(dict(zip(REQUEST_FIELDS, row, strict=True))) for row in rows]
+
+    def answer_request(
+        self,
+        run_id: str,
+        request_id: str,
+        outcome: RequestOutcome,
+        *,
+        number: int | None = None,
+        reason: str | None = None,
+    ) -> None:
+        self._file.transaction(
+            lambda connection: connection.execute(
+                "UPDATE requests SET outcome = ?, number = ?, reason = ? WHERE run = ? AND id = ? AND outcome IS NULL",
+                [outcome, number, plain(reason), self._key(connection, run_id), request_id],
+            )
+        )
 
     def close(self) -> None:
         self._file.close()

@@ -55,6 +55,11 @@ CREATE TABLE attempts (
 CREATE TABLE candidates (
     run INTEGER NOT NULL REFERENCES runs, number INTEGER NOT NULL, packed INTEGER NOT NULL, body BLOB NOT NULL,
     UNIQUE (run, number)
+);
+CREATE TABLE requests (
+    run INTEGER NOT NULL REFERENCES runs, id TEXT NOT NULL, action TEXT NOT NULL, author TEXT NOT NULL,
+    created TEXT NOT NULL, outcome TEXT, number INTEGER, reason TEXT,
+    UNIQUE (run, id)
 )
 """
 
@@ -71,7 +76,10 @@ UPGRADES = {
         "UPDATE runs SET started = created WHERE status != 'pending'",
         "UPDATE runs SET completed = updated WHERE status IN ('completed', 'failed', 'cancelled')",
     ),
-    4: (),  # new fields in the JSON of candidates
+    4: (
+        "CREATE TABLE requests (run INTEGER NOT NULL REFERENCES runs, id TEXT NOT NULL, action TEXT NOT NULL,"
+        " author TEXT NOT NULL, created TEXT NOT NULL, outcome TEXT, number INTEGER, reason TEXT, UNIQUE (run, id))",
+    ),
 }
 """Statements that make a store of the next version from one of this version."""
 

@@ -11,8 +11,10 @@ from gepa_client.journal.entries import (
     CandidateRecord,
     Claim,
     Entry,
+    RequestOutcome,
     Row,
     Spending,
+    SteeringRequest,
     StoredAttempt,
     StoredRun,
 )
@@ -136,6 +138,29 @@ class Store(Protocol):
 
     def attempt_rows(self, run_id: str) -> Iterator[Row]:
         """Yield the rows of all attempts, each with its end, as `create` accepts them."""
+        ...
+
+    def add_request(self, run_id: str, request: SteeringRequest) -> None:
+        """Queue a request; does nothing if one of its id and its action is there.
+
+        Raises `RequestExists` if one of its id has another action.
+        """
+        ...
+
+    def requests(self, run_id: str, *, waiting: bool = False) -> list[SteeringRequest]:
+        """Return the requests of a run in the order of their arrival; `waiting`: those without an outcome."""
+        ...
+
+    def answer_request(
+        self,
+        run_id: str,
+        request_id: str,
+        outcome: RequestOutcome,
+        *,
+        number: int | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """Write the outcome of a request that waits; does nothing if it has one, or is unknown."""
         ...
 
     def close(self) -> None:

@@ -38,9 +38,10 @@ class TieDecision(BaseModel):
     candidates: list[TiedCandidate]
 
 
-def part_of_ties(pool: int, index: int | None = None) -> str:
+def part_of_ties(pool: int, index: int | None = None, *, dropped: int = 0) -> str:
     """Return the part of the journal that holds the plan and the decision for a pool of so many candidates.
 
-    `index`: the part that holds this candidate's results.
+    `index`: the part that holds this candidate's results. `dropped`: how many candidates of the pool users had dropped.
     """
-    return f"ties-{pool}" if index is None else f"ties-{pool}-{index}"
+    part = f"ties-{pool}-without-{dropped}" if dropped else f"ties-{pool}"
+    return part if index is None else f"{part}-{index}"

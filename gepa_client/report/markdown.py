@@ -24,6 +24,7 @@ from gepa_client.report.record import (
     full_texts_command,
     omitted_changes,
 )
+from gepa_client.report.steering_fields import STEERED_COLUMNS, steered_rows
 
 WORD_FORMS = {"same": "{}", "add": "{{+{}+}}", "del": "[-{}-]", "cut": "[... {} ...]"}
 WORD_MARKS = "Words that are new stand in `{+ +}`, removed ones in `[- -]`."
@@ -108,6 +109,7 @@ def _run(record: RunRecord) -> list[str]:
             f"- setting {_code(line(name, 100))}: {_code(line(json.dumps(value, ensure_ascii=False)))}"
             for name, value in changed.items()
         ]
+    parts += _figures("Steered by hand", STEERED_COLUMNS, steered_rows(record))
     parts += _figures("Records cut for reflection", fields.CUT_COLUMNS, fields.cut_rows(record))
     parts += _figures("Answers that were not used", UNUSABLE_COLUMNS, unusable_rows(record))
     parts += _figures("Copied from training rows", COPY_COLUMNS, copied_table(record))

@@ -62,6 +62,10 @@ class RunRecord:
     certificate: Certificate | None = None
     no_certificate: str | None = None
     """Why there is none; None before the run has ended."""
+    best_index: int = 0
+    front: list[int] = field(default_factory=list)
+    """Indices on the Pareto front."""
+    steered: list[events.Steered] = field(default_factory=list)
     ties: events.TiesCompared | None = None
     tested: dict[int, events.Tested] = field(default_factory=dict)
     finalized: events.Finalized | None = None
@@ -111,6 +115,7 @@ class RunRecord:
                 self.budget_used = event.metric_calls
             case events.CandidateFound():
                 self.candidates.append(event)
+                self.best_index, self.front = event.best, event.front
                 self.budget_used = max(self.budget_used, event.metric_calls)
             case events.Rejected():
                 self.rejected.append(event)
@@ -141,6 +146,10 @@ class RunRecord:
                 self.copied = event
             case events.Warned():
                 self.warnings.append(event.message)
+            case events.Steered():
+                self.steered.append(event)
+                if event.refused is None and event.best is not None:
+                    self.best_index, self.front = event.best, event.front
             case events.Sealed():
                 self.sealed = event
             case events.TiesCompared():
@@ -168,12 +177,7 @@ class RunRecord:
         """The best candidate so far: by mean validation score, or of those that tied by the comparison of these."""
         if not self.candidates:
             return None
-        return self.candidates[self.candidates[-1].best if self.ties is None else self.ties.best]
-
-    @property
-    def front(self) -> list[int]:
-        """Indices on the Pareto front."""
-        return self.candidates[-1].front if self.candidates else []
+        return self.candidates[self.best_index if self.ties is None else self.ties.best]
 
     @property
     def metric_calls(self) -> int:

@@ -27,6 +27,7 @@ from gepa_client.journal.run_events import (
 )
 from gepa_client.report.proposed_texts import copied_summary, unusable_hints, unusable_summary
 from gepa_client.report.record import RunRecord
+from gepa_client.report.steering_fields import steered_kinds, steered_summary
 from gepa_client.run.output_folder import HostTotals
 from gepa_client.settings.run_config import RunConfig
 
@@ -250,6 +251,7 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         f"{counted(len(record.rejected), 'proposal')} not kept, "
         f"{counted(len(record.skipped), 'iteration')} without a proposal, "
         f"{counted(len(record.failures), 'failed iteration')}",
+        "steered": steered_summary(steered_kinds(record)),
         "raced out": race_summary(record.races),
         "ties": tie_summary(record.ties) if record.ties is not None else None,
         "failed examples": failure_summary(failed) if failed is not None else None,

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.redaction import Secrets
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.certificate.evidence import search_noise
-from gepa_client.errors import NO_ANSWER, ClientError, Interrupted, JournalError, StoreUnavailable
+from gepa_client.errors import NO_ANSWER, ClientError, Interrupted, InterruptStatus, JournalError, StoreUnavailable
 from gepa_client.evolution.names import component_texts
 from gepa_client.fleet import FleetEvent
 from gepa_client.gepa.adapter import RemoteAdapter
@@ -54,6 +54,8 @@ from gepa_client.run.run_watcher import RunCounters
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
 from gepa_client.selection.race_blocks import fewest_rows, race_pays
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.steering.queue import PolledQueue, record_stop
+from gepa_client.steering.stopping import PAUSE
 from gepa_client.transport.event_loop import CancelToken
 from protocol import DiscoverResult
 from protocol.errors import RpcError
@@ -161,11 +163,26 @@ class _DriverRun:
             raise
         if self._is_taken_over():
             return Finished(status="refused", reason=TAKEN_OVER, metric_calls=0)
-        done = {"requested_action": None} if finished.status == "cancelled" else {}
+        self._record_stop(finished.status)
+        done = {"requested_action": None} if finished.status == "cancelled" or self._is_paused(finished.status) else {}
         self._release(counters, status=finished.status, reason=finished.reason, **done)
         emit_failed_examples(self.store, job.run_id, self.emit)
         emit_copied_examples(self.store, job.run_id, self.emit)
         return finished.model_copy(update={"active_seconds": round(counters.active_seconds, 3)})
+
+    def _record_stop(self, status: str) -> None:
+        """Record the requests that stopped the run, and refuse those that it cannot take any more."""
+        try:
+            record_stop(self.store, self.job.run_id, self.job.owner, status)
+        except JournalError as error:
+            self.emit(Warned(message=f"the requests to the run could not be answered: {stop_reason(error)}"))
+
+    def _is_paused(self, status: str) -> bool:
+        """Return whether the run was paused as a user asked, so that the request is over."""
+        try:
+            return status == "paused" and self.store.run(self.job.run_id).requested_action == PAUSE
+        except StoreUnavailable:
+            return False
 
     def _is_taken_over(self) -> bool:
         """Return whether another process drives the run now; False if the store is unavailable."""
@@ -234,6 +251,7 @@ class _DriverRun:
                 BetweenExamples(
                     self.config, journal, counters, abandon_held_calls if metered else lambda: None
                 ) as between_examples,
+                PolledQueue(self.store, run.id) as requests,
             ):
                 counters.activity.endpoints = lambda: adapter.fleet.endpoints
                 self.gateway.begin(journal, self.store, self.emit, between_examples.capped)
@@ -251,6 +269,8 @@ class _DriverRun:
                     self._check_owned,
                     self.gateway.settle if metered else lambda: None,
                     lambda: search_noise(self.store, run),
+                    requests,
+                    lambda limits: self._set_limits(limits, run, counters, between_examples),
                 )
                 reflection = optimization.reflection()
                 emit_started(self.emit, self.job, self.store, self.config, optimization, resumed=resumed)
@@ -371,10 +391,20 @@ class _DriverRun:
         counters.set(max_metric_calls=calls)
         self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
 
+    def _set_limits(
+        self, limits: Mapping[str, float], run: StoredRun, counters: RunCounters, between_examples: BetweenExamples
+    ) -> None:
+        """Record and apply the limits that a user sets."""
+        self.config = self.config.model_copy(update=dict(limits))
+        self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
+        counters.set(max_metric_calls=self.config.max_metric_calls)
+        between_examples.set_limits(self.config)
+
     def _recorded(self, run: StoredRun) -> dict[str, Any]:
         """Return the settings for the record, with who continues the run."""
         return self.config.recorded() | {key: run.config[key] for key in (RESUMED_BY,) if key in run.config}
 
 
 def _requested(action: str) -> Interrupted:
-    return Interrupted("cancelled", f"another command requested to {action} the run")
+    status: InterruptStatus = "paused" if action == PAUSE else "cancelled"
+    return Interrupted(status, f"another command requested to {action} the run")

@@ -1,7 +1,8 @@
 """Run `gepa.optimize` against a fleet, emit its events, and keep its results however it ends."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,11 @@ from gepa_client.run.resolved_settings import is_deterministic
 from gepa_client.run.run_errors import error_details, stop_for, stop_reason
 from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatcher
 from gepa_client.run.stop_conditions import BetweenIterations
-from gepa_client.run.stoppers import NothingNewStop, PerfectStop, Stop, stoppers
-from gepa_client.run.tie_break import compare_ties, recorded_best, reserved_calls
+from gepa_client.run.stoppers import BudgetStop, CertainStop, NothingNewStop, PerfectStop, SteeredStops, Stop, stoppers
+from gepa_client.run.tie_break import best_of_rest, compare_ties, recorded_best, reserved_calls
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
+from gepa_client.steering.steering import EmptyQueue, RequestQueue, Steering
+from gepa_client.steering.strategies import steered
 from protocol.code import CODE_COMPONENTS
 from protocol.errors import RpcError
 
@@ -43,6 +46,13 @@ TEST_SKIPPED = (
     "the best candidate; resume with a higher limit for both"
 )
 """The warning if a limit on money or time ended the run: such limits cover all of its work."""
+
+
+SPEND_CAP = (
+    "the gateway of the sandboxes holds the spend cap, and cannot change it while it runs: pause the run, and resume "
+    "it with another --max-cost-usd"
+)
+"""Why a user cannot set `max_cost_usd` of a run whose calls of models a gateway counts."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,7 @@ class Optimization:
     `owned`: raises `Interrupted` if another process drives the run by now, whose results must not be overwritten.
     `output`: the folder for results, None writes none. `kept`: candidates that the run's store has already, by index.
     `settled`: waits for costs that are reported just after the work has ended. `noise`: that of the recorded search.
+    `requests`: of users to the run. `on_limits`: records and applies the limits that a user sets, by their settings.
     """
 
     config: RunConfig
@@ -91,6 +102,8 @@ class Optimization:
     owned: Callable[[], None] = lambda: None
     settled: Callable[[], None] = lambda: None
     noise: Callable[[], Noise | None] = lambda: None
+    requests: RequestQueue = field(default_factory=EmptyQueue)
+    on_limits: Callable[[Mapping[str, float]], None] = lambda _limits: None
 
     def run(self, reflection: Any) -> Finished:
         """Search, score the test rows and finalize; emit every event but the last, which is returned.
@@ -188,6 +201,12 @@ class Optimization:
             config, self.adapter, reflection, self.emit
         )
         race = strategies.racing(arguments, self.adapter, splits.val, config)
+        steering = self._steering(reserved)
+        if race is not None:
+            race.dropped = steering.dropped
+        if isinstance(reflection, ConcurrentReflection):
+            reflection.hints = steering.hints
+        arguments = steered(arguments, steering)
         watcher = RunWatcher(
             self.emit,
             self._best,
@@ -199,7 +218,9 @@ class Optimization:
             fitted=reflection.fitted if isinstance(reflection, ConcurrentReflection) else None,
             next_rejected=race.next_rejected if race is not None else lambda: None,
             take_unusable=reflection.take_unusable,
+            dropped=steering.dropped,
         )
+        steering.on_taken = watcher.on_steered
         prices = PriceGuard(config, journal, self.emit)
         own_callbacks = [watcher, guard, prices, ScorerGuard(config, journal, self.emit)]
         arguments |= strategies.acceptance_arguments(config, arguments, splits.train)
@@ -207,14 +228,15 @@ class Optimization:
             self.adapter.known = KnownResults(journal, lambda message: self.emit(Warned(message=message)))
             arguments["cache_evaluation"] = True  # GEPA's own look-up, before it evaluates validation rows
         arguments["callbacks"] = [*arguments["callbacks"], *map(FailFastCallback, own_callbacks)]
-        between = BetweenIterations(config, journal)
         stops: list[Stop] = [
-            *([] if config.past_perfect else [PerfectStop(config.perfect_score)]),
-            *stoppers(config),
+            *([] if config.past_perfect else [PerfectStop(config.perfect_score, steering.dropped)]),
+            *stoppers(config, lambda: journal.recorded_further, steering.dropped),
             *([] if self.adapter.known is None else [NothingNewStop()]),
-            between,
+            BetweenIterations(config, journal),
+            BudgetStop(arguments.pop("max_metric_calls"), reserved, partial(steering.advance, at_once=True)),
         ]
-        arguments["stop_callbacks"] = stops
+        steering.set_limits = partial(self._set_limits, stops=stops, reserved=reserved)
+        arguments["stop_callbacks"] = [SteeredStops(steering, stops)]
         try:
             result: GEPAResult[Any, int] = optimize(
                 seed_candidate=dict(self.initial.seed_candidate),
@@ -231,20 +253,45 @@ class Optimization:
             stop, more = stop_for(error), error_details(error)
         else:
             reason = next((stopper.reason for stopper in stops if stopper.reason is not None), None)
-            budget = config.max_metric_calls
-            if reason is None and budget is not None and (result.total_metric_calls or 0) >= budget:
-                reason = f"max_metric_calls of {budget + reserved:,} is reached"
-                reason += f", {reserved:,} of them kept for ties" if reserved else ""
-            return _SearchEnd("completed", result, reason, search_complete=True, reused=self._reused(watcher))
+            found = best_of_rest(result, steering.dropped)
+            return _SearchEnd("completed", found, reason, search_complete=True, reused=self._reused(watcher))
         more = more if stop.status == "failed" else None
         return _SearchEnd(
             stop.status,
-            watcher.result(),
+            best_of_rest(watcher.result(), steering.dropped),
             stop.reason,
             more,
             lacks_limit=prices.lacks_limit,
             reused=self._reused(watcher),
         )
+
+    def _steering(self, reserved: int) -> Steering:
+        """Return what users ask of the run, still without effect on anything."""
+
+        def used(calls: int) -> dict[str, float]:
+            return {
+                "max_metric_calls": calls + reserved,
+                "max_cost_usd": self.adapter.journal.spending.cost_usd,
+                "max_seconds": self.counters.active_seconds,
+            }
+
+        return Steering(
+            self.adapter.journal,
+            self.emit,
+            self.requests,
+            max_tokens=self.config.max_component_tokens,
+            program_proposes=self.config.reflection_lm is None,
+            used=used,
+            fixed={"max_cost_usd": SPEND_CAP} if self.adapter.journal.metered else {},
+        )
+
+    def _set_limits(self, limits: Mapping[str, float], stops: Sequence[Stop], reserved: int) -> None:
+        """Have new limits recorded and applied."""
+        self.on_limits(limits)
+        if (calls := limits.get("max_metric_calls")) is not None:
+            for stop in stops:
+                if isinstance(stop, BudgetStop | CertainStop):
+                    stop.max_metric_calls = int(calls) - reserved
 
     def _of_search(self, reserved: int) -> RunConfig:
         """Return the settings with the metric calls that the search may make."""

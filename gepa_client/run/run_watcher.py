@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,12 +47,15 @@ from gepa_client.journal.run_events import (
     RecordsCut,
     Reflecting,
     Rejected,
+    Steered,
     UnusableAnswer,
     UnusableAnswers,
     race_text,
 )
+from gepa_client.journal.steer_entries import Drop, SteerEntry, described
 from gepa_client.run.activity import Activity
 from gepa_client.run.run_errors import merge_unusable, stop_for
+from gepa_client.steering.objections import best_of
 from protocol.code import CODE_COMPONENTS, added_to
 
 
@@ -120,7 +123,7 @@ class RunWatcher:
     while the seed is being scored. `fitted`: returns the records of a component as the prompt shows them, by candidate,
     dataset and name; None if the program proposes. `next_rejected`: returns how the next rejected proposal lost its
     race; None if it was rejected without one. `take_unusable`: returns the answers of reflection that were not used
-    since it was last called.
+    since it was last called. `dropped`: candidates that a user dropped.
 
     `validated_from_cache`: validation scores that GEPA's cache had, so that they were not evaluated.
     """
@@ -135,6 +138,7 @@ class RunWatcher:
     fitted: Callable[[Mapping[str, str], Records, str], FittedRecords] | None = None
     next_rejected: Callable[[], RacedOut | None] = lambda: None
     take_unusable: Callable[[], list[Unusable]] = list
+    dropped: Set[int] = frozenset()
 
     def __post_init__(self) -> None:
         self._state: GEPAState[Any, int] | None = None
@@ -154,7 +158,8 @@ class RunWatcher:
         self._reflecting = False
         self._phase: PhaseName | None = None
         self._over = False
-        self._seed_kept: CandidateRecord | None = None
+        self._records: dict[int, CandidateRecord] = {}
+        self._steered = 0
         self.validated_from_cache = 0
 
     def result(self) -> GEPAResult[Any, int] | None:
@@ -195,7 +200,7 @@ class RunWatcher:
         state = self._state
         objectives = dict(state.prog_candidate_objective_scores[index]) if state is not None else {}
         scores = list(state.program_full_scores_val_set) if state is not None else [event["average_score"]]
-        best = scores.index(max(scores))
+        best = best_of(scores, self.dropped)
         if best == index:
             self._best = (index, event["average_score"], dict(event["candidate"]))
         found_at = state.num_metric_calls_by_discovery[index] if state is not None else 0
@@ -217,8 +222,7 @@ class RunWatcher:
         )
         if index not in self.kept or not self.journal.replaying:
             self.journal.add_candidate(kept)
-        if state is None:
-            self._seed_kept = kept
+        self._records[index] = kept
         seed = {"seed_score": event["average_score"], "metric_calls": event["num_examples_evaluated"]}
         self._note(candidates=index + 1, **(seed if index == 0 else {}))
         self.emit(
@@ -238,6 +242,36 @@ class RunWatcher:
             self._keep()
         elif self.use_merge and event["average_score"] <= 0:
             raise Interrupted("failed", merge_unusable(f"the seed's validation score is {event['average_score']:g}"))
+
+    def on_steered(self, entry: SteerEntry, number: int, state: GEPAState[Any, int]) -> None:
+        """Emit a request of a user that is in force now; record the candidate that it drops."""
+        scores = state.program_full_scores_val_set
+        best = best_of(scores, self.dropped)
+        if isinstance(entry.action, Drop):
+            self._drop(entry.action.candidate, number)
+            self._keep()
+            if scores[best] < scores[entry.action.candidate] or best > entry.action.candidate:
+                self._best = (best, scores[best], dict(state.program_candidates[best]))
+            self._front = sorted(set().union(*state.get_pareto_front_mapping().values()))
+        self._steered += 1
+        self._note(steered=self._steered)
+        self.emit(
+            Steered(
+                action=entry.action.kind,
+                text=described(entry.action),
+                author=entry.author,
+                created=entry.created,
+                number=number,
+                best=best,
+                front=self._front,
+            )
+        )
+
+    def _drop(self, index: int, number: int) -> None:
+        self._records[index] = replace(self._records[index], dropped=number)
+        before = self.kept.get(index)
+        if before is None or before.dropped != number:
+            self.journal.add_candidate(self._records[index])
 
     def on_budget_updated(self, event: BudgetUpdatedEvent) -> None:
         """Emit the metric calls that GEPA counted."""
@@ -376,8 +410,9 @@ class RunWatcher:
         objectives = dict(self._state.prog_candidate_objective_scores[0]) if self._state is not None else {}
         before = self.kept.get(0)
         known = self.journal.replaying and before is not None and before.objective_scores is not None
-        if self._seed_kept is not None and objectives and not known:
-            self.journal.add_candidate(replace(self._seed_kept, objective_scores=objectives))
+        if (seed := self._records.get(0)) is not None and objectives and not known:
+            self._records[0] = replace(seed, objective_scores=objectives)
+            self.journal.add_candidate(self._records[0])
 
     def _keep(self) -> None:
         if self._state is not None:

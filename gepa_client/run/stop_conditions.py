@@ -82,7 +82,7 @@ class BetweenExamples:
 
     def __post_init__(self) -> None:
         self._capped: str | None = None
-        self._live = False
+        self._live = self._watching = False
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
@@ -95,11 +95,23 @@ class BetweenExamples:
         if self._live:
             self._check_spending()
 
+    def set_limits(self, config: RunConfig) -> None:
+        """Apply other limits from now on."""
+        self.config = config
+        if self._live:
+            self._apply()
+
     def _begin(self) -> None:
         self._live = True
-        if self.config.max_cost_usd is not None:
+        self._apply()
+
+    def _apply(self) -> None:
+        if self.config.max_cost_usd is not None and not self._watching:
+            self._watching = True
             self.journal.spending.watch(self._check_spending)
         self._check_spending()
+        if self._timer is not None:
+            self._timer.cancel()
         if (limit_s := self.config.max_seconds) is not None:
             reason = Interrupted("completed", f"max_seconds of {limit_s:g} is reached")
             left = limit_s - self.counters.active_seconds

@@ -1,5 +1,6 @@
 """The stoppers that use GEPA's state alone, so that a replay ends its search where the run did."""
 
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -9,6 +10,8 @@ from gepa.utils.stop_condition import MaxTrackedCandidatesStopper
 
 from gepa_client.analysis.statistics.further_gain import further_gain
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.steering.pool import PoolWithout
+from gepa_client.steering.steering import Steering
 
 LEAST_IDLE = 100
 """Iterations in a row that evaluate nothing before a search ends."""
@@ -36,10 +39,14 @@ class Stop(StopperProtocol, Protocol):
 
 @dataclass
 class StateStop:
-    """One of GEPA's stoppers with the setting it comes from. `reason`: why it ended the search, None until it does."""
+    """One of GEPA's stoppers with the setting it comes from. `reason`: why it ended the search, None until it does.
+
+    `dropped`: candidates whose score is no target score any more; patience and other stoppers count them.
+    """
 
     setting: str
     value: float
+    dropped: Set[int] = frozenset()
     reason: str | None = None
 
     def __post_init__(self) -> None:
@@ -47,9 +54,12 @@ class StateStop:
 
     def __call__(self, gepa_state: GEPAState[Any, Any]) -> bool:
         """Return whether the search is over."""
-        stops = self._stopper(gepa_state)
+        pool: Any = gepa_state
+        if self.dropped and self.setting == "target_score":
+            pool = PoolWithout(gepa_state, self.dropped)
+        stops = self._stopper(pool)
         if stops:
-            self.reason = f"{self.setting} of {self.value:,g} is reached: {self._found(gepa_state)}"
+            self.reason = f"{self.setting} of {self.value:,g} is reached: {self._found(pool)}"
         return stops
 
     def _found(self, state: GEPAState[Any, Any]) -> str:
@@ -70,15 +80,19 @@ class StateStop:
 
 @dataclass
 class PerfectStop:
-    """Ends the search once a candidate has the perfect score on every validation row. `reason`: as in `StateStop`."""
+    """Ends the search once a candidate that is not `dropped` has the perfect score on every validation row.
+
+    `reason`: as in `StateStop`.
+    """
 
     perfect: float
+    dropped: Set[int] = frozenset()
     reason: str | None = None
 
     def __call__(self, gepa_state: GEPAState[Any, Any]) -> bool:
         """Return whether the search is over."""
         for index, scores in enumerate(gepa_state.prog_candidate_val_subscores):
-            if scores and all(score == self.perfect for score in scores.values()):
+            if scores and index not in self.dropped and all(score == self.perfect for score in scores.values()):
                 which = "the seed" if index == 0 else f"candidate {index}"
                 self.reason = (
                     f"perfect_score of {self.perfect:g} is reached: {which} has it on all {len(scores):,} validation "
@@ -111,21 +125,51 @@ class NothingNewStop:
 
 
 @dataclass
+class BudgetStop:
+    """Ends a search when its metric calls are used up. `reserved`: those that it leaves for ties. `reason`: as always.
+
+    `max_metric_calls`: of the search, None for any number. `last_requests`: called before it ends the search, as users
+    may raise the limit until then.
+    """
+
+    max_metric_calls: int | None
+    reserved: int = 0
+    last_requests: Callable[[GEPAState[Any, Any]], None] = lambda _state: None
+    reason: str | None = None
+
+    def __call__(self, gepa_state: GEPAState[Any, Any]) -> bool:
+        """Return whether the search is over."""
+        if not self._used_up(gepa_state):
+            return False
+        self.last_requests(gepa_state)
+        if not self._used_up(gepa_state):
+            return False
+        self.reason = f"max_metric_calls of {(self.max_metric_calls or 0) + self.reserved:,} is reached"
+        self.reason += f", {self.reserved:,} of them kept for ties" if self.reserved else ""
+        return True
+
+    def _used_up(self, state: GEPAState[Any, Any]) -> bool:
+        return self.max_metric_calls is not None and state.total_num_evals >= self.max_metric_calls
+
+
+@dataclass
 class CertainStop:
     """Ends a search when it is unlikely that the best validation score rises by more than `gain`.
 
-    `max_metric_calls`, `max_iterations`: limits of the run, at least one of them. `reason`: as in `StateStop`.
+    `max_metric_calls`, `max_iterations`: limits of the run, at least one of them. `recorded`: whether the run went on
+    from here, perhaps with other limits. `reason`: as in `StateStop`.
     """
 
     gain: float
     max_metric_calls: int | None
     max_iterations: int | None
+    recorded: Callable[[], bool] = lambda: False
     reason: str | None = None
 
     def __call__(self, gepa_state: GEPAState[Any, Any]) -> bool:
         """Return whether the search is over."""
         done, seed_rows = gepa_state.i + 1, len(gepa_state.prog_candidate_val_subscores[0])
-        if done < LEAST_ITERATIONS:
+        if done < LEAST_ITERATIONS or self.recorded():
             return False
         scores, found_at = gepa_state.program_full_scores_val_set, gepa_state.num_metric_calls_by_discovery
         calls = gepa_state.total_num_evals - seed_rows
@@ -156,10 +200,33 @@ class CertainStop:
         return max(0.0, min(left))
 
 
-def stoppers(config: RunConfig) -> list[Stop]:
-    """Return the stoppers that the settings ask for, in the order of the settings."""
+@dataclass
+class SteeredStops:
+    """The stoppers of a search, in their order, once the requests that users made of it are in force."""
+
+    steering: Steering
+    stops: Sequence[Stop]
+
+    def __call__(self, gepa_state: GEPAState[Any, Any]) -> bool:
+        """Return whether the search is over."""
+        self.steering.advance(gepa_state)
+        return any(stop(gepa_state) for stop in self.stops)
+
+    @property
+    def max_metric_calls(self) -> int | None:
+        """The limit of the search, for GEPA's callbacks."""
+        return next(stop.max_metric_calls for stop in self.stops if isinstance(stop, BudgetStop))
+
+
+def stoppers(
+    config: RunConfig, recorded: Callable[[], bool] = lambda: False, dropped: Set[int] = frozenset()
+) -> list[Stop]:
+    """Return the stoppers that the settings ask for, in the order of the settings.
+
+    `recorded`: as in `CertainStop`; `dropped`: as in `StateStop`.
+    """
     given = {name: getattr(config, name) for name in _STOPPERS}
-    stops: list[Stop] = [StateStop(name, value) for name, value in given.items() if value is not None]
+    stops: list[Stop] = [StateStop(name, value, dropped) for name, value in given.items() if value is not None]
     if config.stop_when_certain is not None:
-        stops.append(CertainStop(config.stop_when_certain, config.max_metric_calls, config.max_iterations))
+        stops.append(CertainStop(config.stop_when_certain, config.max_metric_calls, config.max_iterations, recorded))
     return stops

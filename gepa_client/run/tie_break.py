@@ -1,5 +1,7 @@
 """Compare best candidates that tie on the validation rows on training rows that the search has not used."""
 
+from collections.abc import Set
+from functools import partial
 from typing import Any
 
 from gepa.core.result import GEPAResult
@@ -14,6 +16,7 @@ from gepa_client.journal.run_events import Emit, Phase, TiesCompared, Warned
 from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_ties
 from gepa_client.run.splits import Splits
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.steering.objections import best_of
 
 Result = GEPAResult[Any, int]
 
@@ -23,9 +26,22 @@ def reserved_calls(config: RunConfig, splits: Splits) -> int:
     return 0 if splits.val is splits.train else MOST * min(config.tie_rows, len(splits.train))
 
 
+def best_of_rest(result: Result | None, dropped: Set[int]) -> Result | None:
+    """Return the result with the best of the candidates that no user dropped; as it is if none was."""
+    if result is None or not dropped:
+        return result
+    return ChosenResult.of(result, best_of(result.val_aggregate_scores, dropped), dropped=frozenset(dropped))
+
+
+def dropped_in(result: Result) -> frozenset[int]:
+    """Return the candidates of a result that users dropped."""
+    return result.dropped if isinstance(result, ChosenResult) else frozenset()
+
+
 def recorded_best(adapter: RemoteAdapter, config: RunConfig, result: Result, emit: Emit) -> Result:
     """Return the result with the best candidate that a recorded decision names; as it is if there is none."""
-    entry = adapter.journal.storage.read(part_of_ties(len(result.candidates)), 1)
+    part = part_of_ties(len(result.candidates), dropped=len(dropped_in(result)))
+    entry = adapter.journal.storage.read(part, 1)
     return result if entry is None else _chosen(TieDecision.model_validate_json(entry.answer), config, result, emit)
 
 
@@ -37,12 +53,14 @@ def compare_ties(adapter: RemoteAdapter, config: RunConfig, splits: Splits, resu
 
     Raises: as `RemoteAdapter.evaluate`.
     """
-    indices = tied(result.val_subscores)
+    dropped = dropped_in(result)
+    indices = tied(result.val_subscores, dropped)
     if not reserved_calls(config, splits) or len(indices) < 2:
         return result
     rows = _fresh(splits.train, config)
     pool, journal = len(result.candidates), adapter.journal
-    stream = journal.stream(part_of_ties(pool))
+    part = partial(part_of_ties, pool, dropped=len(dropped))
+    stream = journal.stream(part())
     [asked] = stream.ask([request_key(TIES, f"compare tied candidates of {pool}", indices)])
     if not asked.recorded:
         if not rows:
@@ -57,8 +75,7 @@ def compare_ties(adapter: RemoteAdapter, config: RunConfig, splits: Splits, resu
     emit(Phase(phase="ties"))
     examples = splits.train.fetch(plan.rows)
     fresh = {
-        index: adapter.score_rows(part_of_ties(pool, index), result.candidates[index], examples).scores
-        for index in plan.candidates
+        index: adapter.score_rows(part(index), result.candidates[index], examples).scores for index in plan.candidates
     }
     decision = decide({index: list(result.val_subscores[index].values()) for index in plan.candidates}, fresh)
     [made] = stream.ask([request_key(TIES, f"decide between tied candidates of {pool}", indices)])
@@ -72,7 +89,8 @@ def compare_ties(adapter: RemoteAdapter, config: RunConfig, splits: Splits, resu
 
 
 def _chosen(decision: TieDecision, config: RunConfig, result: Result, emit: Emit) -> Result:
-    chosen = ChosenResult.of(result, decision.best, decision.rows * len(decision.candidates))
+    further = decision.rows * len(decision.candidates)
+    chosen = ChosenResult.of(result, decision.best, further, dropped_in(result))
     emit(TiesCompared(**decision.model_dump(), asked=config.tie_rows, metric_calls=chosen.total_metric_calls or 0))
     return chosen
 

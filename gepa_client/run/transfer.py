@@ -13,7 +13,7 @@ from gepa_client.errors import JournalError, NumberTaken
 from gepa_client.journal.entries import AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row, StoredRun
 from gepa_client.journal.exported import Document, ExportedAttempt, ExportedRun, mistakes
 from gepa_client.journal.history import all_rows
-from gepa_client.journal.records import FINISHED_FIELDS, STARTED_FIELDS, TIME_FIELDS, estimated_times
+from gepa_client.journal.records import FINISHED_FIELDS, STARTED_FIELDS, TIME_FIELDS, candidate_json, estimated_times
 from gepa_client.journal.store import Store
 from gepa_client.settings.groups import FleetSettings, SandboxSettings, TrackingSettings
 from gepa_client.settings.loading import from_record, upgraded
@@ -56,7 +56,7 @@ Any other argument may redirect the request and its key (`api_base`, `azure_endp
 
 
 def export_run(store: Store, run_id: str) -> Iterator[str]:
-    """Yield the text of one JSON document, row by row: everything in the store about the run but its driver.
+    """Yield the text of one JSON document, row by row: everything about the run but its driver and waiting requests.
 
     At most a page of rows is in memory. Raises `JournalError` for an answer that is not text.
     """
@@ -132,7 +132,7 @@ def _rows_out(rows: Iterable[Row]) -> Iterator[tuple[str, dict[str, Any]]]:
             case Entry():
                 yield "entries", _entry_out(row)
             case CandidateRecord():
-                yield "candidates", asdict(row)
+                yield "candidates", candidate_json(row)
     if attempt is not None:
         yield "attempts", attempt
 

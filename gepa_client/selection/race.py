@@ -1,7 +1,7 @@
 """Race proposals: one that passed its minibatch is dropped as soon as validation rows show that it loses."""
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ class RacedSelection:
     selection strategy, so they do not race.
 
     `val`: the validation rows. `seed`: of the order of rows. `perfect`: the perfect score. `on_lost`: called with each
-    candidate that is dropped.
+    candidate that is dropped. `dropped`: candidates of the pool that a user dropped, which are no opponent.
     """
 
     selection: SelectionStrategy
@@ -38,6 +38,7 @@ class RacedSelection:
     seed: int
     perfect: float
     on_lost: Callable[[Candidate], None] = lambda _candidate: None
+    dropped: Set[int] = frozenset()
     _races: int = field(default=0, init=False)
     _survivors: dict[str, RacedProposal] = field(default_factory=dict, init=False)
     _rejected: deque[RacedOut | None] = field(default_factory=deque, init=False)
@@ -55,7 +56,10 @@ class RacedSelection:
             if (digest := digest_of(proposal.candidate)) not in raced:
                 raced[digest] = self._entered(proposal, state)
         if raced:
-            self.adapter.wait_for(self._race(list(raced.values()), state.prog_candidate_val_subscores).run())
+            pool = [
+                scores for index, scores in enumerate(state.prog_candidate_val_subscores) if index not in self.dropped
+            ]
+            self.adapter.wait_for(self._race(list(raced.values()), pool).run())
         kept = {digest: each for digest, each in raced.items() if each.lost is None}
         lost = {digest: each for digest, each in raced.items() if each.lost is not None}
         for loser in lost.values():

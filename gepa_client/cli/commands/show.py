@@ -18,6 +18,7 @@ from gepa_client.analysis.explanation import explain, explain_candidate
 from gepa_client.analysis.failed_examples import ROWS_LISTED, failed_examples
 from gepa_client.analysis.gepa_result import pareto_front
 from gepa_client.analysis.mutation_outcomes import code_history
+from gepa_client.analysis.steered import steered
 from gepa_client.analysis.ties import best_candidate, recorded_decision
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.runs import COLOURS
@@ -45,6 +46,7 @@ from gepa_client.journal.store import Store, named_store
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.proposed_texts import copied_summary, unusable_summary
 from gepa_client.report.record import RunRecord
+from gepa_client.report.steering_fields import steered_summary
 from gepa_client.report.summary_fields import MODEL_CALL_COLUMNS, failure_summary, model_call_rows, refusal_text
 from gepa_client.run.gateway_record import recorded_gateway_events
 from gepa_client.run.output_folder import CERTIFICATE, HostTotals, host_totals
@@ -110,7 +112,7 @@ def _as_json(
     spending = store.spending(run.id)
     calls, refused = recorded_gateway_events(store, run.id)
     copied = copied_examples(store, run.id)
-    ties = recorded_decision(store, run.id, len(candidates))
+    ties = recorded_decision(store, run.id, candidates)
     return {
         **run_as_json(run),
         "discovery": discovery(store, run.id),
@@ -127,6 +129,11 @@ def _as_json(
         "hosts": {name: asdict(totals) for name, totals in _hosts(run).items()},
         "failed_examples": None if failed is None else failed.model_dump(mode="json", exclude={"event", "seconds"}),
         "copied_examples": None if copied is None else copied.model_dump(mode="json", exclude={"event", "seconds"}),
+        "steered": [
+            {"part": each.part, "number": each.number, **each.entry.model_dump(mode="json")}
+            for each in steered(store, run)
+        ],
+        "requests": [asdict(each) for each in store.requests(run.id)],
         "refused": [event.model_dump(mode="json", include={"sandbox", "what", "reason", "times"}) for event in refused],
         "explanation": asdict(explained) if (explained := explain(store, run)) is not None else None,
         "lost": sum(spent.attempts for spent in spending if spent.outcome in WITHOUT_ANSWER),
@@ -269,8 +276,9 @@ def _run_facts(
         ("score", _score_fact(candidates, best_candidate(store, run.id, candidates))),
         ("gain", _gain(run, named_store(store.url))),
         ("records cut", fields.cut_summary(RecordCuts(**cuts)) if (cuts := run.counters.get("records_cut")) else None),
+        ("steered", _steered(store, run)),
         ("raced out", fields.race_summary(LostRaces(**run.counters.get("races", {})))),
-        ("ties", _ties(store, run, len(candidates))),
+        ("ties", _ties(store, run, candidates)),
         ("not used", unusable_summary(UnusableAnswers(**run.counters.get("unusable_answers", {})))),
         ("copied", copied_summary(copied_examples(store, run.id))),
         ("metric calls", _calls(run.counters, run.config.get("max_metric_calls"))),
@@ -284,6 +292,15 @@ def _run_facts(
         ("results in", run.output),
     ]
     return [(label, text) for label, text in lines if text]
+
+
+def _steered(store: Store, run: StoredRun) -> str | None:
+    """Return which requests by hand the run took, and how many wait."""
+    taken = steered_summary([each.entry.action.kind for each in steered(store, run)])
+    waiting = len(store.requests(run.id, waiting=True))
+    found = [taken, f"{counted(waiting, 'request')} waiting" if waiting else None]
+    shown = "; ".join(filter(None, found))
+    return f"{shown}: {command('steer', 'list', run.id, store=named_store(store.url))}" if shown else None
 
 
 def _rows(store: Store, run_id: str) -> str:
@@ -313,9 +330,9 @@ def _score_fact(candidates: Sequence[CandidateRecord], best: CandidateRecord | N
     return f"{candidates[0].score:.4g} -> {best.score:.4g} ({which}, {len(best.scores)} validation rows)"
 
 
-def _ties(store: Store, run: StoredRun, pool: int) -> str | None:
-    """Return which of the first `pool` candidates tied, and how that was settled; None if no decision is recorded."""
-    found = recorded_decision(store, run.id, pool)
+def _ties(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord]) -> str | None:
+    """Return which of the candidates of a pool tied, and how that was settled; None if no decision is recorded."""
+    found = recorded_decision(store, run.id, candidates)
     if found is None:
         return None
     calls = run.counters.get("metric_calls", 0)

@@ -8,6 +8,7 @@ from gepa_client.evolution.names import code_label
 from gepa_client.journal import run_events as events
 from gepa_client.report.proposed_texts import copied_summary, unusable_text
 from gepa_client.report.record import change_origin
+from gepa_client.report.steering_fields import steered_text
 from gepa_client.report.summary_fields import refusal_text, tie_summary
 
 PHASES = {
@@ -79,6 +80,8 @@ def event_text(event: events.Event) -> str:
             return f"[yellow]answer not used for[/] {safe_line(unusable_text(event))}"
         case events.CopiedExamples():
             return f"[yellow]copied:[/] {safe_line(copied_summary(event) or '')}"
+        case events.Steered():
+            return f"[{'yellow' if event.refused else 'bold'}]steered:[/] {safe_line(steered_text(event))}"
         case events.Sealed():
             return f"committed to {counted(event.rows, 'test row')}: {safe_line(event.digest)}"
         case events.TiesCompared():

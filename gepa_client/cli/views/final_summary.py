@@ -19,6 +19,7 @@ from gepa_client.journal.run_events import Finished
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.proposed_texts import copied_summary, unusable_summary
 from gepa_client.report.record import RunRecord
+from gepa_client.report.steering_fields import steered_kinds, steered_summary
 from gepa_client.run import output_folder as files
 from gepa_client.settings.run_config import RunConfig
 from protocol.code import code_at
@@ -112,6 +113,7 @@ def as_json(ended: RunSummary) -> dict[str, Any]:
         "model_calls": calls.total.model_dump(mode="json") if (calls := ended.record.model_calls) is not None else None,
         "refused": fields.refusal_count(ended.record),
         "failed_examples": ended.record.failed_examples.failed if ended.record.failed_examples is not None else 0,
+        "steered": len(steered_kinds(ended.record)),
         "unusable_answers": ended.record.unusable.model_dump(mode="json"),
         "copied_examples": ended.record.copied.count if ended.record.copied is not None else 0,
         "spent_usd": ended.record.spent_usd,
@@ -155,6 +157,7 @@ def show(ended: RunSummary, console: Console) -> None:
         f"{label:<15} {_wrapped(safe_line(text), console)}"
         for label, text in (
             ("results reused", fields.reuse_summary(ended.record)),
+            ("steered", steered_summary(steered_kinds(ended.record))),
             ("raced out", fields.race_summary(ended.record.races)),
             ("ties", fields.tie_summary(ended.record.ties) if ended.record.ties is not None else None),
             ("model calls", fields.model_call_summary(ended.record)),

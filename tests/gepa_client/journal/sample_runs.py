@@ -10,6 +10,7 @@ from gepa_client.journal.entries import (
     CandidateRecord,
     Claim,
     Entry,
+    SteeringRequest,
     StoredRun,
 )
 from gepa_client.journal.store import Store
@@ -32,6 +33,12 @@ RUN = StoredRun(
     driver=None,
     created="2026-01-01T12:00:00.000+00:00",
     updated="2026-01-01T12:00:00.000+00:00",
+)
+REQUEST = SteeringRequest(
+    id="z",
+    action={"kind": "hint", "text": "caf\u00e9 \ud800 \0"},
+    author="ann@desk",
+    created="2026-01-01T00:00:00.000+00:00",
 )
 KEPT = CandidateRecord(
     index=0,

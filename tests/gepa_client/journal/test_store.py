@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, NumberTaken, RunExists
+from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, NumberTaken, RequestExists, RunExists
 from gepa_client.journal import CandidateRecord, Claim, Spending, Store
 from gepa_client.journal.entries import SEARCH, Row
 from gepa_client.journal.history import all_rows
-from tests.gepa_client.journal.sample_runs import DRIVER, KEPT, OWNER, RUN, driven, ended, entry, run, sent
+from tests.gepa_client.journal.sample_runs import DRIVER, KEPT, OWNER, REQUEST, RUN, driven, ended, entry, run, sent
 
 WAIT_S = 30.0
 
@@ -52,6 +52,9 @@ def test_a_run_of_the_same_id_is_refused_and_nothing_of_it_stays(store: Store) -
         lambda store: store.spending("x"),
         lambda store: store.spending_at("x", "evaluate"),
         lambda store: store.candidates("x"),
+        lambda store: store.add_request("x", REQUEST),
+        lambda store: store.requests("x"),
+        lambda store: store.answer_request("x", "r", "taken"),
         lambda store: list(all_rows(store, "x")),
     ],
 )
@@ -434,3 +437,19 @@ def test_a_candidate_of_any_length_is_kept(store: Store) -> None:
         kept: CandidateRecord = replace(KEPT, texts={"a": noise}, score=score)
         store.write(RUN.id, OWNER, [kept])
         assert store.candidates(RUN.id) == [kept]
+
+
+def test_requests_wait_in_their_order_until_they_have_an_outcome(store: Store, another: Callable[[], Store]) -> None:
+    store.create(RUN)
+    second = replace(REQUEST, id="a", created="2020-01-01T00:00:00.000+00:00")
+    store.add_request(RUN.id, REQUEST)
+    another().add_request(RUN.id, second)
+    store.add_request(RUN.id, REQUEST)
+    assert store.requests(RUN.id, waiting=True) == [REQUEST, second]
+    with pytest.raises(RequestExists, match=REQUEST.id):
+        store.add_request(RUN.id, replace(REQUEST, action={"kind": "unpin"}))
+    store.answer_request(RUN.id, REQUEST.id, "taken", number=7)
+    store.answer_request(RUN.id, REQUEST.id, "refused", reason="too late")
+    store.answer_request(RUN.id, "unknown", "taken")
+    assert store.requests(RUN.id, waiting=True) == [second]
+    assert another().requests(RUN.id) == [replace(REQUEST, outcome="taken", number=7), second]

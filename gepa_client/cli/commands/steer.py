@@ -1,0 +1,260 @@
+"""`gepa-client steer ACTION RUN`: change how a run goes on, while it runs or before it is resumed."""
+
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from evolverpc_common.printed_commands import command
+from gepa_client.analysis.steered import steered
+from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
+from gepa_client.cli.commands.store_access import open_cli_run, resume_call
+from gepa_client.cli.views.console import echo, make_console, plain_table, print_json, refuse, safe_line
+from gepa_client.errors import unreadable
+from gepa_client.journal.entries import SteeringRequest, StoredRun
+from gepa_client.journal.exported import mistakes
+from gepa_client.journal.history import discovery
+from gepa_client.journal.steer_entries import (
+    AnyAction,
+    action_of,
+    described,
+)
+from gepa_client.journal.store import Store
+from gepa_client.steering.queue import SteeringRefused, request
+from protocol.code import CODE_COMPONENTS
+
+REFUSED = 1
+"""The run refused the request when it came to take it."""
+
+LOOK_EVERY_S = 0.1
+
+APP = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Change how a run goes on: propose a text, pin or drop a candidate, give a hint, set a budget.
+
+    The driver of the run takes a request between two iterations and records it in the journal, so that a steered run
+    resumes, replays and forks as it ran. A run that no process drives takes its requests when it is resumed.
+
+    Exit status: 0 if the request was taken or waits, 1 if the run refused it, 2 if it cannot be made.
+    """,
+)
+
+Wait = Annotated[
+    float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait until the run takes the request.")
+]
+Index = Annotated[int, typer.Argument(metavar="K", min=0, help="The candidate's index.")]
+WAIT_S = 5.0
+
+
+@APP.command("propose")
+def propose(
+    run: RunName,
+    component: Annotated[
+        list[str] | None,
+        typer.Option("--component", metavar="NAME", help="What the text is of; not needed for a program with one."),
+    ] = None,
+    text_file: Annotated[
+        list[str] | None,
+        typer.Option("--text-file", metavar="FILE", help="File with the text, - for stdin; one for each --component."),
+    ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option("--text", metavar="TEXT", help="The text itself; one for each --component.")
+    ] = None,
+    parent: Annotated[
+        int | None, typer.Option("--parent", min=0, metavar="K", help="The candidate it changes; the best by default.")
+    ] = None,
+    wait: Wait = WAIT_S,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try texts of your own: evaluated as every proposal, on a minibatch first, then on all validation rows."""
+    if bool(text_file) == bool(text):
+        refuse("give the texts either with --text-file or with --text")
+    texts = [_read(name) for name in text_file] if text_file else list(text or ())
+    with open_cli_run(store, run) as (kept, found):
+        names = component or _only_component(kept, found)
+        if len(names) != len(texts) or len(set(names)) != len(names):
+            refuse(f"give one text for each component: {len(names)} --component, {len(texts)} texts")
+        _ask(
+            kept,
+            found,
+            {"kind": "propose", "texts": dict(zip(names, texts, strict=True)), "parent": parent},
+            wait,
+            store,
+            as_json,
+        )
+
+
+@APP.command("withdraw")
+def withdraw(
+    run: RunName,
+    request_id: Annotated[str, typer.Argument(metavar="REQUEST", help="Its id: see `gepa-client steer list`.")],
+    wait: Wait = WAIT_S,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Withdraw a text of your own that is not evaluated yet."""
+    _open_and_ask(run, {"kind": "withdraw", "request": request_id}, wait, store, as_json)
+
+
+@APP.command("pin")
+def pin(run: RunName, candidate: Index, wait: Wait = WAIT_S, store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """Make a candidate the parent of every proposal, until it is unpinned."""
+    _open_and_ask(run, {"kind": "pin", "candidate": candidate}, wait, store, as_json)
+
+
+@APP.command("unpin")
+def unpin(run: RunName, wait: Wait = WAIT_S, store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """Select parents by the run's own strategy again."""
+    _open_and_ask(run, {"kind": "unpin"}, wait, store, as_json)
+
+
+@APP.command("drop")
+def drop(run: RunName, candidate: Index, wait: Wait = WAIT_S, store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """Never make a candidate a parent again, and never call it the best; a fork from before takes it back."""
+    _open_and_ask(run, {"kind": "drop", "candidate": candidate}, wait, store, as_json)
+
+
+@APP.command("hint")
+def hint(
+    run: RunName,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the reflection model is to know.")],
+    proposals: Annotated[
+        int | None,
+        typer.Option("--proposals", min=1, metavar="N", help="For the next N proposals only; for all by default."),
+    ] = None,
+    wait: Wait = WAIT_S,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a text to every prompt of reflection (not for programs that propose by themselves)."""
+    _open_and_ask(run, {"kind": "hint", "text": text, "proposals": proposals}, wait, store, as_json)
+
+
+@APP.command("clear-hints")
+def clear_hints(run: RunName, wait: Wait = WAIT_S, store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """Show no hint any more."""
+    _open_and_ask(run, {"kind": "clear_hints"}, wait, store, as_json)
+
+
+@APP.command("budget")
+def budget(
+    run: RunName,
+    max_metric_calls: Annotated[int | None, typer.Option(min=1, metavar="N", help="Metric calls in all.")] = None,
+    max_cost_usd: Annotated[float | None, typer.Option(metavar="USD", help="US dollars in all.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(metavar="SECONDS", help="Seconds in all.")] = None,
+    wait: Wait = WAIT_S,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Raise or lower limits of a run; each counts from its beginning."""
+    limits = {"max_metric_calls": max_metric_calls, "max_cost_usd": max_cost_usd, "max_seconds": max_seconds}
+    _open_and_ask(run, {"kind": "budget", **limits}, wait, store, as_json)
+
+
+@APP.command("list")
+def list_requests(run: RunName, store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """List the requests to a run: those in its journal, those that it refused, and those that wait."""
+    with open_cli_run(store, run) as (kept, found):
+        queued = kept.requests(found.id)
+        recorded = steered(kept, found)
+    if as_json:
+        taken = [{"part": each.part, "number": each.number, **each.entry.model_dump(mode="json")} for each in recorded]
+        print_json({"run": found.id, "taken": taken, "requests": [asdict(each) for each in queued]})
+        return
+    console = make_console()
+    others = [each for each in queued if each.outcome != "taken"]
+    if not recorded and not others:
+        echo(console, f"{safe_line(found.id)} was not steered")
+        return
+    table = plain_table("request", "by", "asked at", "outcome")
+    for each in recorded:
+        where = f"entry {each.number}" if each.part == "search" else "stopped the run"
+        table.add_row(
+            safe_line(described(each.entry.action), 80),
+            safe_line(each.entry.author, 40),
+            each.entry.created[:19],
+            where,
+        )
+    for asked in others:
+        outcome = f"refused: {asked.reason}" if asked.outcome == "refused" else f"waits ({asked.id})"
+        table.add_row(
+            safe_line(_shown(asked), 80), safe_line(asked.author, 40), safe_line(asked.created[:19]), safe_line(outcome)
+        )
+    console.print(table)
+
+
+def _open_and_ask(run: str, action: dict[str, Any], wait: float, store: str | None, as_json: bool) -> None:
+    with open_cli_run(store, run) as (kept, found):
+        _ask(kept, found, action, wait, store, as_json)
+
+
+def _ask(kept: Store, run: StoredRun, action: dict[str, Any], wait: float, store: str | None, as_json: bool) -> None:
+    """Queue the request, wait for its outcome while the run is driven, and print it."""
+    try:
+        asked = request(kept, run.id, _action(action))
+    except SteeringRefused as error:
+        refuse(str(error))
+    until = time.monotonic() + wait
+    while asked.outcome is None and run.claim.owner is not None and time.monotonic() < until:
+        time.sleep(LOOK_EVERY_S)
+        asked = next(each for each in kept.requests(run.id) if each.id == asked.id)
+        run = kept.run(run.id)
+    if as_json:
+        print_json({"run": run.id, **asdict(asked)})
+    else:
+        _show(asked, run, store)
+    if asked.outcome == "refused":
+        raise typer.Exit(REFUSED)
+
+
+def _show(asked: SteeringRequest, run: StoredRun, store: str | None) -> None:
+    console, what = make_console(), safe_line(_shown(asked))
+    again = command("steer", "list", run.id, store=store)
+    if asked.outcome == "taken":
+        echo(console, f"taken: {what} (entry {asked.number} of the journal)")
+        again = command("show", run.id, store=store)
+    elif asked.outcome == "refused":
+        echo(console, f"[yellow]refused:[/] {what}: {safe_line(asked.reason or '')}")
+    elif run.claim.owner is None:
+        echo(console, f"waiting: {what}; the run is {safe_line(run.status)}, and takes it when it is resumed")
+        again = resume_call(run, store)
+    else:
+        echo(console, f"waiting: {what}; the run takes it when the present iteration ends ({asked.id})")
+    echo(console, f"next: {safe_line(again)}")
+
+
+def _action(value: dict[str, Any]) -> AnyAction:
+    try:
+        return action_of(value)
+    except ValidationError as error:
+        refuse(mistakes(error, "the request"))
+
+
+def _shown(asked: SteeringRequest) -> str:
+    return described(action_of(asked.action))
+
+
+def _only_component(store: Store, run: StoredRun) -> list[str]:
+    """Return the program's component if it has one only."""
+    declared = discovery(store, run.id)
+    names = [
+        name for name in (declared or {}).get("program", {}).get("seed_candidate", {}) if name not in CODE_COMPONENTS
+    ]
+    if len(names) != 1:
+        listed = f": the program has {', '.join(names)}" if names else ""
+        refuse(f"name what the text is of with --component NAME{listed}")
+    return names
+
+
+def _read(name: str) -> str:
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        refuse(unreadable(name, error))

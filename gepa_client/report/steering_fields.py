@@ -1,0 +1,39 @@
+"""What users asked of a run, in words, for reports and commands."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from evolverpc_common.display_text import counted
+from gepa_client.journal.run_events import Steered
+from gepa_client.report.record import RunRecord
+
+STEERED_COLUMNS = ("entry", "request", "by", "asked at")
+
+
+def steered_text(event: Steered) -> str:
+    """Return a request and its outcome in one line."""
+    if event.refused is not None:
+        return f"refused to {event.text}, for {event.author}: {event.refused}"
+    return f"{event.text}, for {event.author} (entry {event.number})"
+
+
+def steered_rows(record: RunRecord) -> list[tuple[str, ...]]:
+    """Return a row for each request that was taken."""
+    return [
+        (str(event.number), event.text, event.author, event.created)
+        for event in record.steered
+        if event.refused is None
+    ]
+
+
+def steered_summary(kinds: Sequence[str]) -> str | None:
+    """Return how often a run was steered, by the kinds of the requests that it took; None if it was not."""
+    if not kinds:
+        return None
+    found = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in Counter(kinds).items())
+    return f"{counted(len(kinds), 'request')} by hand: {found}"
+
+
+def steered_kinds(record: RunRecord) -> list[str]:
+    """Return the kinds of the requests that a run took, in order."""
+    return [event.action for event in record.steered if event.refused is None]

@@ -1,0 +1,166 @@
+"""The queue of users' requests in the store: they are added by any process, and read by the driver of the run."""
+
+import getpass
+import socket
+import threading
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Self
+
+from gepa_client.errors import JournalError, StoreUnavailable
+from gepa_client.journal.entries import CONTROL, STEER, Entry, SteeringRequest, StoredRun, now
+from gepa_client.journal.records import OVER
+from gepa_client.journal.requests import request_key
+from gepa_client.journal.steer_entries import AnyAction, Cancel, Pause, SteerEntry, described
+from gepa_client.journal.store import Store
+from gepa_client.steering.objections import Situation, best_of, objection
+
+POLL_S = 0.25
+STOP_WAIT_S = 1.0
+
+MOST_WAITING = 100
+"""Requests of a run that may wait at once."""
+
+STOPS = ("pause", "cancel")
+
+
+class SteeringRefused(JournalError):
+    """The run cannot do what was asked for; the message states why."""
+
+
+def author() -> str:
+    """Return `user@host` of this process."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def request(
+    store: Store, run_id: str, action: AnyAction, *, request_id: str | None = None, by: str | None = None
+) -> SteeringRequest:
+    """Queue an action for the driver of a run and return the request; the same id and action are queued once.
+
+    `pause` and `cancel` reach a driver with its next heartbeat, the others between two iterations. `request_id`: at
+    most 80 letters, digits, `-` and `_`; None for a new one. `by`: None for this process's user.
+
+    Raises:
+        SteeringRefused: the run is over, cannot do this, or too many requests wait. RequestExists: another request has
+            this id. NoSuchRun, StoreUnavailable: as the store.
+    """
+    run = store.run(run_id)
+    asked = request_id or uuid.uuid4().hex
+    known = {each.id: each for each in store.requests(run_id)}
+    written = action.model_dump(mode="json", exclude_none=True)
+    made = SteeringRequest(asked, written, by or author(), now())
+    if asked in known:
+        store.add_request(run_id, made)
+        return known[asked]
+    if (
+        reason := _refusal(store, run, action, len([each for each in known.values() if each.outcome is None]))
+    ) is not None:
+        raise SteeringRefused(reason)
+    store.add_request(run_id, made)
+    if action.kind in STOPS:
+        store.update(run_id, {"requested_action": action.kind})
+    return made
+
+
+def _refusal(store: Store, run: StoredRun, action: AnyAction, waiting: int) -> str | None:
+    if run.status in OVER and (not isinstance(action, Cancel) or run.status == "completed"):
+        return f"run {run.id} is {run.status}: only a run that can continue is steered; `gepa-client resume` extends it"
+    if isinstance(action, Pause) and run.claim.owner is None and run.status != "running":
+        return f"run {run.id} is {run.status}, and no process drives it: there is nothing to pause"
+    if waiting >= MOST_WAITING:
+        return f"{waiting} requests to run {run.id} wait already: wait until it has taken some"
+    candidates = store.candidates(run.id)
+    if not candidates:  # checked when it is taken
+        return None
+    dropped = {kept.index for kept in candidates if kept.dropped is not None}
+    counters, config = run.counters, run.config
+    situation = Situation(
+        candidates=[kept.texts for kept in candidates],
+        best=best_of([kept.score for kept in candidates], dropped),
+        dropped=dropped,
+        max_tokens=config.get("max_component_tokens"),
+        program_proposes=config.get("reflection_lm") is None,
+        used={
+            "max_metric_calls": counters.get("metric_calls") or 0,
+            "max_cost_usd": counters.get("spent_usd") or 0.0,
+            "max_seconds": counters.get("active_seconds") or 0.0,
+        },
+    )
+    return objection(action, situation)
+
+
+class PolledQueue:
+    """The requests that wait for a run, read by a thread every `POLL_S` while the `with` block lasts.
+
+    So GEPA's loop does not wait for the store. What the store does not answer is asked again: the heartbeat notices a
+    store that is away.
+    """
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        self._store = store
+        self._run_id = run_id
+        self._waiting: Sequence[SteeringRequest] = ()
+        self._answered: set[str] = set()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name=f"requests of {run_id}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(STOP_WAIT_S)
+
+    def waiting(self, *, at_once: bool) -> Sequence[SteeringRequest]:
+        """Return the requests that wait, in order, without those that stop the run."""
+        if at_once:
+            with suppress(StoreUnavailable):
+                self._waiting = self._store.requests(self._run_id, waiting=True)
+        found = self._waiting
+        return [each for each in found if each.id not in self._answered and each.action.get("kind") not in STOPS]
+
+    def taken(self, request_id: str, number: int) -> None:
+        """Write that a request was taken; its entry states so too, if the store is away now."""
+        self._answered.add(request_id)
+        with suppress(StoreUnavailable):
+            self._store.answer_request(self._run_id, request_id, "taken", number=number)
+
+    def refused(self, request_id: str, reason: str) -> None:
+        """Write that a request was refused."""
+        self._answered.add(request_id)
+        with suppress(StoreUnavailable):
+            self._store.answer_request(self._run_id, request_id, "refused", reason=reason)
+
+    def _poll(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._waiting = self._store.requests(self._run_id, waiting=True)
+            except StoreUnavailable:
+                pass
+            except JournalError:  # closed, or the run is gone: the driver ends by that itself
+                return
+            self._ended.wait(POLL_S)
+
+
+def record_stop(store: Store, run_id: str, owner: str, status: str) -> None:
+    """Record the requests that stopped a run, as its driver `owner`, and refuse the others if it is over."""
+    number = store.parts(run_id).get(CONTROL, 0)
+    for asked in store.requests(run_id, waiting=True):
+        kind = asked.action.get("kind")
+        if (kind == "pause" and status == "paused") or (kind == "cancel" and status == "cancelled"):
+            action = Pause() if kind == "pause" else Cancel()
+            made = SteerEntry(id=asked.id, action=action, author=asked.author, created=asked.created)
+            key = request_key(STEER, described(action), asked.id)
+            answer = made.model_dump_json().encode()
+            store.write(run_id, owner, [Entry(CONTROL, number, STEER, key.digest, key.about, answer)])
+            store.answer_request(run_id, asked.id, "taken", number=number)
+            number += 1
+        elif kind == "pause" or status in OVER:
+            store.answer_request(run_id, asked.id, "refused", reason=f"the run was {status} before it was taken")

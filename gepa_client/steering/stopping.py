@@ -1,0 +1,67 @@
+"""Stop a run from another process: ask its driver, or end it here if it has none."""
+
+import time
+import uuid
+from typing import Literal
+
+from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.steer_entries import Cancel, Pause
+from gepa_client.journal.store import Store
+from gepa_client.steering.queue import record_stop, request
+
+PAUSE: Literal["pause"] = "pause"
+CANCEL: Literal["cancel"] = "cancel"
+
+LEASE_S = 10.0
+"""Seconds without a heartbeat after which a driver counts as gone, if the run's settings do not define it."""
+
+LOOK_EVERY_S = 0.2
+
+STATUS = {PAUSE: "paused", CANCEL: "cancelled"}
+
+OVER = {PAUSE: ("completed", "cancelled", "paused", "failed"), CANCEL: ("completed", "cancelled")}
+"""Statuses of a run without a driver that need no further stop."""
+
+BY_HAND = {PAUSE: "paused by hand", CANCEL: "cancelled by hand"}
+
+
+def stop(store: Store, run: StoredRun, action: Literal["pause", "cancel"], wait_s: float) -> StoredRun:
+    """Request the stop and wait; end a run here whose lease is free or has not moved for its duration.
+
+    Clocks of two machines are never compared, only whether the lease moves while this process waits. Returns the run as
+    it is then; it has stopped if no process drives it.
+
+    Raises: as `request`.
+    """
+    owner = f"{action}-{uuid.uuid4().hex}"
+    lease_s = lease_seconds(run)
+    request(store, run.id, Pause() if action == PAUSE else Cancel())
+    until = time.monotonic() + wait_s
+    seen, since = run.claim, time.monotonic()
+    while True:
+        run = store.run(run.id)
+        if run.claim.owner is None and run.status in OVER[action]:
+            store.update(run.id, {"requested_action": None})  # else it would stop a later extension of the run
+            return store.run(run.id)
+        if run.requested_action is None:  # a driver that took the run over may have discarded it as an old one
+            store.update(run.id, {"requested_action": action})
+        if run.claim != seen:
+            seen, since = run.claim, time.monotonic()
+        if (seen.owner is None or time.monotonic() - since >= lease_s) and store.claim(
+            run.id, seen, owner, f"gepa-client {action}"
+        ):
+            try:
+                record_stop(store, run.id, owner, STATUS[action])
+                ended = {"status": STATUS[action], "reason": BY_HAND[action], "requested_action": None}
+                store.update(run.id, ended, owner=owner)
+            finally:
+                store.release(run.id, owner)
+            return store.run(run.id)
+        if time.monotonic() >= until:
+            return run
+        time.sleep(LOOK_EVERY_S)
+
+
+def lease_seconds(run: StoredRun) -> float:
+    """Return the seconds without a heartbeat after which the driver of a run counts as gone."""
+    return float(run.config.get("lease_s") or LEASE_S)

@@ -1,0 +1,109 @@
+"""GEPA's strategies as users steer them: which parent, which components, which texts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from gepa.proposer.reflective_mutation.base import CandidateSelector, ReflectionComponentSelector
+from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, ReflectionLM, ReflectionProposal
+from gepa.strategies.batch_sampler import BatchSampler
+from gepa.strategies.component_selector import AllReflectionComponentSelector, RoundRobinReflectionComponentSelector
+from gepa.strategies.proposal_sampling import ProposalTask, SamplingStrategy
+
+from gepa_client.gepa.reflective_datasets import Records
+from gepa_client.steering.pool import PoolWithout, State
+from gepa_client.steering.steering import Steering
+
+COMPONENT_SELECTORS = {"round_robin": RoundRobinReflectionComponentSelector, "all": AllReflectionComponentSelector}
+"""GEPA's own, by the names that it takes for them."""
+
+
+@dataclass
+class SteeredParents:
+    """Selects a candidate that is pinned, else one that is not dropped."""
+
+    selector: CandidateSelector
+    steering: Steering
+
+    def select_candidate_idx(self, state: State) -> int:
+        """Return the index of a parent."""
+        if self.steering.pinned is not None:
+            return self.steering.pinned
+        if not self.steering.dropped:
+            return self.selector.select_candidate_idx(state)
+        pool: Any = PoolWithout(state, self.steering.dropped)
+        return int(pool.indices[self.selector.select_candidate_idx(pool)])
+
+
+@dataclass
+class SteeredSampling:
+    """A sampling strategy of GEPA; a proposal by hand has an iteration of its own, with its parent."""
+
+    sampling: SamplingStrategy[Any, Any]
+    steering: Steering
+
+    def sample_tasks(
+        self, state: State, candidate_selector: CandidateSelector, batch_sampler: BatchSampler[Any, Any], trainset: Any
+    ) -> list[ProposalTask[Any, Any]]:
+        """Return the pairs of parent and minibatch of one iteration."""
+        if not self.steering.proposals:
+            parents: Any = SteeredParents(candidate_selector, self.steering)
+            return self.sampling.sample_tasks(state, parents, batch_sampler, trainset)
+        proposal = self.steering.proposals[0]
+        self.steering.begin(proposal)
+        rows = batch_sampler.next_minibatch_ids(trainset, state)
+        return [ProposalTask(proposal.parent, state.program_candidates[proposal.parent], rows, trainset.fetch(rows))]
+
+
+@dataclass
+class SteeredComponents:
+    """A component selector of GEPA; those of a proposal by hand are given."""
+
+    selector: ReflectionComponentSelector
+    steering: Steering
+
+    def __call__(
+        self,
+        state: State,
+        trajectories: list[Any],
+        subsample_scores: list[float],
+        candidate_idx: int,
+        candidate: dict[str, str],
+    ) -> list[str]:
+        """Return the components that a task changes."""
+        if self.steering.current is not None:
+            return list(self.steering.current.texts)
+        return self.selector(state, trajectories, subsample_scores, candidate_idx, candidate)
+
+
+@dataclass
+class SteeredReflection:
+    """A reflection strategy of GEPA; the texts of a proposal by hand are given."""
+
+    reflection: ReflectionLM
+    steering: Steering
+
+    def reflect(
+        self, candidate: dict[str, str], reflective_dataset: Records, components_to_update: list[str]
+    ) -> tuple[ReflectionProposal, Self]:
+        """Do one job of `reflect_many`."""
+        return self.reflect_many([(candidate, reflective_dataset, components_to_update)])[0]
+
+    def reflect_many(self, jobs: Sequence[ReflectionJob]) -> list[tuple[ReflectionProposal, Self]]:
+        """Return one proposal per job, in order."""
+        if self.steering.current is not None:
+            return [(ReflectionProposal(self.steering.proposed()), self)]
+        found = self.reflection.reflect_many(jobs)  # type: ignore[attr-defined]
+        self.steering.reflected(len(jobs))
+        return [(proposal, self) for proposal, _ in found]
+
+
+def steered(arguments: dict[str, Any], steering: Steering) -> dict[str, Any]:
+    """Return the arguments of `gepa.optimize` with its strategies steered."""
+    named = arguments["module_selector"]
+    selector = COMPONENT_SELECTORS[named]() if isinstance(named, str) else named
+    return arguments | {
+        "sampling_strategy": SteeredSampling(arguments["sampling_strategy"], steering),
+        "module_selector": SteeredComponents(selector, steering),
+        "reflection_strategy": SteeredReflection(arguments["reflection_strategy"], steering),
+    }
