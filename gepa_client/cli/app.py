@@ -23,7 +23,7 @@ COMMANDS = {
     "show": "Show a run: candidates, scores, outcomes, cost.",
     "watch": "Show a run on a live page in the browser.",
     "replay": "Replay a run from its record; call no server.",
-    "steer": "Change how a run goes on: a text, a hint, a budget.",
+    "steer": "Steer a run: a text, a hint, a budget, a pin.",
     "pause": "Stop a run; `resume` continues it.",
     "cancel": "Stop a run for good; keep what it found.",
     "fork": "Start a new run from a point of another.",

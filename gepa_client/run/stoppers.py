@@ -156,8 +156,8 @@ class BudgetStop:
 class CertainStop:
     """Ends a search when it is unlikely that the best validation score rises by more than `gain`.
 
-    `max_metric_calls`, `max_iterations`: limits of the run, at least one of them. `recorded`: whether the run went on
-    from here, perhaps with other limits. `reason`: as in `StateStop`.
+    `max_metric_calls`, `max_iterations`: limits of the run, at least one of them. `recorded`: whether the record
+    continues from here, perhaps with other limits. `reason`: as in `StateStop`.
     """
 
     gain: float

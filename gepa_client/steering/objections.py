@@ -75,7 +75,7 @@ def _against_proposal(action: Propose, situation: Situation) -> str | None:
     texts = [name for name in before if name not in CODE_COMPONENTS]
     for name, text in action.texts.items():
         if name in CODE_COMPONENTS:
-            return f"{name} is no text: change the code with `gepa-client mutate`"
+            return f"{name} is code: only texts are proposed by hand"
         if name not in texts:
             return f"the program has no component {name!r} (it has {', '.join(texts)})"
         if not text.strip():

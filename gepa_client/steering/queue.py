@@ -70,7 +70,7 @@ def request(
 
 def _refusal(store: Store, run: StoredRun, action: AnyAction, waiting: int) -> str | None:
     if run.status in OVER and (not isinstance(action, Cancel) or run.status == "completed"):
-        return f"run {run.id} is {run.status}: only a run that can continue is steered; `gepa-client resume` extends it"
+        return f"run {run.id} is {run.status}: only a run that is driven, or can be resumed as it is, takes requests"
     if isinstance(action, Pause) and run.claim.owner is None and run.status != "running":
         return f"run {run.id} is {run.status}, and no process drives it: there is nothing to pause"
     if waiting >= MOST_WAITING:

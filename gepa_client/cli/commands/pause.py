@@ -6,7 +6,7 @@ import typer
 
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
-from gepa_client.cli.commands.store_access import next_command, open_cli_run, resume_call
+from gepa_client.cli.commands.store_access import next_command, open_cli_run
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.journal.entries import StoredRun
 from gepa_client.steering.stopping import PAUSE, stop
@@ -54,5 +54,4 @@ def _show(run: StoredRun, store: str | None, *, stopped: bool) -> None:
         return
     why = f": {run.reason}" if run.reason else ""
     echo(console, f"{safe_line(run.id)} is {safe_line(run.status + why)}; everything is kept")
-    again = resume_call(run, store) if run.status == "paused" else command("show", run.id, store=store)
-    echo(console, f"next: {safe_line(again)}")
+    echo(console, f"next: {safe_line(next_command(run, store))}")

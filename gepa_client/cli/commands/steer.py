@@ -1,4 +1,4 @@
-"""`gepa-client steer ACTION RUN`: change how a run goes on, while it runs or before it is resumed."""
+"""`gepa-client steer ACTION RUN`: steer a run while it runs, or before it is resumed."""
 
 import sys
 import time
@@ -36,7 +36,7 @@ APP = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="""Change how a run goes on: propose a text, pin or drop a candidate, give a hint, set a budget.
+    help="""Steer a run: propose a text, pin or drop a candidate, give a hint, set a budget.
 
     The driver of the run takes a request between two iterations and records it in the journal, so that a steered run
     resumes, replays and forks as it ran. A run that no process drives takes its requests when it is resumed.
@@ -52,7 +52,7 @@ Index = Annotated[int, typer.Argument(metavar="K", min=0, help="The candidate's 
 WAIT_S = 5.0
 
 
-@APP.command("propose")
+@APP.command()
 def propose(
     run: RunName,
     component: Annotated[
@@ -91,7 +91,7 @@ def propose(
         )
 
 
-@APP.command("withdraw")
+@APP.command()
 def withdraw(
     run: RunName,
     request_id: Annotated[str, typer.Argument(metavar="REQUEST", help="Its id: see `gepa-client steer list`.")],
@@ -103,25 +103,25 @@ def withdraw(
     _open_and_ask(run, {"kind": "withdraw", "request": request_id}, wait, store, as_json)
 
 
-@APP.command("pin")
+@APP.command()
 def pin(run: RunName, candidate: Index, wait: Wait = WAIT_S, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Make a candidate the parent of every proposal, until it is unpinned."""
     _open_and_ask(run, {"kind": "pin", "candidate": candidate}, wait, store, as_json)
 
 
-@APP.command("unpin")
+@APP.command()
 def unpin(run: RunName, wait: Wait = WAIT_S, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Select parents by the run's own strategy again."""
     _open_and_ask(run, {"kind": "unpin"}, wait, store, as_json)
 
 
-@APP.command("drop")
+@APP.command()
 def drop(run: RunName, candidate: Index, wait: Wait = WAIT_S, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Never make a candidate a parent again, and never call it the best; a fork from before takes it back."""
     _open_and_ask(run, {"kind": "drop", "candidate": candidate}, wait, store, as_json)
 
 
-@APP.command("hint")
+@APP.command()
 def hint(
     run: RunName,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What the reflection model is to know.")],
@@ -137,13 +137,13 @@ def hint(
     _open_and_ask(run, {"kind": "hint", "text": text, "proposals": proposals}, wait, store, as_json)
 
 
-@APP.command("clear-hints")
+@APP.command()
 def clear_hints(run: RunName, wait: Wait = WAIT_S, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Show no hint any more."""
     _open_and_ask(run, {"kind": "clear_hints"}, wait, store, as_json)
 
 
-@APP.command("budget")
+@APP.command()
 def budget(
     run: RunName,
     max_metric_calls: Annotated[int | None, typer.Option(min=1, metavar="N", help="Metric calls in all.")] = None,
@@ -158,7 +158,7 @@ def budget(
     _open_and_ask(run, {"kind": "budget", **limits}, wait, store, as_json)
 
 
-@APP.command("list")
+@APP.command(name="list")
 def list_requests(run: RunName, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """List the requests to a run: those in its journal, those that it refused, and those that wait."""
     with open_cli_run(store, run) as (kept, found):

@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.soundness import check_sound
-from gepa_client.journal.store import open_store
+from gepa_client.journal.store import Store, open_store
 from gepa_client.report.record import RunRecord, full_texts_command
 from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
 from protocol.errors import UnknownCandidate
 from tests.gepa_client.cli.mutation_script import Evolving
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import TIMEOUT_S, Ran
 from tests.gepa_client.example_records import started
+from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
@@ -128,6 +130,45 @@ def test_of_a_stored_run_that_is_driven(cli: Cli, types: Types, tmp_path: Path) 
     assert printed.count("gepa-client cancel") == 3
     cancelled = types(printed, "gepa-client cancel")
     assert types(cancelled.stdout, "gepa-client show").stdout
+
+
+def answer(store: Store, run_id: str, kind: str) -> None:
+    """Answer a request of this kind as a driver does, once it waits."""
+
+    def waits() -> list[str]:
+        return [each.id for each in store.requests(run_id, waiting=True) if each.action["kind"] == kind]
+
+    until(lambda: bool(waits()))
+    store.answer_request(run_id, waits()[0], "taken", number=0)
+
+
+def test_of_a_run_that_is_steered(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
+    script = Script(datasets={"train": rows(12), "val": rows(6, 100)})
+    put(tmp_path / STORE[1], Made())
+    assert cli("fork", "last", serve(script), "--at", 0, "--max-metric-calls", 10, *STORE).status == 0
+    with contextlib.closing(open_store(str(tmp_path / STORE[1]))) as store:
+        run = store.runs()[0]
+        store.update(run.id, {"status": "running", "config": run.config | {"lease_s": 0.1}})
+        assert store.claim(run.id, store.run(run.id).claim, "another", "pid 1 on here")
+        driven = cli("steer", "unpin", run.id, "--wait", 0, *STORE)
+        pausing = cli("pause", run.id, "--wait", 0, *STORE)
+        answering = threading.Thread(target=answer, args=(store, run.id, "clear_hints"))
+        answering.start()
+        taken = cli("steer", "clear-hints", run.id, "--wait", TIMEOUT_S, *STORE)
+        answering.join(TIMEOUT_S)
+    assert types(taken.stdout, "gepa-client show").stdout
+    assert (driven.status, pausing.status) == (0, 1)
+    assert "unpin" in types(driven.stdout, "gepa-client steer").stdout
+    assert "next: gepa-client resume" in types(pausing.stdout, "gepa-client pause").stdout
+    asked = cli("steer", "pin", run.id, 0, *STORE)
+    assert asked.status == 0
+    assert "waits" in types(cli("show", run.id, *STORE).stdout, "gepa-client steer").stdout
+    done = types(asked.stdout, "gepa-client resume")
+    assert "2 requests by hand: 1 unpin, 1 pin" in done.stdout
+    assert "pin candidate 0" in types(cli("show", run.id, *STORE).stdout, "gepa-client steer").stdout
+    with contextlib.closing(open_store(str(tmp_path / STORE[1]))) as store:
+        [pinned] = [each for each in store.requests(run.id) if each.action["kind"] == "pin"]
+        assert pinned.outcome == "taken"
 
 
 def test_of_a_run_without_a_candidate_whose_driver_is_gone(
