@@ -21,6 +21,7 @@ from gepa_client.journal.entries import (
     REFLECTIVE_DATASET,
     REUSE,
     SEARCH,
+    STEER,
     CandidateRecord,
     Entry,
     StoredRun,
@@ -28,6 +29,7 @@ from gepa_client.journal.entries import (
 from gepa_client.journal.history import RecordedRow, entries, entries_at, selection_rows
 from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key, evaluated_of, request_key
 from gepa_client.journal.run_events import race_text
+from gepa_client.journal.steer_entries import Propose, SteerEntry, Withdraw
 from gepa_client.journal.store import Store
 from protocol.code import GIT_BRANCH, code_at
 
@@ -114,7 +116,8 @@ class Proposal:
     all, None if they are not recorded. `records`: what reflection read, by
     component; `answers`: what the model answered. `texts`: what it changes; empty in the `reason` of a
     change, which has them. `mutation`: the number of the change of
-    code. `candidate`: its index in the pool, None if it was not kept; `why`: the outcome in words.
+    code. `candidate`: its index in the pool, None if it was not kept; `why`: the outcome in words. `by_hand`: the user
+    who gave its texts, `user@host`; None for one of reflection.
     """
 
     number: int
@@ -131,6 +134,7 @@ class Proposal:
     candidate: int | None
     outcome: Outcome
     why: str
+    by_hand: str | None = None
 
 
 def excerpt(value: Any, limit: int = VALUE_SHOWN) -> Excerpt | None:
@@ -187,6 +191,7 @@ class _Job:
     made: dict[str, str] | None = None
     rejection: str | None = None
     candidate: int | None = None
+    by_hand: str | None = None
 
     @property
     def number(self) -> int:
@@ -233,8 +238,10 @@ class ProposalHistory:
         self._cache: dict[int, Any] = {}
         self._reuses = False
         self._races: list[int] = []
+        self._steered: list[int] = []
         self._jobs = list(self._found(until))
         self._read_answers()
+        self._give_texts_by_hand()
         for kept in candidates:
             parents = [candidates[parent] for parent in kept.parents]
             made_by = [job for job in self._jobs if job.candidate is None and job.makes(kept, parents)]
@@ -291,6 +298,8 @@ class ProposalHistory:
                 group.append(_Job(entry, int(read[1]), read[2].split(", "), evaluated[-WINDOWS * int(read[1]) :]))
             elif entry.kind == RACE:
                 self._races.append(entry.number)
+            elif entry.kind == STEER:
+                self._steered.append(entry.number)
             elif entry.kind == MUTATION:  # its job is numbered among those that ask for a change
                 for job in group:
                     job.answers.append(entry)
@@ -323,6 +332,22 @@ class ProposalHistory:
                         if then is not None:
                             job.texts.pop(component, None)
                         job.unusable[component] = (read["first"], then or "unchanged")
+
+    def _give_texts_by_hand(self) -> None:
+        """Give each proposal by hand its texts: it is the first one after the request that no earlier request has."""
+        recorded = self._answers(set(self._steered))
+        jobs = {job.number: job for job in self._jobs}
+        waiting: dict[str, tuple[str, dict[str, str]]] = {}
+        for number in sorted({*jobs, *self._steered}):
+            if number in jobs:
+                if waiting:
+                    jobs[number].by_hand, jobs[number].texts = waiting.pop(next(iter(waiting)))
+                continue
+            entry = SteerEntry.model_validate(recorded[number])
+            if isinstance(entry.action, Propose):
+                waiting[entry.id] = entry.author, dict(entry.action.texts)
+            elif isinstance(entry.action, Withdraw):
+                waiting.pop(entry.action.request, None)
 
     def _is_usable(self, text: str) -> bool:
         """Return whether a text of a program was proposed; an unchanged one may have been: it makes no difference."""
@@ -425,7 +450,8 @@ class ProposalHistory:
             mutation=job.mutation,
             candidate=job.candidate,
             outcome=outcome,
-            why=why,
+            why=why if job.by_hand is None else f"proposed by hand ({job.by_hand}), {why}",
+            by_hand=job.by_hand,
         )
 
 

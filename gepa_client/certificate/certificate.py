@@ -1,9 +1,9 @@
 """The certificate of a run: whether it improved the program, with every number that the statement rests on."""
 
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 from evolverpc_common.display_text import counted
 from gepa_client.analysis.statistics.paired import PairedComparison
@@ -16,6 +16,7 @@ from gepa_client.errors import NoCertificate
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.requests import digest_of
+from gepa_client.journal.steer_entries import Propose
 from gepa_client.journal.store import Store
 
 FORMAT_VERSION: Literal[2] = 2
@@ -93,6 +94,18 @@ class UsedBudget(_CertificatePart):
     unreported: int
 
 
+class ByHand(_CertificatePart):
+    """What users asked of the run while it ran. `requests`: those that it took, at least one.
+
+    `texts`: those among them that proposed texts by hand; `best_has_them`: whether the best candidate, or one that it
+    descends from, was proposed so: then the gain is not the optimizer's alone.
+    """
+
+    requests: int
+    texts: int
+    best_has_them: bool
+
+
 class Digests(_CertificatePart):
     """Digests of all that the numbers rest on. `test_rows`: the commitment, made before the first iteration.
 
@@ -114,7 +127,7 @@ class Certificate(_CertificatePart):
     """Whether a run improved the program. Every member follows from the record of the run and from nothing else.
 
     `program`: the name, version and digest that the server declares. `candidate`: the best one's index, 0 if it is the
-    seed. `noise`: None if no evaluation was repeated.
+    seed. `noise`: None if no evaluation was repeated. `by_hand`: absent if no user steered the run.
     """
 
     format: Literal["evolverpc-certificate"] = "evolverpc-certificate"
@@ -128,8 +141,16 @@ class Certificate(_CertificatePart):
     validation: Validation
     noise: NoiseFound | None
     budget: UsedBudget
+    by_hand: ByHand | None = None
     leaks: Leaks
     digests: Digests
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = serialized(self)
+        if found["by_hand"] is None:
+            del found["by_hand"]
+        return found
 
 
 def certify(store: Store, run: StoredRun) -> Certificate:
@@ -159,9 +180,10 @@ def certify(store: Store, run: StoredRun) -> Certificate:
         method=compared.method,
     )
     noise = found.noise
+    by_hand = _by_hand(found)
     return Certificate(
         verdict=verdict,
-        statement=_statement(verdict, best, test),
+        statement=_statement(verdict, best, test) + _steered(by_hand),
         run=run.id,
         program={name: found.program.get(name) for name in ("name", "version", "digest")},
         candidate=best.index,
@@ -175,6 +197,7 @@ def certify(store: Store, run: StoredRun) -> Certificate:
             unpriced=found.unpriced,
             unreported=found.unreported,
         ),
+        by_hand=by_hand,
         leaks=find_leaks(
             component_texts(best.texts),
             component_texts(seed.texts),
@@ -221,6 +244,22 @@ def _statement(verdict: Verdict, best: CandidateRecord, test: SealedTest) -> str
         f"{test.difference:+.4g}, {100 * test.confidence:.4g} % interval {test.low:+.3g} to {test.high:+.3g}, "
         f"p {'below 0.001' if test.p_value < 0.001 else f'= {test.p_value:.3f}'}{times})"
     )
+
+
+def _by_hand(found: Evidence) -> ByHand | None:
+    """Return how users steered the run; None if they did not."""
+    if not found.steered:
+        return None
+    texts = sum(isinstance(each.action, Propose) for each in found.steered.values())
+    return ByHand(requests=len(found.steered), texts=texts, best_has_them=found.best_by_hand)
+
+
+def _steered(by_hand: ByHand | None) -> str:
+    """Return what the statement adds about a run that was steered."""
+    if by_hand is None:
+        return ""
+    whose = ", and the best candidate has or descends from a text by hand" if by_hand.best_has_them else ""
+    return f"; the run was steered by {counted(by_hand.requests, 'request')} of users{whose}"
 
 
 def _validation(found: Evidence) -> Validation:

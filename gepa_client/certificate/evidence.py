@@ -21,6 +21,7 @@ from gepa_client.journal.entries import (
     RACE,
     SEARCH,
     START,
+    STEER,
     TEST_PLAN,
     TIES,
     AttemptFinished,
@@ -43,6 +44,7 @@ from gepa_client.journal.history import (
 )
 from gepa_client.journal.records import candidate_json, finished_record
 from gepa_client.journal.requests import digest_of, evaluate_key
+from gepa_client.journal.steer_entries import Propose, SteerEntry
 from gepa_client.journal.store import Store
 from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_ties
 from gepa_client.settings.groups import LARGEST_SCORE
@@ -64,8 +66,9 @@ class Evidence:
     candidate. `opened`: candidates but the seed that were scored on the test rows. `raced_out`: proposals that races
     dropped. `noise`: of evaluations that the search repeated. `evaluations`, `test_evaluations`: recorded results.
     `cost_usd`: as far as it was reported; `unpriced`: results of an unknown price; `unreported`: those of the program
-    that reported no usage. `digests`: of rows, entries, attempts
-    and candidates. `faults`: what in the record contradicts the rest of it.
+    that reported no usage. `digests`: of rows, entries, attempts and candidates. `steered`: requests of users, by the
+    number of their entry. `best_by_hand`: whether the best candidate, or one that it descends from, has texts by hand.
+    `faults`: what in the record contradicts the rest of it.
     """
 
     run: StoredRun
@@ -85,6 +88,8 @@ class Evidence:
     unpriced: int
     unreported: int
     digests: dict[str, str]
+    steered: Mapping[int, SteerEntry]
+    best_by_hand: bool
     faults: list[str]
 
 
@@ -139,6 +144,8 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
             "attempts": attempts,
             "candidates": _candidates_digest(candidates),
         },
+        steered=journal.steered,
+        best_by_hand=bool(_ancestry(best, candidates) & journal.by_hand(candidates)),
         faults=faults,
     )
 
@@ -172,6 +179,7 @@ class _RecordedEntries:
         self._test: dict[str, list[tuple[str, float]]] = {}
         self._plans: dict[str, Repeats] = {}
         self._ties: dict[str, list[Entry]] = {}
+        self.steered: dict[int, SteerEntry] = {}
         self.commitment: Commitment | None = None
         self.evaluations = self.raced_out = 0
         digest = hashlib.blake2b(digest_size=16)
@@ -190,6 +198,8 @@ class _RecordedEntries:
                     self._ties.setdefault(part, []).append(entry)
                 elif part == SEARCH and entry.kind == RACE:
                     self.raced_out += sum(one["drops"] for one in orjson.loads(entry.answer)["proposals"])
+                elif part == SEARCH and entry.kind == STEER:
+                    self.steered[entry.number] = SteerEntry.model_validate_json(entry.answer)
                 elif part == COMMITMENT:
                     self.commitment = Commitment.model_validate_json(entry.answer)
                 elif entry.kind == TEST_PLAN:
@@ -232,6 +242,18 @@ class _RecordedEntries:
                 part = part_of_test(kept.index, repeat)
                 faults.append(f"{part}: its results are not those of candidate {kept.index} on the test rows")
         return [[score for _, score in results] for results in zip(*columns, strict=False)]
+
+    def by_hand(self, candidates: Sequence[CandidateRecord]) -> set[int]:
+        """Return the candidates whose texts a user proposed: their parent's, with those of a request before them."""
+        return {
+            kept.index
+            for kept in candidates
+            for number, request in self.steered.items()
+            if number < kept.number
+            and isinstance(request.action, Propose)
+            and kept.parents == [request.action.parent]
+            and kept.texts == {**candidates[kept.parents[0]].texts, **request.action.texts}
+        }
 
     def wrong_ties(
         self, candidates: Sequence[CandidateRecord], train: Sequence[RecordedRow], val: Sequence[RecordedRow]
@@ -308,6 +330,17 @@ class _RecordedEntries:
     def _given(self, candidate: str, example: str, row: str) -> list[float]:
         keys = (evaluate_key(candidate, example, row, trace) for trace in (False, True))
         return [score for key in keys for score in self._search.get(key.digest, ())]
+
+
+def _ancestry(kept: CandidateRecord, candidates: Sequence[CandidateRecord]) -> set[int]:
+    """Return the index of a candidate and those of all that it descends from."""
+    found, left = set[int](), [kept.index]
+    while left:
+        index = left.pop()
+        if index not in found:
+            found.add(index)
+            left += candidates[index].parents
+    return found
 
 
 def _attempts(store: Store, run_id: str) -> tuple[str, float, int, int]:

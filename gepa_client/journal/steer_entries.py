@@ -2,13 +2,16 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BeforeValidator, BaseModel, ConfigDict, Field, TypeAdapter
 
 LONGEST_TEXT = 1_000_000
 """Characters of a text that is proposed by hand."""
 
 LONGEST_HINT = 10_000
 """Characters of a hint, which every prompt of reflection has from then on."""
+
+LONGEST_NAME = 1_000
+"""Characters of the name of a component."""
 
 LARGEST_AMOUNT = 10**12
 """Metric calls, dollars or seconds."""
@@ -17,8 +20,8 @@ SHOWN = 60
 """Characters of a hint in a description."""
 
 
-def _encodable(text: str) -> str:
-    if not text.isascii():
+def _encodable(text: Any) -> Any:
+    if isinstance(text, str) and not text.isascii():  # pydantic's own message names no place
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -28,8 +31,9 @@ def _encodable(text: str) -> str:
     return text
 
 
-Text = Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_encodable)]
-HintText = Annotated[str, Field(min_length=1, max_length=LONGEST_HINT, pattern=r"\S"), AfterValidator(_encodable)]
+Text = Annotated[str, Field(max_length=LONGEST_TEXT), BeforeValidator(_encodable)]
+ComponentName = Annotated[str, Field(max_length=LONGEST_NAME), BeforeValidator(_encodable)]
+HintText = Annotated[str, Field(min_length=1, max_length=LONGEST_HINT, pattern=r"\S"), BeforeValidator(_encodable)]
 Index = Annotated[int, Field(ge=0, le=2**31)]
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,80}\z")]
 
@@ -42,7 +46,7 @@ class Propose(_Action):
     """Evaluate these texts, by component, in place of the parent's. `parent`: index; None for the best candidate."""
 
     kind: Literal["propose"] = "propose"
-    texts: Annotated[dict[str, Text], Field(min_length=1, max_length=100)]
+    texts: Annotated[dict[ComponentName, Text], Field(min_length=1, max_length=100)]
     parent: Index | None = None
 
 

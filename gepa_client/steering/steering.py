@@ -166,9 +166,9 @@ class Steering:
                 Steered(
                     action=action.kind,
                     text=described(action),
-                    author=request.author,
-                    created=request.created,
-                    refused=reason,
+                    author=plain(request.author),
+                    created=plain(request.created),
+                    refused=plain(reason),
                 )
             )
             return
@@ -176,7 +176,7 @@ class Steering:
             action = action.model_copy(update={"parent": best_of(state.program_full_scores_val_set, self.dropped)})
         if isinstance(action, SetBudget):
             self.set_limits(action.limits)  # first: a request that is not recorded is taken again
-        entry = SteerEntry(id=request.id, action=action, author=plain(request.author), created=request.created)
+        entry = SteerEntry(id=request.id, action=action, author=plain(request.author), created=plain(request.created))
         self.queue.taken(request.id, self._record(entry, state))
 
     def _give_up(self, proposal: ProposalByHand, state: State) -> None:

@@ -5,17 +5,21 @@ import os
 import random
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gepa_client.journal.entries import SEARCH, STEER
+from gepa_client import load_result
+from gepa_client.journal.entries import CONTROL, SEARCH, STEER, SteeringRequest
 from gepa_client.journal.steer_entries import ClearHints, Drop, Hint, Pin, Propose, SetBudget, Unpin
 from gepa_client.journal.store import open_store
 from gepa_client.steering.queue import SteeringRefused, request
-from tests.gepa_client.conftest import Ran
+from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.run_folder import until
+from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import WORDS, Script, rows, scored
 from tests.support.rounds import ALL
 
@@ -136,3 +140,213 @@ def test_a_run_that_is_steered_at_random_replays_resumes_and_forks_to_the_same_r
     assert (found(forked), steered(forked)) == (found(ran), taken)
     assert result_of(forked) == result_of(ran)
     assert len([params for params in words.calls("evaluate")[calls:] if "search" in params["call_id"]]) == 0
+
+
+@pytest.fixture
+def model(host: Host, words: Script) -> list[str | int]:
+    """The arguments for a reflection model."""
+    url = host.serve(words.complete, "/v1/chat/completions").removesuffix("/chat/completions")
+    return ["--reflection-lm", "openai/x", "--reflection-lm-kwargs", json.dumps({"api_base": url, "api_key": "hush"})]
+
+
+def not_begun(cli: Cli, url: str, *settings: object) -> str:
+    """Return the id of a run that no process has driven yet."""
+    ended = cli("optimize", url, "--max-metric-calls", 5, *settings, "--no-check", "--json", "--output", "before")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    forked = cli("fork", "last", url, "--at", 0, "--json")
+    return str(json.loads(forked.stdout)["id"])
+
+
+def test_texts_by_hand_are_evaluated_as_any_proposal_and_the_run_states_whose_they_are(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    run = not_begun(cli, serve(words))
+    (tmp_path / "text.txt").write_text("red green blue pink")
+    asked = cli("steer", "propose", run, "--component", "rules", "--text-file", "text.txt", "--parent", 0)
+    assert (asked.status, asked.stderr) == (0, "")
+    assert "waiting: propose rules of candidate 0 by hand" in asked.stdout
+    assert f"next: gepa-client resume {run}" in asked.stdout
+    assert cli("steer", "budget", run, "--max-metric-calls", 90).status == 0
+    assert "2 requests waiting" in cli("show", run).stdout
+    ended = cli("resume", run, "--past-perfect", "--json")
+    assert ended.status == 0, ended.stdout
+    assert ended.event("finished")["reason"] == "max_metric_calls of 90 is reached"
+    first = [event for event in ended.events if event["event"] == "candidate"][1]
+    assert (first["texts"], first["parents"]) == ({"rules": "red green blue pink"}, [0])
+    shown = json.loads(cli("show", run, "--json").stdout)
+    assert shown["config"]["max_metric_calls"] == 90
+    assert [(each["number"], each["action"]["kind"]) for each in shown["steered"]] == [(12, "propose"), (13, "budget")]
+    step = shown["explanation"]["steps"][0]["reason"]
+    assert step["by_hand"] == shown["steered"][0]["author"]
+    assert step["why"].startswith(f"proposed by hand ({step['by_hand']}), better on its minibatch")
+    folder = Path(ended.event("summary")["output"])
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert certificate["by_hand"] == {"requests": 2, "texts": 1, "best_has_them": True}
+    assert "the run was steered by 2 requests of users, and the best candidate has" in certificate["statement"]
+    assert cli("verify", folder / "certificate.json").status == 0
+    assert "by_hand" not in json.loads((tmp_path / "before" / "certificate.json").read_text())
+    report = (folder / "report.md").read_text()
+    assert "2 requests by hand: 1 propose, 1 budget" in report
+    assert "## Steered by hand" in report
+    over = cli("steer", "pin", run, 0)
+    assert (over.status, over.stdout) == (2, "")
+    assert "is completed: only a run" in over.stderr
+
+
+def test_a_candidate_that_is_dropped_is_neither_a_parent_nor_the_best_anywhere(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    url = serve(words)
+    first = cli("optimize", url, "--max-metric-calls", 70, "--past-perfect", "--no-check", "--json")
+    best = json.loads((Path(first.event("summary")["output"]) / "result.json").read_text())["best_idx"]
+    assert best > 0
+    with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
+        run = store.runs()[0].id
+        for index in (best, best, *range(30)):  # the last ones are unknown
+            store.add_request(
+                run,
+                SteeringRequest(
+                    f"drop-{index}-{len(store.requests(run))}", {"kind": "drop", "candidate": index}, "ann@desk", "now"
+                ),
+            )
+        ended = cli("resume", run, "--max-metric-calls", 130, "--json")
+        assert ended.status == 0, ended.stdout
+        answered = {each.id.split("-")[1]: each for each in store.requests(run)}
+        loaded = load_result(run, store.url)
+        reasons = {each.reason for each in answered.values() if each.outcome == "refused"}
+        kept = store.candidates(run)
+    assert all(each.outcome is not None for each in answered.values())
+    assert any("is the only one left" in (reason or "") for reason in reasons)
+    assert any("has no candidate 29" in (reason or "") for reason in reasons)
+    dropped = {each.index for each in kept if each.dropped is not None}
+    left = {each.index for each in kept} - dropped
+    assert best in dropped
+    after = [each for each in kept if each.index > max(dropped)]
+    assert after
+    assert not {parent for each in after for parent in each.parents} & dropped
+    folder = Path(ended.event("summary")["output"])
+    result = json.loads((folder / "result.json").read_text())
+    shown = json.loads(cli("show", run, "--json").stdout)
+    chosen = max(left, key=lambda index: (kept[index].score, -index))
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert {
+        result["best_idx"],
+        shown["best_index"],
+        shown["best"]["index"],
+        loaded.best_idx,
+        certificate["candidate"],
+    } == {chosen}
+    assert json.loads((folder / "best_candidate.json").read_text()) == kept[chosen].texts
+    assert not {each["index"] for each in shown["candidates"] if each["front"]} & dropped
+    assert cli("verify", folder / "certificate.json").status == 0
+    assert found(cli("replay", run, "--json")) == found(ended)
+
+
+def test_hints_are_in_prompts_as_long_as_they_are_in_force(
+    serve: Serve, cli: Cli, words: Script, model: list[str | int]
+) -> None:
+    words.seed = {"rules": "", "style": ""}
+    run = not_begun(cli, serve(words), *model)
+    assert cli("steer", "hint", run, "Prefer warm colours.").status == 0
+    assert cli("steer", "hint", run, "Think of the sea.", "--proposals", 1).status == 0
+    words.seen.clear()
+    limits = ["--max-metric-calls", 80, "--past-perfect", "--reflection-lm-kwargs", model[-1]]
+    ended = cli("resume", run, *limits, "--json")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    prompts = [body["messages"][0]["content"] for body in words.calls("complete")]
+    heading = "\n\n# Hints from the person who runs this optimization\n\nPrefer warm colours."
+    assert len(prompts) > 2
+    assert all(heading in prompt for prompt in prompts)
+    assert ["Think of the sea." in prompt for prompt in prompts] == [True] + [False] * (len(prompts) - 1)
+    assert found(cli("replay", run, "--json")) == found(ended)
+
+
+def test_a_run_is_paused_by_another_process_and_resumed_to_the_same_result(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    words = Script(datasets={"train": rows(30), "val": rows(12, 100)})
+    url = serve(words)
+    idle = cli("optimize", url, "--max-metric-calls", 60, "--no-check", "--json", "--store", "other.db")
+    seen, words.delay_s = len(words.seen), 0.05
+    with ThreadPoolExecutor(1) as pool:
+        driving = pool.submit(cli, "optimize", url, "--max-metric-calls", 60, "--lease-s", 1, "--no-check", "--json")
+        until(lambda: len(words.seen) > seen + 30)
+        words.delay_s = 1.0  # what is left takes ten seconds or more
+        paused = cli("pause", "last")
+        words.delay_s = 0.0
+        ran = driving.result(TIMEOUT_S)
+    assert paused.status == 0, paused.stdout + paused.stderr
+    assert "is paused: another command requested to pause the run; everything is kept" in paused.stdout
+    assert (ran.event("finished")["status"], ran.status) == ("paused", 3)
+    with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
+        run = store.runs()[0]
+        assert (run.status, run.requested_action) == ("paused", None)
+        assert [each.outcome for each in store.requests(run.id)] == ["taken"]
+        assert store.parts(run.id)[CONTROL] == 1
+    again = cli("pause", "last")
+    assert again.status == 2
+    assert f"no process drives it: there is nothing to pause; next: gepa-client resume {run.id}" in again.stderr
+    ended = cli("resume", "last", "--json")
+    assert found(ended) == found(idle)
+    assert "pause" in cli("steer", "list", "last").stdout
+
+
+HOSTILE: list[tuple[dict[str, Any], str]] = [
+    ({"kind": "propose", "texts": {"rules": "x" * 1_000_001}}, "at most 1000000 characters"),
+    ({"kind": "propose", "texts": {"rules": "y \ud800"}}, "character 2 is half of a surrogate pair"),
+    ({"kind": "propose", "texts": {"rules": " \n"}}, "the text of rules is empty"),
+    ({"kind": "propose", "texts": {"rules": ""}, "parent": 0}, "is empty"),
+    ({"kind": "propose", "texts": {}}, "at least 1 item"),
+    ({"kind": "propose", "texts": {"\ud800\0": "a"}}, "half of a surrogate pair"),
+    ({"kind": "propose", "texts": {"\0<script>": "a"}}, "no component"),
+    ({"kind": "propose", "texts": {"git_branch": "main"}}, "is code"),
+    ({"kind": "propose", "texts": {"rules": "a"}, "parent": 99}, "has no candidate 99"),
+    ({"kind": "pin", "candidate": -1}, "greater than or equal to 0"),
+    ({"kind": "pin", "candidate": 2**80}, "less than or equal"),
+    ({"kind": "pin", "candidate": True}, "valid integer"),
+    ({"kind": "drop", "candidate": 99}, "has no candidate 99"),
+    ({"kind": "hint", "text": "a"}, "the program itself proposes"),
+    ({"kind": "hint", "text": "\t"}, "match pattern"),
+    ({"kind": "budget"}, "names at least one limit"),
+    ({"kind": "budget", "max_metric_calls": 3}, "is not above the"),
+    ({"kind": "budget", "max_cost_usd": float("nan")}, "finite number"),
+    ({"kind": "withdraw", "request": "none"}, "no proposal by hand none waits"),
+    ({"kind": "nonsense"}, "does not match any of the expected tags"),
+    ({}, "Unable to extract tag"),
+]
+
+
+def test_requests_that_cannot_be_taken_are_refused_with_the_reason_and_the_run_completes(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    words = Script(datasets={"train": rows(30), "val": rows(12, 100)})
+    run = not_begun(cli, serve(words))
+    with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
+        for at, (action, _) in enumerate(HOSTILE):  # as another version, or another program, may write them
+            store.add_request(run, SteeringRequest(f"r{at}", action, "\ud800<b>\x1b[31m", "\0"))
+        with ThreadPoolExecutor(4) as pool:
+            same = [
+                pool.submit(request, store, run, Pin(candidate=0), request_id="both", by="two@desks") for _ in range(8)
+            ]
+            assert {each.result().id for each in same} == {"both"}
+        ended = cli("resume", run, "--max-metric-calls", 60, "--json")
+        assert ended.status == 0, ended.stdout
+        answered = {each.id: each for each in store.requests(run)}
+    assert answered.pop("both").outcome == "taken"
+    for at, (action, reason) in enumerate(HOSTILE):
+        assert answered[f"r{at}"].outcome == "refused", action
+        assert reason in (answered[f"r{at}"].reason or ""), action
+    assert [action for _, action, *_ in steered(ended)] == ["pin"]
+    listed = cli("steer", "list", run).stdout
+    assert "\x1b" not in listed
+    assert found(cli("replay", run, "--json")) == found(ended)
+
+
+def test_a_run_that_is_not_steered_has_no_trace_of_it(serve: Serve, cli: Cli, words: Script, tmp_path: Path) -> None:
+    ended = cli("optimize", serve(words), "--max-metric-calls", 60, "--no-check", "--json")
+    assert ended.status == 0
+    with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
+        run = store.runs()[0]
+        kinds = {entry.kind for part in store.parts(run.id) for entry in store.entries(run.id, part, limit=9999)}
+        assert (store.requests(run.id), STEER in kinds, "steered" in run.counters) == ([], False, False)
+        assert CONTROL not in store.parts(run.id)
