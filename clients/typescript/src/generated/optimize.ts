@@ -444,6 +444,7 @@ export type RunEvent =
   | StepFailed
   | FailedExamples
   | CopiedExamples
+  | Steered
   | Sealed
   | TiesCompared
   | Tested
@@ -810,6 +811,24 @@ export interface CopiedExample {
   text: string;
   rows: string[];
   row_count: number;
+}
+/**
+ * A user's request to the run was taken, or `refused` for this reason. `action`: its kind; `text`: in words.
+ *
+ * `number`: of its entry in the journal. `author`: `user@host`; `created`: when it was made, by the author's clock.
+ * `best`, `front`: of the pool after it.
+ */
+export interface Steered {
+  seconds: number;
+  event: "steered";
+  action: string;
+  text: string;
+  author: string;
+  created: string;
+  number: number | null;
+  refused: string | null;
+  best: number | null;
+  front: number[];
 }
 /**
  * The test rows were committed to before the first iteration. `digest`: of their ids and contents.
