@@ -39,8 +39,22 @@ def helps(program: str) -> dict[str, str]:
     """Return what `--help` prints, by `program` and `program command`; with all flags, if some are rarely used."""
     own = _printed(program, "--help")
     own = _printed(program, "--help-all") if "--help-all" in own else own
-    names = re.findall(r"^  ([a-z-]+)  ", own.partition("\nCommands:\n")[2], re.MULTILINE)
-    return {program: own, **{f"{program} {name}": _full_help(program, name) for name in names}}
+    return {program: own} | {
+        title: text for name in _commands(own) for title, text in _helps_of(program, name).items()
+    }
+
+
+def _helps_of(program: str, *words: str) -> dict[str, str]:
+    """Return the help of a command, and of the commands that it has."""
+    printed = _full_help(program, *words)
+    found = {" ".join((program, *words)): printed}
+    for name in _commands(printed):
+        found |= _helps_of(program, *words, name)
+    return found
+
+
+def _commands(printed: str) -> list[str]:
+    return re.findall(r"^  ([a-z-]+)  ", printed.partition("\nCommands:\n")[2], re.MULTILINE)
 
 
 def _printed(program: str, flag: str) -> str:
@@ -50,16 +64,16 @@ def _printed(program: str, flag: str) -> str:
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603
 
 
-def _full_help(program: str, name: str) -> str:
-    printed = _printed_here(program, name, "--help")
-    return _printed_here(program, name, "--help-all") if "--help-all" in printed else printed
+def _full_help(program: str, *words: str) -> str:
+    printed = _printed_here(program, *words, "--help")
+    return _printed_here(program, *words, "--help-all") if "--help-all" in printed else printed
 
 
-def _printed_here(program: str, name: str, flag: str) -> str:
+def _printed_here(program: str, *words: str) -> str:
     """Return the help of one of its commands, run in this process: a process each takes half a second."""
     [script] = entry_points(group="console_scripts", name=program)
     given, columns, printed = sys.argv, os.environ.get("COLUMNS"), io.StringIO()
-    sys.argv, os.environ["COLUMNS"] = [program, name, flag], WIDTH
+    sys.argv, os.environ["COLUMNS"] = [program, *words], WIDTH
     try:
         with redirect_stdout(printed), suppress(SystemExit):
             script.load()()

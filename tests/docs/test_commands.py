@@ -132,7 +132,8 @@ def test_the_commands_about_fleets_long_runs_and_gains_work_one_after_the_other(
         reader = Reader(tmp_path, urls, {"GEPA_TOKEN": TOKEN}, fork_server)
         for line in pages.block("docs/guides/fleet.md", "gepa-client optimize").commands():
             reader.runs(line.replace("--reflection-lm openai/gpt-5", ""))
-        for first_line in ("gepa-client show last", "gepa-client runs"):
+        (tmp_path / "mine.txt").write_text("Answer with the name of the product.")
+        for first_line in ("gepa-client show last", "gepa-client runs", "gepa-client steer hint"):  # of the fork
             for line in pages.block("docs/guides/long-runs.md", first_line).commands():
                 reader.runs(line)
         optimize, verify = pages.block("docs/guides/gains.md", "gepa-client optimize").commands()
