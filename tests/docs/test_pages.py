@@ -14,7 +14,7 @@ from tests.docs import pages, snippets
 sys.path.insert(0, str(pages.ROOT / "docs" / "_ext"))
 import command_reference
 
-COMMAND = re.compile(r"\b(gepa-client [a-z][a-z-]*|gepa-server)\b")
+COMMAND = re.compile(r"\b(gepa-client steer [a-z-]+|gepa-client [a-z][a-z-]*|gepa-server)\b")
 OTHER_TOOLS = {"--help", "--help-all", "--version", "--save-dev", "--stdio", "--detach", "--conformance", "--wheel"}
 """Flags of npm, Modal, `evolverpc-conformance` and the like, in running text."""
 
