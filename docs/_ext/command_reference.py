@@ -39,9 +39,7 @@ def helps(program: str) -> dict[str, str]:
     """Return what `--help` prints, by `program` and `program command`; with all flags, if some are rarely used."""
     own = _printed(program, "--help")
     own = _printed(program, "--help-all") if "--help-all" in own else own
-    return {program: own} | {
-        title: text for name in _commands(own) for title, text in _helps_of(program, name).items()
-    }
+    return {program: own} | {title: text for name in _commands(own) for title, text in _helps_of(program, name).items()}
 
 
 def _helps_of(program: str, *words: str) -> dict[str, str]:

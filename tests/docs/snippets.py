@@ -61,7 +61,7 @@ RUN = {
         "docs/guides/gains.md: gepa-client optimize http://127.0.0.1:8000 --token-file token --trainset train.jsonl --testset test.jsonl --max-metric-calls 300",
         "docs/guides/long-runs.md: gepa-client runs",
         "docs/guides/long-runs.md: gepa-client show last                              # the candidates as a tree, their changes, outcomes and costs",
-        "docs/guides/long-runs.md: gepa-client steer hint last \"Answers name the product.\" --proposals 10    # shown to the reflection model, here for 10 proposals",
+        'docs/guides/long-runs.md: gepa-client steer hint last "Answers name the product." --proposals 10    # shown to the reflection model, here for 10 proposals',
         "docs/guides/fleet.md: gepa-client optimize http://127.0.0.1:8000 http://127.0.0.1:8001 --trainset rows.jsonl --proposals 4x5 \\",
     ],
 }
