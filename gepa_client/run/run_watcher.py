@@ -268,8 +268,8 @@ class RunWatcher:
         )
 
     def _drop(self, index: int, number: int) -> None:
-        self._records[index] = replace(self._records[index], dropped=number)
         before = self.kept.get(index)
+        self._records[index] = replace(before or self._records[index], dropped=number)
         if before is None or before.dropped != number:
             self.journal.add_candidate(self._records[index])
 
