@@ -13,6 +13,7 @@ from evolverpc.applicable_settings import KEYWORDS
 from evolverpc.applicable_settings import SERVER as OF_SERVER
 from evolverpc_common.settings.definition import Setting, SettingsGroup
 from gepa_client.journal import run_events
+from gepa_client.page.page_answers import AnyPageAnswer
 from gepa_client.page.page_events import AnyPageEvent
 from gepa_client.settings.run_config import SETTINGS as CLIENT
 from gepa_client.settings.run_config import RunConfig
@@ -123,12 +124,9 @@ def schema() -> str:
     return json.dumps(schemas, indent=2, ensure_ascii=False) + "\n"
 
 
-def page_schema() -> str:
-    """Return what the page of a run receives, as a JSON schema."""
-    return (
-        json.dumps(TypeAdapter[Any](AnyPageEvent).json_schema(mode="serialization"), indent=2, ensure_ascii=False)
-        + "\n"
-    )
+def page_schema(union: Any) -> str:
+    """Return what the page of a run receives, events or answers, as a JSON schema."""
+    return json.dumps(TypeAdapter[Any](union).json_schema(mode="serialization"), indent=2, ensure_ascii=False) + "\n"
 
 
 def _property(setting: Setting) -> dict[str, Any]:
@@ -144,7 +142,8 @@ def main(arguments: list[str]) -> int:
         "docs/settings.md": page(),
         "evolverpc/settings_types.py": module(),
         "clients/typescript/schema/optimize.json": schema(),
-        "clients/dashboard/schema/events.json": page_schema(),
+        "clients/dashboard/schema/events.json": page_schema(AnyPageEvent),
+        "clients/dashboard/schema/answers.json": page_schema(AnyPageAnswer),
     }
     for path, text in files.items():
         file = ROOT / path

@@ -144,3 +144,6 @@ class Transcript(_Answer):
 
     entries: list[TranscriptEntry]
     diff: SentText | None
+
+
+AnyPageAnswer = RunList | Cell | SentText | ProposalShown | Provenance | Transcript

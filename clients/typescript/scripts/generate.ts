@@ -217,10 +217,10 @@ async function optimizeTypes(): Promise<string> {
   ].join("");
 }
 
-/** What the page of a run receives. */
-async function pageTypes(): Promise<string> {
-  const schema = readJson(new URL("schema/events.json", dashboardRoot)) as Record<string, unknown>;
-  return compile(mapped({ description: "An event of the page.", ...schema }, forEvents) as JSONSchema, "PageEvent", {
+/** What the page of a run receives: events, or answers. */
+async function pageTypes(file: string, name: string, description: string): Promise<string> {
+  const schema = readJson(new URL(`schema/${file}.json`, dashboardRoot)) as Record<string, unknown>;
+  return compile(mapped({ description, ...schema }, forEvents) as JSONSchema, name, {
     additionalProperties: false,
     bannerComment: banner.trimEnd(),
     style: { printWidth: 120 },
@@ -235,7 +235,8 @@ const files: Record<string, string> = {
   "validators.d.ts": validatorTypes(),
   "openrpc.ts": openrpc(),
   "optimize.ts": await optimizeTypes(),
-  [`${dashboardTypes}events.ts`]: await pageTypes(),
+  [`${dashboardTypes}events.ts`]: await pageTypes("events", "PageEvent", "An event of the page."),
+  [`${dashboardTypes}answers.ts`]: await pageTypes("answers", "PageAnswer", "What the server of the page answers."),
 };
 
 if (process.argv.includes("--check")) {

@@ -1,8 +1,8 @@
 /** What a user may ask of a running run. Each request becomes an entry of its journal. */
 
 import { useRef, useState } from "preact/hooks";
-import type { SteerAction } from "../details";
 import type { View } from "../state/view";
+import type { SteerAction } from "../steer-action";
 import { candidateName, score } from "./format";
 import { Commands } from "./header";
 import { Inline } from "./text";

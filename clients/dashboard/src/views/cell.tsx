@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useAnswer, useWhole } from "../answers";
-import type { CellAnswer, RowResult, Step } from "../details";
+import type { Cell, RowShown, StepShown } from "../generated/answers";
 import type { SentText } from "../generated/events";
 import { candidateName, count, counted, duration, money, score } from "../parts/format";
 import { Loaded } from "../parts/loaded";
@@ -22,7 +22,7 @@ export function CellDetails({ view, api, candidate, row }: Props) {
   const heading = useRef<HTMLHeadingElement>(null);
   const id = view.rows[row] ?? null;
   const path = `${api}/cell?candidate=${candidate}&row=${row}`;
-  const answer = useAnswer<CellAnswer>(id === null ? null : path);
+  const answer = useAnswer<Cell>(id === null ? null : path);
   const value = view.candidates.find(({ index }) => index === candidate)?.scores[row];
   useEffect(() => heading.current?.focus(), [candidate, row]);
   return (
@@ -66,7 +66,7 @@ export function CellDetails({ view, api, candidate, row }: Props) {
 }
 
 /** `path`: what asks for the whole of a part, without the part's name; null if nothing does. */
-export function Result({ result, path = null }: { result: RowResult; path?: string | null }) {
+export function Result({ result, path = null }: { result: RowShown; path?: string | null }) {
   const more = (part: string) => (path === null ? null : `${path}&part=${part}`);
   return (
     <>
@@ -106,7 +106,7 @@ export function Part({ name, value, more = null }: { name: string; value: SentTe
   );
 }
 
-function Steps({ steps }: { steps: readonly Step[] }) {
+function Steps({ steps }: { steps: readonly StepShown[] }) {
   return (
     <ol class="steps">
       {steps.map((step, at) => (

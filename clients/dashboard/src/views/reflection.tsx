@@ -3,7 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import type { ViewProps } from "../app";
-import type { ComparedRow, PromptAnswer, ProposalAnswer } from "../details";
+import type { PromptShown, ProposalShown, RowCompared } from "../generated/answers";
 import type { Proposal, Reflection } from "../generated/events";
 import { candidateName, count, counted, duration, money, score } from "../parts/format";
 import { Loaded } from "../parts/loaded";
@@ -96,7 +96,7 @@ function Item({ proposal }: { proposal: Proposal }) {
 }
 
 function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Proposal }) {
-  const answer = useAnswer<ProposalAnswer>(`${api}/proposal?at=${proposal.at}`, proposal.id);
+  const answer = useAnswer<ProposalShown>(`${api}/proposal?at=${proposal.at}`, proposal.id);
   const prompts = view.reflections.filter((reflection) => reflection.proposal === proposal.at);
   const mutation = view.mutations.find(({ at }) => at === proposal.mutation);
   return (
@@ -176,7 +176,7 @@ function Usage({ prompt }: { prompt: Reflection }) {
   );
 }
 
-function Details({ found }: { found: ProposalAnswer }) {
+function Details({ found }: { found: ProposalShown }) {
   return (
     <>
       {found.prompts.map((prompt, at) => (
@@ -197,7 +197,7 @@ function Details({ found }: { found: ProposalAnswer }) {
   );
 }
 
-function Prompt({ prompt }: { prompt: PromptAnswer }) {
+function Prompt({ prompt }: { prompt: PromptShown }) {
   return (
     <section class="panel">
       <h2>
@@ -221,7 +221,7 @@ function Changed({ component, before, after }: { component: string; before: stri
   );
 }
 
-function Row({ row }: { row: ComparedRow }) {
+function Row({ row }: { row: RowCompared }) {
   return (
     <details>
       <summary>

@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { useAnswer } from "../answers";
 import type { ViewProps } from "../app";
-import type { RunSummary, RunsAnswer } from "../details";
+import type { RunList, RunListed } from "../generated/answers";
 import { Chart } from "../parts/chart";
 import { count, counted, money, score, time } from "../parts/format";
 import { Loaded } from "../parts/loaded";
@@ -19,7 +19,7 @@ const DASHES = [[], [6, 4], [2, 3], [10, 4, 2, 4], [14, 4], [4, 2, 1, 2]];
 
 export function RunsView({ view, onShow }: ViewProps & { onShow: (run: string) => void }) {
   const [opened] = useState(Date.now);
-  const answer = useAnswer<RunsAnswer>("/api/runs", opened);
+  const answer = useAnswer<RunList>("/api/runs", opened);
   const [chosen, setChosen] = useState<readonly string[] | null>(null);
   return (
     <>
@@ -57,7 +57,7 @@ export function RunsView({ view, onShow }: ViewProps & { onShow: (run: string) =
 }
 
 interface ListProps {
-  readonly runs: readonly RunSummary[];
+  readonly runs: readonly RunListed[];
   readonly current: string | null;
   readonly chosen: readonly string[];
   readonly onChoose: (runs: readonly string[]) => void;
@@ -126,11 +126,11 @@ function List({ runs, current, chosen, onChoose, onShow }: ListProps) {
   );
 }
 
-function nameOf(run: RunSummary): string {
+function nameOf(run: RunListed): string {
   return run.name ?? run.run_id;
 }
 
-function Curves({ runs }: { runs: readonly RunSummary[] }) {
+function Curves({ runs }: { runs: readonly RunListed[] }) {
   const theme = useTheme();
   const data = useMemo(() => joined(runs), [runs]);
   const options = useMemo(() => {
@@ -180,21 +180,26 @@ function Curves({ runs }: { runs: readonly RunSummary[] }) {
   );
 }
 
+/** Metric calls, and the best score from there on. */
+function curveOf({ curve }: RunListed): [number, number][] {
+  return curve as [number, number][]; // the generated types lose what a tuple holds
+}
+
 /** The curves over the metric calls of all of them. */
-function joined(runs: readonly RunSummary[]): uPlot.AlignedData {
-  const calls = [...new Set(runs.flatMap(({ curve }) => curve.map(([x]) => x)))].sort((a, b) => a - b);
+function joined(runs: readonly RunListed[]): uPlot.AlignedData {
+  const calls = [...new Set(runs.flatMap((run) => curveOf(run).map(([x]) => x)))].sort((a, b) => a - b);
   return [
     calls,
-    ...runs.map(({ curve }) => {
-      const known = new Map(curve.map(([x, best]) => [x, best]));
+    ...runs.map((run) => {
+      const known = new Map(curveOf(run));
       return calls.map((x) => known.get(x) ?? null);
     }),
   ] as uPlot.AlignedData;
 }
 
-function Settings({ runs }: { runs: readonly RunSummary[] }) {
+function Settings({ runs }: { runs: readonly RunListed[] }) {
   const names = [...new Set(runs.flatMap(({ settings }) => Object.keys(settings)))].sort();
-  const shown = (run: RunSummary, name: string) =>
+  const shown = (run: RunListed, name: string) =>
     name in run.settings ? JSON.stringify(run.settings[name]) : "not set";
   const differing = names.filter((name) => new Set(runs.map((run) => shown(run, name))).size > 1);
   return (
@@ -236,7 +241,7 @@ function Settings({ runs }: { runs: readonly RunSummary[] }) {
   );
 }
 
-function BestTexts({ runs }: { runs: readonly RunSummary[] }) {
+function BestTexts({ runs }: { runs: readonly RunListed[] }) {
   const components = [...new Set(runs.flatMap(({ best_texts }) => Object.keys(best_texts)))];
   return (
     <section class="panel">

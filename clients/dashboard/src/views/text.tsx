@@ -3,7 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { useAnswer, useWhole } from "../answers";
 import type { ViewProps } from "../app";
-import type { Origin, ProvenanceAnswer, ProvenanceSpan, TranscriptAnswer } from "../details";
+import type { Origin, Provenance, ProvenanceSpan, Transcript } from "../generated/answers";
 import type { Mutation, SentText } from "../generated/events";
 import { Choice } from "../parts/choice";
 import { candidateName, count, counted, money, score, signed } from "../parts/format";
@@ -206,7 +206,7 @@ function Component({ api, component, candidate, other }: ComponentProps) {
 }
 
 function Origins({ api, candidate }: { api: string; candidate: Candidate }) {
-  const answer = useAnswer<ProvenanceAnswer>(`${api}/provenance?candidate=${candidate.index}`);
+  const answer = useAnswer<Provenance>(`${api}/provenance?candidate=${candidate.index}`);
   const [chosen, setChosen] = useState<number | null>(null);
   return (
     <Loaded answer={answer}>
@@ -327,7 +327,7 @@ function Code({ view, api, candidate }: { view: View; api: string; candidate: Ca
 
 export function Change({ api, mutation }: { api: string; mutation: Mutation }) {
   const [opened, setOpened] = useState(false);
-  const answer = useAnswer<TranscriptAnswer>(opened ? `${api}/transcript?at=${mutation.at}` : null);
+  const answer = useAnswer<Transcript>(opened ? `${api}/transcript?at=${mutation.at}` : null);
   return (
     <details onToggle={(event) => setOpened(event.currentTarget.open)}>
       <summary>

@@ -1,0 +1,160 @@
+// Generated from the contract's schema by `npm run generate`; do not edit.
+
+/**
+ * What the server of the page answers.
+ */
+export type PageAnswer = RunList | Cell | SentText | ProposalShown | Provenance | Transcript;
+export type JsonValue = unknown;
+
+/**
+ * All runs of the store, the newest first.
+ */
+export interface RunList {
+  runs: RunListed[];
+}
+/**
+ * A run of the store. `curve`: metric calls, and the best score from there on. `best_texts`: by component.
+ */
+export interface RunListed {
+  run_id: string;
+  name: string | null;
+  status: string;
+  program: string | null;
+  created: string;
+  completed: string | null;
+  seed_score: number | null;
+  best_score: number | null;
+  candidates: number;
+  metric_calls: number | null;
+  cost_usd: number | null;
+  curve: [unknown, unknown][];
+  settings: {
+    [k: string]: JsonValue;
+  };
+  best_texts: {
+    [k: string]: SentText;
+  };
+}
+/**
+ * The beginning of a text. `omitted`: characters that are left out; `text` of the server's interface has them.
+ */
+export interface SentText {
+  text: string;
+  omitted: number;
+}
+/**
+ * A candidate on a validation row. `no_steps`: why there are none. `seconds`, tokens, cost: of the attempt.
+ */
+export interface Cell {
+  row: string;
+  input: SentText | null;
+  result: RowShown | null;
+  number: number | null;
+  seconds: number | null;
+  input_tokens: number | null;
+  output_tokens: number | null;
+  cost_usd: number | null;
+  steps: StepShown[];
+  no_steps: string | null;
+}
+/**
+ * The result of a candidate on a row. `score`: None if the program failed.
+ */
+export interface RowShown {
+  status: string;
+  score: number | null;
+  output: SentText | null;
+  feedback: SentText | null;
+  component_feedback: SentText | null;
+  error: SentText | null;
+  log: SentText | null;
+}
+/**
+ * A step of an example's run.
+ */
+export interface StepShown {
+  name: string;
+  component: string | null;
+  input: SentText | null;
+  output: SentText | null;
+  error: SentText | null;
+  seconds: number | null;
+  input_tokens: number | null;
+  output_tokens: number | null;
+  steps: StepShown[];
+}
+/**
+ * What a proposal was made from, and what it changed, by component.
+ */
+export interface ProposalShown {
+  rows: RowCompared[];
+  prompts: PromptShown[];
+  texts: {
+    [k: string]: TextsCompared;
+  };
+}
+/**
+ * A row of a minibatch, with the parent and with the proposal.
+ */
+export interface RowCompared {
+  row: string;
+  input: SentText | null;
+  before: RowShown | null;
+  after: RowShown | null;
+}
+/**
+ * A prompt for new texts and its answer. `prompt`: what reflection read, as the journal records it.
+ */
+export interface PromptShown {
+  component: string | null;
+  model: string | null;
+  prompt: SentText | null;
+  answer: SentText | null;
+}
+/**
+ * A component before and after.
+ */
+export interface TextsCompared {
+  before: SentText;
+  after: SentText;
+}
+/**
+ * Where each part of a candidate's texts is from; parts of the seed first in `origins`.
+ */
+export interface Provenance {
+  components: {
+    [k: string]: ProvenanceSpan[];
+  };
+  origins: Origin[];
+}
+/**
+ * A part of a text; `candidate`: the first one that had it, 0 for the seed.
+ */
+export interface ProvenanceSpan {
+  text: string;
+  candidate: number;
+  proposal: number | null;
+}
+/**
+ * What brought spans: a candidate, its proposal, the rows of its minibatch, what it was worth in words.
+ */
+export interface Origin {
+  candidate: number;
+  proposal: number | null;
+  rows: string[];
+  worth: string | null;
+}
+/**
+ * A change of code: its request, its outcome, and its diff.
+ */
+export interface Transcript {
+  entries: TranscriptEntry[];
+  diff: SentText | null;
+}
+/**
+ * A part of a change of code: the request, the summary, the reason of its rejection, its log.
+ */
+export interface TranscriptEntry {
+  role: string;
+  text: SentText;
+}
