@@ -38,6 +38,8 @@ from sandbox_runtime.backends.process import running_server
 HASH_SEED = "0"
 """Of the forked processes: the one that the optimizer's process has."""
 MESSAGE_BYTES = 1 << 18
+MOST_STREAMS = 4
+"""The standard streams and one of events."""
 COMMAND = "gepa_client"
 SERVER = "rpc_server"
 SCRIPT = "-c"
@@ -57,7 +59,7 @@ class ForkedProcess:
         *,
         folder: str,
         environment: Mapping[str, str],
-        streams: tuple[int, int, int],
+        streams: Sequence[int],
         session: bool = False,
     ) -> None:
         self.args = [module, *arguments]
@@ -109,8 +111,24 @@ class ForkServer:
         with named.open("a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if not named.read_text():
-                named.write_text(_started(owner))
+                named.write_text(cls.started(owner, "litellm", "openai").address)
         return cls(named.read_text())
+
+    @classmethod
+    def started(cls, owner: int, *libraries: str) -> "ForkServer":
+        """Start one that has imported these libraries besides. It ends with the process `owner`."""
+        address = f"evolverpc-tests-{uuid.uuid4().hex}"
+        process = subprocess.Popen(
+            [sys.executable, "-P", __file__, address, str(owner), *libraries],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONHASHSEED": HASH_SEED, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        )
+        assert process.stdout is not None
+        with process.stdout:
+            assert process.stdout.readline() == b"ready\n"
+        process.wait(TIMEOUT_S)
+        return cls(address)
 
     def forking_subprocess(self) -> SimpleNamespace:
         """Return what `gepa_client.run.supervisor` is to use as `subprocess`, so that its drivers are forks."""
@@ -221,28 +239,12 @@ class ForkServer:
         return process
 
 
-def _started(owner: int) -> str:
-    """Start a server; return its address when it is ready."""
-    address = f"evolverpc-tests-{uuid.uuid4().hex}"
-    process = subprocess.Popen(
-        [sys.executable, "-P", __file__, address, str(owner)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONHASHSEED": HASH_SEED, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
-    )
-    assert process.stdout is not None
-    with process.stdout:
-        assert process.stdout.readline() == b"ready\n"
-    process.wait(TIMEOUT_S)
-    return address
-
-
-def serve(address: str, owner: int) -> None:
-    """Fork a process for each request; return when the process `owner` ends."""
+def serve(address: str, owner: int, *libraries: str) -> None:
+    """Import the commands and the libraries; fork a process for each request; return when the process `owner` ends."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listening.bind(f"\0{address}")  # a name without a file
     listening.listen(64)
-    _preload()
+    _preload(libraries)
     print("ready", flush=True)
     events = selectors.DefaultSelector()
     ended = os.pidfd_open(owner)
@@ -268,10 +270,10 @@ def serve(address: str, owner: int) -> None:
                     connection.send(str(status).encode())
 
 
-def _preload() -> None:
+def _preload(libraries: Sequence[str]) -> None:
     gc.disable()  # looking for garbage takes a quarter of the imports' time
-    import litellm  # noqa: F401
-    import openai  # noqa: F401
+    for name in libraries:
+        import_module(name)
 
     import gepa_client.cli.app
     import gepa_client.run.driver
@@ -288,7 +290,7 @@ def _preload() -> None:
 
 def _fork(connection: socket.socket, address: str) -> int | None:
     """Fork a process for the request of this connection; return its number, or None if the other end has closed."""
-    message, streams, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 3)
+    message, streams, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, MOST_STREAMS)
     if not message:
         connection.close()
         return None
@@ -314,7 +316,7 @@ def _become(request: list[Any], streams: list[int], address: str) -> None:
         tempfile.tempdir = None  # it may be another one in this environment
         for number, descriptor in enumerate(streams):
             os.dup2(descriptor, number)
-        os.closerange(3, 1 << 20)
+        os.closerange(len(streams), 1 << 20)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         match module:
             case "gepa_client.run.driver_main":
@@ -419,4 +421,4 @@ def _forked_driver(address: str, command: list[str], **options: Any) -> Any:
 
 
 if __name__ == "__main__" and os.fork() == 0:  # no child of the test worker that starts it and may end before it
-    serve(sys.argv[1], int(sys.argv[2]))
+    serve(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

@@ -1,22 +1,19 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, relative } from "node:path";
-import { fileURLToPath } from "node:url";
+import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { handler } from "../src/server/handler.js";
-import { nextMessage, started } from "./processes.js";
+import { compiled, nextMessage, startedNode } from "./processes.js";
 import { call, programOf, served } from "./support.js";
-
-const PACKAGE = new URL("..", import.meta.url);
 
 /** The digest that a program reports over stdio, whose file ends with `added`. */
 async function digestOf(added = ""): Promise<string> {
   const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
-  const file = join(folder, "judge.mts");
-  const text = readFileSync(new URL("tests/programs/judge.ts", PACKAGE), "utf8");
-  writeFileSync(file, text.replace("../../src/server/stdio.js", new URL("src/server/stdio.ts", PACKAGE).href) + added);
-  const child = started(relative(fileURLToPath(PACKAGE), file));
+  const file = join(folder, "judge.mjs");
+  const text = readFileSync(compiled("tests/programs/judge.ts"), "utf8");
+  writeFileSync(file, text.replace("../../src/server/stdio.js", compiled("src/server/stdio.ts")) + added);
+  const child = startedNode([file]);
   child.process.stdin.write('{"jsonrpc": "2.0", "id": 1, "method": "discover"}\n');
   return (await nextMessage(child)).result.program.digest;
 }

@@ -6,13 +6,13 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, it, onTestFinished } from "vitest";
+import { compiled } from "./processes.js";
 
 const IMPORTED = 'import { trace } from "@opentelemetry/api";';
 const REQUIRED =
   'import { createRequire } from "node:module"; const { trace } = createRequire(import.meta.url)("@opentelemetry/api");';
-const SERVE = new URL("../src/server/serve.ts", import.meta.url);
 const PROGRAM = `
-import { serve } from "${SERVE}";
+import { serve } from "${compiled("src/server/serve.ts")}";
 const program = { name: "p", seedCandidate: { a: "Answer." }, score: () => 1, run: () => trace.getTracer("ai")
   .startActiveSpan("chat", { attributes: { "gen_ai.operation.name": "chat", "evolverpc.component": "a" } }, (span) => { span.end(); return ""; }) };
 const log = [];
@@ -35,7 +35,7 @@ async function ran(api: string, load: string, change = (_folder: string): void =
   change(installed);
   const script = join(folder, "program.mjs");
   writeFileSync(script, load + PROGRAM);
-  const { stdout } = await promisify(execFile)(process.execPath, ["--import", import.meta.resolve("tsx"), script]);
+  const { stdout } = await promisify(execFile)(process.execPath, [script]);
   return JSON.parse(stdout);
 }
 

@@ -1,19 +1,37 @@
-import { execFile } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { execFile, execFileSync } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { OptimizeError, optimize, type RunEvent } from "../src/index.js";
 import { readResult } from "../src/optimize/optimize-result.js";
-import { nextMessage, started } from "./processes.js";
+import { nextMessage, started, startedNode } from "./processes.js";
 import { given } from "./programs/optimizing.js";
 import { served } from "./support.js";
 
+const REPOSITORY = fileURLToPath(new URL("../../..", import.meta.url));
+const OPTIMIZING = fileURLToPath(new URL("programs/optimizing.ts", import.meta.url));
+const INSTALLED = process.env.GEPA_CLIENT ?? "";
+/** A folder with an optimizer whose processes are forks of one that has imported it. */
+let forked: string;
 let folder: string;
 
 vi.setConfig({ testTimeout: 60_000 }); // each starts the optimizer, some of them three times
+
+beforeAll(() => {
+  forked = mkdtempSync(join(tmpdir(), "evolverpc-forked-"));
+  const python = join(dirname(INSTALLED), "python");
+  execFileSync(python, ["-m", "tests.support.forked_commands", forked], { cwd: REPOSITORY, stdio: "inherit" });
+  process.env.GEPA_CLIENT = join(forked, "gepa-client");
+});
+
+afterAll(() => {
+  process.env.GEPA_CLIENT = INSTALLED;
+  rmSync(forked, { recursive: true });
+});
 
 beforeEach(() => {
   delete process.env.GEPA_TOKEN; // an isolated program's server refuses an empty one
@@ -36,7 +54,7 @@ it("returns the best candidate, its scores and the run's files; options have pre
   vi.stubEnv("GEPA_TOKEN_FILE", "none");
   onTestFinished(() => void vi.unstubAllEnvs());
   const events: RunEvent[] = [];
-  const result = await optimize({ ...given, ...here(), onEvent: (event) => events.push(event) });
+  const result = await optimize({ ...given, ...here(), optimizer: INSTALLED, onEvent: (event) => events.push(event) });
   expect(result).toMatchObject({
     seedScore: 0.5,
     bestScore: 1,
@@ -120,7 +138,7 @@ it("an error of `onEvent` pauses the run and is the error", async () => {
 
 it("a run whose optimizer was killed can be resumed", async () => {
   const optimizer = join(folder, "optimizer");
-  writeFileSync(optimizer, `#!/bin/sh\necho $$ > ${folder}/pid\nexec ${process.env.GEPA_CLIENT} "$@"\n`, {
+  writeFileSync(optimizer, `#!/bin/sh\necho $$ > ${folder}/pid\nexec ${INSTALLED} "$@"\n`, {
     mode: 0o755,
   });
   const kill = ({ event }: RunEvent) => {
@@ -187,7 +205,9 @@ describe("in a process of its own", () => {
   });
 
   it("with `isolated`, an example that would end the process only fails", async () => {
-    const child = begin({ isolated: true }, { TEST_HARM: "exit" });
+    // As TypeScript: the processes of its examples need the arguments of Node that this one has.
+    const words = ["--import", "tsx", OPTIMIZING, JSON.stringify({ ...here(), isolated: true })];
+    const child = startedNode(words, { TEST_HARM: "exit" });
     const { value } = await child.lines.next();
     expect({ status: await child.ended, errors: value ?? child.stderr() }).toMatchObject({ status: 0 });
     expect(JSON.parse(value)).toMatchObject({ bestScore: 1 });

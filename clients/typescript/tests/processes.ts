@@ -1,9 +1,9 @@
 // Child processes that end with their test.
 import { type ChildProcessByStdio, spawn } from "node:child_process";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
-import { fileURLToPath } from "node:url";
-import { onTestFinished } from "vitest";
+import { inject, onTestFinished } from "vitest";
 
 export interface Child {
   process: ChildProcessByStdio<Writable, Readable, Readable>;
@@ -17,15 +17,28 @@ export interface Child {
   ended: Promise<number | string | null>;
 }
 
-/** Runs a TypeScript file below this folder's parent; `inherited` becomes its descriptor 3. */
+/** The JavaScript of a TypeScript file, whose path is relative to this folder's parent. */
+export function compiled(file: string): string {
+  return join(inject("compiled"), file.replace(/\.ts$/, ".js"));
+}
+
+/** Runs a TypeScript file below this folder's parent, compiled; `inherited` becomes its descriptor 3. */
 export function started(
   file: string,
   args: string[] = [],
   environment: Record<string, string> = {},
   inherited: number | "ignore" = "ignore",
 ): Child {
-  const script = fileURLToPath(new URL(`../${file}`, import.meta.url));
-  const child = spawn(process.execPath, ["--import", "tsx", script, ...args], {
+  return startedNode([compiled(file), ...args], environment, inherited);
+}
+
+/** Runs Node with these arguments. */
+export function startedNode(
+  args: string[],
+  environment: Record<string, string> = {},
+  inherited: number | "ignore" = "ignore",
+): Child {
+  const child = spawn(process.execPath, args, {
     env: { ...process.env, ...environment },
     stdio: ["pipe", "pipe", "pipe", inherited],
   }) as Child["process"];

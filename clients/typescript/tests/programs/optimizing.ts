@@ -39,7 +39,7 @@ export const given = {
   noCheck: true,
 };
 
-if (process.argv[1]?.endsWith("optimizing.ts")) {
+if (process.argv[1]?.match(/optimizing\.[jt]s$/)) {
   const { bestScore, runId } = await optimize({ ...given, ...JSON.parse(process.argv[2] ?? "{}") });
   console.log(JSON.stringify({ bestScore, runId }));
 }

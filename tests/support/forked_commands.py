@@ -1,0 +1,45 @@
+"""Write `gepa-client` and `gepa-server` as programs that are forks, for tests in another language.
+
+`python -m tests.support.forked_commands FOLDER` starts the process that is forked and writes both into FOLDER. They
+work until the process that ran this ends. A fork gets the descriptors 0 to 3, SIGINT and SIGTERM; after `kill -9` of
+such a program its fork runs on.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from tests.support.forked_client import COMMAND, SERVER, ForkServer
+
+PROGRAM = """#!{python} -IS
+import json, os, signal, socket, sys
+
+FORWARDED = (signal.SIGINT, signal.SIGTERM)
+signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+streams = [0, 1, 2]
+if os.path.exists("/proc/self/fd/3"):
+    streams.append(3)
+connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+connection.connect("\\0{address}")
+request = ["{module}", sys.argv[1:], os.getcwd(), dict(os.environ), True]
+socket.send_fds(connection, [json.dumps(request).encode()], streams)
+fork = int(connection.recv(64))
+for number in FORWARDED:
+    signal.signal(number, lambda number, _: os.kill(fork, number))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+status = os.waitstatus_to_exitcode(int(connection.recv(64)))
+sys.exit(status if status >= 0 else 128 - status)  # as a shell does
+"""
+
+
+def main(folder: Path, owner: int) -> None:
+    """Write the programs, which end with the process `owner`."""
+    address = ForkServer.started(owner).address
+    for name, module in (("gepa-client", COMMAND), ("gepa-server", SERVER)):
+        program = folder / name
+        program.write_text(PROGRAM.format(python=sys.executable, address=address, module=module))
+        program.chmod(0o755)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), os.getppid())
