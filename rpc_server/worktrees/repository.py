@@ -5,6 +5,7 @@ import re
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from evolverpc_common.git import GitError
@@ -65,19 +66,24 @@ COMMITS = "refs/evolverpc-commits/"
 """The prefix of refs that keep a commit, under its id, if its branch exists at another commit."""
 
 _BRANCH = re.compile(r"evolve/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[0-9]{1,9}")
+_LINK = "120000"
 _SUBMODULE = "160000"
 _PUSH_TIMEOUT_S = 60.0
 _SSH = "ssh -oBatchMode=yes -oConnectTimeout=20"
 """Never prompts; used if the user has configured no command."""
 
-_WORKING_TREE_SETTINGS = ("core.autocrlf", "core.fileMode", "core.symlinks")
-"""Settings by which the user's own files were written; worktrees are written without them."""
+_WORKING_TREE_SETTINGS = r"^core\.(autocrlf|filemode|symlinks)$"
+"""A pattern of the settings by which the user's own files were written; worktrees are written without them."""
 
 _CONCURRENT_CHECKOUTS = threading.Semaphore(4)
 """Checkouts at the same time: with more, the file system makes each of them slower."""
 
 
-@dataclass(frozen=True)
+_LISTED_COMMITS = 4
+"""Commits whose entries are kept: they never change, and a mutation reads those of two commits several times."""
+
+
+@dataclass(frozen=True, slots=True)
 class _TreeEntry:
     """A path in a commit, and its object."""
 
@@ -123,6 +129,7 @@ class UserRepository:
         self.git = Git(self.top, self.git_dir, off)
         self._filters = {name.removeprefix("filter.").rpartition(".")[0] for name in off if name.startswith("filter.")}
         self._import_lock = threading.Lock()
+        self._entries = lru_cache(_LISTED_COMMITS)(self._list_entries)
 
     @property
     def objects(self) -> Path:
@@ -147,14 +154,14 @@ class UserRepository:
     def changed(self) -> list[str]:
         """Return tracked paths that differ from HEAD in the working tree or the index, by the user's settings."""
         output = ("--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
-        settings = [word for name in _WORKING_TREE_SETTINGS for word in self._user_value(name)]
+        settings = [word for value in self._user_values() for word in ("-c", value)]
         return [entry[3:] for entry in self._own.fields(*settings, "status", *output)]
 
-    def _user_value(self, name: str) -> tuple[str, ...]:
-        """Return git's option that restores the user's value of a setting; nothing if it is not set."""
-        values = self._own.fields("config", "-z", "--show-scope", "--get-all", name)
-        values = [value for scope, value in zip(values[::2], values[1::2], strict=True) if scope != "command"]
-        return ("-c", f"{name}={values[-1]}") if values else ()
+    def _user_values(self) -> list[str]:
+        """Return the user's values of these settings as git's options `-c` take them, the one that wins last."""
+        found = self._own.fields("config", "-z", "--show-scope", "--get-regexp", _WORKING_TREE_SETTINGS)
+        pairs = zip(found[::2], found[1::2], strict=True)
+        return [value.replace("\n", "=", 1) for scope, value in pairs if scope != "command"]
 
     def untracked(self) -> int:
         """Count the untracked files and folders below `folder` that git does not ignore."""
@@ -171,6 +178,10 @@ class UserRepository:
     def submodules(self, commit: str) -> list[str]:
         """Return the paths of submodules in the commit."""
         return [entry.path for entry in self._entries(commit, None) if entry.mode == _SUBMODULE]
+
+    def links(self, commit: str) -> dict[str, str]:
+        """Return the symbolic links in the commit: blob by path."""
+        return {entry.path: entry.id for entry in self._entries(commit, None) if entry.mode == _LINK}
 
     def filters(self, commit: str) -> list[str]:
         """Return the configured filters, such as `lfs`, that attributes name for files of the commit."""
@@ -329,7 +340,7 @@ class UserRepository:
         """Apply all of these ref changes, or none."""
         self.git("update-ref", "--stdin", stdin="".join(f"{line}\n" for line in commands).encode())
 
-    def _entries(self, commit: str, objects: Path | None) -> list[_TreeEntry]:
+    def _list_entries(self, commit: str, objects: Path | None) -> list[_TreeEntry]:
         listed = self.git.fields("ls-tree", "-r", "-z", commit, env=_with_objects(objects))
         parts = [entry.partition("\t") for entry in listed]
         return [_TreeEntry(path, mode, id_) for head, _, path in parts for mode, _, id_ in (head.split(" "),)]

@@ -110,7 +110,7 @@ class StagingArea:
         }
         sizes = self._sizes(wanted)
         links = _links(self.git.fields("ls-files", "--stage", "-z"))
-        old_links = _links(self.git.fields("ls-tree", "-r", "-z", parent))
+        old_links = self._repository.links(parent)
         targets = self._contents({*links.values(), *old_links.values()})
         return Changes(
             tuple(
@@ -156,13 +156,13 @@ def _borrow(objects: Path, others: Path) -> None:
 
 
 def _links(entries: Sequence[str]) -> dict[str, str]:
-    """Return the links among entries of `ls-files --stage` or `ls-tree`: blob by path."""
+    """Return the links among entries of `ls-files --stage`: blob by path."""
     blobs: dict[str, str] = {}
     for entry in entries:
         head, _, path = entry.partition("\t")
-        mode, *words = head.split(" ")
+        mode, blob, _ = head.split(" ")
         if mode == LINK:
-            blobs[path] = words[1] if words[0] == "blob" else words[0]
+            blobs[path] = blob
     return blobs
 
 
