@@ -16,12 +16,12 @@ from sandbox_runtime import ServerEndpoint, running_server
 from tests.docs import pages
 from tests.sandbox_runtime.environments.wheels import make_wheel
 from tests.sandbox_runtime.source.repositories import commit
+from tests.support.forked_client import ForkServer
+from tests.support.forked_commands import write_commands
 
 PACKAGE = pages.ROOT / "clients" / "typescript"
 TSC = PACKAGE / "node_modules" / ".bin" / "tsc"
 ROWS = [{"text": "I was charged twice", "label": "billing"}, {"text": "It crashes", "label": "bug"}]
-SERVER = str(Path(sys.executable).with_name("gepa-server"))
-CLIENT = Path(sys.executable).with_name("gepa-client")
 needs_typescript = pytest.mark.skipif(
     shutil.which("node") is None or not TSC.exists(), reason="the TypeScript package is not set up"
 )
@@ -65,10 +65,10 @@ def optimized(endpoint: ServerEndpoint, tmp_path: Path) -> list[float]:
     return result.val_aggregate_scores
 
 
-def test_the_python_program_is_optimized(tmp_path: Path) -> None:
+def test_the_python_program_is_optimized(tmp_path: Path, fork_server: ForkServer) -> None:
     (tmp_path / "program.py").write_text(pages.block("README.md", "# program.py").text)
     (tmp_path / "openai.py").write_text(PYTHON_CLIENT)
-    with running_server([SERVER, "--program", "program.py"], cwd=tmp_path) as endpoint:
+    with fork_server.running_server("--program", "program.py", cwd=tmp_path) as endpoint:
         assert optimized(endpoint, tmp_path) == [0.0, 0.5]
         with RemoteAdapter(endpoint.url, token=endpoint.token) as adapter:
             traced = adapter.evaluate(ROWS[:1], adapter.seed_candidate, capture_traces=True)
@@ -102,7 +102,9 @@ def test_the_python_program_uses_a_sandbox(
     assert installed.strip() == "installed 1.2"
 
 
-def test_the_python_program_of_several_components_has_the_records_on_its_page(tmp_path: Path) -> None:
+def test_the_python_program_of_several_components_has_the_records_on_its_page(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
     (tmp_path / "team.py").write_text(pages.block("docs/guides/python.md", "# team.py").text)
     (tmp_path / "openai.py").write_text(PYTHON_CLIENT)
     [shown] = [body for _, kind, body in pages.FENCE.findall(pages.text("docs/guides/python.md")) if kind == "json"]
@@ -110,7 +112,7 @@ def test_the_python_program_of_several_components_has_the_records_on_its_page(tm
     wrong, unparsed = summarize | {"route": '{"team": "shipping"}'}, summarize | {"route": "shipping, I think"}
     records = []
     with (
-        running_server([SERVER, "--program", "team.py"], cwd=tmp_path) as endpoint,
+        fork_server.running_server("--program", "team.py", cwd=tmp_path) as endpoint,
         RemoteAdapter(endpoint.url, token=endpoint.token) as adapter,
     ):
         for candidate in (wrong, unparsed):
@@ -132,28 +134,21 @@ RULES_ROWS = [
 ]
 
 
-def improved_without_a_model(endpoint: ServerEndpoint, tmp_path: Path) -> tuple[float, float]:
+def improved_without_a_model(endpoint: ServerEndpoint, tmp_path: Path, fork_server: ForkServer) -> tuple[float, float]:
     """Run `gepa-client optimize` without a reflection model; return the seed's score and the best one."""
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in RULES_ROWS))
-    flags = ("--trainset", "rows.jsonl", "--max-metric-calls", "30", "--output", "run")
-    done = subprocess.run(
-        [str(CLIENT), "optimize", endpoint.url, *flags],
-        cwd=tmp_path,
-        env=os.environ | {"GEPA_TOKEN": endpoint.token},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    command = ["optimize", endpoint.url, *("--trainset", "rows.jsonl", "--max-metric-calls", "30", "--output", "run")]
+    environment = os.environ | {"GEPA_TOKEN": endpoint.token}
+    status, stdout, stderr = fork_server.run(command, folder=tmp_path, environment=environment)
+    assert status == 0, (stdout + stderr).decode()
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     return result["seed_score"], result["best_score"]
 
 
-def test_the_python_rules_improve_without_a_model(tmp_path: Path) -> None:
+def test_the_python_rules_improve_without_a_model(tmp_path: Path, fork_server: ForkServer) -> None:
     (tmp_path / "rules.py").write_text(pages.block("docs/guides/python.md", "# rules.py").text)
-    with running_server([SERVER, "--program", "rules.py"], cwd=tmp_path) as endpoint:
-        assert improved_without_a_model(endpoint, tmp_path) == (pytest.approx(2 / 3), 1.0)
+    with fork_server.running_server("--program", "rules.py", cwd=tmp_path) as endpoint:
+        assert improved_without_a_model(endpoint, tmp_path, fork_server) == (pytest.approx(2 / 3), 1.0)
 
 
 def test_the_call_in_python_improves_the_rules(tmp_path: Path) -> None:
@@ -191,7 +186,9 @@ def compile_strictly(folder: Path, *names: str) -> None:
 
 
 @needs_typescript
-def test_the_typescript_rules_compile_strictly_and_improve_without_a_model(tmp_path: Path) -> None:
+def test_the_typescript_rules_compile_strictly_and_improve_without_a_model(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
     for name in ("rules.ts", "serve.ts"):
         (tmp_path / name).write_text(pages.block("docs/guides/typescript.md", f"// {name}").text)
     (tmp_path / "package.json").write_text('{"type": "module"}')
@@ -199,7 +196,7 @@ def test_the_typescript_rules_compile_strictly_and_improve_without_a_model(tmp_p
     (tmp_path / "node_modules" / "evolverpc").symlink_to(PACKAGE)
     compile_strictly(tmp_path, "serve.ts")
     with running_server(["node", "serve.js"], cwd=tmp_path) as endpoint:
-        assert improved_without_a_model(endpoint, tmp_path) == (pytest.approx(2 / 3), 1.0)
+        assert improved_without_a_model(endpoint, tmp_path, fork_server) == (pytest.approx(2 / 3), 1.0)
 
 
 @needs_typescript
@@ -245,9 +242,8 @@ def compile_with_openai(folder: Path, page: str, name: str) -> None:
     (openai / "index.ts").write_text(TYPESCRIPT_CLIENT)
     (openai / "package.json").write_text('{"name": "openai", "type": "module", "exports": "./index.js"}')
     (folder / "node_modules" / "evolverpc").symlink_to(PACKAGE)
-    for names in (("node_modules/openai/index.ts", "--declaration"), (name,)):
-        compile_strictly(folder, *names)
-        (openai / "index.ts").unlink(missing_ok=True)
+    compile_strictly(folder, name, "node_modules/openai/index.ts")
+    (openai / "index.ts").unlink()
 
 
 @needs_typescript
@@ -258,13 +254,13 @@ def test_the_typescript_program_compiles_strictly_and_is_optimized(tmp_path: Pat
 
 
 @needs_typescript
-def test_the_typescript_program_optimizes_itself(tmp_path: Path) -> None:
+def test_the_typescript_program_optimizes_itself(tmp_path: Path, fork_server: ForkServer) -> None:
     compile_with_openai(tmp_path, "docs/guides/typescript.md", "optimize.ts")
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     program = (tmp_path / "optimize.js").read_text()
     program = program.replace('reflectionLm: "openai/gpt-5"', 'propose: () => ({ prompt: "billing" })')
     (tmp_path / "optimize.js").write_text(program.replace("maxMetricCalls: 300", "maxMetricCalls: 8, noCheck: true"))
-    environment = os.environ | {"GEPA_CLIENT": str(CLIENT)}
+    environment = os.environ | {"GEPA_CLIENT": str(write_commands(fork_server, tmp_path))}
     done = subprocess.run(
         ["node", "optimize.js"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False
     )

@@ -1,4 +1,4 @@
-"""A folder with the program of `data/`, in which the tests run."""
+"""A folder with the program of `data/`, in which the tests run; the drivers of their own process are forks."""
 
 import importlib.util
 import shutil
@@ -7,7 +7,15 @@ from types import ModuleType
 
 import pytest
 
+from gepa_client.run import supervisor
+from tests.support.forked_client import ForkServer
+
 DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture(autouse=True)
+def _forked_drivers(monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> None:
+    monkeypatch.setattr(supervisor, "subprocess", fork_server.forking_subprocess())
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import evolverpc
+from tests.support.forked_client import ForkServer
 
 SEED = {"number": "0"}
 ROWS = [{"n": n} for n in range(8)]
@@ -214,7 +215,9 @@ def test_functions_that_block_the_interpreter_are_reported_on_the_terminal(folde
 
 
 @pytest.mark.parametrize("kind", ["file", "functions"])
-def test_ctrl_c_pauses_the_run_and_resume_continues_it_without_repeating_anything(folder: Path, kind: str) -> None:
+def test_ctrl_c_pauses_the_run_and_resume_continues_it_without_repeating_anything(
+    folder: Path, fork_server: ForkServer, kind: str
+) -> None:
     (folder / "paused.py").write_text(PAUSED)
 
     def called(*arguments: str) -> list[str]:
@@ -231,10 +234,9 @@ def test_ctrl_c_pauses_the_run_and_resume_continues_it_without_repeating_anythin
     assert f'evolverpc.optimize(..., resume="{run_id}")' in printed[0]
     own = f'evolverpc.optimize(..., resume="{run_id}") in paused.py'
     for words, shown in {"resume last": own, "runs": own, "fork last --at 1": '") in paused.py'}.items():
-        command = [sys.executable, "-m", "gepa_client", *words.split()]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder)
-        assert shown in ended.stdout + ended.stderr
-        assert "gepa-client resume" not in ended.stdout + ended.stderr
+        _, stdout, stderr = fork_server.run(words.split(), folder=folder, environment=os.environ)
+        assert shown in (stdout + stderr).decode()
+        assert "gepa-client resume" not in (stdout + stderr).decode()
     status, final, again, metric_calls = called(run_id)
     assert (status, again) == ("completed", run_id)
     assert int(final) > 3

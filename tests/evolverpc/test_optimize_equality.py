@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from sandbox_runtime import running_server
+from tests.support.forked_client import ForkServer
+from tests.support.forked_commands import write_commands
 from tests.support.rounds import rounds
 
-BIN = Path(sys.executable).parent
 DATA = Path(__file__).parent / "data"
 PACKAGE = Path(__file__).parents[2] / "clients" / "typescript" / "dist" / "index.js"
 TOKEN = "token-of-the-tests"
@@ -26,7 +26,7 @@ def candidates(folder: Path) -> Any:
     return json.loads((folder / "result.json").read_text())["candidates"]
 
 
-def by_the_command(units: ModuleType, folder: Path, seed: int) -> Any:
+def by_the_command(units: ModuleType, folder: Path, seed: int, fork_server: ForkServer) -> Any:
     """The candidates of the command, whose program has the function `propose` under the name of the contract."""
     program = folder / "served.py"
     program.write_text((folder / "units.py").read_text() + "\n\npropose_new_texts = propose\n")
@@ -36,18 +36,21 @@ def by_the_command(units: ModuleType, folder: Path, seed: int) -> Any:
     files = [word for name in sets for word in (f"--{name}", f"{name}.json")]
     env = {"GEPA_TOKEN": TOKEN}
     flags = ["--max-metric-calls", "150", "--module-selector", "all", "--proposals", "2", "--seed", str(seed)]
-    command = [str(BIN / "gepa-server"), "--program", program.name, "--python", sys.executable]
-    with running_server(command, cwd=folder, env=env) as server:
-        optimize = [str(BIN / "gepa-client"), "optimize", server.url, *files, *flags, "--output", "command"]
-        ended = subprocess.run(optimize, cwd=folder, env=env, capture_output=True, text=True, timeout=100)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    with fork_server.running_server(
+        "--program", program.name, "--python", sys.executable, cwd=folder, env=env
+    ) as server:
+        optimize = ["optimize", server.url, *files, *flags, "--output", "command"]
+        status, _, stderr = fork_server.run(optimize, folder=folder, environment=env)
+    assert status == 0, stderr.decode()
     return candidates(folder / "command")
 
 
 @pytest.mark.skipif(shutil.which("node") is None or not PACKAGE.exists(), reason="the TypeScript package is not set up")
-def test_optimize_of_typescript_gives_the_candidates_of_python(units: ModuleType, folder: Path) -> None:
+def test_optimize_of_typescript_gives_the_candidates_of_python(
+    units: ModuleType, folder: Path, fork_server: ForkServer
+) -> None:
     shutil.copy(DATA / "units.mjs", folder)
-    env = os.environ | {"GEPA_CLIENT": str(BIN / "gepa-client")}
+    env = os.environ | {"GEPA_CLIENT": str(write_commands(fork_server, folder))}
     command = ["node", "units.mjs", PACKAGE.as_uri(), "3"]
     ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -58,7 +61,9 @@ def test_optimize_of_typescript_gives_the_candidates_of_python(units: ModuleType
 
 @pytest.mark.repeated
 @pytest.mark.parametrize("seed", [(1, 5)[number] for number in rounds(2)])
-def test_a_script_and_functions_give_the_candidates_of_the_command(units: ModuleType, folder: Path, seed: int) -> None:
+def test_a_script_and_functions_give_the_candidates_of_the_command(
+    units: ModuleType, folder: Path, fork_server: ForkServer, seed: int
+) -> None:
     script = subprocess.run([sys.executable, "units.py", str(seed)], capture_output=True, text=True, timeout=100)
     assert script.returncode == 0, script.stdout + script.stderr
     by_script = candidates(folder / f"out-{seed}")
@@ -67,5 +72,5 @@ def test_a_script_and_functions_give_the_candidates_of_the_command(units: Module
     by_functions = candidates(result.output)
 
     assert len(by_functions) > 2
-    assert by_script == by_functions == by_the_command(units, folder, seed)
+    assert by_script == by_functions == by_the_command(units, folder, seed, fork_server)
     assert by_functions[-1]["rules"] != by_functions[0]["rules"]

@@ -1,7 +1,8 @@
 """Rounds of accidents, the undisturbed runs they are measured against, and servers that tests share.
 
 `FAULT_ROUNDS` sets how many seeded rounds each fault gets: 30 by `make faults`; by default 1 for each of its forms. A
-round is repeated by its number: `FAULT_ROUNDS=30 pytest 'tests/faults/test_killed_optimizer.py::test_...[17]'`.
+round is repeated by its number: `FAULT_ROUNDS=30 pytest 'tests/faults/test_killed_optimizer.py::test_...[17]'`. With 30
+all processes start as a user starts them; with fewer, servers and optimizers that nothing happens to are forks.
 """
 
 import fcntl
@@ -10,6 +11,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from tests.faults.mongo import Mongo
 from tests.faults.optimizing import LONG_LEASE_S, Run
 from tests.faults.runs import Setup
 from tests.faults.serving import Server
+from tests.support.forked_client import ForkServer
 
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "1"))
 ALL_ROUNDS = 30
@@ -43,13 +46,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def shared_server() -> Iterator[Serve]:
+def forks(fork_server: ForkServer) -> ForkServer | None:
+    """What forks servers, and optimizers that nothing happens to; None in all rounds."""
+    return fork_server if ROUNDS < ALL_ROUNDS else None
+
+
+@pytest.fixture(scope="session")
+def shared_server(forks: ForkServer | None) -> Iterator[Serve]:
     """`shared_server(components)`: a server that tests share, as nothing happens to it."""
     servers: dict[int, Server] = {}
 
     def serve(components: int) -> Server:
         if components not in servers:
-            servers[components] = stack.enter_context(Server(components))
+            servers[components] = stack.enter_context(Server(components, forks))
         return servers[components]
 
     with ExitStack() as stack:
@@ -57,10 +66,10 @@ def shared_server() -> Iterator[Serve]:
 
 
 @pytest.fixture
-def own_server() -> Iterator[Serve]:
+def own_server(forks: ForkServer | None) -> Iterator[Serve]:
     """`own_server(components)`: a server of the test's own, which may be killed; it may be called again."""
     with ExitStack() as stack:
-        yield lambda components: stack.enter_context(Server(components))
+        yield lambda components: stack.enter_context(Server(components, forks))
 
 
 @pytest.fixture
@@ -78,6 +87,12 @@ def run(tmp_path: Path) -> Iterator[Runs]:
 
 
 @pytest.fixture
+def calm_run(run: Runs, forks: ForkServer | None) -> Runs:
+    """As `run`, for accidents that are not the optimizer's own."""
+    return partial(run, fork_server=forks)
+
+
+@pytest.fixture
 def mongo(tmp_path: Path) -> Iterator[Mongo]:
     """A MongoDB of the test's own, or `MONGODB_URI`."""
     with Mongo(tmp_path / "mongo") as server:
@@ -85,7 +100,7 @@ def mongo(tmp_path: Path) -> Iterator[Mongo]:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(shared_server: Serve, tmp_path_factory: pytest.TempPathFactory) -> Expected:
+def undisturbed(shared_server: Serve, tmp_path_factory: pytest.TempPathFactory, forks: ForkServer | None) -> Expected:
     """`undisturbed(setup)`: what this run comes to when nothing happens; done once, for all processes of the tests."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
@@ -96,14 +111,14 @@ def undisturbed(shared_server: Serve, tmp_path_factory: pytest.TempPathFactory) 
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not kept.exists():
                 folder = Path(tempfile.mkdtemp(prefix="undisturbed-", dir=shared))
-                kept.write_text(_run_quietly(setup, folder, shared_server(setup.components)).as_json())
+                kept.write_text(_run_quietly(setup, folder, shared_server(setup.components), forks).as_json())
         return Undisturbed.from_json(json.loads(kept.read_text()))
 
     return expect
 
 
-def _run_quietly(setup: Setup, folder: Path, server: Server) -> Undisturbed:
-    run = Run(setup, folder, [server.url], lease_s=LONG_LEASE_S)
+def _run_quietly(setup: Setup, folder: Path, server: Server, forks: ForkServer | None) -> Undisturbed:
+    run = Run(setup, folder, [server.url], lease_s=LONG_LEASE_S, fork_server=forks)
     try:
         ended = run.start().wait()
         assert ended.status == 0, str(ended)

@@ -18,6 +18,7 @@ from tests.faults import execution_log
 from tests.faults.outcome import Executions, Outcome, executions_of, outcome_of
 from tests.faults.runs import Setup
 from tests.faults.serving import TOKEN
+from tests.support.forked_client import COMMAND, ForkedProcess, ForkServer
 
 LEASE_S = 1.0
 LONG_LEASE_S = 10.0
@@ -49,21 +50,33 @@ class Ended:
 
 
 class Driver:
-    """One process of `gepa-client` that drives, or tries to drive, a run."""
+    """One process of `gepa-client` that drives, or tries to drive, a run.
 
-    def __init__(self, arguments: Sequence[object], folder: Path, environment: Mapping[str, str]) -> None:
-        command = [sys.executable, "-m", "gepa_client", *map(str, arguments), "--json"]
+    `fork_server`: makes it a fork, of which `child` is not known.
+    """
+
+    def __init__(
+        self, arguments: Sequence[object], folder: Path, environment: Mapping[str, str], fork_server: ForkServer | None
+    ) -> None:
+        words = [*map(str, arguments), "--json"]
         self._out = (folder / f"stdout-{time.monotonic_ns()}").open("w+b")
         self._err = (folder / f"stderr-{time.monotonic_ns()}").open("w+b")
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GEPA_")}
-        self.process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env={**kept, "GEPA_TOKEN": TOKEN, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=self._out,
-            stderr=self._err,
-        )
+        env = {**kept, "GEPA_TOKEN": TOKEN, **environment}
+        self.process: subprocess.Popen[bytes] | ForkedProcess
+        if fork_server is None:
+            command = [sys.executable, "-m", "gepa_client", *words]
+            null = subprocess.DEVNULL
+            self.process = subprocess.Popen(
+                command, cwd=folder, env=env, stdin=null, stdout=self._out, stderr=self._err
+            )
+        else:
+            with open(os.devnull) as stdin:  # noqa: PTH123  a descriptor is needed
+                streams = (stdin.fileno(), self._out.fileno(), self._err.fileno())
+                address = fork_server.address
+                self.process = ForkedProcess(
+                    address, COMMAND, words, folder=str(folder), environment=env, streams=streams
+                )
         self._family: dict[int, str | None] = {}
 
     @property
@@ -118,7 +131,8 @@ class Driver:
 class Run:
     """One run in a folder of its own, from its start to its end, however many processes that takes.
 
-    `store`: as `--store` takes it. `urls`: the servers. `log`: where the program notes its executions.
+    `store`: as `--store` takes it. `urls`: the servers. `log`: where the program notes its executions. `fork_server`:
+    makes its processes forks, for accidents that are not the optimizer's own.
     """
 
     def __init__(
@@ -130,6 +144,7 @@ class Run:
         store: str | None = None,
         environment: Mapping[str, str] | None = None,
         lease_s: float = LEASE_S,
+        fork_server: ForkServer | None = None,
     ) -> None:
         self.setup = setup
         self.folder = folder
@@ -137,6 +152,7 @@ class Run:
         self.store = store or str(folder / "store.db")
         self.environment = dict(environment or {})
         self.lease_s = lease_s
+        self._fork_server = fork_server
         self.log = folder / "executions"
         self.drivers: list[Driver] = []
         self.id = ""
@@ -155,7 +171,7 @@ class Run:
         return self._drive("resume", self.find(), "--store", self.store, *more, environment=environment)
 
     def _drive(self, *arguments: object, environment: Mapping[str, str] | None = None) -> Driver:
-        driver = Driver(arguments, self.folder, {**self.environment, **(environment or {})})
+        driver = Driver(arguments, self.folder, {**self.environment, **(environment or {})}, self._fork_server)
         self.drivers.append(driver)
         return driver
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sandbox_runtime import ServerEndpoint, running_server
 from tests.faults import execution_log
+from tests.support.forked_client import ForkServer
 
 TOKEN = "token-of-the-faults"
 SERVED = Path(__file__).parent / "served"
@@ -19,10 +20,11 @@ APART_S = 0.3
 
 
 class Server:
-    """One server; leaving its `with` block ends it."""
+    """One server; leaving its `with` block ends it. `fork_server`: makes it a fork."""
 
-    def __init__(self, components: int = 3) -> None:
+    def __init__(self, components: int, fork_server: ForkServer | None) -> None:
         self._components = components
+        self._fork_server = fork_server
         self._stack = contextlib.ExitStack()
         self.endpoint: ServerEndpoint = self._start(0)
 
@@ -63,9 +65,12 @@ class Server:
 
     def _start(self, port: int) -> ServerEndpoint:
         program = str(SERVED / "logging_program.py")
-        command = [
-            sys.executable, "-m", "rpc_server", "--json", "--root", str(SERVED), "--program", program,
+        arguments = [
+            "--json", "--root", str(SERVED), "--program", program,
             "--python", sys.executable, "--workers", str(PROCESSES), "--port", str(port),
             "--env", f"FAULTS_COMPONENTS={self._components}",
         ]  # fmt: skip
-        return self._stack.enter_context(running_server(command, env={"GEPA_TOKEN": TOKEN}))
+        env = {"GEPA_TOKEN": TOKEN}
+        if self._fork_server is not None:
+            return self._stack.enter_context(self._fork_server.running_server(*arguments, env=env))
+        return self._stack.enter_context(running_server([sys.executable, "-m", "rpc_server", *arguments], env=env))

@@ -19,12 +19,12 @@ KINDS = 4
 
 @pytest.mark.variant(0, 2)
 def test_a_network_that_loses_and_repeats_costs_nothing(
-    number: int, run: Runs, shared_server: Serve, undisturbed: Expected
+    number: int, calm_run: Runs, shared_server: Serve, undisturbed: Expected
 ) -> None:
     setup = Setup(seed=number // 10)
     expected = undisturbed(setup)
     with Proxy(shared_server(setup.components).port, seeded("proxy", number), RATE) as proxy:
-        made = run(setup, [proxy.url], lease_s=LONG_LEASE_S)
+        made = calm_run(setup, [proxy.url], lease_s=LONG_LEASE_S)
         made.finish(made.start())
         assert sum(proxy.did[fault] > 0 for fault in FAULTS) >= KINDS, proxy.did
     check(made, expected, lost_examples=0)

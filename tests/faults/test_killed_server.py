@@ -14,13 +14,13 @@ from tests.faults.serving import APART_S, PROCESSES
 
 @pytest.mark.variant(0, 3)
 def test_a_killed_server_that_comes_back_costs_what_was_in_flight(
-    number: int, run: Runs, own_server: Serve, undisturbed: Expected
+    number: int, calm_run: Runs, own_server: Serve, undisturbed: Expected
 ) -> None:
     setup = Setup(seed=number // 10)
     expected = undisturbed(setup)
     rng = seeded("server", number)
     server = own_server(setup.components)
-    made = run(setup, [server.url], lease_s=LONG_LEASE_S)
+    made = calm_run(setup, [server.url], lease_s=LONG_LEASE_S)
     driver = made.start()
     kills = 0
     for moment in sorted(rng.randint(0, int(expected.lines * 0.9)) for _ in range(rng.randint(1, 2))):
@@ -39,13 +39,13 @@ def test_a_killed_server_that_comes_back_costs_what_was_in_flight(
 
 @pytest.mark.variant(1, 3)
 def test_a_server_that_stays_dead_is_replaced_by_the_others(
-    number: int, run: Runs, own_server: Serve, undisturbed: Expected
+    number: int, calm_run: Runs, own_server: Serve, undisturbed: Expected
 ) -> None:
     setup = Setup(seed=number // 10)
     expected = undisturbed(setup)
     rng = seeded("one of two", number)
     servers = [own_server(setup.components), own_server(setup.components)]
-    made = run(setup, [server.url for server in servers], lease_s=LONG_LEASE_S)
+    made = calm_run(setup, [server.url for server in servers], lease_s=LONG_LEASE_S)
     driver = made.start()
     moment = rng.randint(1, int(expected.lines * 0.9))
     execution_log.until(lambda: made.reached(moment) or driver.process.poll() is not None, f"line {moment}")
@@ -56,13 +56,13 @@ def test_a_server_that_stays_dead_is_replaced_by_the_others(
 
 
 def test_a_killed_program_process_costs_what_ran_in_it(
-    number: int, run: Runs, own_server: Serve, undisturbed: Expected
+    number: int, calm_run: Runs, own_server: Serve, undisturbed: Expected
 ) -> None:
     setup = Setup(seed=number // 10)
     expected = undisturbed(setup)
     rng = seeded("program", number)
     server = own_server(setup.components)
-    made = run(setup, [server.url], lease_s=LONG_LEASE_S)
+    made = calm_run(setup, [server.url], lease_s=LONG_LEASE_S)
     driver = made.start()
     kills = 0
     for moment in sorted(rng.randint(0, int(expected.lines * 0.9)) for _ in range(rng.randint(1, 3))):

@@ -50,13 +50,13 @@ def fill(disk: Path) -> Path:
 
 @pytest.mark.variant(0, 2)
 def test_a_full_disk_pauses_the_run_until_there_is_room(
-    number: int, run: Runs, shared_server: Serve, undisturbed: Expected, tmp_path: Path
+    number: int, calm_run: Runs, shared_server: Serve, undisturbed: Expected, tmp_path: Path
 ) -> None:
     setup = Setup(seed=number // 10)
     expected = undisturbed(setup)
     moment = seeded("disk", number).randint(1, int(expected.lines * 0.8))
     with small_disk(tmp_path / "disk") as disk:
-        made = run(setup, [shared_server(setup.components).url], store=str(disk / "store.db"))
+        made = calm_run(setup, [shared_server(setup.components).url], store=str(disk / "store.db"))
         driver = made.start()
         execution_log.until(lambda: made.reached(moment), f"line {moment}")
         filler = fill(disk)
@@ -103,13 +103,13 @@ def locked(store: str) -> Iterator[None]:
 
 @pytest.mark.variant(0, 2)
 def test_a_store_locked_for_a_moment_is_waited_for(
-    number: int, run: Runs, shared_server: Serve, undisturbed: Expected
+    number: int, calm_run: Runs, shared_server: Serve, undisturbed: Expected
 ) -> None:
     setup = Setup(seed=number // 10)
     expected = undisturbed(setup)
     rng = seeded("short lock", number)
     moment = rng.randint(1, int(expected.lines * 0.8))
-    made = run(setup, [shared_server(setup.components).url], lease_s=LONG_LEASE_S)
+    made = calm_run(setup, [shared_server(setup.components).url], lease_s=LONG_LEASE_S)
     driver = made.start()
     execution_log.until(lambda: made.reached(moment), f"line {moment}")
     with locked(made.store):
@@ -121,12 +121,12 @@ def test_a_store_locked_for_a_moment_is_waited_for(
 
 @pytest.mark.variant(1, 2)
 def test_a_store_locked_beyond_the_lease_pauses_the_run(
-    number: int, run: Runs, shared_server: Serve, undisturbed: Expected
+    number: int, calm_run: Runs, shared_server: Serve, undisturbed: Expected
 ) -> None:
     setup = Setup(seed=number // 10)
     expected = undisturbed(setup)
     moment = seeded("long lock", number).randint(1, int(expected.lines * 0.8))
-    made = run(setup, [shared_server(setup.components).url])
+    made = calm_run(setup, [shared_server(setup.components).url])
     driver = made.start()
     execution_log.until(lambda: made.reached(moment), f"line {moment}")
     with locked(made.store):
@@ -139,7 +139,7 @@ def test_a_store_locked_beyond_the_lease_pauses_the_run(
 
 
 def test_a_mongodb_that_restarts_costs_nothing_but_time(
-    number: int, run: Runs, shared_server: Serve, undisturbed: Expected, mongo: Mongo
+    number: int, calm_run: Runs, shared_server: Serve, undisturbed: Expected, mongo: Mongo
 ) -> None:
     if not mongo.restarts:
         pytest.skip("MONGODB_URI names a server that is not ours to restart")
@@ -147,7 +147,7 @@ def test_a_mongodb_that_restarts_costs_nothing_but_time(
     expected = undisturbed(setup)
     rng = seeded("mongo", number)
     moment = rng.randint(1, int(expected.lines * 0.8))
-    made = run(setup, [shared_server(setup.components).url], store=mongo.url, lease_s=LONG_LEASE_S)
+    made = calm_run(setup, [shared_server(setup.components).url], store=mongo.url, lease_s=LONG_LEASE_S)
     driver = made.start()
     execution_log.until(lambda: made.reached(moment), f"line {moment}")
     mongo.kill()

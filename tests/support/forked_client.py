@@ -82,6 +82,12 @@ class ForkedProcess:
             self._connection.close()
         return self.returncode
 
+    def poll(self) -> int | None:
+        """Return its exit status as `wait` does, None while it runs."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
     def terminate(self) -> None:
         """Send it SIGTERM; nothing if it has ended."""
         self._signal(signal.SIGTERM)
@@ -92,9 +98,7 @@ class ForkedProcess:
         self.wait(TIMEOUT_S)
 
     def _signal(self, number: int) -> None:
-        with suppress(subprocess.TimeoutExpired):
-            self.wait(0)
-        if self.returncode is None:
+        if self.poll() is None:
             os.kill(self.pid, number)
 
 
@@ -275,8 +279,11 @@ def _preload(libraries: Sequence[str]) -> None:
     for name in libraries:
         import_module(name)
 
+    import gepa_client.check.server_check
     import gepa_client.cli.app
+    import gepa_client.journal.sqlite
     import gepa_client.run.driver
+    import rpc_server.cli.serve  # noqa: F401
 
     for name in gepa_client.cli.app.COMMANDS:
         gepa_client.cli.app.build(name)

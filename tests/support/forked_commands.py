@@ -1,8 +1,8 @@
-"""Write `gepa-client` and `gepa-server` as programs that are forks, for tests in another language.
+"""Write `gepa-client` and `gepa-server` as programs that are forks, for programs of tests that start them by a path.
 
-`python -m tests.support.forked_commands FOLDER` starts the process that is forked and writes both into FOLDER. They
-work until the process that ran this ends. A fork gets the descriptors 0 to 3, SIGINT and SIGTERM; after `kill -9` of
-such a program its fork runs on.
+`python -m tests.support.forked_commands FOLDER` starts the process that is forked and writes both into FOLDER, for the
+tests in TypeScript. They work until the process that ran this ends. A fork gets the descriptors 0 to 3, SIGINT and
+SIGTERM; after `kill -9` of such a program its fork runs on.
 """
 
 import os
@@ -32,14 +32,14 @@ sys.exit(status if status >= 0 else 128 - status)  # as a shell does
 """
 
 
-def main(folder: Path, owner: int) -> None:
-    """Write the programs, which end with the process `owner`."""
-    address = ForkServer.started(owner).address
+def write_commands(server: ForkServer, folder: Path) -> Path:
+    """Write both programs into the folder; return the path of `gepa-client`."""
     for name, module in (("gepa-client", COMMAND), ("gepa-server", SERVER)):
         program = folder / name
-        program.write_text(PROGRAM.format(python=sys.executable, address=address, module=module))
+        program.write_text(PROGRAM.format(python=sys.executable, address=server.address, module=module))
         program.chmod(0o755)
+    return folder / "gepa-client"
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), os.getppid())
+    write_commands(ForkServer.started(os.getppid()), Path(sys.argv[1]))
