@@ -54,6 +54,12 @@ _EVENTS_FD = Annotated[
         "--events-fd", metavar="N", min=3, help="Write events and summary to file descriptor N; pause if it closes."
     ),
 ]
+_WATCH = Annotated[
+    bool,
+    typer.Option(
+        "--watch", help="Show the run on a page in the browser until the command ends; then `gepa-client watch` does."
+    ),
+]
 _ONE_OBJECT = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 _VERBOSE = Annotated[
     bool, typer.Option("--verbose", "-v", help="Print what the program wrote while each row ran, too.")
@@ -96,6 +102,7 @@ DECLARED = {
         {
             "url": _servers("Servers that run already, such as http://127.0.0.1:8000."),
             "config": (_CONFIG, None),
+            "watch": (_WATCH, False),
             "json_events": (_EVENTS, False),
             "events_fd": (_EVENTS_FD, None),
         },
@@ -112,6 +119,7 @@ DECLARED = {
             "run": (RunName, _REQUIRED),
             "url": _servers("Other servers than the run's."),
             "config": (_CONFIG, None),
+            "watch": (_WATCH, False),
             "json_events": (_EVENTS, False),
             "events_fd": (_EVENTS_FD, None),
         },

@@ -12,6 +12,7 @@ from gepa_client.cli import flags
 from gepa_client.cli.arguments import STOPPED, USAGE
 from gepa_client.cli.commands.check import run_check
 from gepa_client.cli.commands.foreground_run import ForegroundRun, create_run
+from gepa_client.cli.commands.page_process import page_shown
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.views.console import echo, fail, log_markup, make_console, refuse
 from gepa_client.cli.views.event_stream import EventStream
@@ -26,7 +27,7 @@ from protocol.errors import RpcError
 
 
 def optimize(
-    url: list[str] | None, config: Path | None, json_events: bool, events_fd: int | None, **given: Any
+    url: list[str] | None, config: Path | None, watch: bool, json_events: bool, events_fd: int | None, **given: Any
 ) -> None:
     """Check the servers, start a run and drive it to its end; the help and the exit statuses are in `cli.flags`."""
     console = make_console()
@@ -42,7 +43,7 @@ def optimize(
     typed = flags.Typed(tuple(url or ()), config, given)
     run_id = new_run_id(settings.name)
     with sandboxed(settings, run_id, typed.command("optimize"), quiet=json_events) as sandboxes:
-        status = _go(sandboxes, run_id, typed, json_events, EventStream(events_fd), console)
+        status = _go(sandboxes, run_id, typed, watch, json_events, EventStream(events_fd), console)
     raise typer.Exit(status)
 
 
@@ -50,6 +51,7 @@ def _go(
     sandboxes: NoSandboxes,
     run_id: str,
     typed: flags.Typed,
+    watch: bool,
     json_events: bool,
     stream: EventStream,
     console: Console,
@@ -92,4 +94,5 @@ def _go(
         console=console,
         sandboxes=sandboxes,
     )
-    return running.run().exit_status
+    with page_shown(run_id, where, wanted=watch, quiet=json_events):
+        return running.run().exit_status

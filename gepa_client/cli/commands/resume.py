@@ -10,6 +10,7 @@ from evolverpc_common.printed_commands import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import PAUSED
 from gepa_client.cli.commands.foreground_run import ForegroundRun
+from gepa_client.cli.commands.page_process import page_shown
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.commands.store_access import open_cli_run
 from gepa_client.cli.flags import OF_CHECK, Typed
@@ -30,7 +31,13 @@ DOUBLED = ("max_metric_calls", "max_cost_usd", "max_seconds", "max_reflection_co
 
 
 def resume(
-    run: str, url: list[str] | None, config: Path | None, json_events: bool, events_fd: int | None, **given: Any
+    run: str,
+    url: list[str] | None,
+    config: Path | None,
+    watch: bool,
+    json_events: bool,
+    events_fd: int | None,
+    **given: Any,
 ) -> None:
     """Continue a run from its record; the help and the exit statuses are in `cli.flags`."""
     where = default_store(given["store"])
@@ -52,7 +59,10 @@ def resume(
     except (SettingsError, OSError) as error:
         refuse(str(error))
     again = command("resume", found.id, store=given["store"])
-    with sandboxed(settings, found.id, again, quiet=json_events, spent_usd=spent_usd, failed=PAUSED) as sandboxes:
+    with (
+        sandboxed(settings, found.id, again, quiet=json_events, spent_usd=spent_usd, failed=PAUSED) as sandboxes,
+        page_shown(found.id, where, wanted=watch, quiet=json_events),
+    ):
         ended = ForegroundRun(
             settings=sandboxes.settings,
             store=where,

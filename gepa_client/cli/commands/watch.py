@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import sys
 import webbrowser
 from typing import Annotated
 
@@ -22,6 +23,7 @@ def watch(
     ] = LAST,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="Port; 0 takes a free one.")] = 0,
     no_open: Annotated[bool, typer.Option("--no-open", help="Print the address only; open no browser.")] = False,
+    ends_with_stdin: Annotated[bool, typer.Option("--ends-with-stdin", hidden=True)] = False,
     store: StoreUrl = None,
 ) -> None:
     """Show a running or finished run on a page in the browser, and all runs of the store beside it.
@@ -36,18 +38,20 @@ def watch(
     except PageMissing as error:
         refuse(str(error))
     try:
-        asyncio.run(_serve(server, found.id, port, opens=not no_open))
+        asyncio.run(_serve(server, found.id, port, opens=not no_open, ends_with_stdin=ends_with_stdin))
     except OSError as error:
         fail(f"port {port} of this machine cannot be used: {error.strerror or error}; choose another with --port")
         raise typer.Exit(USAGE) from None
 
 
-async def _serve(server: PageServer, run_id: str, port: int, *, opens: bool) -> None:
+async def _serve(server: PageServer, run_id: str, port: int, *, opens: bool, ends_with_stdin: bool) -> None:
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(ValueError):  # not the main thread
             loop.add_signal_handler(number, over.set)
+    if ends_with_stdin:
+        loop.run_in_executor(None, _wait_for_stdin, loop, over)
     async with serving(server, port):
         address = server.address(run_id)
         echo(make_console(), f"page: {address}")
@@ -55,3 +59,9 @@ async def _serve(server: PageServer, run_id: str, port: int, *, opens: bool) -> 
         if opens:
             await asyncio.to_thread(webbrowser.open, address)
         await over.wait()
+
+
+def _wait_for_stdin(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+    """Set `over` at the end of standard input, which also follows the death of the process that holds its other end."""
+    sys.stdin.read()
+    loop.call_soon_threadsafe(over.set)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientConnectionError
 
 from gepa_client.errors import NoSuchRun
 from gepa_client.journal.store import find_run, open_store
@@ -177,3 +178,26 @@ def test_the_page_of_a_running_run_has_the_command_that_ends_it(cli: Callable[..
     assert cli(*shlex.split(command)[1:]).status == 0
     stated = read_run(store, RUN_ID, replays=False).one("finished")
     assert stated is not None and stated["status"] == "cancelled"
+
+
+def test_optimize_serves_the_page_of_its_run_until_it_ends(
+    serve: Callable[[Script], str], start: Start, tmp_path: Path
+) -> None:
+    script = Script(datasets={"train": rows(30), "val": rows(8, 100)}, delay_s=0.05)
+    flags = ("--max-metric-calls", 60, "--store", str(tmp_path / "runs.db"), "--no-check", "--json", "--watch")
+    running = start("optimize", serve(script), *flags)
+    assert running.stderr is not None
+    address = running.stderr.readline().removeprefix("page: ").strip()
+    page = PageState()
+
+    async def look() -> None:
+        async with Browser(address) as browser:
+            browser.state = page
+            await browser.open_session()
+            await browser.follow("last", events=5)
+
+    asyncio.run(look())
+    assert page.of("run")[0]["status"] in ("pending", "running")
+    assert running.wait(TIMEOUT_S) == 0
+    with pytest.raises(ClientConnectionError):
+        asyncio.run(look())

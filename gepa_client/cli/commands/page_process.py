@@ -1,0 +1,63 @@
+"""The page of a run beside the command that drives it: a process of its own, which ends with the command."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+from evolverpc_common.printed_commands import without_password
+from gepa_client.cli.views.console import echo, fail, make_console, safe
+from gepa_client.journal.store import STORE_VARIABLE
+
+START_TIMEOUT_S = 20.0
+END_TIMEOUT_S = 5.0
+
+
+@contextmanager
+def page_shown(run_id: str, store: str, *, wanted: bool, quiet: bool) -> Iterator[None]:
+    """Serve the page of a run during the block if it is `wanted`, and print its address; a page that fails is stated.
+
+    `quiet`: the address goes to standard error. The browser opens if a terminal shows the address.
+    """
+    if not wanted:
+        yield
+        return
+    console = make_console(stderr=quiet)
+    secret = without_password(store) != store  # lists of processes show arguments
+    words = ["watch", run_id, "--ends-with-stdin", *([] if secret else ["--store", store])]
+    process = subprocess.Popen(  # noqa: S603 (a command of ours)
+        [sys.executable, "-P", "-m", "gepa_client", *words, *([] if console.is_terminal else ["--no-open"])],
+        env={**os.environ, STORE_VARIABLE: store} if secret else None,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,  # Ctrl-C stops the run first
+    )
+    lines: list[str] = []
+    first = threading.Event()
+    threading.Thread(target=_read, args=(process.stdout, lines, first), name="page", daemon=True).start()
+    try:
+        if first.wait(START_TIMEOUT_S) and lines and lines[0].startswith("page: "):
+            echo(console, safe(lines[0]))
+        else:
+            fail(f"the page of the run could not be served: {' '.join(lines) or 'it did not start'}")
+        yield
+    finally:
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _read(output: IO[str] | None, lines: list[str], first: threading.Event) -> None:
+    for line in output or ():
+        lines.append(line.strip())
+        first.set()
+    first.set()
