@@ -52,7 +52,8 @@ export class Answers {
 }
 
 function inside(data: Embedded, path: string): Answer<unknown> {
-  if (path in data.answers) return { kind: "ready", value: data.answers[path] };
+  const held = path.replace(/&from=0$/, "");
+  if (Object.hasOwn(data.answers, held)) return { kind: "ready", value: data.answers[held] };
   return { kind: "failed", message: "This file does not hold it. `gepa-client watch` shows it from the run's store." };
 }
 

@@ -16,7 +16,8 @@ export interface Column {
 }
 
 export interface MapData {
-  readonly columns: readonly Column[];
+  /** Columns from left to right, in bands that change apart from each other. */
+  readonly bands: readonly (readonly Column[])[];
   /** Places of rows in the order shown. */
   readonly order: Uint32Array;
   readonly names: readonly (string | null)[];
@@ -31,8 +32,10 @@ export interface Cell {
 }
 
 export class HeatMap {
-  private data: MapData = { columns: [], order: new Uint32Array(), names: [], low: 0, high: 1 };
-  private tiles: (HTMLCanvasElement | undefined)[] = [];
+  private data: MapData = { bands: [], order: new Uint32Array(), names: [], low: 0, high: 1 };
+  private columns: readonly Column[] = [];
+  /** What is drawn of each band. */
+  private tiles = new Map<readonly Column[], (HTMLCanvasElement | undefined)[]>();
   private cellWidth = 4;
   private cellHeight = 4;
   private left = 0;
@@ -53,15 +56,19 @@ export class HeatMap {
   setTheme(theme: Theme): void {
     this.theme = theme;
     this.hatch = null;
-    this.tiles = [];
+    this.tiles.clear();
     this.redraw();
   }
 
+  /** Show these data; a band that is the same object as before is not drawn again if rows and range are the same. */
   setData(data: MapData): void {
+    const last = this.data;
+    const same = last.order === data.order && last.low === data.low && last.high === data.high;
+    for (const band of this.tiles.keys()) if (!same || !data.bands.includes(band)) this.tiles.delete(band);
     this.data = data;
-    this.tiles = [];
+    this.columns = data.bands.flat();
     this.moveTo(this.cursor, false);
-    if (!this.fitted && data.columns.length > 0) this.fit();
+    if (!this.fitted && this.columns.length > 0) this.fit();
     this.redraw();
   }
 
@@ -74,7 +81,7 @@ export class HeatMap {
     const { width, height } = this.inside();
     if (width <= 0 || height <= 0) return;
     this.fitted = true;
-    this.cellWidth = Math.min(LARGEST_CELL, width / Math.max(1, this.data.columns.length));
+    this.cellWidth = Math.min(LARGEST_CELL, width / Math.max(1, this.columns.length));
     this.cellHeight = Math.min(20, Math.max(0.5, height / Math.max(1, this.data.order.length)));
     this.left = 0;
     this.top = 0;
@@ -94,7 +101,7 @@ export class HeatMap {
 
   scrollBy(x: number, y: number): void {
     const { width, height } = this.inside();
-    this.left = Math.max(0, Math.min(this.data.columns.length * this.cellWidth - width, this.left + x));
+    this.left = Math.max(0, Math.min(this.columns.length * this.cellWidth - width, this.left + x));
     this.top = Math.max(0, Math.min(this.data.order.length * this.cellHeight - height, this.top + y));
     this.redraw();
   }
@@ -102,7 +109,7 @@ export class HeatMap {
   /** Put the cursor on a cell and scroll it into sight. */
   moveTo(cell: Cell, inSight = true): void {
     this.cursor = {
-      column: Math.max(0, Math.min(this.data.columns.length - 1, cell.column)),
+      column: Math.max(0, Math.min(this.columns.length - 1, cell.column)),
       line: Math.max(0, Math.min(this.data.order.length - 1, cell.line)),
     };
     if (inSight) {
@@ -120,7 +127,7 @@ export class HeatMap {
   cellAt(x: number, y: number): Cell | null {
     const column = Math.floor((x - this.gutter + this.left) / this.cellWidth);
     const line = Math.floor((y - TOP + this.top) / this.cellHeight);
-    const inside = x >= this.gutter && y >= TOP && column < this.data.columns.length && line < this.data.order.length;
+    const inside = x >= this.gutter && y >= TOP && column < this.columns.length && line < this.data.order.length;
     return inside && column >= 0 && line >= 0 ? { column, line } : null;
   }
 
@@ -161,7 +168,7 @@ export class HeatMap {
       canvas.width = Math.round(width * unit);
       canvas.height = Math.round(height * unit);
     }
-    if (!this.fitted && data.columns.length > 0) this.fit();
+    if (!this.fitted && this.columns.length > 0) this.fit();
     this.gutter = width < 500 ? 44 : 84;
     const context = canvas.getContext("2d", { alpha: false });
     if (context === null) return;
@@ -169,7 +176,7 @@ export class HeatMap {
     context.setTransform(unit, 0, 0, unit, 0, 0);
     context.fillStyle = theme.panel;
     context.fillRect(0, 0, width, height);
-    if (data.columns.length === 0 || data.order.length === 0) return;
+    if (this.columns.length === 0 || data.order.length === 0) return;
     context.save();
     context.beginPath();
     context.rect(this.gutter, TOP, width, height);
@@ -183,7 +190,7 @@ export class HeatMap {
   /** Missing cells are transparent in the tiles, so that the pattern drawn first shows. */
   private drawCells(context: CanvasRenderingContext2D, height: number): void {
     const { data } = this;
-    const right = this.x(data.columns.length);
+    const right = this.x(this.columns.length);
     const bottom = Math.min(height, this.y(data.order.length));
     this.hatch ??= hatched(context, this.theme);
     if (this.hatch !== null) {
@@ -197,20 +204,27 @@ export class HeatMap {
       if (y + lines * this.cellHeight < TOP || y > height) continue;
       const first = Math.max(0, Math.floor((TOP - y) / this.cellHeight));
       const last = Math.min(lines, Math.ceil((height - y) / this.cellHeight));
-      const from = Math.max(0, Math.floor(this.left / this.cellWidth));
-      const to = Math.min(data.columns.length, Math.ceil((this.left + this.canvas.clientWidth) / this.cellWidth));
-      if (last <= first || to <= from) continue;
-      context.drawImage(
-        this.tile(tile, lines),
-        from,
-        first,
-        to - from,
-        last - first,
-        this.x(from),
-        y + first * this.cellHeight,
-        (to - from) * this.cellWidth,
-        (last - first) * this.cellHeight,
-      );
+      if (last <= first) continue;
+      let start = 0;
+      for (const band of data.bands) {
+        const from = Math.max(0, Math.floor(this.left / this.cellWidth) - start);
+        const seen = Math.ceil((this.left + this.canvas.clientWidth) / this.cellWidth) - start;
+        const to = Math.min(band.length, seen);
+        if (to > from) {
+          context.drawImage(
+            this.tile(band, tile, lines),
+            from,
+            first,
+            to - from,
+            last - first,
+            this.x(start + from),
+            y + first * this.cellHeight,
+            (to - from) * this.cellWidth,
+            (last - first) * this.cellHeight,
+          );
+        }
+        start += band.length;
+      }
     }
     if (this.cellWidth >= 34 && this.cellHeight >= 14) this.drawScores(context, height);
   }
@@ -223,8 +237,8 @@ export class HeatMap {
     const first = Math.max(0, Math.floor(this.top / this.cellHeight));
     const from = Math.max(0, Math.floor(this.left / this.cellWidth));
     for (let line = first; line < data.order.length && this.y(line) < height; line += 1) {
-      for (let column = from; column < data.columns.length && this.x(column) < this.canvas.clientWidth; column += 1) {
-        const value = data.columns[column]?.scores[data.order[line] as number] ?? Number.NaN;
+      for (let column = from; column < this.columns.length && this.x(column) < this.canvas.clientWidth; column += 1) {
+        const value = this.columns[column]?.scores[data.order[line] as number] ?? Number.NaN;
         if (Number.isNaN(value)) continue;
         const [red, green, blue] = ramp(theme, this.share(value));
         context.fillStyle = 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000" : "#fff";
@@ -245,8 +259,8 @@ export class HeatMap {
     context.textAlign = "center";
     const every = Math.max(1, Math.ceil(30 / this.cellWidth));
     const from = Math.ceil(Math.floor(this.left / this.cellWidth) / every) * every;
-    for (let column = from; column < data.columns.length && this.x(column) < width; column += every) {
-      context.fillText(data.columns[column]?.name ?? "", this.x(column + 0.5), TOP / 2);
+    for (let column = from; column < this.columns.length && this.x(column) < width; column += every) {
+      context.fillText(this.columns[column]?.name ?? "", this.x(column + 0.5), TOP / 2);
     }
     context.save();
     context.beginPath();
@@ -285,10 +299,12 @@ export class HeatMap {
     return high > low ? Math.max(0, Math.min(1, (value - low) / (high - low))) : 1;
   }
 
-  private tile(number: number, lines: number): HTMLCanvasElement {
-    const known = this.tiles[number];
+  private tile(columns: readonly Column[], number: number, lines: number): HTMLCanvasElement {
+    const tiles = this.tiles.get(columns) ?? [];
+    this.tiles.set(columns, tiles);
+    const known = tiles[number];
     if (known !== undefined) return known;
-    const { columns, order, low, high } = this.data;
+    const { order, low, high } = this.data;
     const made = document.createElement("canvas");
     made.width = columns.length;
     made.height = lines;
@@ -310,7 +326,7 @@ export class HeatMap {
       }
       context.putImageData(image, 0, 0);
     }
-    this.tiles[number] = made;
+    tiles[number] = made;
     return made;
   }
 }

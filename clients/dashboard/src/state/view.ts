@@ -61,12 +61,16 @@ export interface View {
 export function viewAt(state: State, n: number): View {
   const live = n === LIVE;
   const until = <Fact extends { readonly at: number }>(facts: ReadonlyMap<unknown, Fact>) =>
-    [...facts.values()].filter((fact) => fact.at <= n).sort((a, b) => a.at - b.at);
-  const candidates = [...state.candidates.values()].filter(({ at }) => at <= n).sort((a, b) => a.index - b.index);
-  const proposals = [...state.proposals.values()]
-    .filter(({ at }) => at <= n)
-    .sort((a, b) => a.at - b.at || (a.key < b.key ? -1 : 1))
-    .map((proposal) => asOf(proposal, n));
+    derived(facts, n, () => [...facts.values()].filter((fact) => fact.at <= n).sort((a, b) => a.at - b.at));
+  const candidates = derived(state.candidates, n, () =>
+    [...state.candidates.values()].filter(({ at }) => at <= n).sort((a, b) => a.index - b.index),
+  );
+  const proposals = derived(state.proposals, n, () =>
+    [...state.proposals.values()]
+      .filter(({ at }) => at <= n)
+      .sort((a, b) => a.at - b.at || (a.key < b.key ? -1 : 1))
+      .map((proposal) => asOf(proposal, n)),
+  );
   const pool = last(until(state.pools));
   const newest = candidates.at(-1)?.at ?? -1;
   const known = pool !== undefined && pool.at >= newest;
@@ -75,10 +79,12 @@ export function viewAt(state: State, n: number): View {
   return {
     at: n,
     latest: state.latest,
-    rows: rowIds(state),
+    rows: derived(state.rows, n, () => rowIds(state)),
     candidates,
     partial: partialResults(state, new Set(candidates.map(({ digest }) => digest)), n),
-    front: new Set(known ? pool.front : computedFront(candidates, state.latest.run?.front_type ?? "instance")),
+    front: known
+      ? derived(pool, n, () => new Set(pool.front))
+      : computedFront(candidates, state.latest.run?.front_type ?? "instance"),
     best: ties?.best ?? (known ? pool.best : firstBest(candidates)),
     metricCalls: Math.max(
       last(metricCallCounts)?.metric_calls ?? 0,
@@ -88,7 +94,7 @@ export function viewAt(state: State, n: number): View {
     metricCallCounts,
     tested: [...state.tested.values()].sort((a, b) => a.candidate - b.candidate),
     proposals,
-    counts: counted(proposals),
+    counts: derived(proposals, n, () => counted(proposals)),
     iterations: until(state.iterations),
     reflections: until(state.reflections),
     mutations: until(state.mutations),
@@ -96,6 +102,20 @@ export function viewAt(state: State, n: number): View {
     steers: [...state.steers.values()].filter(({ at }) => live || (at !== null && at <= n)).sort(byId),
     warnings: [...state.warnings.values()].filter(({ at }) => at === null || at <= n).sort(byId),
   };
+}
+
+const lastDerived = new WeakMap<object, { readonly n: number; readonly value: unknown }>();
+
+/**
+ * Return what follows from a collection at a place, the same object as last time if neither has changed: a view of a
+ * thousand candidates is drawn again only if they did.
+ */
+function derived<Value>(source: object, n: number, make: () => Value): Value {
+  const last = lastDerived.get(source);
+  if (last?.n === n) return last.value as Value;
+  const value = make();
+  lastDerived.set(source, { n, value });
+  return value;
 }
 
 function byId(a: { readonly id: number }, b: { readonly id: number }): number {

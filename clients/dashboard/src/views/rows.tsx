@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { ViewProps } from "../app";
 import { Choice } from "../parts/choice";
 import { candidateName, count, counted, score } from "../parts/format";
-import { type Cell, HeatMap, type MapData } from "../parts/heat-map";
+import { type Cell, type Column, HeatMap, type MapData } from "../parts/heat-map";
 import { Scrolled } from "../parts/scrolled";
 import { Inline } from "../parts/text";
 import { useTheme } from "../parts/theme";
@@ -25,6 +25,7 @@ const PAGE = 100;
 /** The columns of the map: candidates, then those with some results that are not in the pool. */
 interface Matrix {
   readonly data: MapData;
+  readonly columns: readonly Column[];
   readonly order: RowOrder;
   readonly means: Float64Array;
   readonly candidates: readonly (number | null)[];
@@ -34,7 +35,11 @@ interface Matrix {
 export function RowsView({ view, params, api, embedded }: ViewProps) {
   const [form, setForm] = useState<"map" | "table">("map");
   const [sorted, setSorted] = useState<OrderName>("difficulty");
-  const matrix = useMemo(() => matrixOf(view, sorted), [view, sorted]);
+  const pool = useMemo(
+    () => poolOf(view.candidates, view.rows.length, sorted),
+    [view.candidates, view.rows.length, sorted],
+  );
+  const matrix = useMemo(() => matrixOf(pool, view), [pool, view]);
   const candidate = numberOf(params, "candidate");
   const row = numberOf(params, "row");
   const choose = (index: number | null, place: number) => refine({ candidate: index, row: place });
@@ -56,7 +61,7 @@ export function RowsView({ view, params, api, embedded }: ViewProps) {
           onChange={setForm}
         />
       </div>
-      {matrix.data.columns.length === 0 || view.rows.length === 0 ? (
+      {matrix.columns.length === 0 || view.rows.length === 0 ? (
         <p class="empty">No result on a validation row yet.</p>
       ) : form === "map" ? (
         <Picture matrix={matrix} view={view} onOpen={choose} />
@@ -77,13 +82,22 @@ export function RowsView({ view, params, api, embedded }: ViewProps) {
   );
 }
 
-function matrixOf(view: View, sorted: OrderName): Matrix {
-  const scored = view.candidates.map(({ index, scores, objective_scores }) => ({
+/** What follows from the pool alone: it stays while results of a proposal arrive. */
+interface Pool {
+  readonly order: RowOrder;
+  readonly means: Float64Array;
+  readonly columns: readonly Column[];
+  readonly low: number;
+  readonly high: number;
+  readonly missing: number;
+}
+
+function poolOf(candidates: View["candidates"], rows: number, sorted: OrderName): Pool {
+  const scored = candidates.map(({ index, scores, objective_scores }) => ({
     index,
     scores,
     objectives: objective_scores ?? {},
   }));
-  const rows = view.rows.length;
   const means = rowMeans(scored, rows);
   const order =
     sorted === "difficulty" ? byDifficulty(means) : sorted === "cluster" ? byCluster(scored, means) : asRecorded(rows);
@@ -92,22 +106,26 @@ function matrixOf(view: View, sorted: OrderName): Matrix {
   let missing = 0;
   for (const { scores } of scored) {
     for (let row = 0; row < rows; row += 1) {
-      const value = scores[row] as number;
+      const value = scores[row] ?? Number.NaN;
       if (value < low) low = value;
       if (value > high) high = value;
       if (Number.isNaN(value)) missing += 1;
     }
   }
-  const columns = [
-    ...view.candidates.map(({ index, scores }) => ({ name: String(index), scores })),
-    ...view.partial.map(({ scores }) => ({ name: "\u2026", scores })),
-  ];
+  const columns = candidates.map(({ index, scores }) => ({ name: String(index), scores }));
+  return { order, means, columns, low: low <= high ? low : 0, high: low <= high ? high : 1, missing };
+}
+
+function matrixOf(pool: Pool, view: View): Matrix {
+  const partial = view.partial.map(({ scores }) => ({ name: "\u2026", scores }));
+  const { order, low, high } = pool;
   return {
-    data: { columns, order: order.rows, names: view.rows, low: low <= high ? low : 0, high: low <= high ? high : 1 },
+    data: { bands: [pool.columns, partial], order: order.rows, names: view.rows, low, high },
+    columns: [...pool.columns, ...partial],
     order,
-    means,
-    candidates: [...view.candidates.map(({ index }) => index), ...view.partial.map(() => null)],
-    missing,
+    means: pool.means,
+    candidates: [...view.candidates.map(({ index }) => index), ...partial.map(() => null)],
+    missing: pool.missing,
   };
 }
 
@@ -171,8 +189,7 @@ function Picture({ matrix, view, onOpen }: PictureProps) {
       PageUp: () => go({ column, line: line - shown.linesShown() }),
       PageDown: () => go({ column, line: line + shown.linesShown() }),
       Home: () => go({ column: 0, line: event.ctrlKey ? 0 : line }),
-      End: () =>
-        go({ column: matrix.data.columns.length - 1, line: event.ctrlKey ? matrix.data.order.length - 1 : line }),
+      End: () => go({ column: matrix.columns.length - 1, line: event.ctrlKey ? matrix.data.order.length - 1 : line }),
       "+": () => shown.zoomBy(1.5),
       "-": () => shown.zoomBy(1 / 1.5),
       "0": () => shown.fit(),
@@ -260,7 +277,7 @@ function usePointer(map: { readonly current: HeatMap | null }, go: (cell: Cell) 
 
 function described(matrix: Matrix, view: View, { column, line }: Cell) {
   const place = matrix.data.order[line];
-  const shown = matrix.data.columns[column];
+  const shown = matrix.columns[column];
   if (place === undefined || shown === undefined) return null;
   const index = matrix.candidates[column];
   const value = shown.scores[place] ?? Number.NaN;
