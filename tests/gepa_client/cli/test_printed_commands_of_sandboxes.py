@@ -15,7 +15,7 @@ from tests.gepa_client.cli.test_printed_commands_of_code import EXAMPLE, FIX, TA
 from tests.gepa_client.cli.test_sandboxes import left_behind
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.stored_code import git
-from tests.support.modal_cloud import Cloud, loopback_modal_beside
+from tests.support.modal_cloud import Cloud, found_by_this_process, loopback_modal_beside
 
 Cli = Callable[..., Ran]
 Types = Callable[..., Ran]
@@ -149,11 +149,9 @@ def test_of_an_environment_that_was_built(in_process: Cli, types: Types, tmp_pat
 
 
 @pytest.fixture
-def cloud(own_state: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+def cloud(own_state: None) -> Iterator[Cloud]:
     """A Modal on loopback, where `gepa-client` finds it, without any image."""
-    with loopback_modal_beside() as cloud:
-        for name, value in cloud.env.items():
-            monkeypatch.setenv(name, value)
+    with loopback_modal_beside() as cloud, found_by_this_process(cloud):
         yield cloud
 
 

@@ -170,6 +170,19 @@ def loopback_modal_beside() -> Iterator[Cloud]:
 
 
 @contextlib.contextmanager
+def found_by_this_process(cloud: Cloud) -> Iterator[None]:
+    """Let commands in this process use a cloud of a thread while the block runs.
+
+    The SDK keeps one client for the process: without its end here, the next cloud would be looked for at this address.
+    """
+    with _environment(cloud.env):
+        try:
+            yield
+        finally:
+            modal.Client.from_env().close()
+
+
+@contextlib.contextmanager
 def _environment(values: dict[str, str]) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
