@@ -32,6 +32,9 @@ from types import SimpleNamespace
 from typing import IO, Any
 from unittest.mock import patch
 
+from pydantic import BaseModel
+from typer.main import get_command
+
 from sandbox_runtime.api.sandbox import ProcessEndpoint
 from sandbox_runtime.backends.process import running_server
 
@@ -280,19 +283,37 @@ def _preload(libraries: Sequence[str]) -> None:
         import_module(name)
 
     import gepa_client.check.server_check
-    import gepa_client.cli.app
     import gepa_client.journal.sqlite
-    import gepa_client.run.driver
+    import gepa_client.run.driver  # noqa: F401
     import rpc_server.cli.serve  # noqa: F401
+    from gepa_client.cli import app
 
-    for name in gepa_client.cli.app.COMMANDS:
-        gepa_client.cli.app.build(name)
-    for name in gepa_client.cli.app.WITH_SETTINGS:
+    for name in app.WITH_SETTINGS:
         import_module(f"gepa_client.cli.commands.{name}")
+    built = {name: _with_parsers(get_command(app.build(name))) for name in (None, *app.COMMANDS)}
+    build = app.build
+    app.build = lambda name: built[name] if name in built else build(name)  # type: ignore[assignment,return-value]
+    for model in {*_models(BaseModel)}:
+        if model.__module__.startswith(("gepa_client.", "protocol.", "evolverpc_common.", "rpc_server.")):
+            model.model_rebuild()  # each process would build those that are built at their first use
     assert threading.active_count() == 1, "a fork has the main thread only"
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+def _with_parsers(command: Any) -> Any:
+    """Return the command of typer; its parameters have what parses them, which is made at their first use."""
+    for each in (command, *getattr(command, "commands", {}).values()):
+        for parameter in each.params:
+            parameter.get_runtime_param()
+    return command
+
+
+def _models(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from _models(model)
 
 
 def _fork(connection: socket.socket, address: str) -> int | None:
