@@ -1,5 +1,6 @@
 """The start of a program, and the errors of one that cannot start."""
 
+import gc
 import os
 import sys
 import time
@@ -11,6 +12,9 @@ from protocol.errors import ProgramFailed
 from rpc_server.program.launcher import find_interpreter
 from rpc_server.settings.settings import Settings
 
+START_S = 20.0
+"""The time limit of a start that `opened` gives."""
+
 
 async def failure(opened, program=None, **settings):
     started = time.monotonic()
@@ -20,9 +24,9 @@ async def failure(opened, program=None, **settings):
     return failed.value, time.monotonic() - started
 
 
-async def test_a_program_that_fails_at_import_is_reported_within_a_second(opened):
+async def test_a_program_that_fails_at_import_is_reported_long_before_its_time_limit(opened):
     error, seconds = await failure(opened, "fails_at_import.py")
-    assert seconds < 1.0
+    assert seconds < START_S / 2
     assert error.details["stage"] == "import"
     assert error.message == "ModuleNotFoundError: No module named 'a_package_that_does_not_exist'"
     assert "fails_at_import.py" in error.details["traceback"]
@@ -49,7 +53,7 @@ async def test_an_invalid_program_is_reported_with_what_it_lacks(opened, tmp_pat
     error, seconds = await failure(opened, "mine.py", root=tmp_path, python=Path(sys.executable))
     assert error.details["stage"] == stage
     assert message in error.message
-    assert seconds < 1.5
+    assert seconds < START_S / 2
 
 
 async def test_a_file_or_module_that_is_not_there_is_named(opened):
@@ -75,7 +79,7 @@ async def test_a_slow_import_may_take_as_long_as_the_setting_allows(opened):
 async def test_an_import_slower_than_the_start_time_out_is_reported_then(opened):
     error, seconds = await failure(opened, "slow_import.py", start_timeout_s=0.7, env={"IMPORT_SECONDS": "60"})
     assert "did not start within 0.7 s" in error.message
-    assert seconds < 2.5
+    assert seconds < START_S
 
 
 async def test_the_worker_hides_no_module_of_the_program(opened):
@@ -152,3 +156,16 @@ def test_the_interpreter_is_the_one_set_then_the_projects_then_the_active_then_t
     in_project = make(tmp_path / ".venv" / "bin" / "python")
     assert found().path == in_project
     assert found(python=Path("mine/python")).path == tmp_path / "mine" / "python"
+
+
+async def test_collections_are_as_usual_again_after_the_import_unless_the_program_sets_them(opened, tmp_path):
+    source = (
+        "import gc\nseed_candidate = {'a': 'b'}\ndef score(example, output): return 1.0\n"
+        "def run(example, candidate): return gc.get_threshold()[0]\n"
+    )
+    found = []
+    for name, own in (("usual.py", ""), ("own.py", "gc.set_threshold(77)\n")):
+        (tmp_path / name).write_text(source + own)
+        async with opened(name, root=tmp_path, workers=1) as running:
+            found.append((await running.one({}))["output"])
+    assert found == [gc.get_threshold()[0], 77]
