@@ -162,6 +162,7 @@ async def test_an_agent_program_that_is_gone_before_it_is_asked_was_killed(workp
                 if "_bundled/claude" in command:
                     os.kill(pid, signal.SIGKILL)
                     return
+            time.sleep(0.005)  # it takes a second to ask
 
     for _ in rounds(3):
         async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
