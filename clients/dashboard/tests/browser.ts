@@ -1,9 +1,10 @@
-/** Debian's Chromium by Playwright; none if it is not installed. */
+/** Chromium by Playwright: of CHROMIUM, or where Debian and Ubuntu put it; the tests skip if there is none. */
 
 import { existsSync } from "node:fs";
 import { type Browser, chromium } from "playwright-core";
 
-const EXECUTABLE = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const PLACES = ["/usr/bin/chromium", "/usr/bin/google-chrome"];
+const EXECUTABLE = process.env.CHROMIUM ?? PLACES.find((path) => existsSync(path)) ?? "";
 
 export const hasBrowser = existsSync(EXECUTABLE);
 

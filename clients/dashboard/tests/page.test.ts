@@ -24,7 +24,8 @@ const VIEWS: Record<string, string> = {
 /** With HOSTILE_STRINGS=all each field gets each of the strings, else a fifth of them, another one than its neighbours. */
 const ALL_STRINGS = process.env.HOSTILE_STRINGS === "all";
 
-if (!hasBrowser) console.warn("The tests of the page in a browser are skipped: there is no /usr/bin/chromium");
+if (!hasBrowser)
+  console.warn("The tests of the page in a browser are skipped: there is no Chromium; on Debian: apt install chromium");
 
 describe.skipIf(!hasBrowser)("in Chromium", () => {
   const server = new PageServer();

@@ -101,7 +101,7 @@ function Figures({ view }: { view: View }) {
           <dd>{spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0)}</dd>
         </div>
       )}
-      {view.at === LIVE && run?.driven && now?.forecast && (
+      {view.at === LIVE && run?.driven && !now?.lost && now?.forecast && (
         <div>
           <dt>ends in about</dt>
           <dd>{duration(now.forecast.seconds_left)}</dd>
@@ -148,7 +148,7 @@ function Notices({ view, status, lost }: { view: View; status: Status; lost: boo
     notices.push(
       <div key="killed">
         The optimizer sends no heartbeat: its process was killed, or it is cut off from the store. All results are kept.
-        <Commands commands={commands} />
+        <Commands commands={[...resume(commands), ...commands]} />
       </div>,
     );
   } else if (run && !run.driven && (run.status === "failed" || run.status === "paused" || run.status === "running")) {
@@ -171,6 +171,13 @@ function Notices({ view, status, lost }: { view: View; status: Status; lost: boo
       {notices}
     </div>
   );
+}
+
+/** The command that continues a lost run: that which shows it has the same run and store. */
+function resume(commands: readonly CommandHint[]): CommandHint[] {
+  const shown = commands.find(({ command }) => command.startsWith("gepa-client show "));
+  if (shown === undefined || commands.some(({ command }) => command.startsWith("gepa-client resume "))) return [];
+  return [{ command: shown.command.replace(" show ", " resume "), what: "continue the run, once its lease has ended" }];
 }
 
 export function Commands({ commands }: { commands: readonly CommandHint[] }) {

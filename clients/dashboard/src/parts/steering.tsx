@@ -26,7 +26,7 @@ export function Steering({ view, api }: Props) {
   const [form, setForm] = useState<Form | null>(null);
   const [answer, setAnswer] = useState<{ readonly failed: boolean; readonly text: string } | null>(null);
   const dialog = useRef<HTMLDialogElement>(null);
-  const driven = view.latest.run?.driven ?? false;
+  const driven = (view.latest.run?.driven ?? false) && !view.latest.now?.lost;
   const show = (next: Form) => {
     setForm(next);
     setAnswer(null);
