@@ -174,7 +174,9 @@ class RunWatcher:
         self.journal.on_first_write(self._show_withheld)
 
     def on_optimization_end(self, _event: OptimizationEndEvent) -> None:
-        """Note that real calls from here on are for test rows."""
+        """Show what was held back; real calls from here on are for ties and test rows, whose figures add to these."""
+        if not self.journal.replays:
+            self._show()
         self._over = True
 
     def on_iteration_start(self, event: IterationStartEvent) -> None:
@@ -379,9 +381,10 @@ class RunWatcher:
             self.emit(Reflecting(iteration=iteration, ended=True))
 
     def _show_withheld(self) -> None:
-        """Show what was held back during the replay; called from any thread, between two callbacks."""
-        if not self._over:
-            self._enter("seed" if self._state is None else "optimizing")
+        """Show what was held back during the replay of the search; called from any thread, between two callbacks."""
+        if self._over:
+            return
+        self._enter("seed" if self._state is None else "optimizing")
         try:
             self._show()
         except OSError as error:  # GEPA would swallow it

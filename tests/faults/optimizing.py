@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from gepa_client.certificate.verification import mismatches
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.store import open_store
 from tests.faults import execution_log
@@ -216,6 +217,25 @@ class Run:
         finally:
             store.close()
         return any(attempt.kind == "retrace" and attempt.outcome is None for attempt in attempts)
+
+    def last_part(self) -> str:
+        """The kind of the part that the journal has reached: `search`, `ties` or `test`."""
+        store = open_store(self.store)
+        try:
+            found = {part.partition("-")[0] for part in store.parts(self.find())}
+        finally:
+            store.close()
+        return next(kind for kind in ("test", "ties", "search") if kind in found)
+
+    def mismatches(self) -> list[str]:
+        """What `gepa-client verify` finds of the run's certificate."""
+        store = open_store(self.store)
+        try:
+            run = store.run(self.find())
+            certificate = json.loads((self.folder / str(run.output) / "certificate.json").read_text())
+            return mismatches(store, run, certificate)
+        finally:
+            store.close()
 
     def _stored(self) -> Any:
         store = open_store(self.store)

@@ -20,6 +20,8 @@ class Outcome:
     """What must not depend on accidents.
 
     `scores`: per candidate, by GEPA's row id. `entries`: how many answers the journal holds, by part and kind.
+    `certificate`: None if there is none; without digests of rows, which name a file of the run, of answers and times,
+    and without costs, which repeated attempts add to.
     """
 
     status: str
@@ -30,6 +32,7 @@ class Outcome:
     metric_calls: int
     test_scores: dict[str, float]
     entries: dict[str, int]
+    certificate: dict[str, Any] | None
 
     def as_json(self) -> str:
         """For keeping it; `Outcome(**json.loads(...))` reads it."""
@@ -121,10 +124,23 @@ def outcome_of(store_url: str, run_id: str, folder: Path) -> Outcome:
         metric_calls=result["total_metric_calls"],
         test_scores=result["test_scores"],
         entries=dict(sorted(entries.items())),
+        certificate=_certificate(folder / "certificate.json"),
     )
     assert [candidate.texts for candidate in kept] == found.candidates
     assert [candidate.scores for candidate in kept] == found.scores
     assert run.counters["metric_calls"] == found.metric_calls
+    assert run.best is not None
+    assert run.best["index"] == result["best_idx"]
+    return found
+
+
+def _certificate(file: Path) -> dict[str, Any] | None:
+    if not file.exists():
+        return None
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    del found["run"]
+    for group, names in (("digests", ("seed", "best")), ("budget", ("evaluations", "test_evaluations"))):
+        found[group] = {name: found[group][name] for name in names}
     return found
 
 

@@ -13,21 +13,27 @@ LONGEST_MS = 20
 
 @dataclass(frozen=True)
 class Setup:
-    """A run up to its seed: what is the same in the undisturbed run and in those that accidents happen to."""
+    """A run up to its seed: what is the same in the undisturbed run and in those that accidents happen to.
+
+    `tie_rows`, `test_repeats`: as the settings; 0 leaves them out.
+    """
 
     components: int = 3
     proposals: str = "2x2"
     merge: bool = False
     metric_calls: int = 190
+    train: int = TRAIN
     val: int = VAL
     raced: bool = False
+    tie_rows: int = 0
+    test_repeats: int = 0
     seed: int = 0
 
     @property
     def name(self) -> str:
         """For files of this setup."""
-        modes = f"{'merge-' if self.merge else ''}{'raced-' if self.raced else ''}"
-        return f"{self.components}-{self.proposals}-{modes}{self.val}-{self.metric_calls}-{self.seed}"
+        modes = f"{'merge-' if self.merge else ''}{'raced-' if self.raced else ''}{self.tie_rows}-{self.test_repeats}"
+        return f"{self.components}-{self.proposals}-{modes}-{self.train}-{self.val}-{self.metric_calls}-{self.seed}"
 
     def flags(self) -> list[str]:
         """The settings as `gepa-client optimize` takes them."""
@@ -39,12 +45,17 @@ class Setup:
         return [str(word) for flag in flags.items() for word in flag] + self._modes()
 
     def _modes(self) -> list[str]:
-        return [*(["--use-merge"] if self.merge else []), *(["--validation", "race"] if self.raced else [])]
+        return [
+            *(["--use-merge"] if self.merge else []),
+            *(["--validation", "race"] if self.raced else []),
+            *(["--tie-rows", str(self.tie_rows)] if self.tie_rows else []),
+            *(["--test-repeats", str(self.test_repeats)] if self.test_repeats else []),
+        ]
 
     def write_rows(self, folder: Path, log: Path) -> None:
         """The files of rows that `flags` names, in `folder`; the program notes in `log` what it runs of them."""
         first = 0
-        for split, count in (("train", TRAIN), ("val", self.val), ("test", TEST)):
+        for split, count in (("train", self.train), ("val", self.val), ("test", TEST)):
             rows = [self._row(number, log) for number in range(first, first + count)]
             (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
             first += count

@@ -16,6 +16,7 @@ OUTCOME = Outcome(
     metric_calls=40,
     test_scores={"0": 0.25, "1": 0.5},
     entries={"search evaluate": 40},
+    certificate={"verdict": "improved"},
 )
 
 
@@ -40,6 +41,7 @@ def test_a_run_is_equal_to_itself() -> None:
         {"metric_calls": 41},
         {"test_scores": {"0": 0.25}},
         {"entries": {"search evaluate": 41}},
+        {"certificate": {"verdict": "worse"}},
     ],
 )
 def test_any_difference_between_runs_is_reported(other: dict[str, object]) -> None:

@@ -1,5 +1,6 @@
 """`kill -9` of the optimizer at random moments, resumed each time: the same run, and nothing paid twice."""
 
+import re
 import time
 from typing import cast
 
@@ -31,6 +32,35 @@ def test_a_killed_optimizer_that_races_proposals_is_resumed_to_the_same_end(
     assert expected.outcome.entries["search race"] > len(expected.outcome.candidates)
     kills = kill_and_resume(run_ := run(setup, [shared_server(setup.components).url]), expected.lines, number)
     check(run_, expected, lost_examples=kills * PROCESSES, lost_calls=kills * PROCESSES)
+
+
+def test_an_optimizer_killed_at_ties_and_at_repeated_test_rows_certifies_the_same(
+    number: int, run: Runs, shared_server: Serve, undisturbed: Expected
+) -> None:
+    setup = Setup(seed=number // 10, train=40, metric_calls=150, tie_rows=10, test_repeats=4)
+    expected = undisturbed(setup)
+    assert expected.outcome.certificate is not None
+    assert expected.outcome.certificate["test"]["repeats"] == setup.test_repeats
+    tied, tested = (
+        sum(count for name, count in expected.outcome.entries.items() if re.fullmatch(rf"{part}-.* evaluate", name))
+        for part in ("ties", "test")
+    )
+    rng = seeded("ties and tests", number)
+    moments = {
+        "ties": expected.lines - tested - rng.randint(PROCESSES + 1, tied - 1),
+        "test": expected.lines - rng.randint(PROCESSES + 1, tested - PROCESSES - 1),
+    }
+    run_ = run(setup, [shared_server(setup.components).url])
+    driver = run_.start()
+    for part, moment in moments.items():
+        execution_log.until(lambda at=moment: run_.reached(at), f"line {moment}")
+        assert driver.kill(cast("Victim", rng.choice(("both", "child"))))
+        driver.process.wait(execution_log.LONGEST_WAIT_S)
+        assert run_.last_part() == part
+        driver = run_.begin_again()
+    run_.finish(driver)
+    check(run_, expected, lost_examples=len(moments) * PROCESSES)
+    assert run_.mismatches() == []
 
 
 def kill_and_resume(run: Run, lines: int, number: int, most: int = MOST_KILLS) -> int:
