@@ -4,7 +4,7 @@ import time
 import uuid
 from typing import Literal
 
-from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.entries import SteeringRequest, StoredRun
 from gepa_client.journal.steer_entries import Cancel, Pause
 from gepa_client.journal.store import Store
 from gepa_client.steering.queue import record_stop, request
@@ -25,24 +25,25 @@ OVER = {PAUSE: ("completed", "cancelled", "paused", "failed"), CANCEL: ("complet
 BY_HAND = {PAUSE: "paused by hand", CANCEL: "cancelled by hand"}
 
 
-def stop(store: Store, run: StoredRun, action: Literal["pause", "cancel"], wait_s: float) -> StoredRun:
+def stop(store: Store, run: StoredRun, wanted: Pause | Cancel, wait_s: float) -> tuple[StoredRun, SteeringRequest]:
     """Request the stop and wait; end a run here whose lease is free or has not moved for its duration.
 
     Clocks of two machines are never compared, only whether the lease moves while this process waits. Returns the run as
-    it is then; it has stopped if no process drives it.
+    it is then, and the request; the run has stopped if no process drives it.
 
     Raises: as `request`.
     """
+    action = wanted.kind
     owner = f"{action}-{uuid.uuid4().hex}"
     lease_s = lease_seconds(run)
-    request(store, run.id, Pause() if action == PAUSE else Cancel())
+    made = request(store, run.id, wanted)
     until = time.monotonic() + wait_s
     seen, since = run.claim, time.monotonic()
     while True:
         run = store.run(run.id)
         if run.claim.owner is None and run.status in OVER[action]:
             store.update(run.id, {"requested_action": None})  # else it would stop a later extension of the run
-            return store.run(run.id)
+            return store.run(run.id), made
         if run.requested_action is None:  # a driver that took the run over may have discarded it as an old one
             store.update(run.id, {"requested_action": action})
         if run.claim != seen:
@@ -56,9 +57,9 @@ def stop(store: Store, run: StoredRun, action: Literal["pause", "cancel"], wait_
                 store.update(run.id, ended, owner=owner)
             finally:
                 store.release(run.id, owner)
-            return store.run(run.id)
+            return store.run(run.id), made
         if time.monotonic() >= until:
-            return run
+            return run, made
         time.sleep(LOOK_EVERY_S)
 
 

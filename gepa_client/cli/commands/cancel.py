@@ -8,6 +8,7 @@ from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
+from gepa_client.journal.steer_entries import Cancel
 from gepa_client.steering.stopping import BY_HAND, CANCEL, lease_seconds, stop
 
 STILL_RUNNING = 1
@@ -34,7 +35,7 @@ def cancel(
             if found.claim.owner is not None and not as_json:
                 driver = found.driver or "another process"
                 echo(console, f"asking {safe_line(driver)} to stop; waiting up to {wait:g} s for examples in flight")
-            found = stop(kept, found, CANCEL, wait)
+            found, _ = stop(kept, found, Cancel(), wait)
         stopped = found.claim.owner is None
         if as_json:
             print_json({"run": found.id, "status": found.status, "reason": found.reason, "stopped": stopped})

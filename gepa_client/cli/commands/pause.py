@@ -9,7 +9,8 @@ from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import next_command, open_cli_run
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.journal.entries import StoredRun
-from gepa_client.steering.stopping import PAUSE, stop
+from gepa_client.journal.steer_entries import Pause
+from gepa_client.steering.stopping import stop
 
 STILL_RUNNING = 1
 
@@ -36,7 +37,7 @@ def pause(
         if not as_json:
             driver = found.driver or "its driver"
             echo(console, f"asking {safe_line(driver)} to stop; waiting up to {wait:g} s for examples in flight")
-        found = stop(kept, found, PAUSE, wait)
+        found, _ = stop(kept, found, Pause(), wait)
         stopped = found.claim.owner is None
         if as_json:
             print_json({"run": found.id, "status": found.status, "reason": found.reason, "stopped": stopped})

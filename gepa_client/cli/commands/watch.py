@@ -14,6 +14,7 @@ from gepa_client.cli.commands.store_access import open_cli_run
 from gepa_client.cli.views.console import echo, fail, make_console, refuse
 from gepa_client.journal.store import LAST, default_store
 from gepa_client.page.page_server import PageMissing, PageServer, built_page, serving
+from gepa_client.steering.posted_requests import post_request
 
 
 def watch(
@@ -34,7 +35,7 @@ def watch(
     with open_cli_run(store, run) as (_, found):
         pass
     try:
-        server = PageServer(default_store(store), built_page())
+        server = PageServer(default_store(store), built_page(), steer=post_request)
     except PageMissing as error:
         refuse(str(error))
     try:

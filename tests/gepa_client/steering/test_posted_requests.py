@@ -1,0 +1,70 @@
+"""What a page posts becomes requests to a run, or an error that states why not."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_client.journal import Store, open_store
+from gepa_client.journal.entries import CONTROL, STEER
+from gepa_client.steering.posted_requests import post_request
+from gepa_client.steering.queue import MOST_WAITING, SteeringRefused
+from tests.gepa_client.stored_run import RUN_ID, Made, put
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A store with a run that is paused."""
+    put(tmp_path / "store.db", Made())
+    with closing(open_store(str(tmp_path / "store.db"))) as opened:
+        opened.update(RUN_ID, {"status": "paused"})
+        yield opened
+
+
+def test_an_action_waits_for_the_run_and_is_returned(store: Store) -> None:
+    posted = {"kind": "budget", "max_metric_calls": 500}
+    made = post_request(store, RUN_ID, posted)
+    assert (made["action"], made["outcome"], "@" in made["author"]) == (posted, None, True)
+    assert [each.id for each in store.requests(RUN_ID, waiting=True)] == [made["id"]]
+
+
+def test_a_run_that_no_process_drives_is_cancelled_at_once_and_the_record_names_the_user(store: Store) -> None:
+    waiting = post_request(store, RUN_ID, {"kind": "unpin"})["id"]
+    made = post_request(store, RUN_ID, {"kind": "cancel"})
+    run = store.run(RUN_ID)
+    assert (run.status, run.claim.owner, run.requested_action) == ("cancelled", None, None)
+    outcomes = {each.id: (each.outcome, each.reason) for each in store.requests(RUN_ID)}
+    assert outcomes == {made["id"]: ("taken", None), waiting: ("refused", "the run was cancelled before it was taken")}
+    [entry] = store.entries(RUN_ID, CONTROL)
+    assert (entry.kind, made["author"].encode() in entry.answer) == (STEER, True)
+
+
+@pytest.mark.parametrize(
+    ("posted", "reason"),
+    [
+        (None, "valid dictionary"),
+        ([], "valid dictionary"),
+        ({"kind": "pin"}, "pin.candidate: Field required"),
+        ({"kind": "pin", "candidate": "1"}, "valid integer"),
+        ({"kind": "pin", "candidate": 1, "more": 1}, "Extra inputs"),
+        ({"kind": "hint", "text": "a" * 10_001}, "at most 10000 characters"),
+    ],
+)
+def test_what_is_no_action_is_an_error_with_its_place(store: Store, posted: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        post_request(store, RUN_ID, posted)
+    assert store.requests(RUN_ID) == []
+
+
+def test_a_run_that_is_over_or_has_too_many_requests_refuses_them(store: Store) -> None:
+    for _ in range(MOST_WAITING):
+        post_request(store, RUN_ID, {"kind": "unpin"})
+    with pytest.raises(SteeringRefused, match=f"{MOST_WAITING} requests to run {RUN_ID} wait already"):
+        post_request(store, RUN_ID, {"kind": "unpin"})
+    with pytest.raises(SteeringRefused, match="there is nothing to pause"):
+        post_request(store, RUN_ID, {"kind": "pause"})
+    store.update(RUN_ID, {"status": "completed"})
+    with pytest.raises(SteeringRefused, match="is completed"):
+        post_request(store, RUN_ID, {"kind": "cancel"})
