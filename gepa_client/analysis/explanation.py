@@ -16,7 +16,7 @@ from gepa_client.analysis.proposals import (
     marked_texts,
     text_changes,
 )
-from gepa_client.analysis.ties import best_candidate
+from gepa_client.analysis.ties import best_candidate, pool_at
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.history import Results, entries, results_at, validation_rows
@@ -104,7 +104,7 @@ def explain(store: Store, run: StoredRun, until: int | None = None) -> Explanati
 
     `until`: only what was requested before this number of the journal. Only the answers that are shown are read.
     """
-    candidates = [kept for kept in store.candidates(run.id) if until is None or kept.number <= until]
+    candidates = pool_at(store.candidates(run.id), until)
     best = best_candidate(store, run.id, candidates)
     if best is None:
         return None

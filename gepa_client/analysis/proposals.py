@@ -21,7 +21,6 @@ from gepa_client.journal.entries import (
     REFLECTIVE_DATASET,
     REUSE,
     SEARCH,
-    STEER,
     CandidateRecord,
     Entry,
     StoredRun,
@@ -29,7 +28,7 @@ from gepa_client.journal.entries import (
 from gepa_client.journal.history import RecordedRow, entries, entries_at, selection_rows
 from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key, evaluated_of, request_key
 from gepa_client.journal.run_events import race_text
-from gepa_client.journal.steer_entries import Propose, SteerEntry, Withdraw
+from gepa_client.journal.steer_entries import by_hand_author
 from gepa_client.journal.store import Store
 from protocol.code import GIT_BRANCH, code_at
 
@@ -238,10 +237,8 @@ class ProposalHistory:
         self._cache: dict[int, Any] = {}
         self._reuses = False
         self._races: list[int] = []
-        self._steered: list[int] = []
         self._jobs = list(self._found(until))
         self._read_answers()
-        self._give_texts_by_hand()
         for kept in candidates:
             parents = [candidates[parent] for parent in kept.parents]
             made_by = [job for job in self._jobs if job.candidate is None and job.makes(kept, parents)]
@@ -298,8 +295,6 @@ class ProposalHistory:
                 group.append(_Job(entry, int(read[1]), read[2].split(", "), evaluated[-WINDOWS * int(read[1]) :]))
             elif entry.kind == RACE:
                 self._races.append(entry.number)
-            elif entry.kind == STEER:
-                self._steered.append(entry.number)
             elif entry.kind == MUTATION:  # its job is numbered among those that ask for a change
                 for job in group:
                     job.answers.append(entry)
@@ -315,6 +310,7 @@ class ProposalHistory:
             for entry in job.answers:
                 answer = answers[entry.number]
                 if entry.kind == PROPOSAL:
+                    job.by_hand = by_hand_author(entry.about)
                     job.texts |= {name: text for name, text in answer.items() if self._is_usable(text)}
                 elif entry.kind == MUTATION:
                     if answer["request"] in job.raw.get(GIT_BRANCH, ""):
@@ -332,22 +328,6 @@ class ProposalHistory:
                         if then is not None:
                             job.texts.pop(component, None)
                         job.unusable[component] = (read["first"], then or "unchanged")
-
-    def _give_texts_by_hand(self) -> None:
-        """Give each proposal by hand its texts: it is the first one after the request that no earlier request has."""
-        recorded = self._answers(set(self._steered))
-        jobs = {job.number: job for job in self._jobs}
-        waiting: dict[str, tuple[str, dict[str, str]]] = {}
-        for number in sorted({*jobs, *self._steered}):
-            if number in jobs:
-                if waiting:
-                    jobs[number].by_hand, jobs[number].texts = waiting.pop(next(iter(waiting)))
-                continue
-            entry = SteerEntry.model_validate(recorded[number])
-            if isinstance(entry.action, Propose):
-                waiting[entry.id] = entry.author, dict(entry.action.texts)
-            elif isinstance(entry.action, Withdraw):
-                waiting.pop(entry.action.request, None)
 
     def _is_usable(self, text: str) -> bool:
         """Return whether a text of a program was proposed; an unchanged one may have been: it makes no difference."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from statistics import fmean, stdev
 from typing import Any
 
@@ -73,6 +74,17 @@ def best_candidate(store: Store, run_id: str, candidates: Sequence[CandidateReco
 def dropped_of(candidates: Iterable[CandidateRecord]) -> set[int]:
     """Return the indices of the candidates that users dropped."""
     return {kept.index for kept in candidates if kept.dropped is not None}
+
+
+def pool_at(candidates: Sequence[CandidateRecord], until: int | None) -> list[CandidateRecord]:
+    """Return the candidates of the pool before this number of the journal, as they were then; None for all."""
+    if until is None:
+        return list(candidates)
+    return [
+        kept if kept.dropped is None or kept.dropped < until else replace(kept, dropped=None)
+        for kept in candidates
+        if kept.number <= until
+    ]
 
 
 def recorded_decision(store: Store, run_id: str, candidates: Sequence[CandidateRecord]) -> TieDecision | None:

@@ -459,7 +459,7 @@ class Steered(_Event):
     """A user's request to the run was taken, or `refused` for this reason. `action`: its kind; `text`: in words.
 
     `number`: of its entry in the journal. `author`: `user@host`; `created`: when it was made, by the author's clock.
-    `best`, `front`: of the pool after it.
+    `best`, `front`: of the pool after it. `max_metric_calls`: the new limit, None if it stays or is replayed.
     """
 
     event: Literal["steered"] = "steered"
@@ -471,6 +471,7 @@ class Steered(_Event):
     refused: str | None = None
     best: int | None = None
     front: list[int] = []
+    max_metric_calls: int | None = None
 
 
 class Sealed(_Event):

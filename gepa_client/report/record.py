@@ -201,7 +201,8 @@ class RunRecord:
     @property
     def budget(self) -> int | None:
         """The limit of metric calls, where the run has one."""
-        return self.started.max_metric_calls if self.started else None
+        limits = [event.max_metric_calls for event in self.steered if event.max_metric_calls is not None]
+        return limits[-1] if limits else self.started.max_metric_calls if self.started else None
 
     def rate(self) -> float | None:
         """Examples per second over the last half minute; None before two readings."""

@@ -235,7 +235,7 @@ class Optimization:
             BetweenIterations(config, journal),
             BudgetStop(arguments.pop("max_metric_calls"), reserved, partial(steering.advance, at_once=True)),
         ]
-        steering.set_limits = partial(self._set_limits, stops=stops, reserved=reserved)
+        steering.set_limits = partial(self._set_limits, stops=stops, reserved=reserved, prices=prices)
         arguments["stop_callbacks"] = [SteeredStops(steering, stops)]
         try:
             result: GEPAResult[Any, int] = optimize(
@@ -285,9 +285,12 @@ class Optimization:
             fixed={"max_cost_usd": SPEND_CAP} if self.adapter.journal.metered else {},
         )
 
-    def _set_limits(self, limits: Mapping[str, float], stops: Sequence[Stop], reserved: int) -> None:
+    def _set_limits(
+        self, limits: Mapping[str, float], stops: Sequence[Stop], reserved: int, prices: PriceGuard
+    ) -> None:
         """Have new limits recorded and applied."""
         self.on_limits(limits)
+        prices.config = prices.config.model_copy(update=dict(limits))
         if (calls := limits.get("max_metric_calls")) is not None:
             for stop in stops:
                 if isinstance(stop, BudgetStop | CertainStop):

@@ -52,7 +52,7 @@ from gepa_client.journal.run_events import (
     UnusableAnswers,
     race_text,
 )
-from gepa_client.journal.steer_entries import Drop, SteerEntry, described
+from gepa_client.journal.steer_entries import Drop, SetBudget, SteerEntry, described
 from gepa_client.run.activity import Activity
 from gepa_client.run.run_errors import merge_unusable, stop_for
 from gepa_client.steering.objections import best_of
@@ -245,10 +245,11 @@ class RunWatcher:
         elif self.use_merge and event["average_score"] <= 0:
             raise Interrupted("failed", merge_unusable(f"the seed's validation score is {event['average_score']:g}"))
 
-    def on_steered(self, entry: SteerEntry, number: int, state: GEPAState[Any, int]) -> None:
+    def on_steered(self, entry: SteerEntry, number: int, state: GEPAState[Any, int], replayed: bool) -> None:
         """Emit a request of a user that is in force now; record the candidate that it drops."""
         scores = state.program_full_scores_val_set
         best = best_of(scores, self.dropped)
+        limit = entry.action.max_metric_calls if isinstance(entry.action, SetBudget) and not replayed else None
         if isinstance(entry.action, Drop):
             self._drop(entry.action.candidate, number)
             self._keep()
@@ -266,6 +267,7 @@ class RunWatcher:
                 number=number,
                 best=best,
                 front=self._front,
+                max_metric_calls=limit,
             )
         )
 

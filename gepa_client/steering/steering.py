@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import orjson
 from pydantic import ValidationError
 
-from gepa_client.journal.entries import STEER, SteeringRequest, now
+from gepa_client.journal.entries import PROPOSAL, STEER, SteeringRequest, now
 from gepa_client.journal.exported import mistakes
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.records import plain
@@ -26,6 +26,7 @@ from gepa_client.journal.steer_entries import (
     Unpin,
     Withdraw,
     action_of,
+    by_hand_text,
     described,
 )
 from gepa_client.steering.objections import Situation, best_of, objection
@@ -73,6 +74,7 @@ class ProposalByHand:
     """Texts that a user gave for some components of a parent. `tries`: iterations that began with it."""
 
     request: str
+    author: str
     parent: int
     texts: dict[str, str]
     tries: int = 0
@@ -90,7 +92,8 @@ class Steering:
 
     `max_tokens`, `program_proposes`, `fixed`: as in `Situation`. `used`: returns what a limit must exceed, by name, for
     a number of metric calls. `set_limits`: records and applies new limits; it is not called on replay, as the limits of
-    a resumed run are in its settings. `on_taken`: called with each entry and its number, after it is in force.
+    a resumed run are in its settings. `on_taken`: called with each entry and its number, after it is in force, and
+    whether it is replayed.
     """
 
     journal: Journal
@@ -101,7 +104,7 @@ class Steering:
     used: Callable[[int], Mapping[str, float]] = lambda _calls: {}
     fixed: Mapping[str, str] = field(default_factory=dict)
     set_limits: Callable[[Mapping[str, float]], None] = lambda _limits: None
-    on_taken: Callable[[SteerEntry, int, State], None] = lambda _entry, _number, _state: None
+    on_taken: Callable[[SteerEntry, int, State, bool], None] = lambda _entry, _number, _state, _replayed: None
     pinned: int | None = field(default=None, init=False)
     dropped: set[int] = field(default_factory=set, init=False)
     proposals: deque[ProposalByHand] = field(default_factory=deque, init=False)
@@ -126,10 +129,19 @@ class Steering:
         self.current = proposal
         proposal.tries += 1
 
-    def proposed(self) -> dict[str, str]:
-        """Return the texts that this iteration evaluates; it has no further try."""
+    def propose(self) -> dict[str, str]:
+        """Return the texts that this iteration evaluates, as an answer of the journal like those of reflection.
+
+        Raises:
+            Interrupted: as `Journal.ask`.
+        """
         found = self.proposals.popleft()
         self.current = None
+        [asked] = self.journal.ask([request_key(PROPOSAL, by_hand_text(found.request, found.author), found.texts)])
+        if asked.entry is None:
+            with self.journal.executing([asked]):
+                self.journal.record((asked, dict(found.texts)))
+                self.journal.settle()
         return dict(found.texts)
 
     def advance(self, state: State, *, at_once: bool = False) -> None:
@@ -142,7 +154,7 @@ class Steering:
         while (recorded := self.journal.steer_entry()) is not None:
             entry = SteerEntry.model_validate_json(recorded.answer)
             [asked] = self.journal.ask([_key(entry)])
-            self._apply(entry, asked.number, state)
+            self._apply(entry, asked.number, state, replayed=True)
         if self.journal.replaying:
             return
         if self.proposals and self.proposals[0].tries >= MOST_TRIES:
@@ -190,14 +202,14 @@ class Steering:
         with self.journal.executing([asked]):
             [seen] = self.journal.record((asked, entry.model_dump(mode="json")))
             self.journal.settle()
-        self._apply(SteerEntry.model_validate_json(orjson.dumps(seen)), asked.number, state)
+        self._apply(SteerEntry.model_validate_json(orjson.dumps(seen)), asked.number, state, replayed=False)
         return asked.number
 
-    def _apply(self, entry: SteerEntry, number: int, state: State) -> None:
+    def _apply(self, entry: SteerEntry, number: int, state: State, *, replayed: bool) -> None:
         self._numbers[entry.id] = number
         match entry.action:
             case Propose(texts=texts, parent=parent):
-                self.proposals.append(ProposalByHand(entry.id, parent or 0, dict(texts)))
+                self.proposals.append(ProposalByHand(entry.id, entry.author, parent or 0, dict(texts)))
             case Withdraw(request=request):
                 self.proposals = deque(each for each in self.proposals if each.request != request)
             case Pin(candidate=index):
@@ -211,7 +223,7 @@ class Steering:
                 self._hints.append(_HintInForce(text, proposals))
             case ClearHints():
                 self._hints = []
-        self.on_taken(entry, number, state)
+        self.on_taken(entry, number, state, replayed)
 
     def _situation(self, state: State) -> Situation:
         return Situation(

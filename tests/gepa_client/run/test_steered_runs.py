@@ -18,7 +18,7 @@ from tests.gepa_client.conftest import TIMEOUT_S, Ran
 from tests.gepa_client.run.steered import found, steered
 from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import Host
-from tests.gepa_client.word_program import Script, rows
+from tests.gepa_client.word_program import Script, rows, scored
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
@@ -70,6 +70,7 @@ def test_texts_by_hand_are_evaluated_as_any_proposal_and_the_run_states_whose_th
     report = (folder / "report.md").read_text()
     assert "2 requests by hand: 1 propose, 1 budget" in report
     assert "## Steered by hand" in report
+    assert [number for number, *_ in steered(cli("replay", run, "--until", 13, "--json"))] == [12]
     over = cli("steer", "pin", run, 0)
     assert (over.status, over.stdout) == (2, "")
     assert "is completed: only a run" in over.stderr
@@ -141,6 +142,27 @@ def test_hints_are_in_prompts_as_long_as_they_are_in_force(
     assert all(heading in prompt for prompt in prompts)
     assert ["Think of the sea." in prompt for prompt in prompts] == [True] + [False] * (len(prompts) - 1)
     assert found(cli("replay", run, "--json")) == found(ended)
+
+
+@pytest.mark.parametrize(
+    ("flag", "limit", "reason"),
+    [("--max-seconds", 1, "max_seconds of 1 is reached"), ("--max-cost-usd", 0.2, "max_cost_usd of $0.2 is reached")],
+)
+def test_limits_of_time_and_money_that_users_set_hold_at_once(
+    serve: Serve, cli: Cli, tmp_path: Path, flag: str, limit: float, reason: str
+) -> None:
+    def evaluate(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        return {**scored(row, candidate), "usage": {"cost_usd": 0.01}}
+
+    words = Script(datasets={"train": rows(30), "val": rows(12, 100)}, evaluate=evaluate)
+    run = not_begun(cli, serve(words))
+    words.delay_s = 0.1
+    assert cli("steer", "budget", run, flag, limit).status == 0
+    ended = cli("resume", run, "--max-metric-calls", 2000, "--past-perfect", "--json")
+    assert ended.status == 0, ended.stdout
+    assert ended.event("finished")["reason"].startswith(reason)
+    with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
+        assert store.run(run).config[flag.removeprefix("--").replace("-", "_")] == limit
 
 
 def test_a_run_is_paused_by_another_process_and_resumed_to_the_same_result(

@@ -816,7 +816,7 @@ export interface CopiedExample {
  * A user's request to the run was taken, or `refused` for this reason. `action`: its kind; `text`: in words.
  *
  * `number`: of its entry in the journal. `author`: `user@host`; `created`: when it was made, by the author's clock.
- * `best`, `front`: of the pool after it.
+ * `best`, `front`: of the pool after it. `max_metric_calls`: the new limit, None if it stays or is replayed.
  */
 export interface Steered {
   seconds: number;
@@ -829,6 +829,7 @@ export interface Steered {
   refused: string | null;
   best: number | null;
   front: number[];
+  max_metric_calls: number | null;
 }
 /**
  * The test rows were committed to before the first iteration. `digest`: of their ids and contents.
