@@ -21,7 +21,7 @@ const VIEWS: Record<string, string> = {
   runs: "#/runs",
 };
 
-/** With HOSTILE_STRINGS=all each field gets each of the strings, else a fifth of them, another one than its neighbours. */
+/** With HOSTILE_STRINGS=all each field gets each of the strings, else a tenth of them, another one than its neighbours. */
 const ALL_STRINGS = process.env.HOSTILE_STRINGS === "all";
 
 if (!hasBrowser)
@@ -112,7 +112,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     // These have every field that a program, a model or a row fills; the others show the same candidates.
     const views = ["cell", "origins", "text", "reflection", "runs", "now"].map((name) => VIEWS[name] as string);
     const plain = await page.evaluate(tagNames, [...Object.values(VIEWS), "#/now"]);
-    for (let number = 0; number < HOSTILE.length; number += ALL_STRINGS ? 1 : 5) {
+    for (let number = 0; number < HOSTILE.length; number += ALL_STRINGS ? 1 : 10) {
       const hostile = (field: string) => HOSTILE[(number + shift(field)) % HOSTILE.length] as string;
       server.sample = sampleRun({ candidates: 3, rows: 3, code: true, text: hostile });
       server.reset(`string ${number}`);

@@ -39,16 +39,23 @@ export function Block({ text, omitted = 0, label }: { text: string; omitted?: nu
 /** Two texts as one: removed words struck through, new words underlined. */
 export function Compared({ pieces, label }: { pieces: readonly Piece[]; label: string }) {
   const size = pieces.reduce((sum, piece) => sum + piece.text.length, 0);
+  const room = size > SHOWN ? { same: 2_000, add: SHOWN / 4, del: SHOWN / 4 } : null;
   return (
     <Frame label={label} size={size}>
       {size === 0 && <span class="quiet">(empty)</span>}
       {pieces.map((piece, at) => {
-        const text = visible(piece.text);
+        const text = visible(room === null ? piece.text : abridged(piece.text, room[piece.kind]));
         if (piece.kind === "same") return text;
         return piece.kind === "add" ? <ins key={at}>{text}</ins> : <del key={at}>{text}</del>;
       })}
     </Frame>
   );
+}
+
+/** The beginning and the end of a long text. */
+function abridged(text: string, room: number): string {
+  if (text.length <= 2 * room) return text;
+  return `${text.slice(0, room)}\n[${count(text.length - 2 * room)} characters]\n${text.slice(-room)}`;
 }
 
 /** The box of a text; a long one scrolls, and takes the focus so that keys can scroll it. */

@@ -6,6 +6,8 @@ import type { Scored } from "./front";
 const MOST_FEATURES = 64;
 const MOST_CLUSTERS = 8;
 const ROUNDS = 25;
+/** Differences of scores that a clustering computes at most, about a third of a second. */
+const MOST_WORK = 200_000_000;
 
 export interface RowOrder {
   /** Rows in the order shown. */
@@ -72,7 +74,8 @@ export function byCluster(candidates: readonly Scored[], means: Float64Array): R
     centres.set(features.subarray(row * width, (row + 1) * width), cluster * width);
   }
   const member = new Uint8Array(count);
-  for (let round = 0; round < ROUNDS; round += 1) {
+  const rounds = Math.max(2, Math.min(ROUNDS, Math.floor(MOST_WORK / (count * width * clusters))));
+  for (let round = 0; round < rounds; round += 1) {
     const moved = assign(features, centres, member, width, clusters);
     if (!moved && round > 0) break;
     recentre(features, centres, member, width, clusters);

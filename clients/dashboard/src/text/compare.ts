@@ -15,11 +15,11 @@ const ALIKE = 0.3;
 
 /** Return both texts as one sequence; without `add` it is the first text, without `del` the second. */
 export function compare(before: string, after: string): Piece[] {
-  const pieces: Piece[] = [];
+  let pieces: Piece[] = [];
   let was = "";
   let now = "";
   const flush = () => {
-    if (was || now) pieces.push(...changedWords(was, now));
+    if (was || now) pieces = pieces.concat(changedWords(was, now));
     was = "";
     now = "";
   };
@@ -110,9 +110,9 @@ function sequence(before: readonly string[], after: readonly string[]): Piece[] 
   const old = before.slice(start, before.length - end);
   const fresh = after.slice(start, after.length - end);
   return [
-    ...before.slice(0, start).map((text): Piece => ({ kind: "same", text })),
+    { kind: "same", text: before.slice(0, start).join("") },
     ...middle(old, fresh),
-    ...before.slice(before.length - end).map((text): Piece => ({ kind: "same", text })),
+    { kind: "same", text: before.slice(before.length - end).join("") },
   ];
 }
 
