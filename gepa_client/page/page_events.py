@@ -259,7 +259,10 @@ class Race(_PageEvent):
 
 
 class Steer(_PageEvent):
-    """What a user asked of the run. All are kept, by `key`. `at`: where it took effect, None until then."""
+    """What a user asked of the run. All are kept, by `key`. `at`: where it was taken, None if it was not.
+
+    `detail`: the action as it was posted. `outcome`: `taken`, or `refused` with the reason; None while it waits.
+    """
 
     type: Literal["steer"] = "steer"
     key: str

@@ -68,6 +68,7 @@ from gepa_client.page.page_events import (
     Sealed,
     SentText,
     SpendingSoFar,
+    Steer,
     Stopped,
     StoreTrouble,
     Tested,
@@ -187,6 +188,7 @@ class RunReader:
         self._log.add(self._run_event(run, driven=driven))
         self._read_candidates()
         self._read_now(run, driven=driven)
+        self._read_requests()
         self._log.published()  # the first paint needs no more
         more = self._read_entries()
         self._follow(run, driven=driven)
@@ -544,6 +546,8 @@ class RunReader:
                 )
                 for found in self._proposals.without_proposal(at, event):
                     add(found)
+            case run_events.Steered() if event.best is not None:
+                add(Pool(at=at, front=event.front, best=event.best))
             case run_events.TiesCompared():
                 fields = {name: getattr(event, name) for name in ("best", "rows", "validation_rows", "candidates")}
                 add(Ties(**fields))
@@ -635,6 +639,21 @@ class RunReader:
                 forecast=_forecast(run, found) if driven else None,
             )
         )
+
+    def _read_requests(self) -> None:
+        """Add what users asked of the run."""
+        for asked in self._store.requests(self._id):
+            self._log.add(
+                Steer(
+                    key=asked.id,
+                    at=None if asked.number is None else asked.number + 1,
+                    action=str(asked.action.get("kind")),
+                    requested=asked.created,
+                    by=asked.author,
+                    detail=asked.action,
+                    outcome=asked.outcome if asked.reason is None else f"{asked.outcome}: {asked.reason}",
+                )
+            )
 
     def _read_ending(self, run: StoredRun) -> None:
         """Read what is known once a run has ended for now; once for each end."""

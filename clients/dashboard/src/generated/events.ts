@@ -286,7 +286,9 @@ export interface RaceStanding {
   drops: boolean;
 }
 /**
- * What a user asked of the run. All are kept, by `key`. `at`: where it took effect, None until then.
+ * What a user asked of the run. All are kept, by `key`. `at`: where it was taken, None if it was not.
+ *
+ * `detail`: the action as it was posted. `outcome`: `taken`, or `refused` with the reason; None while it waits.
  */
 export interface Steer {
   id: number;
