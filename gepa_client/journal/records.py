@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar, overload
 
+import orjson
+
 from gepa_client.errors import StoreDamaged
 from gepa_client.journal.entries import (
     AttemptFinished,
@@ -224,7 +226,10 @@ def candidate_bytes(kept: CandidateRecord) -> bytes:
 def candidate_of(data: bytes) -> CandidateRecord:
     """Return the candidate of `candidate_bytes`. Raises `StoreDamaged`."""
     with decoding("a candidate"):
-        return CandidateRecord(**json.loads(data))
+        try:
+            return CandidateRecord(**orjson.loads(data))
+        except orjson.JSONDecodeError:  # it does not read lone surrogates, which a text may have
+            return CandidateRecord(**json.loads(data))
 
 
 def _plain(value: Any) -> Any:

@@ -124,6 +124,7 @@ class RunReader:
         self._declared: dict[str, Any] | None = None
         self._model: str | None = None
         self._val: list[RecordedRow] = []
+        self._score_names: list[str] = []
         self._places: dict[str, list[int]] = {}
         self._wire: dict[int, str] = {}
         self._train_ids: set[str] = set()
@@ -225,6 +226,7 @@ class RunReader:
             return
         self._splits = row_counts(self._store, self._id)
         self._val = splits.get("val", splits["train"])
+        self._score_names = [str(row.row_id) for row in self._val]
         own = "val" in splits
         self._train_ids = {repr(row.id) for row in splits["train"]} if own else set()
         for place, row in enumerate(self._val):
@@ -315,7 +317,7 @@ class RunReader:
             found=kept.found,
             cost_usd=kept.cost_usd,
             objective_scores=kept.objective_scores,
-            scores=[kept.scores.get(str(row.row_id)) for row in self._val],
+            scores=[kept.scores.get(name) for name in self._score_names],
             texts={name: sent_text(text) for name, text in component_texts(kept.texts).items()},
             code=code,
         )
