@@ -9,7 +9,7 @@ from gepa_client.journal import run_events as events
 from gepa_client.report.proposed_texts import copied_summary, unusable_text
 from gepa_client.report.record import change_origin
 from gepa_client.report.steering_fields import steered_text
-from gepa_client.report.summary_fields import refusal_text, tie_summary
+from gepa_client.report.summary_fields import refusal_text
 
 PHASES = {
     "connecting": "connecting",
@@ -85,7 +85,8 @@ def event_text(event: events.Event) -> str:
         case events.Sealed():
             return f"committed to {counted(event.rows, 'test row')}: {safe_line(event.digest)}"
         case events.TiesCompared():
-            return safe_line(tie_summary(event))
+            tied = counted(len(event.candidates), "candidate")
+            return f"{tied} tied; {counted(event.rows, 'fresh row')} chose candidate {event.best}"
         case events.Tested():
             what = "seed" if event.index == 0 else f"candidate {event.index}"
             times = f", {event.repeats} times each" if event.repeats > 1 else ""

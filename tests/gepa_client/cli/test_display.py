@@ -20,9 +20,11 @@ from gepa_client.journal.run_events import (
     Reflecting,
     Rejected,
     StepFailed,
+    TiesCompared,
     Warned,
     race_text,
 )
+from gepa_client.journal.tie_entries import TiedCandidate
 from gepa_client.report.record import RunRecord
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.example_records import NASTY, candidate, code_record, example_record, mutated, refused
@@ -163,6 +165,17 @@ def test_a_proposal_that_lost_its_race_is_displayed_whole_on_a_narrow_terminal()
         display.event(lost_race(), example_record(lost_race()))
     assert "raced out: 0.0667 below the best on 100 of 300 rows" in out.getvalue()
     assert "1 of them raced out" in out.getvalue()
+
+
+def test_which_of_tied_candidates_was_chosen_is_displayed_whole_on_a_narrow_terminal() -> None:
+    out = io.StringIO()
+    means = [TiedCandidate(index=index, validation=0.5, fresh=0.5, mean=0.5) for index in (108, 110, 111, 112)]
+    ties = TiesCompared(
+        best=112, rows=200, validation_rows=300, asked=200, candidates=means, metric_calls=9_000, seconds=1e4
+    )
+    with LiveDisplay(Console(file=out, width=80, force_terminal=True)) as display:
+        display.event(ties, example_record())
+    assert "4 candidates tied; 200 fresh rows chose candidate 112" in out.getvalue()
 
 
 @pytest.mark.parametrize(
