@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from gepa_client.gepa.batch_evaluator import EvaluationItem
+from gepa_client.gepa.noise_warning import noise_warning
 from gepa_client.gepa.results import Results, instance_of
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.entries import REUSE
@@ -121,17 +122,6 @@ class KnownResults:
                 self.journal.record((request, numbers))
                 await self.journal.settled()
         self.reused += reused
-
-
-def noise_warning(row: AnyRow, scores: Sequence[float]) -> str | None:
-    """Return what to report of a program that is taken to be deterministic; None if its scores on the row are equal."""
-    other = next((score for score in scores if score != scores[0]), None)
-    if other is None:
-        return None
-    return (
-        f"the program is taken to be deterministic, but row {row.id} scored {scores[0]:g} and then {other:g} with the "
-        "same candidate: reused results hide such noise; a run with --no-deterministic evaluates each row anew"
-    )
 
 
 def _missing(
