@@ -8,6 +8,7 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.rpc_server.mutations.mutation_server import SCRIPTED, served
 from tests.rpc_server.mutations.patches import added, changed
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.mutations.test_transaction import GREETING, greets
+from tests.support.forked_client import ForkServer
 
 WAIT_S = 30.0
 MARK = "MUTATION_TEST_MARK"
@@ -41,14 +43,19 @@ STAGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 class Served:
     """Starts servers for a project, and finds the processes and files they leave."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, fork_server: ForkServer) -> None:
+        self._fork_server = fork_server
         self.project = Project(place)
         self.at = place / "at"
         self.state = place / "state"
         self._config = place / "gepa.toml"
         self._mark = uuid.uuid4().hex
 
-    def argv(self, **settings: Any) -> list[str]:
+    def running(self, **settings: Any) -> AbstractContextManager[ServerEndpoint]:
+        """Run a server with these settings while the block runs."""
+        return self._fork_server.running_server(*self.flags(**settings), env=self.env)
+
+    def flags(self, **settings: Any) -> list[str]:
         given = {
             "root": str(self.project.folder),
             "program": "app.py",
@@ -62,7 +69,7 @@ class Served:
         }
         lines = [f"{name} = {json.dumps(value)}\n" for name, value in given.items()]
         self._config.write_text("".join(lines) + f"[env]\nAT = {json.dumps(str(self.at))}\n")
-        return [sys.executable, "-m", "rpc_server", "--config", str(self._config)]
+        return ["--config", str(self._config)]
 
     @property
     def env(self) -> dict[str, str]:
@@ -105,12 +112,12 @@ def until(condition: Callable[[], Any]) -> None:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Served:
-    return Served(tmp_path)
+def server(tmp_path: Path, fork_server: ForkServer) -> Served:
+    return Served(tmp_path, fork_server)
 
 
 def test_a_mutation_over_http_is_evaluated_and_a_rejected_one_reported(server: Served) -> None:
-    with running_server(server.argv(), env=server.env) as endpoint:
+    with running_server([sys.executable, "-m", "rpc_server", *server.flags()], env=server.env) as endpoint:
         reported = ask(endpoint, "discover")
         assert {"mutations", "commits"} <= set(reported["capabilities"])
         seed = reported["program"]["seed_candidate"]
@@ -125,9 +132,9 @@ def test_a_mutation_over_http_is_evaluated_and_a_rejected_one_reported(server: S
         assert caught.value.details["stage"] == "edit"
 
 
-def test_a_server_without_the_flag_changes_nothing(server: Served) -> None:
-    argv = [sys.executable, "-m", "rpc_server", "--trees", "--program", "app.py", "--tree-dir", str(server.state)]
-    with running_server(argv, env=server.env, cwd=server.project.folder) as endpoint:
+def test_a_server_without_the_flag_changes_nothing(server: Served, fork_server: ForkServer) -> None:
+    flags = ("--trees", "--program", "app.py", "--tree-dir", str(server.state))
+    with fork_server.running_server(*flags, env=server.env, cwd=server.project.folder) as endpoint:
         assert "mutations" not in ask(endpoint, "discover")["capabilities"]
         with pytest.raises(RpcError) as caught:
             ask(endpoint, "apply_mutation", {"candidate": seed_of(endpoint), "mutation": PATCH})
@@ -140,7 +147,7 @@ def test_what_a_program_offers_its_server_alone_is_not_advertised(server: Served
         {"app.py": (server.project.folder / "app.py").read_text() + "\ndef write_texts(candidate): ...\n"}
     )
     server.project.commit("It can write")
-    with running_server(server.argv(), env=server.env) as endpoint:
+    with server.running() as endpoint:
         assert "write_texts" not in ask(endpoint, "discover")["capabilities"]
 
 
@@ -150,13 +157,13 @@ async def test_a_server_killed_in_the_middle_leaves_nothing_after_the_next_start
     mutation, settings = STAGES[stage]
     before = server.project.digest()
     name = {"run": "r", "number": 1}
-    with running_server(server.argv(**settings), env=server.env) as endpoint:
+    with server.running(**settings) as endpoint:
         params = {"candidate": seed_of(endpoint), "mutation": mutation, "name": name}
         ask(endpoint, "apply_mutation", {**params, "_meta": {"call_id": "c", "wait_s": 0}})
         until(server.at.exists)
         os.kill(endpoint.pid, signal.SIGKILL)
         until(lambda: not server.processes())
-    with running_server(server.argv(**settings), env=server.env) as endpoint:
+    with server.running(**settings) as endpoint:
         (state,) = (server.state / "servers").iterdir()
         assert list((state / "drafts").iterdir()) == []
         assert (server.project.digest(), server.project.branches()) == (before, {})
@@ -179,13 +186,12 @@ def test_a_server_killed_while_it_pushes_leaves_what_the_repeated_call_finds(ser
     hook = remote / "hooks" / "pre-receive"
     hook.write_text(f'#!/bin/sh\nAT={server.at}\nif [ ! -e "$AT" ]; then touch "$AT"; sleep 1; exit 1; fi\n')
     hook.chmod(0o755)
-    argv = server.argv(push="origin")
-    with running_server(argv, env=server.env) as endpoint:
+    with server.running(push="origin") as endpoint:
         params = {"candidate": seed_of(endpoint), "mutation": PATCH, "name": {"run": "r", "number": 1}}
         ask(endpoint, "apply_mutation", {**params, "_meta": {"call_id": "c", "wait_s": 0}})
         until(server.at.exists)
         os.kill(endpoint.pid, signal.SIGKILL)
         until(lambda: not server.processes())
-    with running_server(argv, env=server.env) as endpoint:
+    with server.running(push="origin") as endpoint:
         made = ask(endpoint, "apply_mutation", params)
     assert server.project.git("-C", str(remote), "rev-parse", "evolve/r/1") == made["commit"]
