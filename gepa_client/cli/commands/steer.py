@@ -204,8 +204,8 @@ def _ask(kept: Store, run: StoredRun, action: dict[str, Any], wait: float, store
     until = time.monotonic() + wait
     while asked.outcome is None and run.claim.owner is not None and time.monotonic() < until:
         time.sleep(LOOK_EVERY_S)
+        run = kept.run(run.id)  # first: a run that has ended has answered
         asked = next(each for each in kept.requests(run.id) if each.id == asked.id)
-        run = kept.run(run.id)
     if as_json:
         print_json({"run": run.id, **asdict(asked)})
     else:

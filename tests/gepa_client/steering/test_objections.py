@@ -1,0 +1,57 @@
+"""A request that a run cannot take is refused with what is wrong and what to do instead."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gepa_client.journal.steer_entries import AnyAction, Drop, Hint, Pin, Propose, SetBudget, Withdraw
+from gepa_client.steering.objections import Situation, best_of, objection
+
+CANDIDATES = [{"rules": "a", "git_branch": "main"}, {"rules": "b", "git_branch": "main"}, {"rules": "c"}]
+SITUATION = Situation(CANDIDATES, best=1, used={"max_metric_calls": 40, "max_seconds": 1.5}, proposals={"mine"})
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        Propose(texts={"rules": "d"}),
+        Propose(texts={"rules": "b"}, parent=0),
+        Withdraw(request="mine"),
+        Pin(candidate=2),
+        Drop(candidate=0),
+        Hint(text="warm"),
+        SetBudget(max_metric_calls=41, max_cost_usd=0.001),
+    ],
+)
+def test_a_run_takes_what_it_can(action: AnyAction) -> None:
+    assert objection(action, SITUATION) is None
+
+
+@pytest.mark.parametrize(
+    ("action", "situation", "reason"),
+    [
+        (Propose(texts={"rules": " b\n"}), {}, "candidate 1 has these texts already"),
+        (Propose(texts={"rules": "d", "style": "e"}), {}, "no component 'style' (it has rules)"),
+        (Propose(texts={"git_branch": "x"}), {}, "git_branch is code"),
+        (Propose(texts={"rules": "d"}, parent=2), {"dropped": {2}}, "candidate 2 was dropped"),
+        (Propose(texts={"rules": "d" * 41}), {"max_tokens": 10}, "11 tokens, more than --max-component-tokens 10"),
+        (Withdraw(request="other"), {}, "no proposal by hand other waits"),
+        (Pin(candidate=3), {}, "has no candidate 3: it has 0 to 2"),
+        (Pin(candidate=2), {"dropped": {2}}, "was dropped, so it is no parent"),
+        (Drop(candidate=2), {"pinned": 2}, "is pinned: unpin it first"),
+        (Drop(candidate=2), {"dropped": {2}}, "was dropped before"),
+        (Drop(candidate=2), {"dropped": {0, 1}}, "is the only one left"),
+        (Hint(text="warm"), {"program_proposes": True}, "hints need a run with --reflection-lm"),
+        (SetBudget(max_metric_calls=40), {}, "--max-metric-calls 40 is not above the 40 that"),
+        (SetBudget(max_seconds=1.5), {}, "--max-seconds 1.5 is not above the 1.5 that"),
+        (SetBudget(max_cost_usd=9), {"fixed": {"max_cost_usd": "the gateway holds it"}}, "the gateway holds it"),
+        (SetBudget(), {}, "names at least one limit"),
+    ],
+)
+def test_a_run_states_why_it_does_not_take_the_rest(action: AnyAction, situation: dict[str, Any], reason: str) -> None:
+    assert reason in (objection(action, replace(SITUATION, **situation)) or "")
+
+
+def test_the_best_candidate_is_the_first_with_the_highest_score_that_is_not_dropped() -> None:
+    assert [best_of([1.0, 2.0, 2.0, 0.0], dropped) for dropped in (set(), {1}, {1, 2})] == [1, 2, 0]
