@@ -32,8 +32,6 @@ FOREIGN = {"server": ("gepa", "litellm"), "client": ("jsonrpcserver", "modal", "
 
 
 UV = Path(sys.executable).parent / "uv"
-WITH_UV = {"PATH": f"{UV.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-"""What `build` finds uv by."""
 
 
 def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
@@ -54,7 +52,7 @@ def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | Non
 
 def built(folder: Path) -> Path:
     """Build the wheel from the checkout and return its path."""
-    run(sys.executable, "-m", "build", "--installer", "uv", "--wheel", "--outdir", folder, ROOT, env=WITH_UV)
+    run(UV, "build", "--wheel", "--out-dir", folder, ROOT)
     (wheel,) = folder.glob("*.whl")
     inside = set(zipfile.ZipFile(wheel).namelist())
     missing = [name for name in EXPECTED if name not in inside]

@@ -6,15 +6,19 @@ import { fileURLToPath } from "node:url";
 
 const repository = fileURLToPath(new URL("../../../", import.meta.url));
 const folder = fileURLToPath(new URL("../optimizer/", import.meta.url));
-const own = join(repository, ".venv", "bin", "python");
+const uv = join(repository, ".venv", "bin", "uv");
+const python = join(repository, ".venv", "bin", "python");
+const pip = ["-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--wheel-dir"];
+const [program, ...words] = existsSync(uv)
+  ? [uv, "build", "--quiet", "--wheel", "--no-create-gitignore", "--out-dir"]
+  : [existsSync(python) ? python : "python3", ...pip];
 
 rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder);
-const python = existsSync(own) ? own : "python3";
-const pip = ["-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"];
-const { status, error } = spawnSync(python, [...pip, "--wheel-dir", folder, repository], { stdio: ["ignore", 2, 2] });
+const { status, error } = spawnSync(program, [...words, folder, repository], { stdio: ["ignore", 2, 2] });
 if (status !== 0) {
-  console.error(`the optimizer's wheel cannot be built: ${error?.message ?? `pip exited with status ${status}`}`);
+  const why = error?.message ?? `${program} exited with status ${status}`;
+  console.error(`the optimizer's wheel cannot be built: ${why}`);
   process.exit(1);
 }
 const constraints = readFileSync(join(repository, "constraints.txt"), "utf8");

@@ -7,8 +7,9 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 from evolverpc_common.git import run_git_async
 from tests.support.forked_client import ForkServer
+from tests.support.forked_commands import write_commands
 
 WAIT_S = 30
 PLAIN = "seed_candidate = {'system': 'x'}\ndef run(example, candidate):\n    return 1\n"
@@ -44,12 +46,15 @@ for line in sys.stdin:
 """
 
 
+Started = Callable[..., AbstractAsyncContextManager[asyncio.subprocess.Process]]
+
+
 @asynccontextmanager
-async def started(folder: Path, *arguments: str, **variables: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def started(
+    folder: Path, *arguments: str, command: Sequence[str] = (sys.executable, "-m", "rpc_server"), **variables: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "rpc_server",
+        *command,
         *arguments,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **variables},
@@ -81,6 +86,14 @@ async def ready(process: asyncio.subprocess.Process) -> dict[str, Any]:
     event: dict[str, Any] = json.loads(await first_line(process))
     assert event["event"] == "ready"
     return event
+
+
+@pytest.fixture
+def forked(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Started:
+    """`started` with a fork, for tests of neither how a server starts nor how it ends."""
+    commands = tmp_path_factory.mktemp("commands")
+    write_commands(fork_server, commands)
+    return partial(started, command=[str(commands / "gepa-server")])
 
 
 @pytest.fixture
@@ -145,10 +158,12 @@ async def test_the_conformance_program_is_served_and_sigterm_ends_it(tmp_path: P
         assert text_of(token_file) is None
 
 
-async def test_a_token_file_that_is_not_there_is_made_and_serves_the_next_start_too(tmp_path: Path) -> None:
+async def test_a_token_file_that_is_not_there_is_made_and_serves_the_next_start_too(
+    tmp_path: Path, forked: Started
+) -> None:
     file = tmp_path / "token"
     for _start in range(2):
-        async with started(tmp_path, "--conformance", "--json", "--token-file", str(file)) as process:
+        async with forked(tmp_path, "--conformance", "--json", "--token-file", str(file)) as process:
             event = await ready(process)
             assert (event["token"], event["token_file"]) == (None, str(file))
             token = file.read_text().strip()
@@ -166,11 +181,11 @@ async def test_people_get_one_line_when_it_is_ready(tmp_path: Path) -> None:
     assert re.fullmatch(pattern, line)
 
 
-async def test_a_given_token_is_used_never_printed_and_unknown_to_the_program(tmp_path: Path) -> None:
+async def test_a_given_token_is_used_never_printed_and_unknown_to_the_program(tmp_path: Path, forked: Started) -> None:
     (tmp_path / "app.py").write_text(
         "import os\nseed_candidate = {'system': 'x'}\ndef run(example, candidate):\n    return dict(os.environ)\n"
     )
-    async with started(tmp_path, "--program", "app.py", "--json", GEPA_TOKEN="given-token") as process:
+    async with forked(tmp_path, "--program", "app.py", "--json", GEPA_TOKEN="given-token") as process:
         event = await ready(process)
         assert (event["token"], event["token_file"]) == (None, None)
         answer = await call(event, "evaluate", evaluation(1, candidate={"system": "x"}), token="given-token")
@@ -178,28 +193,28 @@ async def test_a_given_token_is_used_never_printed_and_unknown_to_the_program(tm
         assert "PATH" in answer["results"][0]["output"]
 
 
-async def test_everything_after_command_is_the_command(tmp_path: Path) -> None:
+async def test_everything_after_command_is_the_command(tmp_path: Path, forked: Started) -> None:
     (tmp_path / "program.py").write_text(STDIO)
     arguments = ("--json", "--command", sys.executable, "program.py", "--name")
-    async with started(tmp_path, *arguments) as process:
+    async with forked(tmp_path, *arguments) as process:
         assert (await call(await ready(process), "discover", {}))["program"]["name"] == "--name"
 
 
 async def test_the_build_runs_before_the_program_starts_and_its_failure_ends_the_server(
-    tmp_path: Path, failure: Callable[..., tuple[int, str]]
+    tmp_path: Path, forked: Started, failure: Callable[..., tuple[int, str]]
 ) -> None:
     (tmp_path / "source.py").write_text(STDIO)
     build, command = ("--build-command", "cp source.py program.py"), ("--command", sys.executable, "program.py", "x")
-    async with started(tmp_path, "--json", *build, *command) as process:
+    async with forked(tmp_path, "--json", *build, *command) as process:
         assert (await call(await ready(process), "discover", {}))["program"]["name"] == "x"
     status, reported = failure(tmp_path, "--build-command", "sh -c 'echo no compiler; exit 3'", *command)
     assert status == 2
     assert "no compiler" in reported
 
 
-async def test_rows_that_a_command_shares_are_served_and_others_reported(tmp_path: Path) -> None:
+async def test_rows_that_a_command_shares_are_served_and_others_reported(tmp_path: Path, forked: Started) -> None:
     (tmp_path / "program.py").write_text(STDIO)
-    async with started(tmp_path, "--json", "--command", sys.executable, "program.py", "x") as process:
+    async with forked(tmp_path, "--json", "--command", sys.executable, "program.py", "x") as process:
         found = await call(await ready(process), "discover", {})
         assert {split: info["size"] for split, info in found["datasets"].items()} == {"shared": 1}
         assert (await stderr_line(process)).startswith("gepa-server: split 'secret' is left out")
@@ -216,22 +231,22 @@ async def test_a_signal_while_rows_are_fetched_ends_it(tmp_path: Path, sign: sig
         assert await asyncio.wait_for(process.wait(), 10) == status
 
 
-async def test_settings_come_from_gepa_toml(tmp_path: Path) -> None:
+async def test_settings_come_from_gepa_toml(tmp_path: Path, forked: Started) -> None:
     (tmp_path / "app.py").write_text(PLAIN)
     (tmp_path / "rows.jsonl").write_text('{"q": 1}\n')
     (tmp_path / "gepa.toml").write_text('program = "app.py"\nmax_batch_size = 3\ndatasets = { train = "rows.jsonl" }')
-    async with started(tmp_path, "--json") as process:
+    async with forked(tmp_path, "--json") as process:
         found = await call(await ready(process), "discover", {})
         assert (found["limits"]["max_batch_size"], found["datasets"]["train"]["size"]) == (3, 1)
         assert found["limits"]["example_timeout_s"] == 300
 
 
 @pytest.mark.parametrize("where", ["file", "flag"])
-async def test_an_infinite_deadline_is_none_from_end_to_end(tmp_path: Path, where: str) -> None:
+async def test_an_infinite_deadline_is_none_from_end_to_end(tmp_path: Path, forked: Started, where: str) -> None:
     (tmp_path / "app.py").write_text(PLAIN)
     (tmp_path / "gepa.toml").write_text('program = "app.py"\n' + ("example_timeout_s = inf" if where == "file" else ""))
     flags = ("--example-timeout-s", "inf") if where == "flag" else ()
-    async with started(tmp_path, "--json", *flags) as process:
+    async with forked(tmp_path, "--json", *flags) as process:
         event = await ready(process)
         assert "example_timeout_s" not in (await call(event, "discover", {}))["limits"]
         answer = await call(event, "evaluate", evaluation(1, candidate={"system": "x"}))
@@ -253,12 +268,13 @@ def test_a_program_that_cannot_start_is_explained_in_one_block(
 
 async def test_a_file_that_is_changed_after_its_program_was_loaded_is_named_until_it_is_as_before(
     tmp_path: Path,
+    forked: Started,
 ) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "app.py").write_text("import parts\n" + PLAIN)
     parts = tmp_path / "project" / "parts.py"
     parts.write_text("ONE = 1\n")
-    async with started(tmp_path, "--json", "--program", "project/app.py") as process:
+    async with forked(tmp_path, "--json", "--program", "project/app.py") as process:
         event = await ready(process)
         before = (await call(event, "discover", {}))["program"]
         parts.write_text("ONE = 2\n")
@@ -369,11 +385,13 @@ async def test_a_package_of_ours_found_elsewhere_is_refused(tmp_path: Path) -> N
     assert str(tmp_path) in reported.decode()
 
 
-async def test_a_token_file_made_in_a_repository_is_ignored_there_and_mentioned_once(tmp_path: Path) -> None:
+async def test_a_token_file_made_in_a_repository_is_ignored_there_and_mentioned_once(
+    tmp_path: Path, forked: Started
+) -> None:
     (tmp_path / "sub").mkdir()
     await run_git_async("init", "--quiet", folder=tmp_path)
     for start, mentioned in ((1, 1), (2, 0)):
-        async with started(tmp_path / "sub", "--conformance", "--json", "--token-file", "my [token]") as process:
+        async with forked(tmp_path / "sub", "--conformance", "--json", "--token-file", "my [token]") as process:
             await ready(process)
             process.send_signal(signal.SIGTERM)
             _, errors = await asyncio.wait_for(process.communicate(), WAIT_S)
@@ -382,25 +400,29 @@ async def test_a_token_file_made_in_a_repository_is_ignored_there_and_mentioned_
     assert (tmp_path / ".git" / "info" / "exclude").read_text().count("token") == 1
 
 
-async def test_a_token_file_that_git_cannot_be_made_to_ignore_is_refused_at_every_start(tmp_path: Path) -> None:
+async def test_a_token_file_that_git_cannot_be_made_to_ignore_is_refused_at_every_start(
+    tmp_path: Path, forked: Started
+) -> None:
     await run_git_async("init", "--quiet", folder=tmp_path)
     exclude = tmp_path / ".git" / "info" / "exclude"
     exclude.unlink(missing_ok=True)
     exclude.mkdir(parents=True)
     for _ in range(2):
-        async with started(tmp_path, "--conformance", "--json", "--token-file", "token") as process:
+        async with forked(tmp_path, "--conformance", "--json", "--token-file", "token") as process:
             _, errors = await asyncio.wait_for(process.communicate(), WAIT_S)
             assert process.returncode == 2
             assert "name a file outside of the repository" in errors.decode()
     assert not (tmp_path / "token").exists()
 
 
-async def test_a_token_file_that_a_gitignore_includes_is_refused_with_the_reason(tmp_path: Path) -> None:
+async def test_a_token_file_that_a_gitignore_includes_is_refused_with_the_reason(
+    tmp_path: Path, forked: Started
+) -> None:
     await run_git_async("init", "--quiet", folder=tmp_path)
     (tmp_path / ".gitignore").write_text("*\n!token\n")
     exclude = tmp_path / ".git" / "info" / "exclude"
     before = exclude.read_text() if exclude.exists() else ""
-    async with started(tmp_path, "--conformance", "--json", "--token-file", "token") as process:
+    async with forked(tmp_path, "--conformance", "--json", "--token-file", "token") as process:
         _, errors = await asyncio.wait_for(process.communicate(), WAIT_S)
     assert process.returncode == 2
     assert "a line of a .gitignore that begins with ! includes token" in errors.decode()
@@ -422,13 +444,13 @@ _SCORE = "def score(data, output):\n    return 1.0\n"
     ],
 )
 async def test_a_program_without_a_score_function_is_warned_of_and_no_other_is(
-    tmp_path: Path, arguments: list[str], warned: bool
+    tmp_path: Path, forked: Started, arguments: list[str], warned: bool
 ) -> None:
     (tmp_path / "without.py").write_text(PLAIN)
     (tmp_path / "scored.py").write_text(PLAIN + _SCORE)
     (tmp_path / "scorer.py").write_text(_SCORE)
     (tmp_path / "stdio.py").write_text(STDIO)
-    async with started(tmp_path, *arguments, "--json", "--port", "0") as process:
+    async with forked(tmp_path, *arguments, "--json", "--port", "0") as process:
         await ready(process)
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
@@ -469,11 +491,11 @@ def score(example, output):
 
 @pytest.mark.parametrize("flags", [["--logs"], []])
 async def test_what_the_program_writes_is_printed_by_example_if_logs_are_wanted(
-    tmp_path: Path, flags: list[str]
+    tmp_path: Path, forked: Started, flags: list[str]
 ) -> None:
     (tmp_path / "program.py").write_text(WRITING)
     secret = "sk-very-secret-1234"
-    async with started(tmp_path, "--program", "program.py", "--json", *flags, SERVICE_API_KEY=secret) as process:
+    async with forked(tmp_path, "--program", "program.py", "--json", *flags, SERVICE_API_KEY=secret) as process:
         event = await ready(process)
         params = evaluation("one", secret, candidate={"system": "x"}, call_id="0123456789")
         results = (await call(event, "evaluate", params))["results"]
