@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from sandbox_runtime import ServerEndpoint, running_server
+from sandbox_runtime import ServerEndpoint
+from tests.support.forked_client import ForkServer
 
 CALL_ID = "20261120-171700-3fa9-tickets/120/1"
 PROGRAM = """
@@ -39,10 +40,9 @@ with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=
 
 
 @pytest.fixture
-def endpoint(tmp_path: Path) -> Iterator[ServerEndpoint]:
+def endpoint(tmp_path: Path, fork_server: ForkServer) -> Iterator[ServerEndpoint]:
     (tmp_path / "mine.py").write_text(PROGRAM)
-    command = [str(Path(sys.executable).with_name("gepa-server")), "--program", "mine.py", "--workers", "1"]
-    with running_server(command, cwd=tmp_path) as server:
+    with fork_server.running_server("--program", "mine.py", "--workers", "1", cwd=tmp_path) as server:
         yield server
 
 

@@ -16,16 +16,22 @@ import requests
 from sandbox_runtime import ServerEndpoint, running_server
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.worktree_project import second
+from tests.support.forked_client import ForkServer
 
 WAIT_S = 30
 MARK = "TREES_TEST_MARK"
 
 
 @contextmanager
-def served(project: Project, state: Path, *more: str) -> Iterator[ServerEndpoint]:
-    command = [sys.executable, "-m", "rpc_server", "--trees", "--program", "app.py", "--python", sys.executable]
-    with running_server(
-        [*command, "--tree-dir", str(state), "--workers", "1", *more], cwd=project.folder, env={MARK: str(state)}
+def served(project: Project, state: Path, fork_server: ForkServer | None = None) -> Iterator[ServerEndpoint]:
+    """Run a server as a user does, or a fork."""
+    arguments = ["--trees", "--program", "app.py", "--python", sys.executable, "--tree-dir", str(state)]
+    arguments += ["--workers", "1"]
+    env = {MARK: str(state)}
+    with (
+        running_server([sys.executable, "-m", "rpc_server", *arguments], cwd=project.folder, env=env)
+        if fork_server is None
+        else fork_server.running_server(*arguments, cwd=project.folder, env=env)
     ) as endpoint:
         yield endpoint
 
@@ -55,7 +61,9 @@ def marked(state: Path) -> list[int]:
     return found
 
 
-def test_a_killed_server_leaves_nothing_once_the_next_one_has_started(project: Project, tmp_path: Path) -> None:
+def test_a_killed_server_leaves_nothing_once_the_next_one_has_started(
+    project: Project, tmp_path: Path, fork_server: ForkServer
+) -> None:
     state = tmp_path / "state"
     before = project.digest()
     with served(project, state) as endpoint:
@@ -67,16 +75,16 @@ def test_a_killed_server_leaves_nothing_once_the_next_one_has_started(project: P
             time.sleep(0.02)
         assert marked(state) == []
     assert folder.is_dir()
-    with served(project, state):
+    with served(project, state, fork_server):
         assert not folder.exists()
         assert len(list((state / "servers").iterdir())) == 1
     assert list((state / "servers").iterdir()) == []
     assert project.digest() == before
 
 
-def test_servers_of_one_repository_live_side_by_side(project: Project, tmp_path: Path) -> None:
+def test_servers_of_one_repository_live_side_by_side(project: Project, tmp_path: Path, fork_server: ForkServer) -> None:
     state = tmp_path / "state"
-    with served(project, state) as one, served(project, state) as two:
+    with served(project, state, fork_server) as one, served(project, state, fork_server) as two:
         assert len(list((state / "servers").iterdir())) == 2
         seeds = [call(each, "discover", {})["program"]["seed_candidate"] for each in (one, two)]
         for each, seed in zip((one, two), seeds, strict=True):
@@ -102,9 +110,11 @@ def test_uncommitted_changes_are_announced_at_the_start(project: Project, tmp_pa
     assert f"{start}; left out, as not committed: helper.py" in messages
 
 
-def test_a_commit_of_another_branch_is_evaluated_over_http(project: Project, tmp_path: Path) -> None:
+def test_a_commit_of_another_branch_is_evaluated_over_http(
+    project: Project, tmp_path: Path, fork_server: ForkServer
+) -> None:
     other = second(project, {"helper.py": "ANSWER = 7\n"})
-    with served(project, tmp_path / "state") as endpoint:
+    with served(project, tmp_path / "state", fork_server) as endpoint:
         seed = call(endpoint, "discover", {})["program"]["seed_candidate"]
         candidate = {**seed, "git_branch": f"any@{other}"}
         results = call(endpoint, "evaluate", {"candidate": candidate, "batch": [{"id": "0", "data": {}}]})["results"]
