@@ -39,7 +39,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     base = await server.start();
     browser = await launch("--disable-frame-rate-limit"); // the tests wait for frames
     page = await browser.newPage({ viewport: { width: 1100, height: 800 } });
-    page.setDefaultTimeout(15_000);
+    page.setDefaultTimeout(30_000);
     page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
     page.on("console", (message) => {
       if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))

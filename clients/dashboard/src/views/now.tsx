@@ -2,7 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 import type { ViewProps } from "../app";
-import type { FailureGroup, Now, SpendingSoFar } from "../generated/events";
+import type { FailureGroup, Now, SpendingSoFar, Steer } from "../generated/events";
 import { candidateName, count, counted, duration, money, score, signed, spent, time } from "../parts/format";
 import { Commands } from "../parts/header";
 import { Scrolled } from "../parts/scrolled";
@@ -431,24 +431,32 @@ function Steers({ view }: { view: View }) {
       <ul>
         {view.steers.map((steer) => (
           <li key={steer.key}>
-            <Inline text={steer.action} />{" "}
+            <strong>
+              <Inline text={steer.action} />
+            </strong>{" "}
+            <Inline text={detailOf(steer)} length={120} />
             {steer.by && (
               <>
+                {" "}
                 by <Inline text={steer.by} />
               </>
-            )}{" "}
-            <span class="quiet">{time(steer.requested)}</span>{" "}
-            {steer.at === null ? "waits for its turn" : `took effect at entry ${count(steer.at)}`}
-            {steer.outcome && (
-              <>
-                : <Inline text={steer.outcome} length={300} />
-              </>
             )}
+            , <span class="quiet">{time(steer.requested)}</span>:{" "}
+            {steer.outcome === null ? "waits for its turn" : <Inline text={steer.outcome} length={300} />}
+            {steer.at !== null && ` at entry ${count(steer.at)}`}
           </li>
         ))}
       </ul>
     </section>
   );
+}
+
+/** What was posted besides the action's name. */
+function detailOf({ detail }: Steer): string {
+  const shown = Object.entries(detail).filter(([name, value]) => name !== "kind" && value !== null);
+  return shown
+    .map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(", ");
 }
 
 function About({ view }: { view: View }) {
