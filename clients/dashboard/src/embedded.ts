@@ -4,7 +4,10 @@ import type { PageEvent } from "./generated/events";
 
 export interface Embedded {
   readonly events: readonly PageEvent[];
-  /** Answers of the server's interface, by the path and query that ask for them. */
+  /**
+   * Answers of the server's interface, by the path and query that ask for them, such as
+   * `/api/runs/ID/cell?candidate=3&row=7`; whole texts without `from`.
+   */
   readonly answers: Readonly<Record<string, unknown>>;
 }
 
