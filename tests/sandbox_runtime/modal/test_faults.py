@@ -11,7 +11,7 @@ from modal_proto import api_pb2
 from sandbox_runtime import Command, RuntimeThrottled, RuntimeUnavailable, SandboxError, SandboxGone, SandboxNotReady
 from sandbox_runtime.backends.modal import commands
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
-from tests.sandbox_runtime.modal.echo_server import MAIN, spec, until
+from tests.sandbox_runtime.modal.echo_server import MAIN, WAIT_S, spec, until
 from tests.support.modal_cloud import Cloud
 
 Result = api_pb2.GenericResult
@@ -20,18 +20,18 @@ Result = api_pb2.GenericResult
 async def test_a_creation_that_is_cancelled_midway_leaves_nothing(cloud: Cloud, runtime: ModalRuntime) -> None:
     cloud.faults.create_hangs = True
     starting = asyncio.create_task(runtime.start(spec(cloud)))
-    await asyncio.wait_for(cloud.faults.created.wait(), 10)
+    await asyncio.wait_for(cloud.faults.created.wait(), WAIT_S)
     assert len(cloud.running) == 1
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(starting, 10)
+        await asyncio.wait_for(starting, WAIT_S)
     assert cloud.running == []
 
 
 async def test_a_creation_without_an_answer_times_out_and_leaves_nothing(cloud: Cloud, runtime: ModalRuntime) -> None:
     cloud.faults.create_hangs = True
     with pytest.raises(SandboxNotReady) as caught:
-        await runtime.start(spec(cloud, ready_s=0.5))
+        await runtime.start(spec(cloud, ready_s=2.0))
     assert caught.value.stage == "create"
     assert len(cloud.boxes) == 1
     assert cloud.running == []
@@ -95,7 +95,7 @@ async def test_missing_credentials_are_an_error_with_the_command_that_creates_th
 async def test_an_unreachable_server_is_not_ready_and_its_sandbox_is_ended(cloud: Cloud, runtime: ModalRuntime) -> None:
     cloud.faults.never_listens = True
     with pytest.raises(SandboxNotReady, match="502") as caught:
-        await runtime.start(spec(cloud, ready_s=1.5))
+        await runtime.start(spec(cloud, ready_s=6.0))
     assert caught.value.stage == "ready"
     assert cloud.running == []
 
@@ -106,7 +106,7 @@ async def test_a_sandbox_that_dies_in_a_call_is_gone_at_once(cloud: Cloud, runti
     await until(lambda: len(cloud.box(sandbox.id).commands) == 2)
     await cloud.box(sandbox.id).end(Result.GENERIC_STATUS_FAILURE, 137)
     with pytest.raises(SandboxGone):
-        await asyncio.wait_for(running, 5)
+        await asyncio.wait_for(running, WAIT_S)
     assert (await sandbox.wait()).kind == "lost"
     with pytest.raises(SandboxGone):
         await sandbox.endpoint()
@@ -117,7 +117,7 @@ async def test_a_sandbox_that_dies_in_a_call_is_gone_at_once(cloud: Cloud, runti
 async def test_a_sandbox_that_another_client_ends_is_terminated(cloud: Cloud, runtime: ModalRuntime) -> None:
     sandbox = await runtime.start(spec(cloud))
     await cloud.box(sandbox.id).end(Result.GENERIC_STATUS_TERMINATED)
-    assert (await asyncio.wait_for(sandbox.wait(), 10)).kind == "terminated"
+    assert (await asyncio.wait_for(sandbox.wait(), WAIT_S)).kind == "terminated"
 
 
 async def test_when_the_server_exits_the_sandbox_is_ended_too(cloud: Cloud, runtime: ModalRuntime) -> None:
@@ -126,9 +126,9 @@ async def test_when_the_server_exits_the_sandbox_is_ended_too(cloud: Cloud, runt
     headers = {"Authorization": f"Bearer {endpoint.proxy_token}"}
     async with aiohttp.ClientSession(headers=headers) as session, session.get(f"{endpoint.url}/end") as answer:
         assert answer.status == 200
-    ended = await asyncio.wait_for(sandbox.wait(), 10)
+    ended = await asyncio.wait_for(sandbox.wait(), WAIT_S)
     assert (ended.kind, ended.status) == ("exited", 5)
-    await asyncio.wait_for(cloud.box(sandbox.id).ended, 10)
+    await asyncio.wait_for(cloud.box(sandbox.id).ended, WAIT_S)
 
 
 async def test_a_command_whose_end_modal_never_reports_times_out_here(
@@ -137,7 +137,7 @@ async def test_a_command_whose_end_modal_never_reports_times_out_here(
     monkeypatch.setattr(commands, "GRACE_S", 0.3)
     sandbox = await runtime.start(spec(cloud))
     cloud.faults.exec_never_ends = True
-    done = await asyncio.wait_for(sandbox.exec(Command(("echo", "done"), timeout_s=0.2)), 5)
+    done = await asyncio.wait_for(sandbox.exec(Command(("echo", "done"), timeout_s=5)), WAIT_S)
     assert done.timed_out
     assert done.stdout == b"done\n"
 
@@ -200,7 +200,7 @@ async def test_a_sandbox_whose_process_was_killed_is_swept_and_no_other(cloud: C
     assert await runtime.sweep() == [orphan.id]
     assert cloud.running == [mine.id]
     assert await runtime.sweep({"run": "r"}, orphans_only=False) == [mine.id]
-    assert (await asyncio.wait_for(mine.wait(), 5)).kind == "terminated"
+    assert (await asyncio.wait_for(mine.wait(), WAIT_S)).kind == "terminated"
 
 
 async def test_another_owners_sandbox_in_the_same_app_is_left_alone(cloud: Cloud, runtime: ModalRuntime) -> None:
