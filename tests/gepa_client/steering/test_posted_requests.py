@@ -11,6 +11,7 @@ from gepa_client.journal import Store, open_store
 from gepa_client.journal.entries import CONTROL, STEER
 from gepa_client.steering.posted_requests import post_request
 from gepa_client.steering.queue import MOST_WAITING, SteeringRefused
+from tests.gepa_client.page.browsing import Browser, served
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 
 
@@ -68,3 +69,21 @@ def test_a_run_that_is_over_or_has_too_many_requests_refuses_them(store: Store) 
     store.update(RUN_ID, {"status": "completed"})
     with pytest.raises(SteeringRefused, match="is completed"):
         post_request(store, RUN_ID, {"kind": "cancel"})
+
+
+async def test_a_page_steers_a_run_and_gets_the_reason_if_it_cannot(store: Store) -> None:
+    unknown = {"kind": "pin", "candidate": 99}
+    posted = [({"kind": "pin", "candidate": 1}, 200), (unknown, 409), ({"kind": "sing"}, 400), (["pin"], 400)]
+    with served(store.url, replays=False, steer=post_request) as server:
+        async with Browser(server.address(RUN_ID)) as browser:
+            await browser.open_session()
+            answers = []
+            for action, status in posted:
+                url = f"{browser.base}/api/runs/{RUN_ID}/steer"
+                async with browser.http.post(url, json=action, headers=browser.origin) as answer:
+                    assert answer.status == status, await answer.text()
+                    answers.append(await answer.json())
+    [waiting] = store.requests(RUN_ID, waiting=True)
+    assert answers[0]["id"] == waiting.id
+    assert "has no candidate 99" in answers[1]["error"]
+    assert all(answer["error"] for answer in answers[2:])
