@@ -271,9 +271,7 @@ class ProposalHistory:
         evaluated: list[Entry] = []
         group: list[_Job] = []
         known: dict[int, Entry] = {}
-        for entry in entries(self._store, self._run.id, SEARCH, self._start, largest=0):
-            if until is not None and entry.number >= until:
-                break
+        for entry in entries(self._store, self._run.id, SEARCH, self._start, until, largest=0):
             if entry.kind == EVALUATE:
                 self.evaluations.setdefault(entry.digest, []).append(entry.number)
                 if group:

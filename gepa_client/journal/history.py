@@ -104,10 +104,21 @@ def results_at(
     return _meant(requests, entries_at(store, run_id, SEARCH, wanted))
 
 
-def entries(store: Store, run_id: str, part: str, start: int = 0, *, largest: int | None = None) -> Iterator[Entry]:
-    """Every entry of a part from `start` on, fetched page by page; `largest`: as of `Store.entries`."""
-    while page := store.entries(run_id, part, start, PAGE, largest=largest):
-        yield from page
+def entries(
+    store: Store, run_id: str, part: str, start: int = 0, until: int | None = None, *, largest: int | None = None
+) -> Iterator[Entry]:
+    """Every entry of a part from `start` on, and before `until`, page by page; `largest`: as of `Store.entries`."""
+    limit = PAGE
+    while True:
+        if until is not None:
+            limit = min(PAGE, until - start)  # numbers grow by at least one
+        page = store.entries(run_id, part, start, limit, largest=largest) if limit > 0 else []
+        if not page:
+            return
+        for entry in page:
+            if until is not None and entry.number >= until:
+                return
+            yield entry
         start = page[-1].number + 1
 
 

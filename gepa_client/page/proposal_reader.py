@@ -24,6 +24,9 @@ from gepa_client.page.page_events import Proposal, ProposalOutcome
 AROUND = 64
 """Numbers beside the evaluations of a minibatch that are read with them."""
 
+EVALUATED_AT_ONCE = 16
+"""Proposals that are evaluated at the same time, at most."""
+
 
 @dataclass(frozen=True)
 class PendingProposal:
@@ -82,10 +85,9 @@ class ProposalReader:
         return None
 
     def children(self) -> dict[int, dict[str, str]]:
-        """Return the texts of the pending proposals that have been answered, by number."""
-        if not self.pending:
-            return {}
-        return self._history(self.pending, None).children()
+        """Return the texts of the last pending proposals that have been answered, by number."""
+        last = self.pending[-EVALUATED_AT_ONCE:]
+        return self._history(last, None).children() if last else {}
 
     def rejected(self, at: int, event: Rejected) -> Iterator[Proposal]:
         """Yield the proposal that GEPA rejected at this place."""
@@ -193,9 +195,13 @@ class ProposalReader:
         for each in self.pending:
             yield self._event(each, "unfinished", at, why="the run ended first")
 
-    def undecided(self, at: int) -> Iterator[Proposal]:
-        """Yield the proposals before `at` with the outcomes that their results show: GEPA's decisions are not known."""
-        before = self._before(at)
+    def undecided(self, at: int, *, driven: bool) -> Iterator[Proposal]:
+        """Yield the proposals before `at` with the outcomes that their results show: GEPA's decisions are not known.
+
+        `driven`: those of the last minibatches may be evaluated now, and are left out.
+        """
+        last = self.pending[-1].start if driven and self.pending else at
+        before = [each for each in self._before(at) if each.number < last]
         found = self._history(before, at).proposals([each.number for each in before], texts=False) if before else []
         for each, analyzed in zip(before, found, strict=True):
             self.pending.remove(each)

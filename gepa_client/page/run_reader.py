@@ -356,7 +356,7 @@ class RunReader:
             if begun is not None:
                 self._log.add(begun)
         self._read_answers([entry for entry in fresh if entry.kind in (COMPLETION, PROPOSAL, MUTATION, RACE, STOP)])
-        self._read_results()
+        self._read_results(caught_up=not more)
         return more
 
     def _read_answers(self, found: Sequence[Entry]) -> None:
@@ -417,8 +417,12 @@ class RunReader:
             )
         )
 
-    def _read_results(self) -> None:
-        """Add results on validation rows of what is no candidate yet."""
+    def _read_results(self, *, caught_up: bool) -> None:
+        """Add results on validation rows of what is no candidate yet.
+
+        `caught_up`: False while earlier results are read, of which those of dropped proposals are left out if their
+        ids are those of training rows too: their texts would have to be worked out.
+        """
         places: dict[int, tuple[str, int]] = {}
         children: dict[str, str] | None = None
         for entry in self._provisional:
@@ -428,6 +432,8 @@ class RunReader:
             if about.quoted_id not in self._places:
                 continue
             if about.quoted_id in self._train_ids:
+                if not caught_up:
+                    continue
                 if children is None:
                     children = self._known_children()
                 digest = children.get(about.candidate)
@@ -478,13 +484,17 @@ class RunReader:
         """Start the replay if there is something to replay, and take over what it has reported."""
         if not self._replays:
             self._not_replayed("the page was opened without it")
+        if self._replayed is None and self._proposals is not None:
+            for event in self._proposals.undecided(self._ordered, driven=driven):
+                self._log.add(event)
+        if not self._replays:
             return
         mark = run.claim.owner or f"{run.status} {run.updated}"
         if self._follower is None and run.identity is not None and self._val and self._followed != mark:
             self._followed = mark
             try:
                 self._follower = ReplayFollower(self._url, run)
-                self._why_not = None
+                self._replayed, self._why_not = self._replayed or 0, None
             except (SettingsError, OSError) as error:
                 self._not_replayed(str(error))
         while self._follower is not None and (decided := self._next_decided()) is not None:
@@ -502,9 +512,6 @@ class RunReader:
 
     def _not_replayed(self, why: str) -> None:
         self._replayed, self._why_not = None, line(why, TEXT_BEGINNING)
-        if self._proposals is not None:
-            for event in self._proposals.undecided(self._end):
-                self._log.add(event)
 
     def _next_decided(self) -> Decided | None:
         """Return the next event of the replay whose entries and candidate have been read."""
