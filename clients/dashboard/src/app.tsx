@@ -2,6 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Answers, AnswersContext } from "./answers";
+import type { Status } from "./connection";
 import type { Embedded } from "./embedded";
 import { Header } from "./parts/header";
 import { Steering } from "./parts/steering";
@@ -71,7 +72,7 @@ export function App({ data }: { data: Embedded | null }) {
           </nav>
         </header>
         <main ref={main} tabIndex={-1} id="view" aria-label={NAMES[route.view]}>
-          {shown(route.view, props, store)}
+          {shown(route.view, props, store, known.status)}
         </main>
         {run !== undefined && route.view !== "runs" && (
           <footer class="travel">
@@ -84,9 +85,12 @@ export function App({ data }: { data: Embedded | null }) {
   );
 }
 
-function shown(name: ViewName, props: ViewProps, store: Store) {
+function shown(name: ViewName, props: ViewProps, store: Store, status: Status) {
   if (name === "runs") return <RunsView {...props} onShow={(run) => store.show(run)} />;
-  if (props.view.latest.run === undefined) return <p class="empty">The run's record has not arrived yet.</p>;
+  if (props.view.latest.run === undefined) {
+    const waits = status.kind === "connecting" || status.kind === "live";
+    return waits ? <p class="empty">The run's record has not arrived yet.</p> : null;
+  }
   switch (name) {
     case "now":
       return <NowView {...props} />;

@@ -2,6 +2,7 @@
 
 import type { Status } from "../connection";
 import type { CommandHint } from "../generated/events";
+import { href } from "../route";
 import { LIVE, type View } from "../state/view";
 import { candidateName, count, duration, score, spent } from "./format";
 import { Inline } from "./text";
@@ -117,7 +118,16 @@ function Notices({ view, status, lost }: { view: View; status: Status; lost: boo
   const notices = [];
   if (status.kind === "refused") notices.push(<p key="refused">{status.message}</p>);
   if (status.kind === "deleted" || store?.gone) {
-    notices.push(<p key="deleted">The run was deleted from its store. What is shown is what this page had read.</p>);
+    notices.push(
+      run === undefined ? (
+        <p key="deleted">
+          The store has no such run: it was deleted, or its id is another one. <a href={href("runs")}>All runs</a> of
+          the store.
+        </p>
+      ) : (
+        <p key="deleted">The run was deleted from its store. What is shown is what this page had read.</p>
+      ),
+    );
   }
   if (status.kind === "lost") {
     notices.push(
