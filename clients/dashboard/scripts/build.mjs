@@ -20,11 +20,18 @@ const { outputFiles } = await build({
   jsx: "automatic",
   jsxImportSource: "preact",
   legalComments: "none",
+  banner: { js: "/* Contains Preact and uPlot, both under the MIT licence: gepa_client/page/dist/LICENSES.txt */" },
   charset: "ascii", // the exported file holds it inline and may be read in any encoding
   logLevel: "warning",
 });
 const files = { "index.html": readFileSync(`${root}src/index.html`) };
 for (const file of outputFiles) files[file.path.endsWith(".css") ? "page.css" : "page.js"] = Buffer.from(file.contents);
+
+// The licence of each package inside the page goes with it.
+const licences = ["preact", "uplot"].map(
+  (name) => `${name}\n\n${readFileSync(`${root}node_modules/${name}/LICENSE`, "utf8")}`,
+);
+files["LICENSES.txt"] = Buffer.from(licences.join("\n\n"));
 
 const size = Object.values(files).reduce((sum, content) => sum + gzipSync(content, { level: 9 }).length, 0);
 if (size > LARGEST) {
