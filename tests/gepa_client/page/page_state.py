@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from gepa_client.journal.store import open_store
+from gepa_client.errors import NoSuchRun
+from gepa_client.journal.store import find_run, open_store
 from gepa_client.page.event_log import KEYS, EventLog
 from gepa_client.page.run_reader import RunReader
 
@@ -64,14 +65,31 @@ class PageState:
 def replayed_state(events: list[dict[str, Any]]) -> dict[str, Any]:
     """The same by the events of `replay --json`."""
     found = [event for event in events if event["event"] == "candidate"]
+    dropped = [event for event in events if event["event"] == "steered" and event["best"] is not None]
+    pool = max([*found[-1:], *dropped[-1:]], key=events.index, default={"front": [], "best": None})
     [finished] = [event for event in events if event["event"] == "finished"]
     return {
         "candidates": [(each["index"], each["parents"], each["score"]) for each in found],
-        "front": found[-1]["front"] if found else [],
-        "best": found[-1]["best"] if found else None,
+        "front": pool["front"],
+        "best": pool["best"],
         "rejected": sum(event["event"] == "rejected" for event in events),
         "metric_calls": finished["metric_calls"],
     }
+
+
+def begun(store: str, candidates: int = 1) -> str:
+    """Wait until the last run has so many candidates; return its id."""
+    give_up = time.monotonic() + READ_TIMEOUT_S
+    while time.monotonic() < give_up:
+        with closing(open_store(store)) as opened:
+            try:
+                run = find_run(opened, "last")
+            except NoSuchRun:
+                run = None
+            if run is not None and len(opened.candidates(run.id)) >= candidates:
+                return run.id
+        time.sleep(0.1)
+    raise AssertionError("the run did not begin")
 
 
 def read_run(

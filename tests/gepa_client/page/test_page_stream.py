@@ -6,7 +6,6 @@ import random
 import shlex
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -15,11 +14,10 @@ from typing import Any
 import pytest
 from aiohttp import ClientConnectionError
 
-from gepa_client.errors import NoSuchRun
-from gepa_client.journal.store import find_run, open_store
+from gepa_client.journal.store import open_store
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.page.browsing import Browser
-from tests.gepa_client.page.page_state import PageState, read_run
+from tests.gepa_client.page.page_state import PageState, begun, read_run
 from tests.gepa_client.page.test_time_travel import half_scored, wavering
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 from tests.gepa_client.word_program import Script, rows
@@ -36,21 +34,6 @@ def compared(page: PageState) -> dict[str, Any]:
     digests = {each["digest"] for each in page.of("candidate")}
     results = {place: score for place, score in page.results.items() if place[0] not in digests}
     return {kind: sorted(map(str, page.of(kind))) for kind in COMPARED} | {"results": results}
-
-
-def begun(store: str) -> str:
-    """Wait until the run has candidates; return its id."""
-    give_up = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < give_up:
-        with closing(open_store(store)) as opened:
-            try:
-                run = find_run(opened, "last")
-            except NoSuchRun:
-                run = None
-            if run is not None and opened.candidates(run.id):
-                return run.id
-        time.sleep(0.1)
-    raise AssertionError("the run did not begin")
 
 
 def kill_driver(store: str, run_id: str) -> None:

@@ -1,14 +1,18 @@
 """The page at a place of the journal shows what `gepa-client replay --until` shows there."""
 
 import random
+import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gepa_client.journal.store import open_store
+from gepa_client.steering.posted_requests import post_request
 from tests.gepa_client.conftest import Ran
-from tests.gepa_client.page.page_state import read_run, replayed_state
+from tests.gepa_client.page.page_state import begun, read_run, replayed_state
 from tests.gepa_client.word_program import WORDS, Script, proposed, rows
 from tests.support.rounds import ALL
 
@@ -52,6 +56,47 @@ def half_scored(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, An
         return {"status": "program_error", "score": None, "output": None, "seconds": 0.001,
                 "error": {"type": "ValueError", "message": "teal and red"}}  # fmt: skip
     return {"status": "ok", "score": score, "output": "o", "feedback": f"needs {data['need']}", "seconds": 0.001}
+
+
+ASKED: tuple[dict[str, Any], ...] = (
+    {"kind": "propose", "texts": {"rules": "red green pink"}},
+    {"kind": "propose", "texts": {"rules": "blue"}},
+    {"kind": "pin", "candidate": 0},
+    {"kind": "drop", "candidate": 1},
+)
+
+
+@pytest.mark.timeout(180)
+def test_the_page_of_a_steered_run_equals_its_replay(
+    serve: Callable[[Script], str],
+    start: Callable[..., "subprocess.Popen[str]"],
+    cli: Callable[..., Ran],
+    tmp_path: Path,
+) -> None:
+    script = Script(
+        seed={"rules": "red green"},
+        datasets={"train": rows(30), "val": rows(8, 100)},
+        evaluate=half_scored,
+        propose=wavering(3),
+        delay_s=0.03,
+    )
+    store = str(tmp_path / "runs.db")
+    running = start("optimize", serve(script), "--max-metric-calls", 200, "--store", store, "--no-check")
+    run_id = begun(store, candidates=2)
+    with closing(open_store(store)) as opened:
+        for action in ASKED:
+            post_request(opened, run_id, action)
+    running.communicate(timeout=90)
+    page = read_run(store, run_id)
+    position = page.one("position")
+    assert position is not None and position["replayed"] == position["end"], position
+    assert [(each["action"], each["outcome"]) for each in page.of("steer")] == [
+        (action["kind"], "taken") for action in ASKED
+    ]
+    taken = [each["at"] for each in page.of("steer")]
+    for number in [taken[-1], taken[-1] + 5, position["end"], *random.Random(1).sample(range(position["end"]), PLACES)]:
+        shown = cli("replay", run_id, "--until", number, "--store", store, "--json")
+        assert page.at(number) == replayed_state(shown.events[:-1]), number
 
 
 @pytest.mark.timeout(180)
