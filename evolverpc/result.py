@@ -10,7 +10,6 @@ from gepa_client.cli.views import notebook
 from gepa_client.cli.views.final_summary import RunSummary
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.run_events import Status
-from gepa_client.report.html_page import text_diff
 from gepa_client.run import output_folder as files
 
 FILES = {
@@ -94,7 +93,7 @@ class Result:
             old = seed.get(name, "")
             lines = difflib.unified_diff(old.splitlines(), text.splitlines(), f"seed: {name}", f"best: {name}", "", "")
             parts += [part.rstrip("\n") for part in lines]
-        return Diff("\n".join(parts), text_diff(seed, self.best_candidate))
+        return Diff("\n".join(parts), notebook.texts_compared(seed, self.best_candidate))
 
 
 def result_of(ended: RunSummary) -> Result | None:

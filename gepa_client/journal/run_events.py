@@ -23,6 +23,9 @@ class _Event(BaseModel):
     seconds: float = 0.0
     """Since the run began."""
 
+    at: int | None = None
+    """How many numbers of the journal GEPA had requested by then; None while there was no journal."""
+
 
 class Started(_Event):
     """The server is known and the rows are loaded. `splits` gives rows per split: train, val and, if any, test.

@@ -5,8 +5,10 @@ from typing import Any
 
 import orjson
 
+from gepa_client.analysis.explanation import Change, Explanation, explain
 from gepa_client.analysis.proposals import ComparedRow as AnalyzedRow
 from gepa_client.analysis.proposals import Excerpt, ProposalHistory
+from gepa_client.analysis.proposals import Proposal as AnalyzedProposal
 from gepa_client.analysis.proposals import RowResult as AnalyzedResult
 from gepa_client.errors import JournalError
 from gepa_client.evolution.names import component_texts
@@ -17,6 +19,11 @@ from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
 from gepa_client.page.page_answers import (
     Cell,
+    ChangedText,
+    ChangeShown,
+    Explained,
+    MarkedWords,
+    MovedRows,
     Origin,
     PromptShown,
     ProposalShown,
@@ -34,6 +41,7 @@ from gepa_client.page.page_answers import (
 from gepa_client.page.page_events import SentText
 from gepa_client.page.provenance import spans_of
 from gepa_client.page.run_reader import sent_text
+from gepa_client.report import summary_fields as fields
 
 PART_SENT = 200_000
 """Characters of a part of a text that one answer holds."""
@@ -143,14 +151,32 @@ def proposal(store: Store, run_id: str, at: int, decided: int | None) -> Proposa
     run, candidates = store.run(run_id), store.candidates(run_id)
     until = decided if decided is not None else at + READ_AFTER
     history = ProposalHistory(store, run, candidates, until, start=max(0, at - READ_BEFORE))
-    found = history.proposals([at], texts=False)
+    found = _proposals(run, candidates, history, [at])
     if not found:
         raise NotThere(f"no proposal begins at {at}")
-    [one] = found
-    child = history.children().get(at)
+    return found[at]
+
+
+def proposals(store: Store, run_id: str, numbers: Sequence[int]) -> dict[int, ProposalShown]:
+    """Return several proposals of a run that has ended, by where they begin; its entries are read once."""
+    run, candidates = store.run(run_id), store.candidates(run_id)
+    return _proposals(run, candidates, ProposalHistory(store, run, candidates), numbers)
+
+
+def _proposals(
+    run: StoredRun, candidates: Sequence[CandidateRecord], history: ProposalHistory, numbers: Sequence[int]
+) -> dict[int, ProposalShown]:
+    found = history.proposals(numbers, texts=False)
+    children = history.children() if found else {}
+    return {one.number: _proposal(run, candidates, one, children.get(one.number)) for one in found}
+
+
+def _proposal(
+    run: StoredRun, candidates: Sequence[CandidateRecord], one: AnalyzedProposal, child: Mapping[str, str] | None
+) -> ProposalShown:
     compared: dict[str, TextsCompared] = {}
     if child is not None and one.parent is not None:
-        before, after = component_texts(candidates[one.parent].texts), component_texts(child)
+        before, after = component_texts(candidates[one.parent].texts), component_texts(dict(child))
         compared = {
             name: TextsCompared(before=sent_text(before.get(name, "")), after=sent_text(text_))
             for name, text_ in after.items()
@@ -168,10 +194,56 @@ def proposal(store: Store, run_id: str, at: int, decided: int | None) -> Proposa
     return ProposalShown(rows=[_compared(row) for row in one.rows], prompts=prompts, texts=compared)
 
 
-def provenance(store: Store, run_id: str, candidate: int, proposals: Mapping[int, tuple[int, int]]) -> Provenance:
+def explanation(store: Store, run_id: str) -> Explained:
+    """Return why the best candidate of a run is better than the seed."""
+    found = explain(store, store.run(run_id))
+    if found is None:
+        raise NotThere("the seed has not been scored")
+    return explained(found)
+
+
+def explained(found: Explanation) -> Explained:
+    """Return an explanation as the page gets it."""
+    return Explained(
+        best=found.best,
+        overall=None if found.overall is None or len(found.steps) < 2 else _change(found.overall),
+        steps=[_change(step) for step in found.steps],
+        steps_omitted=found.steps_omitted,
+    )
+
+
+def _change(change: Change) -> ChangeShown:
+    return ChangeShown(
+        candidate=change.candidate,
+        title=fields.step_title(change),
+        origin=fields.step_origin(change),
+        moved=fields.moved_rows(change.scores),
+        texts=[
+            ChangedText(
+                component=text_.component, words=[MarkedWords(kind=part.kind, text=part.text) for part in text_.words]
+            )
+            for text_ in change.texts
+        ],
+        proposal=change.reason.number if change.reason is not None else None,
+        groups=[
+            MovedRows(name=name, count=moved.count, rows=[_compared(row) for row in moved.rows])
+            for name, moved in fields.row_groups(change)
+            if moved.count
+        ],
+    )
+
+
+def provenance(
+    store: Store,
+    run_id: str,
+    candidate: int,
+    proposals: Mapping[int, tuple[int, int]],
+    known: Mapping[int, ProposalShown] | None = None,
+) -> Provenance:
     """Return where the texts of a candidate are from.
 
     `proposals`: where the proposal that became a candidate begins, and where that was decided, by the index.
+    `known`: proposals that need not be read, by where they begin.
     """
     _candidate(store, run_id, candidate)
     candidates = store.candidates(run_id)
@@ -183,7 +255,8 @@ def provenance(store: Store, run_id: str, candidate: int, proposals: Mapping[int
         for name, spans in spans_of(candidates, candidate).items()
     }
     used = sorted({span.candidate for spans in components.values() for span in spans})
-    return Provenance(components=components, origins=[_origin(store, run_id, candidates[i], proposals) for i in used])
+    origins = [_origin(store, run_id, candidates[index], proposals, known or {}) for index in used]
+    return Provenance(components=components, origins=origins)
 
 
 def transcript(store: Store, run_id: str, at: int) -> Transcript:
@@ -209,9 +282,17 @@ def _transcript(entry: Entry) -> Transcript:
     return Transcript(entries=parts, diff=None if diff is None else part_of(diff))
 
 
-def _origin(store: Store, run_id: str, kept: CandidateRecord, proposals: Mapping[int, tuple[int, int]]) -> Origin:
+def _origin(
+    store: Store,
+    run_id: str,
+    kept: CandidateRecord,
+    proposals: Mapping[int, tuple[int, int]],
+    known: Mapping[int, ProposalShown],
+) -> Origin:
     number, decided = proposals.get(kept.index, (None, None))
-    made = proposal(store, run_id, number, decided) if number is not None else None
+    made = None
+    if number is not None:
+        made = known.get(number) or proposal(store, run_id, number, decided)
     rows = [row.row for row in made.rows if _improved(row)] if made is not None else []
     worth: str | None = None
     if kept.parents:

@@ -1,5 +1,7 @@
 """What the server of the page answers when a part of a run is asked for."""
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from gepa_client.page.page_events import SentText
@@ -132,6 +134,55 @@ class Provenance(_Answer):
     origins: list[Origin]
 
 
+class MarkedWords(_Answer):
+    """A part of two texts compared: in both, only in the new or the old one, or in words what is left out."""
+
+    kind: Literal["same", "add", "del", "cut"]
+    text: str
+
+
+class ChangedText(_Answer):
+    """A component with the words that a change added and removed."""
+
+    component: str
+    words: list[MarkedWords]
+
+
+class MovedRows(_Answer):
+    """Rows that a change made better, made worse or left: how many, and the first of them."""
+
+    name: str
+    count: int
+    rows: list[RowCompared]
+
+
+class ChangeShown(_Answer):
+    """A candidate against one of its parents, or the seed. `proposal`: where its proposal begins.
+
+    `origin`, `moved`: in words.
+    """
+
+    candidate: int
+    title: str
+    origin: str
+    moved: str
+    texts: list[ChangedText]
+    proposal: int | None
+    groups: list[MovedRows]
+
+
+class Explained(_Answer):
+    """Why the best candidate is better. `overall`: against the seed, if that is not the only step.
+
+    `steps`: the changes from the seed to the best, oldest first; `steps_omitted`: earlier ones.
+    """
+
+    best: int
+    overall: ChangeShown | None
+    steps: list[ChangeShown]
+    steps_omitted: int
+
+
 class TranscriptEntry(_Answer):
     """A part of a change of code: the request, the summary, the reason of its rejection, its log."""
 
@@ -146,4 +197,4 @@ class Transcript(_Answer):
     diff: SentText | None
 
 
-AnyPageAnswer = RunList | Cell | SentText | ProposalShown | Provenance | Transcript
+AnyPageAnswer = RunList | Cell | SentText | ProposalShown | Provenance | Explained | Transcript

@@ -239,12 +239,15 @@ class Mutation(_PageEvent):
 
 
 class RaceStanding(_Part):
-    """A proposal in a race: on `compared` rows its scores differ by `mean`; `bound`: over all rows, from above."""
+    """A proposal in a race: on `compared` rows its scores differ by `mean`.
+
+    `bound`: over all rows, from above; None if there is none.
+    """
 
     candidate: str
     compared: int
     mean: float
-    bound: float
+    bound: float | None
     drops: bool
 
 
@@ -417,6 +420,46 @@ class FinishedRun(_PageEvent):
     active_seconds: float | None
 
 
+class StatedFact(_Part):
+    """A fact in words."""
+
+    label: str
+    text: str
+
+
+class SummaryTable(_Part):
+    """A table; each row begins with a name."""
+
+    heading: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+class FailedStep(_Part):
+    """A step of an iteration that failed, with its message and details."""
+
+    iteration: int
+    step: str
+    text: SentText
+
+
+class Summary(_PageEvent):
+    """What a run came to; of a run that is driven again, what it had come to.
+
+    `story`: sentences. `certificate`: what it states, or why there is none. `no_improvement`: why a run did not
+    improve, with what to try; empty for other runs. `settings`: those that differ from their defaults.
+    """
+
+    type: Literal["summary"] = "summary"
+    story: list[str]
+    certificate: list[StatedFact]
+    no_improvement: list[StatedFact]
+    facts: list[StatedFact]
+    settings: dict[str, JsonValue]
+    tables: list[SummaryTable]
+    failed_steps: list[FailedStep]
+
+
 class EndpointNow(_Part):
     """An endpoint. `state`: `up`, `resting`, `refused` or `left`; `in_flight`: None if it is not known."""
 
@@ -512,6 +555,7 @@ PageEvent = (
     | Copied
     | Stopped
     | FinishedRun
+    | Summary
     | Now
     | Position
     | StoreTrouble

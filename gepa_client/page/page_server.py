@@ -15,7 +15,6 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -24,6 +23,7 @@ from pydantic import BaseModel
 from gepa_client.errors import JournalError, NoSuchRun, StoreUnavailable, summary
 from gepa_client.journal.store import Store, find_run, open_store
 from gepa_client.page import details
+from gepa_client.page.built_page import ASSETS
 from gepa_client.page.event_log import EventLog, to_json
 from gepa_client.page.page_events import StoreTrouble
 from gepa_client.page.run_reader import RunReader
@@ -45,7 +45,6 @@ SENT_AT_ONCE = 1 << 20
 
 FAILED_PAUSE_S = 1.0
 
-ASSETS = {"page.js": "text/javascript", "page.css": "text/css"}
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -61,30 +60,6 @@ HEADERS = {
 
 Steer = Callable[[Store, str, Any], Any]
 """Queues what a user asks of a run; returns what is answered. Raises `ValueError` and `JournalError`."""
-
-
-class PageMissing(Exception):
-    """The built page is not installed."""
-
-
-def asset(name: str) -> bytes:
-    """Return a file of the built page.
-
-    Raises:
-        PageMissing: it is not there.
-    """
-    file = resources.files("gepa_client.page") / "dist" / name
-    if not file.is_file():
-        raise PageMissing(
-            f"this installation lacks the page ({name}): install evolverpc from a wheel, or build the page with "
-            "`npm ci && npm run build` in clients/dashboard"
-        )
-    return file.read_bytes()
-
-
-def built_page() -> dict[str, bytes]:
-    """Return the files of the page by name. Raises `PageMissing`."""
-    return {name: asset(name) for name in ("index.html", *ASSETS)}
 
 
 @dataclass
@@ -172,6 +147,7 @@ class PageServer:
         app.router.add_get(f"{run}/text", self._text)
         app.router.add_get(f"{run}/proposal", self._proposal)
         app.router.add_get(f"{run}/provenance", self._provenance)
+        app.router.add_get(f"{run}/explanation", self._explanation)
         app.router.add_get(f"{run}/transcript", self._transcript)
         app.router.add_post(f"{run}/steer", self._post_steer)
         app.cleanup_ctx.append(self._stores)
@@ -329,6 +305,10 @@ class PageServer:
             if each["candidate"] is not None and not each["merge"]
         }
         return _json(await self._read(lambda store: details.provenance(store, run_id, candidate, kept)))
+
+    async def _explanation(self, request: web.Request) -> web.Response:
+        run_id = await self._run_id(request)
+        return _json(await self._read(lambda store: details.explanation(store, run_id)))
 
     async def _transcript(self, request: web.Request) -> web.Response:
         run_id, at = await self._run_id(request), _number(request, "at")

@@ -3,6 +3,7 @@
 import ast
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -11,6 +12,7 @@ from evolverpc_common.display_text import line
 from evolverpc_common.printed_commands import command, without_password
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.copied_examples import copied_examples
+from gepa_client.analysis.explanation import explain
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.analysis.proposals import REFLECTION
 from gepa_client.certificate.certificate import certify
@@ -75,8 +77,12 @@ from gepa_client.page.page_events import (
     Ties,
 )
 from gepa_client.page.proposal_reader import ProposalReader
+from gepa_client.page.recorded_decisions import KnownRun, RecordedDecisions
 from gepa_client.page.replay_follower import Decided, ReplayFollower
+from gepa_client.page.summary import summary_of
+from gepa_client.report.record import RunRecord
 from gepa_client.run.gateway_record import recorded_gateway_events
+from gepa_client.run.output_folder import HostTotals, host_totals
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, code_at
 
 LIVE_POLL_S = 0.1
@@ -115,12 +121,16 @@ class Periodic:
 class RunReader:
     """One run of a store; `poll` adds what is new to the log. Used by one thread.
 
-    `url`: of the store, for the process that replays. `replays`: whether to start that process.
+    `url`: of the store, for the process that replays. `replays`: whether to start that process. `known`: a run that has
+    ended, whose decisions are known.
     """
 
-    def __init__(self, store: Store, url: str, run_id: str, log: EventLog, *, replays: bool = True) -> None:
+    def __init__(
+        self, store: Store, url: str, run_id: str, log: EventLog, *, replays: bool = True, known: KnownRun | None = None
+    ) -> None:
         self._store, self._url, self._id, self._log = store, url, run_id, log
-        self._replays = replays
+        self._replays, self._known = replays, known
+        self._record = RunRecord() if known is None else known.record
         self._declared: dict[str, Any] | None = None
         self._model: str | None = None
         self._val: list[RecordedRow] = []
@@ -138,7 +148,7 @@ class RunReader:
         self._ordered = 0
         self._provisional: list[Entry] = []
         self._proposals: ProposalReader | None = None
-        self._follower: ReplayFollower | None = None
+        self._follower: ReplayFollower | RecordedDecisions | None = None
         self._followed: str | None = None
         self._held: tuple[float, Decided] | None = None
         self._replayed: int | None = 0
@@ -285,6 +295,9 @@ class RunReader:
             resumed = run.resumed_by or command("resume", run.id, store=store)
             yield CommandHint(command=resumed, what="continue the run; nothing that is recorded is paid for again")
         yield CommandHint(command=command("show", run.id, store=store), what="print the run with its best candidate")
+        if GIT_BRANCH in (((self._declared or {}).get("program") or {}).get("seed_candidate") or {}):
+            branches = command("branches", run.id, store=store)
+            yield CommandHint(command=branches, what="list all changes of code; --diff N prints one of them")
         if self._end:
             fork = command("fork", run.id, "--at", str(self._end), store=store)
             yield CommandHint(command=fork, what="make a run of its own that begins as this one")
@@ -493,15 +506,17 @@ class RunReader:
         if self._follower is None and run.identity is not None and self._val and self._followed != mark:
             self._followed = mark
             try:
-                self._follower = ReplayFollower(self._url, run)
+                self._follower = self._start(run)
                 self._replayed, self._why_not = self._replayed or 0, None
             except (SettingsError, OSError) as error:
                 self._not_replayed(str(error))
-        while self._follower is not None and (decided := self._next_decided()) is not None:
+        while self._follower is not None and (decided := self._next_decided(driven=driven)) is not None:
             if decided.error is not None:
                 self._not_replayed(decided.error)
             elif decided.event is not None:
                 self._replayed = max(self._replayed or 0, decided.at)
+                if self._known is None:
+                    self._record.apply(decided.event)
                 self._decide(decided.at, decided.event)
         if self._follower is not None and self._follower.ended:
             self._follower.close()
@@ -510,10 +525,16 @@ class RunReader:
                 for event in self._proposals.unfinished(self._end):
                     self._log.add(event)
 
+    def _start(self, run: StoredRun) -> ReplayFollower | RecordedDecisions:
+        if self._known is not None:
+            return RecordedDecisions(self._record)
+        self._record = RunRecord()  # a replay begins with the first event
+        return ReplayFollower(self._url, run)
+
     def _not_replayed(self, why: str) -> None:
         self._replayed, self._why_not = None, line(why, TEXT_BEGINNING)
 
-    def _next_decided(self) -> Decided | None:
+    def _next_decided(self, *, driven: bool) -> Decided | None:
         """Return the next event of the replay whose entries and candidate have been read."""
         held = self._held or (time.monotonic(), self._follower.next() if self._follower is not None else None)
         since, decided = held
@@ -523,7 +544,7 @@ class RunReader:
         unread = self._ordered < decided.at or (
             isinstance(event, run_events.CandidateFound) and event.index >= len(self._candidates)
         )
-        if unread and time.monotonic() - since < HELD_S:
+        if unread and driven and time.monotonic() - since < HELD_S:
             self._held = (since, decided)
             return None
         self._held = None
@@ -680,21 +701,44 @@ class RunReader:
                 active_seconds=run.counters.get("active_seconds"),
             )
         )
-        copied = copied_examples(self._store, self._id)
+        record = self._record
+        copied = copied_examples(self._store, self._id) if self._known is None else record.copied
         if copied is not None:
             self._log.add(Copied(count=copied.count, candidates=copied.candidates, copies=copied.copies))
         if run.status in OVER and self._store.entries(self._id, COMMITMENT, 0, 1, largest=0):
             self._add_certificate(run)
+        if self._known is not None:
+            for message in record.warnings:
+                self._log.add(RunWarning(at=None, message=message))
+            self._log.add(summary_of(record, self._known.explained))
+        elif self._replayed is not None and record.finished is not None:
+            record.apply(record.finished.model_copy(update={"status": run.status, "reason": run.reason}))
+            record.hosts = self._hosts(run)
+            self._log.add(summary_of(record, explain(self._store, run)))
+
+    def _hosts(self, run: StoredRun) -> dict[str, HostTotals]:
+        try:
+            return host_totals(Path(run.output)) if run.output is not None else {}
+        except (OSError, ValueError) as error:
+            self._log.add(RunWarning(at=None, message=f"the connections of sandboxes are not shown: {error}"))
+            return {}
 
     def _add_certificate(self, run: StoredRun) -> None:
         names = (
             "none", "verdict", "statement", "candidate", "rows", "repeats", "seed", "best", "difference", "low", "high",
             "confidence", "p_value", "validation_estimate", "validation_low", "validation_high",
         )  # fmt: skip
-        try:
-            found = certify(self._store, run)
-        except NoCertificate as error:
-            self._log.add(CertificateFound(**{**dict.fromkeys(names), "none": str(error)}))
+        record = self._record
+        if self._known is None:
+            try:
+                record.certificate = certify(self._store, run)
+            except NoCertificate as error:
+                record.no_certificate = str(error)
+        found = record.certificate
+        if found is None and record.no_certificate is None:
+            return
+        if found is None:
+            self._log.add(CertificateFound(**{**dict.fromkeys(names), "none": record.no_certificate}))
             return
         test, validation = found.test, found.validation
         self._log.add(

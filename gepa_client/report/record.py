@@ -21,6 +21,18 @@ REFUSED_SHOWN = 50
 """Changes that were not kept which a report shows, the last ones."""
 
 
+DECISIONS = (
+    events.CandidateFound,
+    events.Budget,
+    events.Rejected,
+    events.NoProposal,
+    events.StepFailed,
+    events.TiesCompared,
+    events.Tested,
+    events.Finished,
+)
+
+
 @dataclass(frozen=True)
 class Headline:
     """The two scores of a run: of its seed and of its best candidate, and over which rows."""
@@ -42,6 +54,8 @@ class RunRecord:
     skipped: list[events.NoProposal] = field(default_factory=list)
     reflecting: list[events.Reflecting] = field(default_factory=list)
     """The proposals whose new texts are awaited."""
+    decisions: list[events.Event] = field(default_factory=list)
+    """The events that follow from GEPA's decisions, which have their place in the journal."""
     mutations: list[events.Mutated | events.MutationRejected] = field(default_factory=list)
     mutating: dict[int, str] = field(default_factory=dict)
     """The last progress of each mutation that is being made, by its number."""
@@ -85,6 +99,8 @@ class RunRecord:
     def apply(self, event: events.Event) -> None:
         """Take one event into account."""
         self.seconds = max(self.seconds, event.seconds)
+        if isinstance(event, DECISIONS):
+            self.decisions.append(event)
         match event:
             case events.Started():
                 self.started = event

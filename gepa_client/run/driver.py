@@ -30,7 +30,7 @@ from gepa_client.journal.store import Store, named_store, open_store
 from gepa_client.run import initial_state, splits
 from gepa_client.run.activity import Activity
 from gepa_client.run.control_messages import DriverJob
-from gepa_client.run.event_writer import progress_reported, redacting
+from gepa_client.run.event_writer import placed, progress_reported, redacting
 from gepa_client.run.fingerprint import changed_code, changed_data, check_fingerprint, fingerprint_of
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.initial_state import InitialState
@@ -241,6 +241,7 @@ class _DriverRun:
         inherited = inherited_numbers(run)
         journal = Journal(run.id, buffer, spend, self.cancel_token, self.secrets, inherited=inherited, metered=metered)
         journal.store = store_name
+        self.emit = placed(self.emit, journal)
         failure_stop = FailureStop(run.id, store_name, self.config.failure_stop, self.cancel_token)
         self.emit(Phase(phase="connecting"))
         try:

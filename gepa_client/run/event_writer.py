@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from evolverpc_common.redaction import Secrets
 from gepa_client.errors import unreadable
 from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import Emit, Event, Finished, Progress, Started, Warned
 from gepa_client.run.gateway_record import GatewayRecord
 
@@ -89,6 +90,11 @@ class _EventsFile:
         with self.path.open(mode) as file:
             file.write(b"".join([*self._before, line]))
         self._begun, self._before = True, []
+
+
+def placed(emit: Emit, journal: Journal) -> Emit:
+    """Return `emit` with the place in the journal added to every event."""
+    return lambda event: emit(event.model_copy(update={"at": journal.next_number}))
 
 
 def redacting(secrets: Secrets, emit: Emit) -> Emit:

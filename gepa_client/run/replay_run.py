@@ -18,6 +18,7 @@ from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, named_store
 from gepa_client.run import output_folder as files
 from gepa_client.run.control_messages import DriverJob
+from gepa_client.run.event_writer import placed
 from gepa_client.run.fingerprint import check_fingerprint, fingerprint_of
 from gepa_client.run.gateway_record import REFUSALS_EMITTED, recorded_gateway_events
 from gepa_client.run.initial_state import recorded_initial_state
@@ -62,6 +63,7 @@ def replay_with(journal: Journal, store: Store, job: DriverJob, emit: Emit) -> F
     run = store.run(job.run_id)
     # experiment trackers have received the run already
     config = RunConfig(**{key: value for key, value in job.config.items() if key not in TrackingSettings.model_fields})
+    emit = placed(emit, journal)
     initial = recorded_initial_state(journal)
     if initial is None or run.identity is None:
         raise JournalError(f"run {run.id} was never started, so there is nothing to replay")

@@ -54,7 +54,7 @@ export class Answers {
 function inside(data: Embedded, path: string): Answer<unknown> {
   const held = path.replace(/&from=0$/, "");
   if (Object.hasOwn(data.answers, held)) return { kind: "ready", value: data.answers[held] };
-  return { kind: "failed", message: "This file does not hold it. `gepa-client watch` shows it from the run's store." };
+  return { kind: "failed", message: `This file does not hold it. \`${data.command}\` shows it from the run's store.` };
 }
 
 async function fetched(path: string): Promise<Answer<unknown>> {

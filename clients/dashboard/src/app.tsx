@@ -13,6 +13,7 @@ import { Store, useKnown } from "./store";
 import { NowView } from "./views/now";
 import { ProgressView } from "./views/progress";
 import { ReflectionView } from "./views/reflection";
+import { ResultView } from "./views/result";
 import { RowsView } from "./views/rows";
 import { RunsView } from "./views/runs";
 import { TextView } from "./views/text";
@@ -20,6 +21,7 @@ import { TreeView } from "./views/tree";
 
 const NAMES: Record<ViewName, string> = {
   now: "Now",
+  result: "Result",
   progress: "Progress",
   tree: "Tree",
   rows: "Rows",
@@ -63,6 +65,7 @@ export function App({ data }: { data: Embedded | null }) {
         </button>
         <header class="top">
           <Header view={view} status={known.status} />
+          {data !== null && <LeftOut data={data} />}
           <nav class="tabs" aria-label="Views">
             {VIEWS.filter((name) => !(embedded && name === "runs")).map((name) => (
               <a key={name} href={href(name)} aria-current={name === route.view ? "page" : undefined}>
@@ -85,6 +88,16 @@ export function App({ data }: { data: Embedded | null }) {
   );
 }
 
+/** What an exported file does not hold, and the command that shows it. */
+function LeftOut({ data }: { data: Embedded }) {
+  if (data.left_out.length === 0) return null;
+  return (
+    <p class="quiet">
+      Not in this file: {data.left_out.join("; ")}. <code>{data.command}</code> shows them from the run's store.
+    </p>
+  );
+}
+
 function shown(name: ViewName, props: ViewProps, store: Store, status: Status) {
   if (name === "runs") return <RunsView {...props} onShow={(run) => store.show(run)} />;
   if (props.view.latest.run === undefined) {
@@ -94,6 +107,8 @@ function shown(name: ViewName, props: ViewProps, store: Store, status: Status) {
   switch (name) {
     case "now":
       return <NowView {...props} />;
+    case "result":
+      return <ResultView {...props} />;
     case "progress":
       return <ProgressView {...props} />;
     case "tree":

@@ -9,6 +9,10 @@ export interface Embedded {
    * `/api/runs/ID/cell?candidate=3&row=7`; whole texts without `from`.
    */
   readonly answers: Readonly<Record<string, unknown>>;
+  /** What there was no room for, in words. */
+  readonly left_out: readonly string[];
+  /** The command that shows the run from its store. */
+  readonly command: string;
 }
 
 /** Return the data in the page; null if a server serves it. */

@@ -5,7 +5,10 @@ import "uplot/dist/uPlot.min.css";
 import { render } from "preact";
 import { App } from "./app";
 import { embedded } from "./embedded";
+import { href } from "./route";
 
 const root = document.getElementById("page");
 if (root === null) throw new Error("the page has no element #page");
-render(<App data={embedded()} />, root);
+const data = embedded();
+if (data !== null && !location.hash) location.hash = href("result"); // a report begins with its result
+render(<App data={data} />, root);

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-export const VIEWS = ["now", "progress", "tree", "rows", "text", "reflection", "runs"] as const;
+export const VIEWS = ["now", "result", "progress", "tree", "rows", "text", "reflection", "runs"] as const;
 export type ViewName = (typeof VIEWS)[number];
 
 export interface Route {

@@ -11,6 +11,7 @@ import { sampleRun } from "./sample-run";
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const VIEWS: Record<string, string> = {
   now: "#/now",
+  result: "#/result",
   plot: "#/progress",
   tree: "#/tree",
   "heat map": "#/rows",
@@ -54,6 +55,17 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
         wrong.push(`request: ${request.url()}`);
     });
   });
+  /** Return what axe finds, by all of its rules or these. */
+  const violations = (rules: readonly string[] | null) =>
+    page.evaluate(
+      async ([source, only]) => {
+        if (!("axe" in window)) new Function(source as string)();
+        const { axe } = window as unknown as { axe: { run(where: Document, options: object): Promise<AxeResult> } };
+        const found = await axe.run(document, only ? { runOnly: only } : {});
+        return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
+      },
+      [AXE, rules] as const,
+    );
   beforeEach(() => {
     wrong.length = 0;
   });
@@ -86,15 +98,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
       await page.setViewportSize(dark ? { width: 320, height: 700 } : { width: 1100, height: 800 });
       for (const [name, hash] of Object.entries(VIEWS)) {
         await show(hash);
-        const found = await page.evaluate(
-          async ([source, rules]) => {
-            if (!("axe" in window)) new Function(source as string)();
-            const { axe } = window as unknown as { axe: { run(where: Document, options: object): Promise<AxeResult> } };
-            const { violations } = await axe.run(document, rules ? { runOnly: rules } : {});
-            return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
-          },
-          [AXE, dark ? ["color-contrast", "scrollable-region-focusable", "target-size"] : null] as const,
-        );
+        const found = await violations(dark ? ["color-contrast", "scrollable-region-focusable", "target-size"] : null);
         expect(found, name).toEqual([]);
         const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         expect(wider, `${name} is wider than the window`).toBeLessThanOrEqual(0);
@@ -110,7 +114,9 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     await page.setViewportSize({ width: 1100, height: 800 });
     await load();
     // These have every field that a program, a model or a row fills; the others show the same candidates.
-    const views = ["cell", "origins", "text", "reflection", "runs", "now"].map((name) => VIEWS[name] as string);
+    const views = ["cell", "result", "origins", "text", "reflection", "runs", "now"].map(
+      (name) => VIEWS[name] as string,
+    );
     const plain = await page.evaluate(tagNames, [...Object.values(VIEWS), "#/now"]);
     for (let number = 0; number < HOSTILE.length; number += ALL_STRINGS ? 1 : 10) {
       const hostile = (field: string) => HOSTILE[(number + shift(field)) % HOSTILE.length] as string;
@@ -220,7 +226,11 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     const { events, answers } = sampleRun();
     const read = (name: string) =>
       readFileSync(new URL(`../../../gepa_client/page/dist/${name}`, import.meta.url), "utf8");
-    const data = JSON.stringify({ events, answers }).replaceAll("<", "\\u003c");
+    const left_out = ["the texts of 900 candidates"];
+    const data = JSON.stringify({ events, answers, left_out, command: "gepa-client watch 1" }).replaceAll(
+      "<",
+      "\\u003c",
+    );
     await page.goto("about:blank");
     await page.setContent(
       `<!doctype html><html lang="en"><meta charset="utf-8"><title>Run</title><style>${read("page.css")}</style><div id="page"></div>` +
@@ -228,9 +238,12 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     );
     await page.locator(".badge", { hasText: "exported file" }).waitFor();
     await page
-      .getByText(/^Candidate 11$/)
+      .getByText(/^Candidate 11/)
       .first()
       .waitFor();
+    await page.getByText("On 25 test rows the seed scores 0.52").waitFor();
+    await page.getByText("Not in this file: the texts of 900 candidates. gepa-client watch 1 shows").waitFor();
+    expect(await violations(null), "result").toEqual([]);
     await show("#/rows?candidate=1&row=1");
     await page.getByText("My card was charged twice. Please help!").waitFor();
     expect(wrong).toEqual([]);

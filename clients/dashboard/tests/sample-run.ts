@@ -338,6 +338,25 @@ export function sampleRun(options: SampleOptions = {}): Sample {
       completed: "2026-01-05T11:12:00Z",
       active_seconds: 1822,
     });
+    const fact = (label: string, usual: string) => ({ label: text("label", label), text: text("fact", usual) });
+    events.push({
+      type: "summary",
+      story: [text("story", "On 25 test rows the seed scores 0.52 and the best candidate (11) 0.81.")],
+      certificate: [fact("verdict", "improved: the best candidate scores 0.29 more"), fact("test", "25 rows")],
+      no_improvement: [fact("because", "3 worse on their minibatch"), fact("try", "another --reflection-lm")],
+      facts: [fact("metric calls", "812 of 4,000"), fact("ended", "paused: a line\nand another one")],
+      settings: { reflection_lm: text("setting", "openai/gpt-5") },
+      tables: [
+        {
+          heading: text("heading", "Model calls"),
+          columns: [text("column", "model"), "calls"],
+          rows: [[text("model", "openai/gpt-5"), "12"]],
+        },
+      ],
+      failed_steps: [
+        { iteration: 3, step: text("step", "reflection"), text: sent("failed", "TimeoutError: no answer") },
+      ],
+    });
     events.push({
       type: "certificate",
       none: null,
@@ -401,6 +420,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
       ),
     };
   }
+  answers[`${api}/explanation`] = explanation(size - 1, sent, text);
   answers["/api/runs"] = { runs: [0, 1, 2].map((at) => runSummary(at, sent, text)) };
   return { events: events.map((event, id) => ({ id, ...event })) as unknown as PageEvent[], answers };
 }
@@ -418,6 +438,33 @@ function result(sent: Sent, text: Text) {
     error: null,
     log: sent("log", "1 call of gpt-5-mini"),
   };
+}
+
+function explanation(best: number, sent: Sent, text: Text) {
+  const rows = proposalAnswer(sent, text).rows;
+  const change = (candidate: number) => ({
+    candidate,
+    title: `Candidate ${candidate}: 0.52 -> 0.81 on validation`,
+    origin: "From the seed. Iteration 1, after 36 metric calls.",
+    moved: "9 rows are better, 1 is worse and 20 the same",
+    texts: [
+      {
+        component: text("component", "instructions"),
+        words: [
+          { kind: "same", text: text("text", "Classify the ticket. ") },
+          { kind: "del", text: text("text", "Be quick.") },
+          { kind: "add", text: text("text", "Read the whole message first.") },
+          { kind: "cut", text: "212 words" },
+        ],
+      },
+    ],
+    proposal: 60,
+    groups: [
+      { name: "Better", count: 9, rows },
+      { name: "Worse", count: 1, rows },
+    ],
+  });
+  return { best, overall: change(best), steps: [change(1), change(best)], steps_omitted: 2 };
 }
 
 function cellAnswer(sent: Sent, text: Text) {

@@ -27,6 +27,9 @@ from gepa_client.errors import ClientError, JournalError, NoCertificate, summary
 from gepa_client.journal.entries import RESUMED_BY, StoredRun
 from gepa_client.journal.run_events import Finished, Warned
 from gepa_client.journal.store import open_store
+from gepa_client.page import embedded
+from gepa_client.page.built_page import PageMissing
+from gepa_client.page.recorded_decisions import KnownRun
 from gepa_client.report.record import RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.run.control_messages import DriverJob
@@ -194,12 +197,21 @@ class ForegroundRun:
         """Write the certificate and both reports, if the run started here; return their names."""
         if self.output is None or record.started is None or finished.status == "refused":
             return []
+        written: list[str] = []
         try:
-            certificate = self._certify(record, self.output) if self.until is None else []
-            return certificate + report.write(self.output, record, self._explained(record))
+            written += self._certify(record, self.output) if self.until is None else []
+            explained = self._explained(record)
+            written.append(report.write(self.output, record, explained))
+            written.append(self._write_page(self.output, KnownRun(record, explained)))
         except OSError as error:
             fail(f"the report cannot be written: {error}")
-            return []
+        except (JournalError, PageMissing) as error:
+            fail(f"{files.REPORT_PAGE} cannot be written: {summary(error)}")
+        return written
+
+    def _write_page(self, output: Path, known: KnownRun) -> str:
+        with closing(open_store(self.store)) as store:
+            return embedded.write(output, store, self.store, self.run_id, known, self.until)
 
     def _certify(self, record: RunRecord, output: Path) -> list[str]:
         """Write the certificate, or remove that of an earlier end; return its name if there is one."""

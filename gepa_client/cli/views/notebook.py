@@ -2,14 +2,20 @@
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from html import escape
 from importlib import import_module
 from typing import Any
 
 from rich.console import Console, RenderableType
 
+from evolverpc_common.display_text import line, plain
 from gepa_client.cli.views.console import make_console
 from gepa_client.cli.views.live_display import WIDEST, LiveDisplay, Screen
+from gepa_client.evolution.names import component_texts
+from gepa_client.evolution.patches import Words, changed_words
+
+MARKS = {"add": "ins", "del": "del"}
 
 _PRE = '<pre style="font-family: monospace; line-height: 1.2">{code}</pre>'
 
@@ -28,6 +34,22 @@ def in_notebook() -> bool:
 def page(html: str) -> str:
     """Return HTML with the style of a diff."""
     return f'<div class="evolverpc">{_STYLE}{html}</div>'
+
+
+def texts_compared(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Return every text of two candidates as one, by component: words struck through if removed, underlined if new."""
+    old, new = component_texts(dict(before)), component_texts(dict(after))
+    parts = []
+    for name in dict.fromkeys([*old, *new]):
+        words = changed_words(old.get(name, ""), new.get(name, ""))
+        unchanged = "" if any(part.kind in MARKS for part in words) else ", unchanged"
+        parts.append(f"<h4>{escape(line(name, 200))}{unchanged}</h4><pre>{''.join(map(_marked, words))}</pre>")
+    return "\n".join(parts)
+
+
+def _marked(words: Words) -> str:
+    text, tag = escape(plain(words.text)), MARKS.get(words.kind)
+    return text if tag is None else f"<{tag}>{text}</{tag}>"
 
 
 def show(html: str, text: str) -> None:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import threading
@@ -21,6 +22,7 @@ from protocol import Example
 from protocol.code import commit_of
 from tests.gepa_client.code_server import CodeServer, Model
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.exported_page import page_data
 from tests.gepa_client.run_folder import stored
 from tests.gepa_client.scripted_server import Host, ok
 from tests.gepa_client.selection.raced_run import HeldRace
@@ -186,6 +188,13 @@ def test_changes_of_code_are_explained_by_what_reflection_read(
     assert refused.keys() <= rejected.keys()
     assert all("its change of code was rejected at stage" in why for why in refused.values())
     [folder] = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
-    page = (folder / "report.html").read_text()
-    assert page.count("Why it was proposed") >= len(steps)
-    assert '<p class="note">why</p><blockquote>' in page
+    data = page_data(folder / "report.html")
+    [about] = [event for event in data["events"] if event["type"] == "run"]
+    [listing] = [hint["command"] for hint in about["commands"] if " branches " in hint["command"]]
+    assert f"branches evolve/{run_id}/NUMBER" in cli(*shlex.split(listing)[1:]).stdout
+    answers = {path.rpartition("/")[2]: answer for path, answer in data["answers"].items()}
+    assert len(answers["explanation"]["steps"]) == len(explained.steps)
+    for step in steps:
+        assert step.reason is not None
+        assert answers[f"proposal?at={step.reason.number}"]["rows"]
+        assert answers[f"transcript?at={step.reason.mutation}"]["entries"][0]["role"] == "change request"

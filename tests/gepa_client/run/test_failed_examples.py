@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.gepa_client.conftest import Ran
+from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.word_program import Script, rows, scored
 
@@ -71,11 +72,10 @@ def test_failed_examples_are_in_terminal_report_log_events_and_show(
     assert key_error["candidates"] == dict.fromkeys(key_error["candidates"], 1)
     assert set(key_error["candidates"]) == kept
     shown = cli("show", "last", "--failures")
-    page = (run / "report.html").read_text().replace("&#x27;", "'").replace("&quot;", '"')
     everywhere = {
         "terminal": ended.stdout,
         "report.md": (run / "report.md").read_text(),
-        "report.html": page,
+        "report.html": page_text(run / "report.html"),
         "run.log": (run / "run.log").read_text(),
         "show --failures": shown.stdout,
     }

@@ -11,6 +11,7 @@ import pytest
 
 from gepa_client.journal.entries import SEARCH
 from tests.gepa_client.conftest import Ran
+from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import only_run, stored
 from tests.gepa_client.scripted_server import Host, failed
 from tests.gepa_client.word_program import Script, rows, scored
@@ -194,7 +195,7 @@ def test_why_a_stopper_ended_a_run_is_in_terminal_events_report_and_show(
     last_event = json.loads((run / "events.jsonl").read_text().splitlines()[-1])
     assert (last_event["event"], last_event["reason"]) == ("finished", line.removeprefix("completed: "))
     assert f"- ended: `{line}`" in (run / "report.md").read_text()
-    assert line in (run / "report.html").read_text()
+    assert line in page_text(run / "report.html")
     assert line.removeprefix("completed: ") in cli("show", "last").stdout
 
 

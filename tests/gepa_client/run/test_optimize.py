@@ -20,6 +20,7 @@ from gepa_client.settings.groups import RECORDED_ROWS
 from gepa_client.settings.run_config import ROW_SETTINGS
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import best_so_far, only_run, stored, until
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, proposed, rows, scored
@@ -48,12 +49,11 @@ def test_a_run_ends_with_its_files_and_one_line_of_scores(
     reason = "perfect_score of 1 is reached: candidate 6 has it on all 12 validation rows (--past-perfect continues)"
     assert f"completed: {reason}" in ended.stdout
     assert result["val_rows"]["30"] == "0"
-    report, page = (run / "report.md").read_text(), (run / "report.html").read_text()
+    report, page = (run / "report.md").read_text(), page_text(run / "report.html")
     assert "### 1. Candidate 1: 0 -> 0.1667 on validation" in report
     assert "Reflection read the results of 3 training rows." in report
     assert "On 12 test rows the seed scores 0 and the best candidate (6) 1." in page
-    assert "<dt>feedback</dt>" in page
-    assert "<svg" in page
+    assert "Candidate 1: 0 -> 0.1667 on validation" in page
     assert f"next            less runs/{run.name}/report.md" in ended.stdout
     assert f'use it          evolverpc.load_candidate("runs/{run.name}")' in ended.stdout
     assert load_candidate(run, words.seed) == json.loads((run / "best_candidate.json").read_text())
@@ -427,9 +427,9 @@ def test_text_from_a_server_can_neither_style_the_terminal_nor_the_report(
     assert "\x1b" not in ended.stdout
     assert "\u202e" not in ended.stdout
     assert "\\u001b[31m[bold]" in ended.stdout
-    page = (only_run(tmp_path) / "report.html").read_text()
-    assert "<script" not in page
-    assert "\x1b" not in page
+    page = (only_run(tmp_path) / "report.html").read_bytes()
+    assert nasty in page_text(page)  # which no string in the data could end
+    assert b"\x1b" not in page
     assert "````" in (only_run(tmp_path) / "report.md").read_text()
 
 

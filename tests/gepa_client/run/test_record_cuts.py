@@ -10,6 +10,7 @@ import pytest
 from gepa_client.run.resolved_settings import with_reflection_model
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Ran
+from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import Script, records
@@ -54,7 +55,7 @@ def test_cut_records_are_in_prompts_events_report_and_show_and_a_replay_repeats_
     shown = cli("show", "last").stdout
     run = only_run(tmp_path)
     summary = f"in {len(cuts)} reflection prompts (iterations 1 to {cuts[-1]['iteration']}) {4 * len(cuts)} records"
-    for text in (shown, (run / "report.md").read_text(), (run / "report.html").read_text()):
+    for text in (shown, (run / "report.md").read_text(), page_text(run / "report.html")):
         assert summary in text
         assert "to show more, raise reflection_prompt_tokens" in text
     assert f"| `iteration 1, rules` | 4 | 4 | 0 | {cuts[0]['tokens']:,} |" in (run / "report.md").read_text()

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from tests.gepa_client.conftest import Ran
+from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run_folder import only_run, stored
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.word_program import WORDS, Script, rows
@@ -105,7 +106,7 @@ def test_bad_answers_are_asked_for_once_more_with_the_reason_then_dropped_and_re
     summary = f"{counts.total()} answers ({ordered}); {len(given)} asked for once more, {dropped} texts dropped"
     run = only_run(tmp_path)
     report = (run / "report.md").read_text()
-    for text in (cli("show", "last").stdout, report, (run / "report.html").read_text()):
+    for text in (cli("show", "last").stdout, report, page_text(run / "report.html")):
         assert summary in text
     assert "| `iteration 1, rules` | truncated | truncated | lacks it |" in report
     with stored(tmp_path) as (store, run_id):
@@ -230,6 +231,6 @@ def test_examples_that_candidates_copied_from_training_rows_are_reported(
     ]
     summary = "1 part of training rows: 14 words of row 7 in candidate 1 (rules)"
     run = only_run(tmp_path)
-    for text in (cli("show", "last").stdout, (run / "report.md").read_text(), (run / "report.html").read_text()):
+    for text in (cli("show", "last").stdout, (run / "report.md").read_text(), page_text(run / "report.html")):
         assert summary in text
     assert json.loads(cli("show", "last", "--json").stdout)["copied_examples"]["copies"] == found["copies"]

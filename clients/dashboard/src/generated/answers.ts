@@ -3,7 +3,7 @@
 /**
  * What the server of the page answers.
  */
-export type PageAnswer = RunList | Cell | SentText | ProposalShown | Provenance | Transcript;
+export type PageAnswer = RunList | Cell | SentText | ProposalShown | Provenance | Explained | Transcript;
 export type JsonValue = unknown;
 
 /**
@@ -143,6 +143,53 @@ export interface Origin {
   proposal: number | null;
   rows: string[];
   worth: string | null;
+}
+/**
+ * Why the best candidate is better. `overall`: against the seed, if that is not the only step.
+ *
+ * `steps`: the changes from the seed to the best, oldest first; `steps_omitted`: earlier ones.
+ */
+export interface Explained {
+  best: number;
+  overall: ChangeShown | null;
+  steps: ChangeShown[];
+  steps_omitted: number;
+}
+/**
+ * A candidate against one of its parents, or the seed. `proposal`: where its proposal begins.
+ *
+ * `origin`, `moved`: in words.
+ */
+export interface ChangeShown {
+  candidate: number;
+  title: string;
+  origin: string;
+  moved: string;
+  texts: ChangedText[];
+  proposal: number | null;
+  groups: MovedRows[];
+}
+/**
+ * A component with the words that a change added and removed.
+ */
+export interface ChangedText {
+  component: string;
+  words: MarkedWords[];
+}
+/**
+ * A part of two texts compared: in both, only in the new or the old one, or in words what is left out.
+ */
+export interface MarkedWords {
+  kind: "same" | "add" | "del" | "cut";
+  text: string;
+}
+/**
+ * Rows that a change made better, made worse or left: how many, and the first of them.
+ */
+export interface MovedRows {
+  name: string;
+  count: number;
+  rows: RowCompared[];
 }
 /**
  * A change of code: its request, its outcome, and its diff.

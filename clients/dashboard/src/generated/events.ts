@@ -27,6 +27,7 @@ export type PageEvent =
   | Copied
   | Stopped
   | FinishedRun
+  | Summary
   | Now
   | Position
   | StoreTrouble;
@@ -276,13 +277,15 @@ export interface Race {
   proposals: RaceStanding[];
 }
 /**
- * A proposal in a race: on `compared` rows its scores differ by `mean`; `bound`: over all rows, from above.
+ * A proposal in a race: on `compared` rows its scores differ by `mean`.
+ *
+ * `bound`: over all rows, from above; None if there is none.
  */
 export interface RaceStanding {
   candidate: string;
   compared: number;
   mean: number;
-  bound: number;
+  bound: number | null;
   drops: boolean;
 }
 /**
@@ -514,6 +517,48 @@ export interface FinishedRun {
   reason: string | null;
   completed: string | null;
   active_seconds: number | null;
+}
+/**
+ * What a run came to; of a run that is driven again, what it had come to.
+ *
+ * `story`: sentences. `certificate`: what it states, or why there is none. `no_improvement`: why a run did not
+ * improve, with what to try; empty for other runs. `settings`: those that differ from their defaults.
+ */
+export interface Summary {
+  id: number;
+  type: "summary";
+  story: string[];
+  certificate: StatedFact[];
+  no_improvement: StatedFact[];
+  facts: StatedFact[];
+  settings: {
+    [k: string]: JsonValue;
+  };
+  tables: SummaryTable[];
+  failed_steps: FailedStep[];
+}
+/**
+ * A fact in words.
+ */
+export interface StatedFact {
+  label: string;
+  text: string;
+}
+/**
+ * A table; each row begins with a name.
+ */
+export interface SummaryTable {
+  heading: string;
+  columns: string[];
+  rows: string[][];
+}
+/**
+ * A step of an iteration that failed, with its message and details.
+ */
+export interface FailedStep {
+  iteration: number;
+  step: string;
+  text: SentText;
 }
 /**
  * What the run is doing at this moment, by the last heartbeat of its driver.

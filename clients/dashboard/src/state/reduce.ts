@@ -32,6 +32,7 @@ const REPLACED = [
   "copied_examples",
   "stop",
   "finished",
+  "summary",
   "now",
   "position",
   "store",

@@ -321,7 +321,7 @@ function Endpoints({ now }: { now: Now }) {
   );
 }
 
-function Failure({ group, opened }: { group: FailureGroup; opened: boolean }) {
+export function Failure({ group, opened }: { group: FailureGroup; opened: boolean }) {
   return (
     <details open={opened}>
       <summary>
@@ -354,7 +354,7 @@ function Failure({ group, opened }: { group: FailureGroup; opened: boolean }) {
   );
 }
 
-function Warnings({ view }: { view: View }) {
+export function Warnings({ view }: { view: View }) {
   if (view.warnings.length === 0) return null;
   return (
     <section class="panel">

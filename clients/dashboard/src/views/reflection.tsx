@@ -133,6 +133,12 @@ function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Pr
             </>
           )}
         </p>
+        {proposal.before !== null && proposal.after !== null && (
+          <p>
+            Reflection read the results of {counted(proposal.size, "training row")}. Their scores add up to{" "}
+            {score(proposal.before)} before the change and {score(proposal.after)} after it.
+          </p>
+        )}
         {proposal.race !== null && (
           <p>
             It lost its race after {counted(proposal.race.compared, "row")} of {count(proposal.race.rows)}, which saved{" "}
@@ -176,7 +182,7 @@ function Usage({ prompt }: { prompt: Reflection }) {
   );
 }
 
-function Details({ found }: { found: ProposalShown }) {
+export function Details({ found }: { found: ProposalShown }) {
   return (
     <>
       {found.prompts.map((prompt, at) => (
@@ -187,7 +193,7 @@ function Details({ found }: { found: ProposalShown }) {
       ))}
       {found.rows.length > 0 && (
         <section class="panel">
-          <h2>Its minibatch: {counted(found.rows.length, "row")}</h2>
+          <h2>Rows of its minibatch</h2>
           {found.rows.map((row) => (
             <Row key={row.row} row={row} />
           ))}
@@ -221,11 +227,16 @@ function Changed({ component, before, after }: { component: string; before: stri
   );
 }
 
-function Row({ row }: { row: RowCompared }) {
+export function Row({ row, opened = false }: { row: RowCompared; opened?: boolean }) {
   return (
-    <details>
+    <details open={opened}>
       <summary>
-        Row <Inline text={row.row} length={60} />: {score(row.before?.score)} {"\u2192"} {score(row.after?.score)}
+        Row <Inline text={row.row} length={60} />: {score(row.before?.score)} {"\u2192"} {score(row.after?.score)}{" "}
+        {row.input !== null && (
+          <span class="quiet">
+            <Inline text={row.input.text} length={100} />
+          </span>
+        )}
       </summary>
       <Part name="Input" value={row.input} />
       <div class="pair">

@@ -166,7 +166,7 @@ interface ComponentProps {
 }
 
 /** One component; texts that events hold only the beginning of are loaded when asked for. */
-function Component({ api, component, candidate, other }: ComponentProps) {
+export function Component({ api, component, candidate, other }: ComponentProps) {
   const [whole, setWhole] = useState(false);
   const [now, was] = [candidate.texts[component], other?.texts[component]];
   const cut = (now?.omitted ?? 0) + (was?.omitted ?? 0);
@@ -302,7 +302,7 @@ function Spans({
 
 /** The commit of a candidate, the change that made it, and the attempts that were rejected before. */
 function Code({ view, api, candidate }: { view: View; api: string; candidate: Candidate }) {
-  const made = view.mutations.find(({ at }) => at === candidate.code?.mutation);
+  const made = view.mutations.find(({ commit }) => commit !== null && commit === candidate.code?.commit);
   const rejected = view.mutations.filter(({ stage, at }) => stage !== null && at <= candidate.at);
   return (
     <section class="panel">

@@ -458,6 +458,7 @@ export type RunEvent =
  */
 export interface Started {
   seconds: number;
+  at: number | null;
   event: "started";
   run_id: string;
   store: string;
@@ -483,6 +484,7 @@ export interface Started {
  */
 export interface Warned {
   seconds: number;
+  at: number | null;
   event: "warning";
   message: string;
 }
@@ -491,6 +493,7 @@ export interface Warned {
  */
 export interface Phase {
   seconds: number;
+  at: number | null;
   event: "phase";
   phase: "connecting" | "seed" | "replaying" | "optimizing" | "ties" | "testing" | "finalizing";
 }
@@ -502,6 +505,7 @@ export interface Phase {
  */
 export interface Progress {
   seconds: number;
+  at: number | null;
   event: "progress";
   evaluated: number;
   in_flight: number;
@@ -518,6 +522,7 @@ export interface Progress {
  */
 export interface ModelCalls {
   seconds: number;
+  at: number | null;
   event: "model_calls";
   total: ModelTally;
   by_model: {
@@ -543,6 +548,7 @@ export interface ModelTally {
  */
 export interface CallRefused {
   seconds: number;
+  at: number | null;
   event: "call_refused";
   sandbox: string;
   what: string;
@@ -556,6 +562,7 @@ export interface CallRefused {
  */
 export interface FleetChanged {
   seconds: number;
+  at: number | null;
   event: "fleet";
   kind: "joined" | "refused" | "resting" | "back" | "left" | "waiting" | "warning";
   url: string | null;
@@ -567,6 +574,7 @@ export interface FleetChanged {
  */
 export interface Budget {
   seconds: number;
+  at: number | null;
   event: "budget";
   metric_calls: number;
 }
@@ -578,6 +586,7 @@ export interface Budget {
  */
 export interface CandidateFound {
   seconds: number;
+  at: number | null;
   event: "candidate";
   index: number;
   parents: number[];
@@ -601,6 +610,7 @@ export interface CandidateFound {
  */
 export interface Rejected {
   seconds: number;
+  at: number | null;
   event: "rejected";
   iteration: number;
   old_score: number | null;
@@ -629,6 +639,7 @@ export interface RacedOut {
  */
 export interface NoProposal {
   seconds: number;
+  at: number | null;
   event: "no_proposal";
   iteration: number;
   reason: string;
@@ -640,6 +651,7 @@ export interface NoProposal {
  */
 export interface RecordsCut {
   seconds: number;
+  at: number | null;
   event: "records_cut";
   iteration: number;
   component: string;
@@ -657,6 +669,7 @@ export interface RecordsCut {
  */
 export interface UnusableAnswer {
   seconds: number;
+  at: number | null;
   event: "unusable_answer";
   iteration: number;
   component: string;
@@ -670,6 +683,7 @@ export interface UnusableAnswer {
  */
 export interface Reflecting {
   seconds: number;
+  at: number | null;
   event: "reflecting";
   iteration: number;
   components: string[];
@@ -680,6 +694,7 @@ export interface Reflecting {
  */
 export interface MutationStarted {
   seconds: number;
+  at: number | null;
   event: "mutation_started";
   number: number;
   kind: "change_request" | "merge";
@@ -693,6 +708,7 @@ export interface MutationStarted {
  */
 export interface MutationProgress {
   seconds: number;
+  at: number | null;
   event: "mutation_progress";
   number: number;
   message: string;
@@ -705,6 +721,7 @@ export interface MutationProgress {
  */
 export interface Mutated {
   seconds: number;
+  at: number | null;
   event: "mutated";
   number: number;
   kind: "change_request" | "merge";
@@ -731,6 +748,7 @@ export interface Mutated {
  */
 export interface MutationRejected {
   seconds: number;
+  at: number | null;
   event: "mutation_rejected";
   number: number;
   kind: "change_request" | "merge";
@@ -749,6 +767,7 @@ export interface MutationRejected {
  */
 export interface StepFailed {
   seconds: number;
+  at: number | null;
   event: "failure";
   iteration: number;
   step: string;
@@ -762,6 +781,7 @@ export interface StepFailed {
  */
 export interface FailedExamples {
   seconds: number;
+  at: number | null;
   event: "failed_examples";
   failed: number;
   evaluated: number;
@@ -794,6 +814,7 @@ export interface FailureGroup {
  */
 export interface CopiedExamples {
   seconds: number;
+  at: number | null;
   event: "copied_examples";
   count: number;
   candidates: number[];
@@ -820,6 +841,7 @@ export interface CopiedExample {
  */
 export interface Steered {
   seconds: number;
+  at: number | null;
   event: "steered";
   action: string;
   text: string;
@@ -836,6 +858,7 @@ export interface Steered {
  */
 export interface Sealed {
   seconds: number;
+  at: number | null;
   event: "sealed";
   rows: number;
   digest: string;
@@ -848,6 +871,7 @@ export interface Sealed {
  */
 export interface TiesCompared {
   seconds: number;
+  at: number | null;
   event: "ties_compared";
   best: number;
   rows: number;
@@ -870,6 +894,7 @@ export interface TiedCandidate {
  */
 export interface Tested {
   seconds: number;
+  at: number | null;
   event: "tested";
   index: number;
   score: number;
@@ -881,6 +906,7 @@ export interface Tested {
  */
 export interface Finalized {
   seconds: number;
+  at: number | null;
   event: "finalized";
   message: string | null;
   error: string | null;
@@ -899,6 +925,7 @@ export interface Finalized {
  */
 export interface Finished {
   seconds: number;
+  at: number | null;
   event: "finished";
   status: "completed" | "cancelled" | "paused" | "failed" | "refused";
   reason: string | null;

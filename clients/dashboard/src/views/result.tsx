@@ -1,0 +1,341 @@
+/** What the run came to and why: its story, the best text, each change with its reason and the rows that it moved. */
+
+import { useState } from "preact/hooks";
+import { useAnswer } from "../answers";
+import type { ViewProps } from "../app";
+import type { ChangeShown, Explained, MovedRows, ProposalShown } from "../generated/answers";
+import type { StatedFact, Summary, SummaryTable } from "../generated/events";
+import { candidateName, count, counted } from "../parts/format";
+import { Commands } from "../parts/header";
+import { Loaded } from "../parts/loaded";
+import { Scrolled } from "../parts/scrolled";
+import { Frame, Inline } from "../parts/text";
+import { href } from "../route";
+import type { View } from "../state/view";
+import { visible } from "../text/visible";
+import { Part } from "./cell";
+import { Failure, Warnings } from "./now";
+import { Details, Row } from "./reflection";
+import { Change, Component } from "./text";
+
+/** Rows of a group that are open at first. */
+const OPENED = 3;
+
+/** Changes of code that are listed. */
+const REFUSED = 50;
+
+export function ResultView({ view, api }: ViewProps) {
+  const { run, summary, failures } = view.latest;
+  const scored = view.candidates.length > 0;
+  const answer = useAnswer<Explained>(scored && run?.driven === false ? `${api}/explanation` : null);
+  return (
+    <>
+      <p class="about">What the run came to, and why: the best text, each change on the way to it, and its rows.</p>
+      {run?.driven && <p class="empty">The run has not ended; the other views show it as it is.</p>}
+      {summary !== undefined && !run?.driven && <Story summary={summary} />}
+      <Warnings view={view} />
+      {scored && <Best view={view} api={api} />}
+      <Loaded answer={answer}>{(found) => <Explanation found={found} view={view} api={api} />}</Loaded>
+      <NotKept view={view} api={api} />
+      {failures !== undefined && failures.failed > 0 && (
+        <section class="panel">
+          <h2>
+            Failed examples: {count(failures.failed)} of {count(failures.evaluated)}
+          </h2>
+          {failures.groups.map((group, at) => (
+            <Failure key={`${group.type} ${at}`} group={group} opened={at === 0} />
+          ))}
+        </section>
+      )}
+      {summary !== undefined && !run?.driven && <Ending summary={summary} />}
+      {run !== undefined && (
+        <section class="panel">
+          <h2>What to do next</h2>
+          {run.output !== null && view.best !== null && (
+            <p>
+              The best texts are in best_candidate.json in <Inline text={run.output} length={400} />.
+            </p>
+          )}
+          <Commands commands={run.commands} />
+        </section>
+      )}
+    </>
+  );
+}
+
+function Story({ summary }: { summary: Summary }) {
+  return (
+    <>
+      <section class="panel">
+        <h2>What happened</h2>
+        {summary.story.map((sentence, at) => (
+          <p key={at}>
+            <Inline text={sentence} length={5_000} />
+          </p>
+        ))}
+        {summary.no_improvement.length > 0 && (
+          <>
+            <h3>Why it did not improve</h3>
+            <Facts facts={summary.no_improvement} />
+            <p>
+              <a href={href("reflection")}>Each proposal, with its minibatch and the reason of its rejection</a>
+            </p>
+          </>
+        )}
+      </section>
+      {summary.certificate.length > 0 && (
+        <section class="panel">
+          <h2>Is the gain real?</h2>
+          <Facts facts={summary.certificate} />
+        </section>
+      )}
+    </>
+  );
+}
+
+function Facts({ facts }: { facts: readonly StatedFact[] }) {
+  return (
+    <dl class="facts">
+      {facts.map(({ label, text }) => [
+        <dt key={`${label} name`}>{label}</dt>,
+        <dd key={label}>
+          {text.includes("\n") ? (
+            <pre class="block" dir="auto">
+              {visible(text)}
+            </pre>
+          ) : (
+            <Inline text={text} length={5_000} />
+          )}
+        </dd>,
+      ])}
+    </dl>
+  );
+}
+
+function Best({ view, api }: { view: View; api: string }) {
+  const best = view.candidates.find(({ index }) => index === view.best);
+  const seed = view.candidates[0];
+  if (best === undefined) return null;
+  return (
+    <section class="panel">
+      <h2>Best text</h2>
+      <p>
+        {best.index === 0 ? (
+          "It is the seed, unchanged."
+        ) : (
+          <>
+            {candidateName(best.index).replace("c", "C")}. <ins>Underlined</ins>: words that the seed lacks;{" "}
+            <del>struck through</del>: words of the seed that it lacks.{" "}
+            <a href={href("text", { candidate: best.index, as: "origins" })}>Where each part is from</a>
+          </>
+        )}
+      </p>
+      {Object.keys(best.texts).map((component) => (
+        <section key={component}>
+          <h3>
+            <Inline text={component} length={200} />
+          </h3>
+          <Component api={api} component={component} candidate={best} other={best.index === 0 ? undefined : seed} />
+        </section>
+      ))}
+    </section>
+  );
+}
+
+function Explanation({ found, view, api }: { found: Explained; view: View; api: string }) {
+  return (
+    <>
+      {found.overall !== null && (
+        <section class="panel">
+          <h2>Rows it fixed and broke</h2>
+          <p>Seed against best on validation: {found.overall.moved}.</p>
+          <Groups groups={found.overall.groups} opened />
+        </section>
+      )}
+      {found.steps.length > 0 && (
+        <section class="panel">
+          <h2>Changes, from the seed to the best</h2>
+          <p class="quiet">
+            Oldest first.
+            {found.steps_omitted > 0 && ` ${counted(found.steps_omitted, "earlier change")} left out.`}
+          </p>
+          {found.steps.map((step, at) => (
+            <Step
+              key={step.candidate}
+              step={step}
+              place={found.steps_omitted + at + 1}
+              opened={found.overall === null}
+              view={view}
+              api={api}
+            />
+          ))}
+        </section>
+      )}
+    </>
+  );
+}
+
+interface StepProps {
+  readonly step: ChangeShown;
+  readonly place: number;
+  readonly opened: boolean;
+  readonly view: View;
+  readonly api: string;
+}
+
+function Step({ step, place, opened, view, api }: StepProps) {
+  const mutation = changeOf(view, step.candidate);
+  return (
+    <section>
+      <h3>
+        {place}. <a href={href("text", { candidate: step.candidate })}>{step.title}</a>
+      </h3>
+      <p class="quiet">{step.origin}</p>
+      {step.texts.map(({ component, words }) => (
+        <div key={component}>
+          <p class="quiet">
+            <Inline text={component} length={200} />
+          </p>
+          <Marked words={words} label={component} />
+        </div>
+      ))}
+      {mutation !== undefined && <Change api={api} mutation={mutation} />}
+      {step.proposal !== null && <Reason path={`${api}/proposal?at=${step.proposal}`} />}
+      <p>On validation, {step.moved}.</p>
+      <Groups groups={step.groups} opened={opened} />
+    </section>
+  );
+}
+
+/** The change of code that made this candidate; none if it runs the code of a parent. */
+function changeOf(view: View, index: number) {
+  const candidate = view.candidates.find((each) => each.index === index);
+  const commit = candidate?.code?.commit;
+  const inherited = view.candidates.some(
+    (each) => candidate?.parents.includes(each.index) && each.code?.commit === commit,
+  );
+  return inherited ? undefined : view.mutations.find((each) => commit !== undefined && each.commit === commit);
+}
+
+function Marked({ words, label }: { words: ChangeShown["texts"][number]["words"]; label: string }) {
+  const size = words.reduce((sum, part) => sum + part.text.length, 0);
+  return (
+    <Frame label={label} size={size}>
+      {words.map(({ kind, text }, at) => {
+        if (kind === "cut") return <span key={at} class="quiet">{`[\u2026 ${text} \u2026]`}</span>;
+        if (kind === "same") return visible(text);
+        return kind === "add" ? <ins key={at}>{visible(text)}</ins> : <del key={at}>{visible(text)}</del>;
+      })}
+    </Frame>
+  );
+}
+
+/** The minibatch that a proposal was made from, what reflection read, and its answer: loaded when it is opened. */
+function Reason({ path }: { path: string }) {
+  const [opened, setOpened] = useState(false);
+  const answer = useAnswer<ProposalShown>(opened ? path : null);
+  return (
+    <details onToggle={(event) => setOpened(event.currentTarget.open)}>
+      <summary>Why it was proposed: its minibatch, what reflection read, and the answer</summary>
+      <Loaded answer={answer}>{(found) => <Details found={found} />}</Loaded>
+    </details>
+  );
+}
+
+function Groups({ groups, opened }: { groups: readonly MovedRows[]; opened: boolean }) {
+  return (
+    <>
+      {groups.map((group) => (
+        <details key={group.name} open={opened}>
+          <summary>
+            {group.name}: {counted(group.count, "row")}
+            {group.count > group.rows.length && `, ${count(group.rows.length)} of them here`}
+          </summary>
+          {group.rows.map((row, at) => (
+            <Row key={row.row} row={row} opened={opened && at < OPENED} />
+          ))}
+        </details>
+      ))}
+    </>
+  );
+}
+
+/** The changes of code that no candidate has, the last ones. */
+function NotKept({ view, api }: { view: View; api: string }) {
+  const kept = new Set(view.candidates.map(({ code }) => code?.commit));
+  const refused = view.mutations.filter(({ commit }) => commit === null || !kept.has(commit));
+  if (refused.length === 0) return null;
+  return (
+    <section class="panel">
+      <h2>Changes of code that were tried and not kept</h2>
+      {refused.length > REFUSED && (
+        <p class="quiet">
+          {counted(refused.length - REFUSED, "earlier one")} left out; <code>gepa-client branches</code> lists them.
+        </p>
+      )}
+      {refused.slice(-REFUSED).map((mutation) => (
+        <Change key={mutation.at} api={api} mutation={mutation} />
+      ))}
+    </section>
+  );
+}
+
+function Ending({ summary }: { summary: Summary }) {
+  return (
+    <>
+      {summary.failed_steps.length > 0 && (
+        <section class="panel">
+          <h2>Failed iterations</h2>
+          {summary.failed_steps.map(({ iteration, step, text }, at) => (
+            <Part key={at} name={`Iteration ${iteration}, ${visible(step)}`} value={text} />
+          ))}
+        </section>
+      )}
+      {summary.tables.map((table) => (
+        <Table key={table.heading} table={table} />
+      ))}
+      <section class="panel">
+        <h2>The run and its settings</h2>
+        <Facts facts={summary.facts} />
+        <details>
+          <summary>Settings that differ from their defaults</summary>
+          <Facts
+            facts={Object.entries(summary.settings).map(([label, value]) => ({ label, text: JSON.stringify(value) }))}
+          />
+        </details>
+      </section>
+    </>
+  );
+}
+
+function Table({ table: { heading, columns, rows } }: { table: SummaryTable }) {
+  return (
+    <section class="panel">
+      <h2>{heading}</h2>
+      <Scrolled label={heading}>
+        <table>
+          <thead>
+            <tr>
+              {columns.map((column) => (
+                <th key={column} scope="col">
+                  {column}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map((row, at) => (
+              <tr key={at}>
+                {row.map((text, column) => (
+                  <td key={column}>
+                    <Inline text={text} length={400} />
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scrolled>
+    </section>
+  );
+}

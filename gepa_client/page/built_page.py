@@ -1,0 +1,29 @@
+"""The files of the built page, which the package holds."""
+
+from importlib import resources
+
+ASSETS = {"page.js": "text/javascript", "page.css": "text/css"}
+
+
+class PageMissing(Exception):
+    """The built page is not installed."""
+
+
+def asset(name: str) -> bytes:
+    """Return a file of the built page.
+
+    Raises:
+        PageMissing: it is not there.
+    """
+    file = resources.files("gepa_client.page") / "dist" / name
+    if not file.is_file():
+        raise PageMissing(
+            f"this installation lacks the page ({name}): install evolverpc from a wheel, or build the page with "
+            "`npm ci && npm run build` in clients/dashboard"
+        )
+    return file.read_bytes()
+
+
+def built_page() -> dict[str, bytes]:
+    """Return the files of the page by name. Raises `PageMissing`."""
+    return {name: asset(name) for name in ("index.html", *ASSETS)}

@@ -1,0 +1,223 @@
+"""The page of an ended run as one file that loads nothing: `report.html`, with the run's data inside."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import BaseModel
+
+from evolverpc_common.files import replace_file
+from evolverpc_common.printed_commands import command
+from gepa_client.errors import JournalError
+from gepa_client.journal.store import Store, named_store
+from gepa_client.page import details
+from gepa_client.page.built_page import asset
+from gepa_client.page.event_log import EventLog, to_json
+from gepa_client.page.recorded_decisions import KnownRun
+from gepa_client.page.run_reader import RunReader
+from gepa_client.run.output_folder import REPORT_PAGE
+
+LARGEST_EVENTS, LARGEST_ANSWERS = 8 << 20, 4 << 20
+"""Bytes of the run's events, and of what the page otherwise loads when it is opened; the page itself has 0.2 MB."""
+
+CELLS, TRANSCRIPTS = 40, 50
+"""Results on rows, and changes of code, that a file holds: those of the rows that moved most; the last changes."""
+
+STYLESHEET = b'<link rel="stylesheet" href="/assets/page.css">'
+SCRIPT = b'<script src="/assets/page.js" defer></script>'
+CHARSET = b'<meta charset="utf-8">'
+
+Event = dict[str, Any]
+
+
+def write(output: Path, store: Store, url: str, run_id: str, known: KnownRun, until: int | None = None) -> str:
+    """Write the file into the run's folder; return its name. `until`: only what is before this place in the journal.
+
+    Raises:
+        JournalError: the store cannot be read.
+        PageMissing: the installation lacks the page.
+        OSError: the file cannot be written.
+    """
+    replace_file(output / REPORT_PAGE, exported(store, url, run_id, known, until))
+    return REPORT_PAGE
+
+
+def exported(store: Store, url: str, run_id: str, known: KnownRun, until: int | None = None) -> bytes:
+    """Return the file. Arguments and errors: as `write`."""
+    events = _events(store, url, run_id, known)
+    if until is not None:
+        events = [event for event in events if event["type"] != "results" and (event.get("at") or 0) <= until]
+    left_out: list[str] = []
+    written = _bounded_events(events, known, left_out)
+    answers = _Answers(f"/api/runs/{quote(run_id, safe=SAFE)}")
+    for path, read in _wanted(store, run_id, known, events):
+        with suppress(details.NotThere):
+            answers.add(path, read())
+    if answers.omitted:
+        left_out.append(f"{answers.omitted} prompts, results or texts for which there is no room")
+    return _page(
+        b'{"events":[%s],"answers":{%s},"left_out":%s,"command":%s}'
+        % (
+            b",".join(written),
+            b",".join(answers.written),
+            to_json(left_out),
+            to_json(command("watch", run_id, store=named_store(url))),
+        )
+    )
+
+
+SAFE = "-_.!~*'()"
+"""Characters that JavaScript's `encodeURIComponent` leaves, beside letters and digits."""
+
+
+def _events(store: Store, url: str, run_id: str, known: KnownRun) -> list[Event]:
+    log = EventLog()
+    reader = RunReader(store, url, run_id, log, known=known)
+    while True:
+        reader.poll()
+        if trouble := [each["problem"] for each in log.last_of("store") if each["problem"] is not None]:
+            raise JournalError(trouble[0])
+        if any(position["complete"] for position in log.last_of("position")):
+            reader.poll()  # commands name the end of the journal
+            return [json.loads(body) for _, body in log.since(0, 1 << 62)[0]]
+
+
+# --- what is inside --------------------------------------------------------------------------------------------------
+
+
+def _bounded_events(events: list[Event], known: KnownRun, left_out: list[str]) -> list[bytes]:
+    """Return the events as JSON; of too large ones the less important parts are left out, with a note each."""
+    on_way = {0, *(step.candidate for step in known.explained.steps)} if known.explained is not None else {0}
+
+    def without_texts(event: Event) -> Event:
+        if event["type"] != "candidate" or event["index"] in on_way:
+            return event
+        sizes = {name: len(sent["text"]) + sent["omitted"] for name, sent in event["texts"].items()}
+        return {**event, "texts": {name: {"text": "", "omitted": size} for name, size in sizes.items()}}
+
+    def without_scores(event: Event) -> Event:
+        return {**event, "scores": []} if event["type"] == "candidate" and event["index"] not in on_way else event
+
+    written = [to_json(event) for event in events]
+    for what, reduced in (
+        ("the results of proposals that did not become candidates", _no_results),
+        ("the texts of candidates that the best one does not come from", without_texts),
+        ("the scores by row of these candidates", without_scores),
+    ):
+        if sum(map(len, written)) <= LARGEST_EVENTS:
+            break
+        events = [each for event in events if (each := reduced(event)) is not None]
+        written = [to_json(event) for event in events]
+        left_out.append(what)
+    return written
+
+
+def _no_results(event: Event) -> Event | None:
+    return None if event["type"] == "results" else event
+
+
+@dataclass
+class _Answers:
+    """Answers of the server's interface as members of a JSON object, as long as there is room."""
+
+    api: str
+    written: list[bytes] = field(default_factory=list)
+    omitted: int = 0
+    _size: int = 0
+
+    def add(self, path: str, answer: BaseModel) -> None:
+        member = to_json(self.api + path) + b":" + to_json(answer.model_dump())
+        if self._size + len(member) > LARGEST_ANSWERS:
+            self.omitted += 1
+            return
+        self._size += len(member)
+        self.written.append(member)
+
+
+def _wanted(
+    store: Store, run_id: str, known: KnownRun, events: list[Event]
+) -> Iterator[tuple[str, Callable[[], BaseModel]]]:
+    """Yield the paths of what readers open, the most important first, with what reads it."""
+    found = known.explained
+    if found is None:
+        return
+    yield "/explanation", partial(details.explained, found)
+    steps = [step.reason.number for step in found.steps if step.reason is not None]
+    others = [one.number for one in found.others]
+    shown = details.proposals(store, run_id, [*steps, *others]) if steps or others else {}
+    candidates = {event["index"]: event for event in events if event["type"] == "candidate"}
+    for index in dict.fromkeys((found.best, 0)):
+        for name, sent in candidates[index]["texts"].items() if index in candidates else ():
+            if sent["omitted"]:
+                path = f"/text?candidate={index}&component={quote(name, safe=SAFE)}"
+                yield path, partial(details.text, store, run_id, index, name, 0)
+    kept = {
+        event["candidate"]: (event["at"], event["decided"])
+        for event in events
+        if event["type"] == "proposal" and event["candidate"] is not None and not event["merge"]
+    }
+    yield f"/provenance?candidate={found.best}", partial(details.provenance, store, run_id, found.best, kept, shown)
+    for number in (*steps, *reversed(others)):
+        if number in shown:
+            yield f"/proposal?at={number}", partial(shown.__getitem__, number)
+    made = [step.reason.mutation for step in found.steps if step.reason is not None]
+    changes = [event["at"] for event in events if event["type"] == "mutation"]
+    for at in dict.fromkeys((*made, *changes[-TRANSCRIPTS:])):
+        if at is not None:
+            yield f"/transcript?at={at}", partial(details.transcript, store, run_id, at)
+    cells = details.CellReader(store, run_id)
+    for candidate, place in _cells(known, events):
+        yield f"/cell?candidate={candidate}&row={place}", partial(cells.cell, candidate, place)
+
+
+def _cells(known: KnownRun, events: list[Event]) -> list[tuple[int, int]]:
+    """Return candidates and places of the rows that a change to the best candidate moved, or left wrong."""
+    assert known.explained is not None, "a candidate"  # noqa: S101
+    ids = [row for event in events if event["type"] == "rows" for row in event["ids"]]
+    places: Mapping[str, int] = {row: place for place, row in enumerate(ids)}
+    changes = [change for change in (known.explained.overall, *known.explained.steps) if change is not None]
+    found = {
+        (candidate, places[row.row]): None
+        for change in changes
+        for moved in (change.better, change.worse, change.same)
+        for row in moved.rows
+        if row.row in places
+        for candidate in (change.against, change.candidate)
+    }
+    return list(found)[:CELLS]
+
+
+# --- the file --------------------------------------------------------------------------------------------------------
+
+
+def _page(data: bytes) -> bytes:
+    """Return the built page with this JSON inside, allowed to run its own script and style and to load nothing."""
+    style, script = asset("page.css"), asset("page.js")
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{_digest(script)}'; style-src 'sha256-{_digest(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    inside = b'<script type="application/json" id="run-data">%s</script>\n<script>%s</script>' % (
+        data.replace(b"<", rb"\u003c"),  # so no text can end the element
+        script,
+    )
+    page = asset("index.html")
+    for place, content in (
+        (CHARSET, CHARSET + f'\n<meta http-equiv="Content-Security-Policy" content="{policy}">'.encode()),
+        (STYLESHEET, b"<style>%s</style>" % style),
+        (SCRIPT, inside),
+    ):
+        before, _, after = page.partition(place)
+        page = before + content + after
+    return page
+
+
+def _digest(content: bytes) -> str:
+    return base64.b64encode(hashlib.sha256(content).digest()).decode()
