@@ -29,7 +29,7 @@ class RacedSelection:
     selection strategy, so they do not race.
 
     `val`: the validation rows. `seed`: of the order of rows. `perfect`: the perfect score. `on_lost`: called with each
-    candidate that is dropped. `dropped`: candidates of the pool that a user dropped, which are no opponent.
+    candidate that is dropped. `dropped`: candidates of the pool that a user dropped: no proposal is compared with them.
     """
 
     selection: SelectionStrategy
@@ -51,14 +51,12 @@ class RacedSelection:
         Raises: as `RemoteAdapter.evaluate`.
         """
         selected = self.selection.select(proposals, state, acceptance)
+        pool = [scores for index, scores in enumerate(state.prog_candidate_val_subscores) if index not in self.dropped]
         raced: dict[str, RacedProposal] = {}
         for proposal in selected:
             if (digest := digest_of(proposal.candidate)) not in raced:
-                raced[digest] = self._entered(proposal, state)
+                raced[digest] = self._entered(proposal, pool, state)
         if raced:
-            pool = [
-                scores for index, scores in enumerate(state.prog_candidate_val_subscores) if index not in self.dropped
-            ]
             self.adapter.wait_for(self._race(list(raced.values()), pool).run())
         kept = {digest: each for digest, each in raced.items() if each.lost is None}
         lost = {digest: each for digest, each in raced.items() if each.lost is not None}
@@ -93,12 +91,14 @@ class RacedSelection:
         rows = dict(zip(order, self.val.fetch(order), strict=True))
         return BlockRace(self.adapter, proposals, rows, highest)
 
-    def _entered(self, proposal: CandidateProposal[Any], state: GEPAState[Any, Any]) -> RacedProposal:
+    def _entered(
+        self, proposal: CandidateProposal[Any], pool: Sequence[Mapping[int, float]], state: GEPAState[Any, Any]
+    ) -> RacedProposal:
         cache = state.evaluation_cache
         known = cache.get_batch(proposal.candidate, list(self.val.all_ids()))[0] if cache is not None else {}
         scores = {row_id: each.score for row_id, each in known.items()}
-        compared = targets(state.prog_candidate_val_subscores, proposal.parent_program_ids[0])
-        return RacedProposal(proposal.candidate, compared, scores)
+        parent = state.prog_candidate_val_subscores[proposal.parent_program_ids[0]]
+        return RacedProposal(proposal.candidate, targets(pool, parent), scores)
 
     def _count(self, loser: RacedProposal, state: GEPAState[Any, Any]) -> None:
         state.increment_evals(len(loser.evaluated))

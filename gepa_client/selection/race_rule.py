@@ -61,18 +61,18 @@ def race_order(row_ids: Sequence[int], seed: int, race: int) -> list[int]:
     return random.Random(f"{seed} {race}").sample(row_ids, len(row_ids))  # noqa: S311 - no secret
 
 
-def targets(pool: Sequence[Mapping[int, float]], parent: int) -> dict[int, float]:
+def targets(pool: Sequence[Mapping[int, float]], parent: Mapping[int, float]) -> dict[int, float]:
     """Return what a proposal is compared with on each validation row.
 
     It is the mean of the scores of its parent and of the best candidate, plus a constant by which the mean over all
     rows is that of the best one. A proposal fails on rows where its parent fails, so it differs less from these targets
     than from the best candidate's own scores, and fewer rows decide.
 
-    `pool`: the validation scores of each candidate by row id. `parent`: its index.
+    `pool`: the validation scores of each candidate that counts, by row id. `parent`: those of the parent.
     """
     best = max(pool, key=_mean)
-    raised = (_mean(best) - _mean(pool[parent])) / 2
-    return {row_id: (score + pool[parent][row_id]) / 2 + raised for row_id, score in best.items()}
+    raised = (_mean(best) - _mean(parent)) / 2
+    return {row_id: (score + parent[row_id]) / 2 + raised for row_id, score in best.items()}
 
 
 def drop_decisions(standings: Sequence[Standing]) -> list[DropDecision]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,8 +115,10 @@ def rows(count: int, first: int = 0) -> RowLoader:
     return RowLoader(data, first)
 
 
-def run(adapter: RemoteAdapter, *, val: RowLoader | None = None, **settings: Any) -> RacedRun:
-    """Run GEPA with these settings, as the optimizer does."""
+def run(
+    adapter: RemoteAdapter, *, val: RowLoader | None = None, dropped: Set[int] = frozenset(), **settings: Any
+) -> RacedRun:
+    """Run GEPA with these settings, as the optimizer does; `dropped`: candidates that no race compares with."""
     given = {"max_metric_calls": 300, "validation": "race", "past_perfect": True} | settings
     config = RunConfig(url=("http://127.0.0.1:1",), **given)
     adapter.propose_new_texts = None
@@ -124,6 +126,8 @@ def run(adapter: RemoteAdapter, *, val: RowLoader | None = None, **settings: Any
     arguments = strategies.arguments(config) | strategies.evolution_arguments(config, adapter, reflection, print)
     val = val or rows(VAL, TRAIN)
     race = strategies.racing(arguments, adapter, val, config)
+    if race is not None:
+        race.dropped = dropped
     rejected = Rejections(race.next_rejected if race is not None else lambda: None)
     arguments["callbacks"] = [*arguments["callbacks"], rejected]
     train = val if val.first_id == 0 else rows(TRAIN)

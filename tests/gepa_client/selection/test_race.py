@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client import RemoteAdapter
 from gepa_client.selection import race_blocks
 from gepa_client.selection.race_blocks import AHEAD, LEAST_BLOCK, race_pays
-from gepa_client.selection.race_rule import DropDecision
+from gepa_client.selection.race_rule import DropDecision, Standing
 from protocol import Example
 from tests.gepa_client.endpoint_fixtures import token
 from tests.gepa_client.scripted_server import Host
@@ -102,6 +104,22 @@ def test_a_row_of_a_text_that_lost_is_not_paid_for_again_if_scores_are_cached(ho
     )
     assert set(ran.values()) == {1}
     assert found.metric_calls == len(program.server.called("evaluate"))
+
+
+def test_a_proposal_is_compared_with_the_best_candidate_that_no_user_dropped(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[float] = []
+
+    def drop_none(standings: Sequence[Standing]) -> list[DropDecision]:
+        compared.extend(fmean(standing.targets) for standing in standings)
+        return [DropDecision(False, 0.0, 0.0, None) for _ in standings]
+
+    monkeypatch.setattr(race_blocks, "drop_decisions", drop_none)
+    found = raced(host, Program(), dropped=frozenset(range(1, 100)))
+    seed, *others = (fmean(scores.values()) for scores in found.scores)
+    assert max(others) > seed
+    assert compared == pytest.approx([seed] * len(compared))
 
 
 def test_equal_proposals_of_an_iteration_race_once(host: Host) -> None:

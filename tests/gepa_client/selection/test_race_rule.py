@@ -84,9 +84,9 @@ def test_a_decision_can_be_written_as_json() -> None:
 
 def test_targets_vary_with_parent_and_best_and_have_the_mean_of_the_best() -> None:
     pool = [{0: 0.0, 1: 0.0, 2: 1.0, 3: 0.0}, {0: 1.0, 1: 1.0, 2: 1.0, 3: 0.0}, {0: 0.0, 1: 1.0, 2: 0.0, 3: 0.0}]
-    assert targets(pool, 0) == {0: 0.75, 1: 0.75, 2: 1.25, 3: 0.25}
-    assert sum(targets(pool, 0).values()) == sum(pool[1].values())
-    assert targets(pool, 1) == pool[1]
+    assert targets(pool, pool[0]) == {0: 0.75, 1: 0.75, 2: 1.25, 3: 0.25}
+    assert sum(targets(pool, pool[0]).values()) == sum(pool[1].values())
+    assert targets(pool, pool[1]) == pool[1]
 
 
 def test_each_race_has_an_order_of_its_own_that_the_seed_fixes() -> None:
