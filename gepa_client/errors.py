@@ -14,6 +14,7 @@ ClientError
     ├── NoSuchRun         no run of this name in the store
     ├── RunExists         the store has a run of this id already
     ├── RequestExists     the run has another request of this id
+    ├── SteeringRefused   the run cannot do what a user asks of it
     ├── StoreTooNew       the store was written by a newer version
     ├── StoreUnavailable  full, locked or unreachable; nothing was lost, and a later attempt can succeed
     ├── ClaimLost         another process drives the run now
@@ -112,6 +113,10 @@ class RunExists(JournalError):
 
 class RequestExists(JournalError):
     """The run has a request of this id that asks for something else."""
+
+
+class SteeringRefused(JournalError):
+    """The run cannot do what a user asks of it; the message states why."""
 
 
 class StoreTooNew(JournalError):

@@ -20,6 +20,9 @@ TokenFile = Annotated[
 AllowInsecure = Annotated[bool, typer.Option("--allow-insecure", help="Allow plain http to other machines.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
+STILL_RUNNING = 1
+"""The run had not stopped when the wait for it was over."""
+
 DECLINED = 1
 """The user answered no to a question of the command."""
 

@@ -11,7 +11,6 @@ from typing import IO
 
 from pydantic import ValidationError
 
-from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.run_events import Event, from_json
 from gepa_client.run.control_messages import DriverJob
@@ -108,6 +107,3 @@ def _decided(line: bytes) -> Decided:
         return Decided(at=int(read["at"]), event=from_json(json.dumps(read["event"])))
     except (ValueError, KeyError, ValidationError) as error:
         return Decided(at=0, error=f"the replay reported what is no event: {error}")
-
-
-__all__ = ["Decided", "ReplayFollower", "SettingsError"]

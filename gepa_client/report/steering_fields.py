@@ -13,8 +13,8 @@ STEERED_COLUMNS = ("entry", "request", "by", "asked at")
 def steered_text(event: Steered) -> str:
     """Return a request and its outcome in one line."""
     if event.refused is not None:
-        return f"refused to {event.text}, for {event.author}: {event.refused}"
-    return f"{event.text}, for {event.author} (entry {event.number})"
+        return f"refused: {event.text}, asked by {event.author}: {event.refused}"
+    return f"{event.text}, asked by {event.author} (entry {event.number})"
 
 
 def steered_rows(record: RunRecord) -> list[tuple[str, ...]]:

@@ -126,10 +126,10 @@ class NothingNewStop:
 
 @dataclass
 class BudgetStop:
-    """Ends a search when its metric calls are used up. `reserved`: those that it leaves for ties. `reason`: as always.
+    """Ends a search when its metric calls are used up. `reserved`: those that it leaves for ties.
 
     `max_metric_calls`: of the search, None for any number. `last_requests`: called before it ends the search, as users
-    may raise the limit until then.
+    may raise the limit until then. `reason`: as in `StateStop`.
     """
 
     max_metric_calls: int | None

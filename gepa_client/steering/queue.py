@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Self
 
-from gepa_client.errors import JournalError, StoreUnavailable
+from gepa_client.errors import JournalError, SteeringRefused, StoreUnavailable
 from gepa_client.journal.entries import CONTROL, STEER, Entry, SteeringRequest, StoredRun, now
 from gepa_client.journal.records import OVER
 from gepa_client.journal.requests import request_key
@@ -23,10 +23,6 @@ MOST_WAITING = 100
 """Requests of a run that may wait at once."""
 
 STOPS = ("pause", "cancel")
-
-
-class SteeringRefused(JournalError):
-    """The run cannot do what was asked for; the message states why."""
 
 
 def author() -> str:

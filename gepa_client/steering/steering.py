@@ -4,7 +4,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import orjson
 from pydantic import ValidationError
@@ -13,7 +13,7 @@ from gepa_client.journal.entries import PROPOSAL, STEER, SteeringRequest, now
 from gepa_client.journal.exported import mistakes
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.records import plain
-from gepa_client.journal.requests import request_key
+from gepa_client.journal.requests import RequestKey, request_key
 from gepa_client.journal.run_events import Emit, Steered
 from gepa_client.journal.steer_entries import (
     ClearHints,
@@ -239,5 +239,5 @@ class Steering:
         )
 
 
-def _key(entry: SteerEntry) -> Any:
+def _key(entry: SteerEntry) -> RequestKey:
     return request_key(STEER, described(entry.action), entry.id)

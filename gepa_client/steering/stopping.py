@@ -19,7 +19,7 @@ LOOK_EVERY_S = 0.2
 
 STATUS = {PAUSE: "paused", CANCEL: "cancelled"}
 
-OVER = {PAUSE: ("completed", "cancelled", "paused", "failed"), CANCEL: ("completed", "cancelled")}
+STOPPED = {PAUSE: ("completed", "cancelled", "paused", "failed"), CANCEL: ("completed", "cancelled")}
 """Statuses of a run without a driver that need no further stop."""
 
 BY_HAND = {PAUSE: "paused by hand", CANCEL: "cancelled by hand"}
@@ -41,7 +41,7 @@ def stop(store: Store, run: StoredRun, wanted: Pause | Cancel, wait_s: float) ->
     seen, since = run.claim, time.monotonic()
     while True:
         run = store.run(run.id)
-        if run.claim.owner is None and run.status in OVER[action]:
+        if run.claim.owner is None and run.status in STOPPED[action]:
             store.update(run.id, {"requested_action": None})  # else it would stop a later extension of the run
             return store.run(run.id), made
         if run.requested_action is None:  # a driver that took the run over may have discarded it as an old one

@@ -5,14 +5,12 @@ from typing import Annotated
 import typer
 
 from evolverpc_common.printed_commands import command
-from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
+from gepa_client.cli.arguments import STILL_RUNNING, AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import next_command, open_cli_run
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.steer_entries import Pause
 from gepa_client.steering.stopping import stop
-
-STILL_RUNNING = 1
 
 
 def pause(

@@ -14,7 +14,7 @@ from gepa_client.analysis.steered import steered
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run, resume_call
 from gepa_client.cli.views.console import echo, make_console, plain_table, print_json, refuse, safe_line
-from gepa_client.errors import unreadable
+from gepa_client.errors import SteeringRefused, unreadable
 from gepa_client.journal.entries import SteeringRequest, StoredRun
 from gepa_client.journal.exported import mistakes
 from gepa_client.journal.history import discovery
@@ -24,7 +24,7 @@ from gepa_client.journal.steer_entries import (
     described,
 )
 from gepa_client.journal.store import Store
-from gepa_client.steering.queue import SteeringRefused, request
+from gepa_client.steering.queue import request
 from protocol.code import CODE_COMPONENTS
 
 REFUSED = 1

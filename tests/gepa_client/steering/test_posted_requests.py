@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from gepa_client.errors import SteeringRefused
 from gepa_client.journal import Store, open_store
 from gepa_client.journal.entries import CONTROL, STEER
 from gepa_client.steering.posted_requests import post_request
-from gepa_client.steering.queue import MOST_WAITING, SteeringRefused
+from gepa_client.steering.queue import MOST_WAITING
 from tests.gepa_client.page.browsing import Browser, served
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 
