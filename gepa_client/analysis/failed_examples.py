@@ -39,7 +39,7 @@ def failed_examples(store: Store, run_id: str) -> FailedExamples | None:
     all of those are read.
     """
     found: dict[tuple[str, str], _FailureCount] = {}
-    names: _EntryNames | None = None
+    names: EntryNames | None = None
     inherited = _inherited(store, run_id)
     evaluated = sum(
         spent.examples for spent in store.spending(run_id) if spent.kind == EVALUATE and spent.outcome in ANSWERED
@@ -51,7 +51,7 @@ def failed_examples(store: Store, run_id: str) -> FailedExamples | None:
         result = orjson.loads(entry.answer)
         if result["status"] not in FAILED:
             continue
-        names = names or _EntryNames(store.candidates(run_id), selection_rows(store, run_id))
+        names = names or EntryNames(store.candidates(run_id), selection_rows(store, run_id))
         error = result.get("error") or {}
         status, kind = result["status"], str(error.get("type") or result["status"])[:LONGEST_TYPE]
         if (status, kind) not in found and len(found) >= GROUPS_LISTED:
@@ -132,7 +132,7 @@ def _entries_with_failures(store: Store, run_id: str, inherited: int) -> Iterato
             yield from store.entries_at(run_id, part, own[start : start + PAGE])
 
 
-class _EntryNames:
+class EntryNames:
     """Finds the row and the candidate of an entry."""
 
     def __init__(self, candidates: Sequence[CandidateRecord], splits: Mapping[str, Sequence[RecordedRow]]) -> None:

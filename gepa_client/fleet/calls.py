@@ -177,7 +177,8 @@ class CallExecution(Generic[T]):
         self.repeat, self.sent_to, self.reached, self.error = None, endpoint.instance, self.reached and repeat, None
         idempotent = endpoint.client.offers("idempotency")
         try:
-            reply = await endpoint.client.send(self.call, call_id if idempotent else None)
+            with endpoint.answering(self.call):
+                reply = await endpoint.client.send(self.call, call_id if idempotent else None)
         except asyncio.CancelledError:
             self._finish("cancelled")
             raise

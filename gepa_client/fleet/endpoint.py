@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused
 from gepa_client.fleet.cooldown import Cooldown, cooldown_s
 from gepa_client.fleet.endpoints_file import Address
 from gepa_client.transport.address import RPC_PATH, find_proxy_token, find_token
+from gepa_client.transport.calls import Call
 from gepa_client.transport.rpc import RpcClient
 from protocol import DiscoverResult
 from protocol.errors import RpcError, Unauthorized
@@ -54,6 +56,18 @@ class FleetEvent:
     seconds: float | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class SentCall:
+    """A call without an answer yet. `request`: as in `Call`; `since`: when it was sent, on the monotonic clock.
+
+    `limit_s`: after how many seconds the endpoint ends an example; None if nothing limits it.
+    """
+
+    request: tuple[str, str]
+    since: float
+    limit_s: float | None
+
+
 @dataclass(eq=False)
 class Endpoint:
     """The state of one endpoint. Read the figures; only the fleet changes them.
@@ -62,7 +76,8 @@ class Endpoint:
     calls that brought a result. `up`: it takes new calls. `left`: it has left the fleet. `gone`: what its instance knew
     is given up. `instance`: the admitted server process; `answered_at`: its last answer, on the monotonic clock.
     `cooldowns`: how often it has cooled down: a call sent before a cooldown is no evidence about the endpoint after it.
-    `uploaded`: (instance, commit) of the commits that it imported.
+    `uploaded`: (instance, commit) of the commits that it imported. `sent`: calls for requests of the journal that it is
+    answering, in the order in which they were sent.
     """
 
     address: Address
@@ -89,6 +104,7 @@ class Endpoint:
     pinned: list[tuple[int, int, Any]] = field(default_factory=list)
     uploaded: set[tuple[str | None, str]] = field(default_factory=set)
     uploading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    sent: dict[SentCall, None] = field(default_factory=dict)
 
     @classmethod
     def at(cls, address: Address) -> "Endpoint":
@@ -159,6 +175,19 @@ class Endpoint:
         self.overdue = False
         self.failures = 0
         self.answered_at = time.monotonic()
+
+    @contextmanager
+    def answering(self, call: Call[Any]) -> Iterator[None]:
+        """List the call in `sent` during the block, if it is for a request of the journal."""
+        if call.request is None:
+            yield
+            return
+        sent = SentCall(call.request, time.monotonic(), self.client.example_limit_s(call.example_timeout_s))
+        self.sent[sent] = None
+        try:
+            yield
+        finally:
+            del self.sent[sent]
 
     def answered(self, cooldowns: int) -> None:
         """Note that a call brought a result; `cooldowns`: the endpoint's when the call was sent."""

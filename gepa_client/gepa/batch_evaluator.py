@@ -242,6 +242,7 @@ class BatchEvaluator:
             needs="batch_evaluate" if batch.item.parts else None,
             examples=len(rows),
             example_timeout_s=self.example_timeout_s,
+            request=(request.key.digest, request.key.about),
             group=None if self._scorers_read else batch.group,  # without a group trajectories are inline
             parse_error=functools.partial(self._too_large, rows),
         )

@@ -470,6 +470,15 @@ class EndpointNow(_Part):
     detail: str | None
 
 
+class LongInFlight(_Part):
+    """An example in flight. `row`, `candidate`: as `FailureGroup` has them. `limit_s`: when the server ends it."""
+
+    row: str
+    candidate: str
+    seconds: float
+    limit_s: float | None
+
+
 class Forecast(_Part):
     """What the run will have used when its budget ends, at the present rate. `limit`: which setting ends it first."""
 
@@ -481,9 +490,11 @@ class Forecast(_Part):
 class Now(_PageEvent):
     """What the run is doing at this moment, by the last heartbeat of its driver.
 
-    `rate`: examples per second. `waiting`: calls that wait for a slot; `waiting_for`: what the fleet lacks.
-    `reflecting_since`: ISO 8601. `beat_age_s`: seconds since the last heartbeat was seen to change; None if the run is
-    not driven. `lost`: no heartbeat for longer than the lease: the driver is dead or cut off.
+    `rate`: examples per second; 0 if none has finished for half a minute. `longest`: the examples that have been in
+    flight longest, from 10 s on. `last_result`: when an example last finished, ISO 8601, `no_result_s` seconds before
+    the heartbeat; None before the first one. `waiting`: calls that wait for a slot; `waiting_for`: what the fleet
+    lacks. `reflecting_since`: ISO 8601. `beat_age_s`: seconds since the last heartbeat was seen to change; None if the
+    run is not driven. `lost`: no heartbeat for longer than the lease: the driver is dead or cut off.
     """
 
     type: Literal["now"] = "now"
@@ -493,6 +504,9 @@ class Now(_PageEvent):
     evaluated: int | None
     in_flight: int | None
     rate: float | None
+    longest: list[LongInFlight]
+    last_result: str | None
+    no_result_s: float | None
     waiting: int | None
     waiting_for: str | None
     reflecting_since: str | None

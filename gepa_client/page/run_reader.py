@@ -13,7 +13,7 @@ from evolverpc_common.printed_commands import command, without_password
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.copied_examples import copied_examples
 from gepa_client.analysis.explanation import explain
-from gepa_client.analysis.failed_examples import failed_examples
+from gepa_client.analysis.failed_examples import EntryNames, failed_examples
 from gepa_client.analysis.proposals import REFLECTION
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import JournalError, NoCertificate, NoSuchRun
@@ -54,6 +54,7 @@ from gepa_client.page.page_events import (
     Iteration,
     KindSpending,
     LeaksFound,
+    LongInFlight,
     MetricCalls,
     Mutation,
     Now,
@@ -134,6 +135,8 @@ class RunReader:
         self._declared: dict[str, Any] | None = None
         self._model: str | None = None
         self._val: list[RecordedRow] = []
+        self._in_flight: dict[str, tuple[str, str]] = {}
+        """Row and candidate of listed examples, by the digest of their request."""
         self._score_names: list[str] = []
         self._places: dict[str, list[int]] = {}
         self._wire: dict[int, str] = {}
@@ -646,6 +649,9 @@ class RunReader:
                 evaluated=found.get("evaluated"),
                 in_flight=found.get("in_flight") if driven else None,
                 rate=found.get("rate") if driven else None,
+                longest=self._longest(found.get("longest") or ()) if driven else [],
+                last_result=found.get("last_result"),
+                no_result_s=found.get("no_result_s") if driven else None,
                 waiting=found.get("waiting"),
                 waiting_for=found.get("waiting_for"),
                 reflecting_since=found.get("reflecting_since"),
@@ -669,6 +675,21 @@ class RunReader:
                 forecast=_forecast(run, found) if driven else None,
             )
         )
+
+    def _longest(self, found: Sequence[dict[str, Any]]) -> list[LongInFlight]:
+        """Return examples of a heartbeat with the names of their rows and candidates, each named once."""
+        digests = {each["digest"] for each in found}
+        if not digests <= self._in_flight.keys():
+            names = EntryNames(self._store.candidates(self._id), selection_rows(self._store, self._id))
+            self._in_flight = {
+                each["digest"]: names.row_and_candidate(Entry(SEARCH, 0, EVALUATE, each["digest"], each["about"], b""))
+                for each in found
+            }
+        return [
+            LongInFlight(row=row, candidate=candidate, seconds=each["seconds"], limit_s=each["limit_s"])
+            for each in found
+            for row, candidate in [self._in_flight[each["digest"]]]
+        ]
 
     def _read_requests(self) -> None:
         """Add what users asked of the run."""

@@ -12,6 +12,10 @@ from gepa_client.journal.entries import now
 from gepa_client.journal.run_events import Emit, Event, FleetChanged, Phase, Progress, Reflecting, Warned
 
 RATE_WINDOW_S = 30.0
+LONG_S = 10.0
+"""Seconds in flight from which on an example is listed."""
+
+LISTED_IN_FLIGHT = 5
 ENDPOINTS_LISTED = 64
 WARNINGS_KEPT = 50
 LONGEST_DETAIL = 500
@@ -28,9 +32,12 @@ class Activity:
         self.endpoints: Callable[[], Sequence[Endpoint]] | None = None
         self._lock = threading.Lock()
         self._now: dict[str, Any] = {}
+        self._evaluated = 0
         self._pace: deque[tuple[float, int]] = deque()
         self._warnings: dict[str, None] = {}
         self._refused: dict[str, str] = {}
+        self._finished: tuple[str, float] | None = None
+        """When an example last finished: ISO 8601, and on the monotonic clock."""
         self._over = False
 
     def observed(self, emit: Emit) -> Emit:
@@ -57,7 +64,10 @@ class Activity:
             known = {each["name"] for each in shown}
             refused = [{"name": url, "state": "refused", "detail": why} for url, why in self._refused.items()]
             listed = [*shown, *(each for each in refused if each["name"] not in known)][:ENDPOINTS_LISTED]
-            found = {**self._now, "rate": self._rate(), "endpoints": listed}
+            found = {**self._now, "rate": self._rate(), "endpoints": listed, "longest": _longest(endpoints)}
+            if self._finished is not None:
+                at, since = self._finished
+                found |= {"last_result": at, "no_result_s": round(time.monotonic() - since, 1)}
             return {"now": found, "warnings": list(self._warnings)}
 
     def _note(self, event: Event) -> None:
@@ -68,9 +78,9 @@ class Activity:
                     self._pace.clear()
                 case Progress():
                     self._now |= {name: getattr(event, name) for name in ("evaluated", "in_flight", "waiting", "slots")}
+                    if event.evaluated > self._evaluated:
+                        self._evaluated, self._finished = event.evaluated, (now(), time.monotonic())
                     self._pace.append((time.monotonic(), event.evaluated))
-                    while self._pace[-1][0] - self._pace[0][0] > RATE_WINDOW_S:
-                        self._pace.popleft()
                 case Reflecting():
                     names = [] if event.ended else [*self._now.get("reflecting", []), *event.components]
                     since = None if event.ended else self._now.get("reflecting_since") or now()
@@ -93,9 +103,28 @@ class Activity:
         """Return examples per second over the last half minute; None before two readings."""
         if len(self._pace) < 2:
             return None
+        at = time.monotonic()
+        while len(self._pace) > 2 and self._pace[1][0] <= at - RATE_WINDOW_S:
+            self._pace.popleft()
         (first_s, first), (last_s, last) = self._pace[0], self._pace[-1]
-        seconds = max(last_s, time.monotonic()) - first_s
-        return round((last - first) / seconds, 3) if seconds > 0 else None
+        if last_s <= at - RATE_WINDOW_S:
+            return 0.0
+        return round((last - first) / (at - first_s), 3) if at > first_s else None
+
+
+def _longest(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
+    """Return the examples that have been in flight longest."""
+    at = time.monotonic()
+    sent = [each for endpoint in endpoints for each in tuple(endpoint.sent) if at - each.since >= LONG_S]
+    return [
+        {
+            "digest": each.request[0],
+            "about": each.request[1],
+            "seconds": round(at - each.since),
+            "limit_s": each.limit_s,
+        }
+        for each in sorted(sent, key=lambda each: each.since)[:LISTED_IN_FLIGHT]
+    ]
 
 
 def _endpoint(endpoint: Endpoint) -> dict[str, Any]:

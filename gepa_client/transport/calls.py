@@ -63,6 +63,7 @@ class Call(Generic[T]):
     `group`: the contract's `_meta.group`, for servers with the capability `refs`. `optional`: params that only servers
     with a capability understand, with its name. `instance_params`: further params for the server process that is about
     to answer (capability `adapter_state`), by its `instance_id`.
+    `request`: (digest, description) of the request of the journal that it answers, of its first one if of several.
     `failure_cost`: the cost of an attempt without a result, given its last error and its outcome.
     `on_sent`: called before each sending; `on_progress`: called about once a second while the server reports progress.
     """
@@ -76,6 +77,7 @@ class Call(Generic[T]):
     examples: int = 0
     example_timeout_s: float | None = None
     group: str | None = None
+    request: tuple[str, str] | None = None
     optional: Mapping[str, str] = field(default_factory=dict)
     instance_params: Callable[[str | None], Mapping[str, Any]] | None = None
     parse_error: Callable[[Exception, float], Reply[T] | None] | None = None

@@ -311,10 +311,14 @@ class RpcClient:
             params |= call.instance_params(self.instance_id)
         return params
 
+    def example_limit_s(self, example_timeout_s: float | None = None) -> float | None:
+        """Return after how many seconds the server ends an example; None if nothing limits it."""
+        own_s = self.discovery.limits.example_timeout_s if self.discovery is not None else None
+        return min((each for each in (own_s, example_timeout_s) if each is not None), default=None)
+
     def evaluation_timeout_s(self, examples: int, example_timeout_s: float | None = None) -> float:
         """Return the seconds to wait for an `evaluate` or `score` of so many examples, each at its limit."""
-        own_s = self.discovery.limits.example_timeout_s if self.discovery is not None else None
-        limit_s = min((each for each in (own_s, example_timeout_s) if each is not None), default=UNLIMITED_EXAMPLE_S)
+        limit_s = self.example_limit_s(example_timeout_s) or UNLIMITED_EXAMPLE_S
         return limit_s * ATTEMPTS * examples + QUEUE_ALLOWANCE_S
 
     # --- typed calls -----------------------------------------------------------------------------------------------

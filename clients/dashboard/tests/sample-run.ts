@@ -306,6 +306,11 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     evaluated: 900,
     in_flight: driven ? 8 : 0,
     rate: driven ? 11.4 : null,
+    longest: driven
+      ? [{ row: text("row", "val 7"), candidate: text("candidate", "3"), seconds: 95, limit_s: 300 }]
+      : [],
+    last_result: "2026-01-05T10:07:00Z",
+    no_result_s: driven ? 1.5 : null,
     waiting: driven ? 3 : 0,
     waiting_for: driven ? text("waiting", "a slot: all 8 are in use") : null,
     reflecting_since: null,

@@ -563,9 +563,11 @@ export interface FailedStep {
 /**
  * What the run is doing at this moment, by the last heartbeat of its driver.
  *
- * `rate`: examples per second. `waiting`: calls that wait for a slot; `waiting_for`: what the fleet lacks.
- * `reflecting_since`: ISO 8601. `beat_age_s`: seconds since the last heartbeat was seen to change; None if the run is
- * not driven. `lost`: no heartbeat for longer than the lease: the driver is dead or cut off.
+ * `rate`: examples per second; 0 if none has finished for half a minute. `longest`: the examples that have been in
+ * flight longest, from 10 s on. `last_result`: when an example last finished, ISO 8601, `no_result_s` seconds before
+ * the heartbeat; None before the first one. `waiting`: calls that wait for a slot; `waiting_for`: what the fleet
+ * lacks. `reflecting_since`: ISO 8601. `beat_age_s`: seconds since the last heartbeat was seen to change; None if the
+ * run is not driven. `lost`: no heartbeat for longer than the lease: the driver is dead or cut off.
  */
 export interface Now {
   id: number;
@@ -576,6 +578,9 @@ export interface Now {
   evaluated: number | null;
   in_flight: number | null;
   rate: number | null;
+  longest: LongInFlight[];
+  last_result: string | null;
+  no_result_s: number | null;
   waiting: number | null;
   waiting_for: string | null;
   reflecting_since: string | null;
@@ -588,6 +593,15 @@ export interface Now {
   beat_age_s: number | null;
   lost: boolean;
   forecast: Forecast | null;
+}
+/**
+ * An example in flight. `row`, `candidate`: as `FailureGroup` has them. `limit_s`: when the server ends it.
+ */
+export interface LongInFlight {
+  row: string;
+  candidate: string;
+  seconds: number;
+  limit_s: number | null;
 }
 /**
  * An endpoint. `state`: `up`, `resting`, `refused` or `left`; `in_flight`: None if it is not known.

@@ -46,6 +46,11 @@ export function time(iso: string | null | undefined): string {
     : date.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 }
 
+/** The name of a candidate by its index, or of a proposal that is in no pool by the beginning of its digest. */
+export function candidateOrProposal(name: string): string {
+  return /^\d{1,6}$/.test(name) ? candidateName(Number(name)) : `proposal ${name}`;
+}
+
 export function candidateName(index: number): string {
   return index === 0 ? "candidate 0 (seed)" : `candidate ${index}`;
 }

@@ -3,7 +3,18 @@
 import { useMemo } from "preact/hooks";
 import type { ViewProps } from "../app";
 import type { FailureGroup, Now, SpendingSoFar, Steer } from "../generated/events";
-import { candidateName, count, counted, duration, money, score, signed, spent, time } from "../parts/format";
+import {
+  candidateName,
+  candidateOrProposal,
+  count,
+  counted,
+  duration,
+  money,
+  score,
+  signed,
+  spent,
+  time,
+} from "../parts/format";
 import { Commands } from "../parts/header";
 import { Scrolled } from "../parts/scrolled";
 import { Block, Inline } from "../parts/text";
@@ -12,6 +23,9 @@ import { movedRows } from "../state/moved-rows";
 import type { Candidate } from "../state/reduce";
 import type { View } from "../state/view";
 import { compare } from "../text/compare";
+
+/** Seconds without a result from which on the page states it. */
+const QUIET_S = 10;
 
 export function NowView({ view }: ViewProps) {
   const { run, failures, spending, now, leaks, copied_examples: copied } = view.latest;
@@ -224,7 +238,16 @@ function Activity({ now }: { now: Now }) {
         <Fact name="phase">{now.paused ? "paused by a user" : (now.phase ?? "unknown")}</Fact>
         {now.iteration !== null && <Fact name="iteration">{count(now.iteration)}</Fact>}
         <Fact name="examples in flight">{count(now.in_flight)}</Fact>
-        <Fact name="examples per second">{now.rate === null ? "unknown" : score(now.rate)}</Fact>
+        {now.last_result !== null && (now.no_result_s ?? 0) >= QUIET_S && (
+          <Fact name="no result">
+            <strong class="warn">
+              since {time(now.last_result)} ({duration(now.no_result_s)})
+            </strong>
+          </Fact>
+        )}
+        <Fact name="examples per second">
+          {now.rate === null ? "unknown" : now.rate === 0 ? "nothing finishes" : score(now.rate)}
+        </Fact>
         <Fact name="waiting for a slot">{counted(now.waiting ?? 0, "call")}</Fact>
         {now.waiting_for !== null && (
           <Fact name="waits for">
@@ -239,6 +262,19 @@ function Activity({ now }: { now: Now }) {
         {now.sandboxes !== null && <Fact name="sandboxes">{count(now.sandboxes)}</Fact>}
         <Fact name="last heartbeat">{now.beat_age_s === null ? "none" : `${duration(now.beat_age_s)} ago`}</Fact>
       </dl>
+      {now.longest.length > 0 && (
+        <>
+          <h3>In flight longest</h3>
+          <ul>
+            {now.longest.map(({ row, candidate, seconds, limit_s }, at) => (
+              <li key={at}>
+                <Inline text={row} length={80} /> with <Inline text={candidateOrProposal(candidate)} length={80} />: for{" "}
+                {duration(seconds)}, {limit_s === null ? "which nothing limits" : `ended at ${duration(limit_s)}`}
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
     </section>
   );
 }

@@ -1,0 +1,42 @@
+"""What the heartbeat of a run says while nothing finishes."""
+
+import time
+from datetime import datetime
+
+import pytest
+
+from gepa_client.fleet import Address
+from gepa_client.fleet.endpoint import Endpoint
+from gepa_client.journal.run_events import Phase, Progress
+from gepa_client.run import activity
+from gepa_client.run.activity import Activity
+from gepa_client.transport.calls import Call, Reply
+
+
+def test_a_run_in_which_nothing_finishes_says_so_and_lists_what_is_in_flight_longest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(activity, "LONG_S", 0.0)
+    noted = Activity()
+    emit = noted.observed(lambda _event: None)
+    endpoint = Endpoint.at(Address("http://127.0.0.1:9", token="t"))
+    noted.endpoints = lambda: [endpoint]
+    emit(Phase(phase="optimizing"))
+    emit(Progress(evaluated=0, in_flight=2))
+    assert "last_result" not in noted.changes()["now"]
+    time.sleep(0.01)
+    emit(Progress(evaluated=3, in_flight=2))
+    assert noted.changes()["now"]["rate"] > 0
+
+    def call(row: str) -> Call[None]:
+        about = f"evaluate example {row!r} with candidate abc"
+        return Call("evaluate", {}, lambda _answer: Reply(None), row, example_timeout_s=7.0, request=(row, about))
+
+    with endpoint.answering(call("6")), endpoint.answering(call("7")):
+        monkeypatch.setattr(activity, "RATE_WINDOW_S", 0.0)
+        found = noted.changes()["now"]
+    assert found["rate"] == 0
+    assert datetime.fromisoformat(found["last_result"]).tzinfo is not None
+    assert found["no_result_s"] < 10
+    assert [(each["digest"], each["limit_s"]) for each in found["longest"]] == [("6", 7.0), ("7", 7.0)]
+    assert noted.changes()["now"]["longest"] == []
