@@ -1,11 +1,11 @@
 """One SQLite file: readable by its owner only, used by one transaction at a time, its errors translated."""
 
+import contextlib
 import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,8 +62,7 @@ class SqliteFile:
             if self.path.is_dir():
                 raise JournalError(f"the store {self.path} is a folder; name a file in it")
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # SQLite gives -wal and -shm the mode of the file itself.
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._create_file()
         except OSError as error:
             raise StoreUnavailable(
                 f"the store {self.path} cannot be opened: {error.strerror}; choose another place with --store"
@@ -72,6 +71,15 @@ class SqliteFile:
             return sqlite3.connect(
                 self.path, timeout=min(BUSY_S, self._patience_s), isolation_level=None, check_same_thread=False
             )
+
+    def _create_file(self) -> None:
+        """Create the file if it is absent, for its owner only: SQLite gives -wal and -shm the mode of the file itself.
+
+        A file that exists is not opened here: to close any descriptor of a file releases all locks that the process
+        holds on it, those of other connections included (https://sqlite.org/howtocorrupt.html, section 2.2).
+        """
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
     def _prepare(self, schema: str, upgrades: Mapping[int, Sequence[str]]) -> None:
         connection = self._connection
@@ -147,7 +155,7 @@ class SqliteFile:
                             raise
             time.sleep(PAUSE_S)  # without the lock: another thread's turn may come
 
-    @contextmanager
+    @contextlib.contextmanager
     def _translated_errors(self) -> Iterator[None]:
         try:
             yield

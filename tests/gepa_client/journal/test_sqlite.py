@@ -1,6 +1,8 @@
 """What is particular to a store in a file: its rights, its locks, its disk, and files that are something else."""
 
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -100,6 +102,23 @@ def test_a_lock_that_is_let_go_in_time_goes_unnoticed(tmp_path: Path) -> None:
     writer.join(WAIT_S)
     assert store.entries(RUN.id, SEARCH) == [entry(0)]
     store.close()
+
+
+def test_two_stores_of_one_process_and_one_of_another_lose_no_write(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    first = SqliteStore(path)
+    driven(first)
+    second = SqliteStore(path)
+    opened = "import sys; from gepa_client.journal.sqlite import SqliteStore; SqliteStore(sys.argv[1]).close()"
+    subprocess.run([sys.executable, "-c", opened, str(path)], check=True, timeout=WAIT_S)
+    assert path.with_name("store.db-wal").exists(), "the other process is not the last one"
+    first.write(RUN.id, OWNER, [entry(0)])
+    assert second.entries(RUN.id, SEARCH) == [entry(0)]
+    first.close()
+    second.close()
+    third = SqliteStore(path)
+    assert third.entries(RUN.id, SEARCH) == [entry(0)]
+    third.close()
 
 
 def test_a_full_disk_loses_nothing_and_the_write_can_be_repeated(tmp_path: Path) -> None:
