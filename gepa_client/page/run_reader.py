@@ -205,7 +205,7 @@ class RunReader:
         self._read_requests()
         self._log.published()  # the first paint needs no more
         more = self._read_entries()
-        self._follow(run, driven=driven)
+        self._follow(run, driven=driven, more=more)
         self._read_totals(run)
         if not driven and not more and self._follower is None:
             self._read_ending(run)
@@ -496,7 +496,7 @@ class RunReader:
 
     # --- GEPA's decisions --------------------------------------------------------------------------------------------
 
-    def _follow(self, run: StoredRun, *, driven: bool) -> None:
+    def _follow(self, run: StoredRun, *, driven: bool, more: bool) -> None:
         """Start the replay if there is something to replay, and take over what it has reported."""
         if not self._replays:
             self._not_replayed("the page was opened without it")
@@ -513,7 +513,7 @@ class RunReader:
                 self._replayed, self._why_not = self._replayed or 0, None
             except (SettingsError, OSError) as error:
                 self._not_replayed(str(error))
-        while self._follower is not None and (decided := self._next_decided(driven=driven)) is not None:
+        while self._follower is not None and (decided := self._next_decided(more=more)) is not None:
             if decided.error is not None:
                 self._not_replayed(decided.error)
             elif decided.event is not None:
@@ -537,8 +537,8 @@ class RunReader:
     def _not_replayed(self, why: str) -> None:
         self._replayed, self._why_not = None, line(why, TEXT_BEGINNING)
 
-    def _next_decided(self, *, driven: bool) -> Decided | None:
-        """Return the next event of the replay whose entries and candidate have been read."""
+    def _next_decided(self, *, more: bool) -> Decided | None:
+        """Return the next event of the replay whose entries and candidate have been read; `more`: entries are left."""
         held = self._held or (time.monotonic(), self._follower.next() if self._follower is not None else None)
         since, decided = held
         if decided is None:
@@ -547,7 +547,8 @@ class RunReader:
         unread = self._ordered < decided.at or (
             isinstance(event, run_events.CandidateFound) and event.index >= len(self._candidates)
         )
-        if unread and driven and time.monotonic() - since < HELD_S:
+        waits = self._known is None and time.monotonic() - since < HELD_S  # nothing is written any more if it is known
+        if unread and (more or waits):
             self._held = (since, decided)
             return None
         self._held = None
