@@ -177,7 +177,8 @@ class RunReader:
         """
         try:
             run = self._store.run(self._id)
-            driven = run.claim.owner is not None
+            # a run that is known is shown as it was replayed, though its driver may continue it
+            driven = self._known is None and run.claim.owner is not None
             more = self._read(run, driven=driven)
         except NoSuchRun as error:
             self._add_trouble(str(error), gone=True)

@@ -69,7 +69,7 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
 
 
 def bounded(folder: Path, monkeypatch: pytest.MonkeyPatch, *, events: int, answers: int) -> dict[str, Any]:
-    """Export the run once more with other bounds; return the data of the file."""
+    """Export the run once more with other bounds, while it is driven; return the data of the file."""
     monkeypatch.setattr(embedded, "LARGEST_EVENTS", events)
     monkeypatch.setattr(embedded, "LARGEST_ANSWERS", answers)
     run, url = only_run(folder), "runs/evolverpc.db"
@@ -80,7 +80,11 @@ def bounded(folder: Path, monkeypatch: pytest.MonkeyPatch, *, events: int, answe
     with closing(open_store(url)) as store:
         record.warnings.append(LONE)
         known = KnownRun(record, explain(store, store.run(run.name)))
-        return page_data(embedded.exported(store, url, run.name, known))
+        assert store.claim(run.name, store.run(run.name).claim, "other", "another process")
+        try:
+            return page_data(embedded.exported(store, url, run.name, known))
+        finally:
+            store.release(run.name, "other")
 
 
 def in_chromium(file: Path) -> str:
