@@ -44,6 +44,7 @@ SENT_AT_ONCE = 1 << 20
 """Bytes of events in one write."""
 
 FAILED_PAUSE_S = 1.0
+STOP_WAIT_S = 5.0
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -77,9 +78,9 @@ class WatchedRun:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop reading; a store that does not answer is not waited for longer than `STOP_WAIT_S`."""
         self._over.set()
-        self._thread.join()
+        self._thread.join(STOP_WAIT_S)
 
     def _read(self) -> None:
         pause = 0.0
@@ -134,7 +135,7 @@ class PageServer:
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="details")
 
     def application(self) -> web.Application:
-        """Return the application for a server that listens at `address`."""
+        """Return the application; `listens_at` names its port before the first request."""
         app = web.Application(client_max_size=LARGEST_REQUEST, middlewares=[self._guard])
         app.router.add_get("/", self._index)
         app.router.add_get("/assets/{name}", self._asset)
@@ -187,9 +188,7 @@ class PageServer:
                 response = await handler(request)
             except web.HTTPException as error:
                 response = _error(error.status, error.reason)
-            except details.NotThere as error:
-                response = _error(404, str(error))
-            except NoSuchRun as error:
+            except (details.NotThere, NoSuchRun) as error:
                 response = _error(404, str(error))
             except StoreUnavailable as error:
                 response = _error(503, str(error))

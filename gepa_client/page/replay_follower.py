@@ -61,7 +61,7 @@ class ReplayFollower:
         threading.Thread(target=self._read, args=(self._process.stdout,), name="replay", daemon=True).start()
 
     def next(self) -> Decided | None:
-        """Return the next event, None if there is none at present; `ended` is then whether there will be more."""
+        """Return the next event, None if there is none at present; if `ended` is true then, there will be no more."""
         try:
             found = self._found.get_nowait()
         except queue.Empty:

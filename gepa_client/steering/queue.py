@@ -9,10 +9,9 @@ from contextlib import suppress
 from typing import Self
 
 from gepa_client.errors import JournalError, SteeringRefused, StoreUnavailable
-from gepa_client.journal.entries import CONTROL, STEER, Entry, SteeringRequest, StoredRun, now
+from gepa_client.journal.entries import SteeringRequest, StoredRun, now
 from gepa_client.journal.records import OVER
-from gepa_client.journal.requests import request_key
-from gepa_client.journal.steer_entries import AnyAction, Cancel, Pause, SteerEntry, described
+from gepa_client.journal.steer_entries import AnyAction, Cancel, Pause
 from gepa_client.journal.store import Store
 from gepa_client.steering.objections import Situation, best_of, objection
 
@@ -143,20 +142,3 @@ class PolledQueue:
             except JournalError:  # closed, or the run is gone: the driver ends by that itself
                 return
             self._ended.wait(POLL_S)
-
-
-def record_stop(store: Store, run_id: str, owner: str, status: str) -> None:
-    """Record the requests that stopped a run, as its driver `owner`, and refuse the others if it is over."""
-    number = store.parts(run_id).get(CONTROL, 0)
-    for asked in store.requests(run_id, waiting=True):
-        kind = asked.action.get("kind")
-        if (kind == "pause" and status == "paused") or (kind == "cancel" and status == "cancelled"):
-            action = Pause() if kind == "pause" else Cancel()
-            made = SteerEntry(id=asked.id, action=action, author=asked.author, created=asked.created)
-            key = request_key(STEER, described(action), asked.id)
-            answer = made.model_dump_json().encode()
-            store.write(run_id, owner, [Entry(CONTROL, number, STEER, key.digest, key.about, answer)])
-            store.answer_request(run_id, asked.id, "taken", number=number)
-            number += 1
-        elif kind == "pause" or status in OVER:
-            store.answer_request(run_id, asked.id, "refused", reason=f"the run was {status} before it was taken")

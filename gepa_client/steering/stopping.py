@@ -7,7 +7,8 @@ from typing import Literal
 from gepa_client.journal.entries import SteeringRequest, StoredRun
 from gepa_client.journal.steer_entries import Cancel, Pause
 from gepa_client.journal.store import Store
-from gepa_client.steering.queue import record_stop, request
+from gepa_client.steering.queue import request
+from gepa_client.steering.recorded_stops import record_stop
 
 PAUSE: Literal["pause"] = "pause"
 CANCEL: Literal["cancel"] = "cancel"

@@ -44,7 +44,8 @@ def page_shown(run_id: str, store: str, *, wanted: bool, quiet: bool) -> Iterato
         if first.wait(START_TIMEOUT_S) and lines and lines[0].startswith("page: "):
             echo(console, safe(lines[0]))
         else:
-            fail(f"the page of the run could not be served: {' '.join(lines) or 'it did not start'}")
+            why = " ".join(lines) or f"it printed no address within {START_TIMEOUT_S:g} s"
+            fail(f"the page cannot be served, and the run continues without it: {why}")
         yield
     finally:
         if process.stdin is not None:

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from gepa_client.cli.arguments import USAGE, StoreUrl
+from gepa_client.cli.arguments import StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run
-from gepa_client.cli.views.console import echo, fail, make_console, refuse
+from gepa_client.cli.views.console import echo, make_console, refuse
 from gepa_client.journal.store import LAST, default_store
 from gepa_client.page.built_page import PageMissing, built_page
 from gepa_client.page.page_server import PageServer, serving
@@ -42,8 +42,7 @@ def watch(
     try:
         asyncio.run(_serve(server, found.id, port, opens=not no_open, ends_with_stdin=ends_with_stdin))
     except OSError as error:
-        fail(f"port {port} of this machine cannot be used: {error.strerror or error}; choose another with --port")
-        raise typer.Exit(USAGE) from None
+        refuse(f"port {port} of this machine cannot be used: {error.strerror or error}; choose another with --port")
 
 
 async def _serve(server: PageServer, run_id: str, port: int, *, opens: bool, ends_with_stdin: bool) -> None:
