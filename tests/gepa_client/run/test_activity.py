@@ -1,4 +1,4 @@
-"""What the heartbeat of a run says while nothing finishes."""
+"""What the heartbeat of a run states while nothing finishes."""
 
 import time
 from datetime import datetime
@@ -13,7 +13,7 @@ from gepa_client.run.activity import Activity
 from gepa_client.transport.calls import Call, Reply
 
 
-def test_a_run_in_which_nothing_finishes_says_so_and_lists_what_is_in_flight_longest(
+def test_a_run_in_which_nothing_finishes_states_so_and_lists_what_is_in_flight_longest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(activity, "LONG_S", 0.0)
