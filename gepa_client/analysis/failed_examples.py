@@ -1,7 +1,7 @@
 """The examples of a recorded run that failed in the program, grouped by type."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,11 +32,13 @@ LONGEST_TEXT = 20_000
 _TEST_PART = re.compile(r"test-(\d+)(?:-repeat-\d+)?")
 
 
-def failed_examples(store: Store, run_id: str) -> FailedExamples | None:
+def failed_examples(
+    store: Store, run_id: str, on_failure: Callable[[Entry], None] = lambda _entry: None
+) -> FailedExamples | None:
     """Return the failed examples of every process of the run; None if none failed.
 
     Only the responses of failed examples are read, page by page. A fork has no attempts for the entries it starts with:
-    all of those are read.
+    all of those are read. `on_failure`: called with the entry of each failed example.
     """
     found: dict[tuple[str, str], _FailureCount] = {}
     names: EntryNames | None = None
@@ -51,6 +53,7 @@ def failed_examples(store: Store, run_id: str) -> FailedExamples | None:
         result = orjson.loads(entry.answer)
         if result["status"] not in FAILED:
             continue
+        on_failure(entry)
         names = names or EntryNames(store.candidates(run_id), selection_rows(store, run_id))
         error = result.get("error") or {}
         status, kind = result["status"], str(error.get("type") or result["status"])[:LONGEST_TYPE]

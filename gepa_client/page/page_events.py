@@ -286,12 +286,16 @@ class RunWarning(_PageEvent):
 
 
 class Failures(_PageEvent):
-    """Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first."""
+    """Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
+
+    `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest.
+    """
 
     type: Literal["failures"] = "failures"
     failed: int
     evaluated: int
     groups: list[FailureGroup]
+    cells: dict[str, list[int]]
 
 
 class KindSpending(_Part):

@@ -1,6 +1,7 @@
 """Read a run's store as it grows, and turn what is new into events of the page."""
 
 import ast
+import functools
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -630,10 +631,24 @@ class RunReader:
         outcomes = [(spent.kind, spent.outcome, spent.attempts) for spent in spending if spent.outcome != "ok"]
         if outcomes != self._outcomes and self._failures.due():
             began, self._outcomes = time.monotonic(), outcomes
-            failed = failed_examples(self._store, self._id)
+            cells: dict[str, list[int]] = {}
+            failed = failed_examples(self._store, self._id, functools.partial(self._add_failed_cell, cells))
             if failed is not None:
-                self._log.add(Failures(failed=failed.failed, evaluated=failed.evaluated, groups=failed.groups))
+                found = {"failed": failed.failed, "evaluated": failed.evaluated, "groups": failed.groups}
+                self._log.add(Failures(**found, cells=cells))
             self._failures.done(began)
+
+    def _add_failed_cell(self, cells: dict[str, list[int]], entry: Entry) -> None:
+        """Add the validation row of a failed example, if it is one."""
+        about = evaluated_of(entry.about)
+        if entry.part != SEARCH or about is None:
+            return
+        digest = self._digests.get(about.candidate)
+        for place in self._places.get(about.quoted_id, ()):
+            key = evaluate_key(digest or "", self._wire_digest(place), self._val[place].id, about.traced)
+            if digest is None or key.digest == entry.digest:
+                cells.setdefault(about.candidate, []).append(place)
+                break
 
     def _read_now(self, run: StoredRun, *, driven: bool) -> None:
         now = time.monotonic()

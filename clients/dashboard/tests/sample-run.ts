@@ -199,6 +199,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     type: "failures",
     failed: 7,
     evaluated: 900,
+    cells: {},
     groups: [
       {
         type: text("type", "KeyError"),

@@ -317,6 +317,8 @@ export interface RunWarning {
 }
 /**
  * Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
+ *
+ * `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest.
  */
 export interface Failures {
   id: number;
@@ -324,6 +326,9 @@ export interface Failures {
   failed: number;
   evaluated: number;
   groups: FailureGroup[];
+  cells: {
+    [k: string]: number[];
+  };
 }
 /**
  * Failed examples of one type. `type`: the exception's; `status`: `program_error` or `timeout`.

@@ -13,6 +13,8 @@ export interface Column {
   readonly name: string;
   /** By place of the row, NaN for a missing one. */
   readonly scores: Float64Array;
+  /** 1 by place of each row on which the program failed. */
+  readonly failed: Uint8Array | null;
 }
 
 export interface MapData {
@@ -226,7 +228,32 @@ export class HeatMap {
         start += band.length;
       }
     }
+    if (this.cellWidth >= 6 && this.cellHeight >= 6) this.drawFailures(context, height);
     if (this.cellWidth >= 34 && this.cellHeight >= 14) this.drawScores(context, height);
+  }
+
+  /** Cross out the cells that failed; smaller ones have their colour alone. */
+  private drawFailures(context: CanvasRenderingContext2D, height: number): void {
+    const { data } = this;
+    const size = Math.min(this.cellWidth, this.cellHeight) / 2 - 1.5;
+    const first = Math.max(0, Math.floor(this.top / this.cellHeight));
+    const from = Math.max(0, Math.floor(this.left / this.cellWidth));
+    context.strokeStyle = this.theme.panel;
+    context.lineWidth = 1.2;
+    context.beginPath();
+    for (let column = from; column < this.columns.length && this.x(column) < this.canvas.clientWidth; column += 1) {
+      const failed = this.columns[column]?.failed;
+      if (failed == null) continue;
+      for (let line = first; line < data.order.length && this.y(line) < height; line += 1) {
+        if (failed[data.order[line] as number] !== 1) continue;
+        const [x, y] = [this.x(column + 0.5), this.y(line + 0.5)];
+        context.moveTo(x - size, y - size);
+        context.lineTo(x + size, y + size);
+        context.moveTo(x + size, y - size);
+        context.lineTo(x - size, y + size);
+      }
+    }
+    context.stroke();
   }
 
   private drawScores(context: CanvasRenderingContext2D, height: number): void {
@@ -238,8 +265,9 @@ export class HeatMap {
     const from = Math.max(0, Math.floor(this.left / this.cellWidth));
     for (let line = first; line < data.order.length && this.y(line) < height; line += 1) {
       for (let column = from; column < this.columns.length && this.x(column) < this.canvas.clientWidth; column += 1) {
-        const value = this.columns[column]?.scores[data.order[line] as number] ?? Number.NaN;
-        if (Number.isNaN(value)) continue;
+        const row = data.order[line] as number;
+        const value = this.columns[column]?.scores[row] ?? Number.NaN;
+        if (Number.isNaN(value) || this.columns[column]?.failed?.[row] === 1) continue;
         const [red, green, blue] = ramp(theme, this.share(value));
         context.fillStyle = 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000" : "#fff";
         const text = String(Number(value.toPrecision(3)));
@@ -314,10 +342,13 @@ export class HeatMap {
       const pixels = new Uint32Array(image.data.buffer);
       const shades = packed(this.theme);
       const scale = high > low ? (SHADES - 1) / (high - low) : 0;
-      for (const [column, { scores }] of columns.entries()) {
+      const crossed = bits(this.theme.failed);
+      for (const [column, { scores, failed }] of columns.entries()) {
         for (let line = 0; line < lines; line += 1) {
-          const score = scores[order[number * TILE + line] as number] as number;
-          if (!Number.isNaN(score)) {
+          const row = order[number * TILE + line] as number;
+          const score = scores[row] as number;
+          if (failed?.[row] === 1) pixels[line * columns.length + column] = crossed;
+          else if (!Number.isNaN(score)) {
             const shade =
               scale === 0 ? SHADES - 1 : Math.max(0, Math.min(SHADES - 1, Math.round((score - low) * scale)));
             pixels[line * columns.length + column] = shades[shade] as number;
@@ -334,9 +365,12 @@ export class HeatMap {
 /** The shades as the 32 bits of a pixel, in the byte order of canvases on little-endian machines: all that browsers run on. */
 function packed(theme: Theme): Uint32Array {
   return Uint32Array.from({ length: SHADES }, (_, shade) => {
-    const [red, green, blue]: Rgb = ramp(theme, shade / (SHADES - 1));
-    return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+    return bits(ramp(theme, shade / (SHADES - 1)));
   });
+}
+
+function bits([red, green, blue]: Rgb): number {
+  return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
 function hatched(context: CanvasRenderingContext2D, theme: Theme): CanvasPattern | null {

@@ -16,6 +16,7 @@ export interface Theme {
   readonly low: Rgb;
   readonly mid: Rgb;
   readonly high: Rgb;
+  readonly failed: Rgb;
 }
 
 export function readTheme(): Theme {
@@ -37,6 +38,7 @@ export function readTheme(): Theme {
     low: rgb("low"),
     mid: rgb("mid"),
     high: rgb("high"),
+    failed: rgb("failed"),
   };
 }
 

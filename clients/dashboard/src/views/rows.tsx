@@ -9,6 +9,7 @@ import { Scrolled } from "../parts/scrolled";
 import { Inline } from "../parts/text";
 import { useTheme } from "../parts/theme";
 import { href, numberOf, refine } from "../route";
+import { failedRows, scaleOf } from "../state/failed-rows";
 import { asRecorded, byCluster, byDifficulty, type RowOrder, rowMeans } from "../state/order";
 import type { View } from "../state/view";
 import { CellDetails } from "./cell";
@@ -30,15 +31,13 @@ interface Matrix {
   readonly means: Float64Array;
   readonly candidates: readonly (number | null)[];
   readonly missing: number;
+  readonly failed: number;
 }
 
 export function RowsView({ view, params, api, embedded }: ViewProps) {
   const [form, setForm] = useState<"map" | "table">("map");
   const [sorted, setSorted] = useState<OrderName>("difficulty");
-  const pool = useMemo(
-    () => poolOf(view.candidates, view.rows.length, sorted),
-    [view.candidates, view.rows.length, sorted],
-  );
+  const pool = useMemo(() => poolOf(view, sorted), [view.candidates, view.rows.length, view.latest.failures, sorted]);
   const matrix = useMemo(() => matrixOf(pool, view), [pool, view]);
   const candidate = numberOf(params, "candidate");
   const row = numberOf(params, "row");
@@ -90,9 +89,12 @@ interface Pool {
   readonly low: number;
   readonly high: number;
   readonly missing: number;
+  readonly failed: number;
 }
 
-function poolOf(candidates: View["candidates"], rows: number, sorted: OrderName): Pool {
+function poolOf(view: View, sorted: OrderName): Pool {
+  const { candidates, latest } = view;
+  const rows = view.rows.length;
   const scored = candidates.map(({ index, scores, objective_scores }) => ({
     index,
     scores,
@@ -101,23 +103,30 @@ function poolOf(candidates: View["candidates"], rows: number, sorted: OrderName)
   const means = rowMeans(scored, rows);
   const order =
     sorted === "difficulty" ? byDifficulty(means) : sorted === "cluster" ? byCluster(scored, means) : asRecorded(rows);
-  let low = Number.POSITIVE_INFINITY;
-  let high = Number.NEGATIVE_INFINITY;
+  const [low, high] = scaleOf(candidates.map(({ scores }) => scores));
+  const columns = candidates.map(({ index, scores, digest }) => ({
+    name: String(index),
+    scores,
+    failed: failedRows(digest, scores, latest.failures, latest.run),
+  }));
   let missing = 0;
-  for (const { scores } of scored) {
+  let crossed = 0;
+  for (const { scores, failed } of columns) {
     for (let row = 0; row < rows; row += 1) {
-      const value = scores[row] ?? Number.NaN;
-      if (value < low) low = value;
-      if (value > high) high = value;
-      if (Number.isNaN(value)) missing += 1;
+      if (failed?.[row] === 1) crossed += 1;
+      else if (Number.isNaN(scores[row] ?? Number.NaN)) missing += 1;
     }
   }
-  const columns = candidates.map(({ index, scores }) => ({ name: String(index), scores }));
-  return { order, means, columns, low: low <= high ? low : 0, high: low <= high ? high : 1, missing };
+  return { order, means, columns, low, high, missing, failed: crossed };
 }
 
 function matrixOf(pool: Pool, view: View): Matrix {
-  const partial = view.partial.map(({ scores }) => ({ name: "\u2026", scores }));
+  const { failures, run } = view.latest;
+  const partial = view.partial.map(({ digest, scores }) => ({
+    name: "\u2026",
+    scores,
+    failed: failedRows(digest, scores, failures, run),
+  }));
   const { order, low, high } = pool;
   return {
     data: { bands: [pool.columns, partial], order: order.rows, names: view.rows, low, high },
@@ -126,6 +135,7 @@ function matrixOf(pool: Pool, view: View): Matrix {
     means: pool.means,
     candidates: [...view.candidates.map(({ index }) => index), ...partial.map(() => null)],
     missing: pool.missing,
+    failed: pool.failed,
   };
 }
 
@@ -223,6 +233,14 @@ function Picture({ matrix, view, onOpen }: PictureProps) {
           <span>
             <span class="hatch" aria-hidden="true" /> missing ({count(matrix.missing)})
           </span>
+          {matrix.failed > 0 && (
+            <span>
+              <span class="crossed" aria-hidden="true">
+                {"\u00d7"}
+              </span>{" "}
+              failed ({count(matrix.failed)})
+            </span>
+          )}
         </span>
       </div>
       <div
@@ -292,7 +310,7 @@ function described(matrix: Matrix, view: View, { column, line }: Cell) {
       ) : (
         <a href={href("text", { candidate: index })}>{candidateName(index)}</a>
       )}
-      : <strong>{Number.isNaN(value) ? "missing" : score(value)}</strong>
+      : <strong>{shown.failed?.[place] === 1 ? "failed" : Number.isNaN(value) ? "missing" : score(value)}</strong>
     </>
   );
 }

@@ -1,0 +1,45 @@
+/** The validation rows on which the program failed with a candidate. */
+
+import type { Failures, Run } from "../generated/events";
+
+/**
+ * Return 1 by place of each row that failed; null if none did. A row that the program failed on at one time and scored
+ * at another is no failure: failures have the run's failure score.
+ */
+export function failedRows(
+  digest: string,
+  scores: Float64Array,
+  failures: Failures | undefined,
+  run: Run | undefined,
+): Uint8Array | null {
+  const cells = failures?.cells[digest];
+  if (cells === undefined) return null;
+  const given = run?.settings.failure_score;
+  const failureScore = typeof given === "number" ? given : 0;
+  const failed = new Uint8Array(scores.length);
+  for (const row of cells) {
+    const score = scores[row] ?? Number.NaN;
+    if (row < failed.length && (Number.isNaN(score) || score === failureScore)) failed[row] = 1;
+  }
+  return failed;
+}
+
+/** Return the ends of the colour scale: 0 and 1 for scores between them, else the lowest and the highest score. */
+export function scaleOf(columns: Iterable<Float64Array>): readonly [low: number, high: number] {
+  let low = 0;
+  let high = 1;
+  for (const scores of columns) {
+    for (const value of scores) {
+      if (value < low) low = value;
+      if (value > high) high = value;
+    }
+  }
+  return [low, high];
+}
+
+/** Return file and line of the last frame of a Python traceback, of the first one in the text. */
+export function failedAt(traceback: string): { readonly file: string; readonly line: number } | null {
+  const first = traceback.split(/^(?:During handling|The above exception)/m)[0] ?? "";
+  const last = [...first.matchAll(/^\s*File "([^"\n]+)", line (\d+)/gm)].at(-1);
+  return last === undefined ? null : { file: last[1] as string, line: Number(last[2]) };
+}

@@ -1,0 +1,27 @@
+import { expect, test } from "vitest";
+import type { Failures, Run } from "../src/generated/events";
+import { failedAt, failedRows, scaleOf } from "../src/state/failed-rows";
+
+const failures = { type: "failures", cells: { abc: [0, 2, 3] } } as unknown as Failures;
+
+test("A cell has failed if a failure of its candidate is known there and its score is none, or that of failures", () => {
+  const run = { settings: {} } as unknown as Run;
+  const scores = Float64Array.of(0, 0, Number.NaN, 1);
+  expect([...(failedRows("abc", scores, failures, run) as Uint8Array)]).toEqual([1, 0, 1, 0]);
+  expect(failedRows("other", scores, failures, run)).toBeNull();
+  const lower = { settings: { failure_score: -1 } } as unknown as Run;
+  expect([...(failedRows("abc", Float64Array.of(-1, 0, 0, 0), failures, lower) as Uint8Array)]).toEqual([1, 0, 0, 0]);
+});
+
+test("Scores between 0 and 1 have the scale from 0 to 1, also if all are equal", () => {
+  expect(scaleOf([Float64Array.of(0, 0), Float64Array.of(Number.NaN)])).toEqual([0, 1]);
+  expect(scaleOf([Float64Array.of(0.5, 0.7)])).toEqual([0, 1]);
+  expect(scaleOf([Float64Array.of(-2, 40)])).toEqual([-2, 40]);
+});
+
+test("A traceback names the file and the line where the program failed", () => {
+  const traceback =
+    'Traceback (most recent call last):\n  File "/a/b.py", line 3, in run\n    f()\n  File "/a/c.py", line 8, in f\n    raise KeyError("x")\nKeyError: \'x\'\n';
+  expect(failedAt(traceback)).toEqual({ file: "/a/c.py", line: 8 });
+  expect(failedAt("Error: x\n    at run (a.ts:3:4)")).toBeNull();
+});
