@@ -85,7 +85,8 @@ class Run(_PageEvent):
 class Rows(_PageEvent):
     """Ids of validation rows from place `start` on, in order; several events give all `total`. Each adds to the others.
 
-    `held_by_server`: the store has only the rows' names, the server has their contents.
+    `held_by_server`: the store has only the rows' names, the server has their contents. `training`: no validation rows
+    were given, and these are the training rows.
     """
 
     type: Literal["rows"] = "rows"
@@ -93,6 +94,7 @@ class Rows(_PageEvent):
     ids: list[str]
     total: int
     held_by_server: bool
+    training: bool
 
 
 class CodeVersion(_Part):

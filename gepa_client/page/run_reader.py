@@ -250,7 +250,7 @@ class RunReader:
             part = self._val[start : start + ROWS_SENT]
             held = "split" in part[0].example
             ids = [row.id for row in part]
-            self._log.add(Rows(start=start, ids=ids, total=len(self._val), held_by_server=held))
+            self._log.add(Rows(start=start, ids=ids, total=len(self._val), held_by_server=held, training=not own))
         self._proposals = ProposalReader(self._store, run, self._candidates, splits["train"])
         sealed = self._store.entries(self._id, COMMITMENT, 0, 1)
         if sealed:

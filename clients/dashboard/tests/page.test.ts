@@ -213,7 +213,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
 
     server.cut();
     await page.getByText("connection lost, retrying").waitFor();
-    await page.locator(".badge", { hasText: /^live$/ }).waitFor();
+    await page.getByText("connection lost, retrying").waitFor({ state: "detached" });
     await page.getByText("0.99 (candidate 12)").waitFor();
 
     const lost = { ...events.find(({ type }) => type === "now"), id: id + 3, lost: true } as PageEvent;

@@ -76,6 +76,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     ids: difficulty.map((_, row) => text("row", `ticket-${row}`)),
     total: rows,
     held_by_server: false,
+    training: false,
   });
   let best = 0;
   const means: number[] = [];

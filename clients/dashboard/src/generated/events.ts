@@ -87,7 +87,8 @@ export interface CommandHint {
 /**
  * Ids of validation rows from place `start` on, in order; several events give all `total`. Each adds to the others.
  *
- * `held_by_server`: the store has only the rows' names, the server has their contents.
+ * `held_by_server`: the store has only the rows' names, the server has their contents. `training`: no validation rows
+ * were given, and these are the training rows.
  */
 export interface Rows {
   id: number;
@@ -96,6 +97,7 @@ export interface Rows {
   ids: string[];
   total: number;
   held_by_server: boolean;
+  training: boolean;
 }
 /**
  * A candidate of the pool; a later one of the same `index` replaces it.

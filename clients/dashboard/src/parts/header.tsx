@@ -5,6 +5,7 @@ import type { CommandHint } from "../generated/events";
 import { href } from "../route";
 import { LIVE, type View } from "../state/view";
 import { candidateName, count, duration, score, spent } from "./format";
+import { onRows } from "./rows-scored";
 import { Inline } from "./text";
 
 const TONES: Record<string, string> = {
@@ -52,16 +53,15 @@ function RunBadge({ view }: { view: View }) {
 }
 
 function ConnectionBadge({ status }: { status: Status }) {
+  if (status.kind === "live") return null;
   const text = {
     connecting: "connecting",
-    live: "live",
     lost: "connection lost, retrying",
     refused: "not connected",
     deleted: "run deleted",
     embedded: "exported file",
   }[status.kind];
-  const tone =
-    status.kind === "live" ? "good" : status.kind === "connecting" || status.kind === "embedded" ? "" : "bad";
+  const tone = status.kind === "connecting" || status.kind === "embedded" ? "" : "bad";
   return (
     <span class={`badge ${tone}`} role="status">
       {text}
@@ -83,6 +83,11 @@ function Figures({ view }: { view: View }) {
         <div>
           <dt>seed</dt>
           <dd>{score(seed.score)}</dd>
+        </div>
+      )}
+      {best !== undefined && view.onTraining && (
+        <div>
+          <dt>{onRows(view)}</dt>
         </div>
       )}
       <div>
@@ -168,7 +173,7 @@ function Notices({ view, status, lost }: { view: View; status: Status; lost: boo
         The run is {run.status === "running" ? "not driven by any process" : <Inline text={run.status} />}
         {reason && (
           <>
-            : <Inline text={reason} length={600} />
+            : <Inline text={reason.split("\n")[0] ?? ""} length={120} />
           </>
         )}
         <Commands commands={commands} />

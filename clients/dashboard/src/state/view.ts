@@ -36,6 +36,8 @@ export interface View {
   readonly latest: Latest;
   /** Ids of the validation rows; null where the id has not arrived. */
   readonly rows: readonly (string | null)[];
+  /** No validation rows were given: these are the training rows. */
+  readonly onTraining: boolean;
   /** In order of their indices. */
   readonly candidates: readonly Candidate[];
   readonly partial: readonly Partial[];
@@ -80,6 +82,7 @@ export function viewAt(state: State, n: number): View {
     at: n,
     latest: state.latest,
     rows: derived(state.rows, n, () => rowIds(state)),
+    onTraining: [...state.rows.values()].some(({ training }) => training),
     candidates,
     partial: partialResults(state, new Set(candidates.map(({ digest }) => digest)), n),
     front: known

@@ -1,8 +1,9 @@
 /** What the run does at this moment, what it has used, and what fails. */
 
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { useWhole } from "../answers";
 import type { ViewProps } from "../app";
-import type { FailureGroup, Now, SpendingSoFar, Steer } from "../generated/events";
+import type { FailureGroup, Now, SentText, SpendingSoFar, Steer } from "../generated/events";
 import {
   candidateName,
   candidateOrProposal,
@@ -16,9 +17,11 @@ import {
   time,
 } from "../parts/format";
 import { Commands } from "../parts/header";
+import { onRows } from "../parts/rows-scored";
 import { Scrolled } from "../parts/scrolled";
 import { Block, Inline } from "../parts/text";
 import { href } from "../route";
+import { failedAt, failedRows } from "../state/failed-rows";
 import { movedRows } from "../state/moved-rows";
 import type { Candidate } from "../state/reduce";
 import type { View } from "../state/view";
@@ -27,13 +30,13 @@ import { compare } from "../text/compare";
 /** Seconds without a result from which on the page states it. */
 const QUIET_S = 10;
 
-export function NowView({ view }: ViewProps) {
+export function NowView({ view, api }: ViewProps) {
   const { run, failures, spending, now, leaks, copied_examples: copied } = view.latest;
   return (
     <>
       <p class="about">What the run does at this moment, what it has found and used, and what fails.</p>
       <div class="panels">
-        <Result view={view} />
+        <Result view={view} api={api} />
         {run?.driven && now !== undefined && <Activity now={now} />}
         <Steps view={view} />
         <Budget view={view} />
@@ -88,8 +91,9 @@ export function NowView({ view }: ViewProps) {
   );
 }
 
-function Result({ view }: { view: View }) {
-  const { certificate, run, ties, stop, finished } = view.latest;
+function Result({ view, api }: { view: View; api: string }) {
+  const { certificate, run, ties, stop, finished, failures } = view.latest;
+  const reason = finished?.reason ?? run?.reason ?? stop?.reason;
   const best = view.candidates.find(({ index }) => index === view.best);
   const seed = view.candidates[0];
   const { counts } = view;
@@ -102,12 +106,14 @@ function Result({ view }: { view: View }) {
         <>
           <p>
             {best.index === 0 ? (
-              <>No candidate is better than the seed, which scores {score(seed.score)}.</>
+              <>
+                No candidate is better than the seed, which scores {score(seed.score)} {onRows(view)}.
+              </>
             ) : (
               <>
                 <a href={href("text", { candidate: best.index })}>Candidate {best.index}</a> is best: it scores{" "}
-                <strong>{score(best.score)}</strong> on {counted(view.rows.length, "validation row")}, the seed{" "}
-                <strong>{score(seed.score)}</strong> ({signed(best.score - seed.score)}).
+                <strong>{score(best.score)}</strong> {onRows(view)}, the seed <strong>{score(seed.score)}</strong> (
+                {signed(best.score - seed.score)}).
               </>
             )}
           </p>
@@ -119,6 +125,12 @@ function Result({ view }: { view: View }) {
             {counts.pending > 0 && `; ${count(counts.pending)} pending`}.
           </p>
         </>
+      )}
+      {failures !== undefined && failures.failed > 0 && failures.failed >= failures.evaluated && (
+        <p class="bad">
+          Every example failed in the program, {count(failures.failed)} of {count(failures.evaluated)}: its texts have
+          not been compared.
+        </p>
       )}
       {ties !== undefined && (
         <p>
@@ -140,15 +152,122 @@ function Result({ view }: { view: View }) {
           </p>
         </>
       )}
-      {(stop?.reason || finished?.reason || run?.reason) && (
+      {best !== undefined && !run?.driven && <BestText view={view} best={best} api={api} />}
+      {!run?.driven && reason && (
         <>
-          <h3>Why it ended</h3>
-          <p>
-            <Inline text={finished?.reason ?? run?.reason ?? stop?.reason ?? ""} length={600} />
-          </p>
+          <h3>Why it {run?.status === "paused" ? "paused" : "ended"}</h3>
+          <Reason text={reason} />
         </>
       )}
+      {!run?.driven && (run?.status === "failed" || run?.status === "paused") && <NextStep view={view} />}
     </section>
+  );
+}
+
+/** The reason of an end; its lines are kept if it has several. */
+function Reason({ text }: { text: string }) {
+  const shown = text.trimEnd();
+  if (!shown.includes("\n")) {
+    return (
+      <p>
+        <Inline text={shown} length={1_000} />
+      </p>
+    );
+  }
+  return <Block text={shown} label="Reason" />;
+}
+
+/** What to do about a run that failed or was paused because of its program, and with which command. */
+function NextStep({ view }: { view: View }) {
+  const { failures, run } = view.latest;
+  const place = failedAt(failures?.groups.find(({ traceback }) => traceback)?.traceback ?? "");
+  const seedFailed = seedFails(view);
+  const resume = run?.commands.find(({ command }) => command.startsWith("gepa-client resume "));
+  if (failures === undefined || failures.failed === 0) return null;
+  return (
+    <>
+      <h3>What to do next</h3>
+      <ol class="numbered">
+        <li>
+          Fix the program
+          {place !== null && (
+            <>
+              : the first failure is in{" "}
+              <code>
+                <Inline text={place.file} length={200} />, line {place.line}
+              </code>
+            </>
+          )}
+          . Start its server again.
+        </li>
+        {seedFailed ? (
+          <li>Start a new run: the seed failed, and its recorded failures stay in this one, also if it is resumed.</li>
+        ) : (
+          <li>
+            Resume the run. Failures that are recorded keep their scores; only examples without a result are evaluated.
+            {resume !== undefined && <Commands commands={[{ command: resume.command, what: "" }]} />}
+          </li>
+        )}
+      </ol>
+    </>
+  );
+}
+
+/** Whether the program failed on every example, or with the seed on every validation row. */
+function seedFails({ candidates, latest: { failures, run } }: View): boolean {
+  const seed = candidates[0];
+  if (failures !== undefined && failures.failed >= failures.evaluated) return true;
+  const failed = seed && failedRows(seed.digest, seed.scores, failures, run);
+  return failed?.every((each) => each === 1) ?? false;
+}
+
+/** The best text, in part if it is long, and the line of a program that loads it. */
+function BestText({ view, best, api }: { view: View; best: Candidate; api: string }) {
+  const { run } = view.latest;
+  return (
+    <>
+      <h3>{best.index === 0 ? "The seed's text" : "Best text"}</h3>
+      {Object.entries(best.texts).map(([component, text]) => (
+        <div key={component} class="bounded">
+          <p class="quiet">
+            <Inline text={component} length={120} />{" "}
+            <Copy
+              text={text}
+              name={component}
+              path={`${api}/text?candidate=${best.index}&component=${encodeURIComponent(component)}`}
+            />
+          </p>
+          <Block text={text.text} omitted={text.omitted} label={component} />
+        </div>
+      ))}
+      {run?.output && (
+        <p>
+          In a program: <code>{loadCall(run.output)}</code>
+        </p>
+      )}
+    </>
+  );
+}
+
+/** The call that loads the best candidate of an output folder, as the report prints it. */
+function loadCall(output: string): string {
+  return `evolverpc.load_candidate(${JSON.stringify(output)})`;
+}
+
+/** Puts a text on the clipboard; one of which the events hold a part is loaded first. */
+function Copy({ text, name, path }: { text: SentText; name: string; path: string }) {
+  const [wanted, setWanted] = useState(false);
+  const [copied, setCopied] = useState(false);
+  const whole = useWhole(wanted && text.omitted > 0 ? path : null);
+  const found = text.omitted === 0 ? text.text : whole.kind === "ready" ? whole.value.text : null;
+  useEffect(() => {
+    if (wanted && found !== null) navigator.clipboard.writeText(found).then(() => setCopied(true));
+  }, [wanted, found]);
+  if (navigator.clipboard === undefined) return null; // not on a page of an untrusted origin
+  return (
+    <button type="button" aria-label={`Copy ${name}`} onClick={() => setWanted(true)}>
+      {copied ? "Copied" : "Copy"}
+    </button>
   );
 }
 
@@ -174,8 +293,10 @@ function Steps({ view }: { view: View }) {
       </ol>
       <p>
         Against the seed: {counted(moved.better, "row")} better, {count(moved.worse)} worse, {count(moved.same)} alike.{" "}
-        {counted(lost, "row")} {lost === 1 ? "has" : "have"} its lowest score, {score(lowest)}:{" "}
-        <a href={href("rows")}>see the rows</a>, or{" "}
+        {lost === best.scores.length
+          ? `All ${counted(lost, "row")} have a score of ${score(lowest)}`
+          : `${counted(lost, "row")} ${lost === 1 ? "has" : "have"} its lowest score, ${score(lowest)}`}
+        : <a href={href("rows")}>see the rows</a>, or{" "}
         <a href={href("text", { as: "origins" })}>where each part is from</a>.
       </p>
     </section>

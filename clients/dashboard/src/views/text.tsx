@@ -8,6 +8,7 @@ import type { Mutation, SentText } from "../generated/events";
 import { Choice } from "../parts/choice";
 import { candidateName, count, counted, money, score, signed } from "../parts/format";
 import { Loaded } from "../parts/loaded";
+import { onRows } from "../parts/rows-scored";
 import { Block, Compared, Frame, Inline } from "../parts/text";
 import { href, numberOf, refine } from "../route";
 import { movedRows } from "../state/moved-rows";
@@ -125,7 +126,7 @@ function Facts({ view, candidate, other }: { view: View; candidate: Candidate; o
   const moved = other === undefined ? null : movedRows(other, candidate);
   return (
     <p>
-      {candidateName(candidate.index).replace("c", "C")} scores <strong>{score(candidate.score)}</strong>
+      {candidateName(candidate.index).replace("c", "C")} scores <strong>{score(candidate.score)}</strong> {onRows(view)}
       {other !== undefined && (
         <>
           , {signed(candidate.score - other.score)} against {candidateName(other.index)}
