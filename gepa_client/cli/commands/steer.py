@@ -13,7 +13,7 @@ from evolverpc_common.printed_commands import command
 from gepa_client.analysis.steered import steered
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run, resume_call
-from gepa_client.cli.views.console import echo, make_console, plain_table, print_json, refuse, safe_line
+from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
 from gepa_client.errors import SteeringRefused, unreadable
 from gepa_client.journal.entries import SteeringRequest, StoredRun
 from gepa_client.journal.exported import mistakes
@@ -173,21 +173,20 @@ def list_requests(run: RunName, store: StoreUrl = None, as_json: AsJson = False)
     if not recorded and not others:
         echo(console, f"{safe_line(found.id)} was not steered")
         return
-    table = plain_table("request", "by", "asked at", "outcome")
     for each in recorded:
         where = f"entry {each.number}" if each.part == "search" else "stopped the run"
-        table.add_row(
-            safe_line(described(each.entry.action), 80),
-            safe_line(each.entry.author, 40),
-            each.entry.created[:19],
-            where,
+        echo(
+            console, _listed(each.entry.id, described(each.entry.action), each.entry.author, each.entry.created, where)
         )
     for asked in others:
-        outcome = f"refused: {asked.reason}" if asked.outcome == "refused" else f"waits ({asked.id})"
-        table.add_row(
-            safe_line(_shown(asked), 80), safe_line(asked.author, 40), safe_line(asked.created[:19]), safe_line(outcome)
-        )
-    console.print(table)
+        outcome = f"refused: {asked.reason}" if asked.outcome == "refused" else "waits"
+        echo(console, _listed(asked.id, _shown(asked), asked.author, asked.created, outcome))
+
+
+def _listed(request_id: str, what: str, author: str, created: str, outcome: str) -> str:
+    """Return a request in one line; its id first and whole, as `steer withdraw` takes it."""
+    asked = f"asked by {safe_line(author, 40)} at {safe_line(created[:19])}"
+    return f"{safe_line(request_id)}  {safe_line(what, 80)}, {asked}: {safe_line(outcome)}"
 
 
 def _open_and_ask(run: str, action: dict[str, Any], wait: float, store: str | None, as_json: bool) -> None:
