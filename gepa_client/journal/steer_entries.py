@@ -14,7 +14,7 @@ LONGEST_HINT = 10_000
 LONGEST_NAME = 1_000
 """Characters of the name of a component."""
 
-LARGEST_AMOUNT = 10**12
+LARGEST_LIMIT = 10**12
 """Metric calls, dollars or seconds."""
 
 SHOWN = 60
@@ -96,9 +96,9 @@ class SetBudget(_Action):
     """Replace limits of the run; None leaves one as it is."""
 
     kind: Literal["budget"] = "budget"
-    max_metric_calls: Annotated[int, Field(ge=1, le=LARGEST_AMOUNT)] | None = None
-    max_cost_usd: Annotated[float, Field(gt=0, le=LARGEST_AMOUNT)] | None = None
-    max_seconds: Annotated[float, Field(gt=0, le=LARGEST_AMOUNT)] | None = None
+    max_metric_calls: Annotated[int, Field(ge=1, le=LARGEST_LIMIT)] | None = None
+    max_cost_usd: Annotated[float, Field(gt=0, le=LARGEST_LIMIT)] | None = None
+    max_seconds: Annotated[float, Field(gt=0, le=LARGEST_LIMIT)] | None = None
 
     @property
     def limits(self) -> dict[str, float]:

@@ -21,7 +21,8 @@ from .program_loading import Config, import_adapter, import_program
 from .stdio_server import Channel, Server, failure, parse
 from .zygote import ProcessReaper, Zygote
 
-_OBJECTS = 1_000_000
+_RARE = 1_000_000
+"""New objects between two searches for garbage while the program is imported; Python's default is some hundreds."""
 
 
 def main(control_descriptor: int) -> None:
@@ -67,7 +68,7 @@ def serve(channel: Channel, program: Any, config: Config) -> None:
 @contextlib.contextmanager
 def _rare_collections() -> Iterator[None]:
     """Look for garbage once per million objects: as often as usual, it takes a quarter of the time of large imports."""
-    usual, rare = gc.get_threshold(), (_OBJECTS, 10, 10)
+    usual, rare = gc.get_threshold(), (_RARE, 10, 10)
     gc.set_threshold(*rare)
     yield
     if gc.get_threshold() == rare:  # the program has set none of its own
