@@ -301,7 +301,10 @@ class Failures(_PageEvent):
 
 
 class KindSpending(_Part):
-    """What attempts of one kind cost: `evaluate`, `completion`, ... `unpriced`: results without a price."""
+    """What attempts of one kind cost: `evaluate`, `completion`, ... `unpriced`: results without a price.
+
+    `unreported`: those of them that came without any usage.
+    """
 
     kind: str
     calls: int
@@ -311,6 +314,7 @@ class KindSpending(_Part):
     cost_usd: float
     seconds: float
     unpriced: int
+    unreported: int
 
 
 class SpendingSoFar(_PageEvent):
@@ -319,6 +323,7 @@ class SpendingSoFar(_PageEvent):
     type: Literal["spending"] = "spending"
     cost_usd: float
     unpriced: int
+    unreported: int
     kinds: list[KindSpending]
     models: dict[str, ModelTally]
     refused: int

@@ -616,12 +616,14 @@ class RunReader:
                 cost_usd=spent.cost_usd + (before.cost_usd if before else 0.0),
                 seconds=spent.seconds + (before.seconds if before else 0.0),
                 unpriced=spent.unpriced + (before.unpriced if before else 0),
+                unreported=spent.unreported + (before.unreported if before else 0),
             )
         calls, _ = recorded_gateway_events(self._store, self._id)
         self._log.add(
             SpendingSoFar(
                 cost_usd=sum(each.cost_usd for each in kinds.values()),
                 unpriced=sum(each.unpriced for each in kinds.values()),
+                unreported=sum(each.unreported for each in kinds.values()),
                 kinds=list(kinds.values()),
                 models=calls.by_model,
                 refused=calls.refused,

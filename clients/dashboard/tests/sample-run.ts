@@ -224,6 +224,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     type: "spending",
     cost_usd: 1.4321,
     unpriced: 2,
+    unreported: 0,
     kinds: [
       {
         kind: text("kind", "evaluate"),
@@ -234,6 +235,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
         cost_usd: 1.1,
         seconds: 410,
         unpriced: 2,
+        unreported: 0,
       },
       {
         kind: "completion",
@@ -244,6 +246,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
         cost_usd: 0.33,
         seconds: 210,
         unpriced: 0,
+        unreported: 0,
       },
     ],
     models: {

@@ -362,6 +362,7 @@ export interface SpendingSoFar {
   type: "spending";
   cost_usd: number;
   unpriced: number;
+  unreported: number;
   kinds: KindSpending[];
   models: {
     [k: string]: ModelTally;
@@ -370,6 +371,8 @@ export interface SpendingSoFar {
 }
 /**
  * What attempts of one kind cost: `evaluate`, `completion`, ... `unpriced`: results without a price.
+ *
+ * `unreported`: those of them that came without any usage.
  */
 export interface KindSpending {
   kind: string;
@@ -380,6 +383,7 @@ export interface KindSpending {
   cost_usd: number;
   seconds: number;
   unpriced: number;
+  unreported: number;
 }
 /**
  * Calls of one model, or of all: how many, those among them that failed, what they are known to have cost.

@@ -31,10 +31,12 @@ export function duration(seconds: number | null | undefined): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-/** What is known to be spent, and how many results have no price. */
-export function spent(usd: number | null | undefined, unpriced: number): string {
-  if (unpriced === 0) return money(usd);
-  return usd ? `${money(usd)} and ${count(unpriced)} unpriced` : `unknown: ${counted(unpriced, "result")} unpriced`;
+/** What is known to be spent. `unreported`: those of the `unpriced` results that came without any usage. */
+export function spent(usd: number | null | undefined, unpriced: number, unreported: number): string {
+  const unknown = unpriced - unreported;
+  if (unknown > 0)
+    return usd ? `${money(usd)} and ${count(unknown)} unpriced` : `unknown: ${counted(unknown, "result")} unpriced`;
+  return !usd && unreported > 0 ? "none reported" : money(usd);
 }
 
 /** A time in the reader's time zone. */

@@ -104,7 +104,7 @@ function Figures({ view }: { view: View }) {
       {view.at === LIVE && (
         <div>
           <dt>cost</dt>
-          <dd>{spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0)}</dd>
+          <dd>{spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0, spending?.unreported ?? 0)}</dd>
         </div>
       )}
       {view.at === LIVE && run?.driven && !now?.lost && now?.forecast && (

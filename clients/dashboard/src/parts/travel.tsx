@@ -22,7 +22,11 @@ export function Travel({ end, view, onChange }: Props) {
   return (
     <>
       <label for="travel">
-        Journal <output for="travel">{live ? `${count(end)} (latest)` : `${count(at)} of ${count(end)}`}</output>
+        Journal entry{" "}
+        <output for="travel">
+          {count(at)} of {count(end)}
+          {live && " (latest)"}
+        </output>
       </label>
       <button type="button" aria-label="Previous step" disabled={at <= 0} onClick={() => step(-1)}>
         {"\u2190"}

@@ -118,11 +118,18 @@ function Result({ view, api }: { view: View; api: string }) {
             )}
           </p>
           <p class="quiet">
-            {counted(counts.kept + counts.rejected + counts.racedOut + counts.empty, "proposal")}: {count(counts.kept)}{" "}
-            accepted, {count(counts.rejected)} rejected
+            {counted(
+              counts.kept + counts.rejected + counts.racedOut + counts.empty + (beingRead(view) ? counts.pending : 0),
+              "proposal",
+            )}
+            : {count(counts.kept)} accepted, {count(counts.rejected)} rejected
             {counts.racedOut > 0 && `, ${count(counts.racedOut)} raced out`}
             {counts.empty > 0 && `, ${count(counts.empty)} without a new text or decision`}
-            {counts.pending > 0 && `; ${count(counts.pending)} pending`}.
+            {counts.pending > 0 &&
+              (beingRead(view)
+                ? `; the outcomes of ${count(counts.pending)} are being read`
+                : `; ${count(counts.pending)} pending`)}
+            .
           </p>
         </>
       )}
@@ -162,6 +169,11 @@ function Result({ view, api }: { view: View; api: string }) {
       {!run?.driven && (run?.status === "failed" || run?.status === "paused") && <NextStep view={view} />}
     </section>
   );
+}
+
+/** Whether outcomes of proposals have not been read yet of a run that is not driven. */
+function beingRead({ latest: { run, position } }: View): boolean {
+  return run?.driven === false && position?.complete !== true && position?.why_not_replayed == null;
 }
 
 /** The reason of an end; its lines are kept if it has several. */
@@ -314,7 +326,10 @@ function Step({ view, parent, candidate }: { view: View; parent: Candidate; cand
       : {score(parent.score)} {"\u2192"} <strong>{score(candidate.score)}</strong>
       {proposal !== undefined && (
         <>
-          , <a href={href("reflection", { proposal: proposal.at })}>prompt and answer</a>
+          ,{" "}
+          <a href={href("reflection", { proposal: proposal.at })}>
+            {view.latest.run?.reflection_model === null ? "its proposal" : "prompt and answer"}
+          </a>
         </>
       )}
       {added !== "" && (
@@ -427,7 +442,9 @@ function Budget({ view }: { view: View }) {
         </div>
       )}
       <dl class="facts">
-        <Fact name="cost">{spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0)}</Fact>
+        <Fact name="cost">
+          {spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0, spending?.unreported ?? 0)}
+        </Fact>
         <Fact name="active time">{duration(now?.active_seconds ?? view.latest.finished?.active_seconds)}</Fact>
         {forecast && (
           <Fact name="forecast">
@@ -554,7 +571,7 @@ function Spending({ spending }: { spending: SpendingSoFar }) {
                 <td class="number">{count(kind.examples)}</td>
                 <td class="number">{count(kind.input_tokens)}</td>
                 <td class="number">{count(kind.output_tokens)}</td>
-                <td class="number">{money(kind.cost_usd)}</td>
+                <td class="number">{spent(kind.cost_usd, kind.unpriced, kind.unreported)}</td>
                 <td class="number">{count(kind.unpriced)}</td>
                 <td class="number">{count(Math.round(kind.seconds))}</td>
               </tr>

@@ -155,7 +155,9 @@ function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Pr
           <Change api={api} mutation={mutation} />
         </section>
       )}
-      <Loaded answer={answer}>{(found) => <Details found={found} />}</Loaded>
+      <Loaded answer={answer}>
+        {(found) => <Details found={found} byProgram={view.latest.run?.reflection_model === null} />}
+      </Loaded>
     </article>
   );
 }
@@ -171,7 +173,7 @@ function Usage({ prompt }: { prompt: Reflection }) {
     <p class="quiet">
       {prompt.component === null ? "Proposed" : <Inline text={prompt.component} length={60} />} by{" "}
       <Inline text={prompt.model ?? "the program"} length={80} />
-      {known.length > 0 && `: ${known.join(", ")}`}
+      {known.length > 0 ? `: ${known.join(", ")}` : prompt.model === null && "; it reported no usage"}
       {prompt.again !== null && (
         <>
           {" "}
@@ -182,11 +184,12 @@ function Usage({ prompt }: { prompt: Reflection }) {
   );
 }
 
-export function Details({ found }: { found: ProposalShown }) {
+/** `byProgram`: the program proposed, so that there was no prompt. */
+export function Details({ found, byProgram }: { found: ProposalShown; byProgram: boolean }) {
   return (
     <>
       {found.prompts.map((prompt, at) => (
-        <Prompt key={at} prompt={prompt} />
+        <Prompt key={at} prompt={prompt} byProgram={byProgram} />
       ))}
       {Object.entries(found.texts).map(([component, { before, after }]) => (
         <Changed key={component} component={component} before={before.text} after={after.text} />
@@ -203,14 +206,15 @@ export function Details({ found }: { found: ProposalShown }) {
   );
 }
 
-function Prompt({ prompt }: { prompt: PromptShown }) {
+function Prompt({ prompt, byProgram }: { prompt: PromptShown; byProgram: boolean }) {
   return (
     <section class="panel">
       <h2>
-        Prompt and answer: <Inline text={prompt.component ?? "all components"} length={80} />
+        {byProgram ? "What the program read" : "Prompt and answer"}:{" "}
+        <Inline text={prompt.component ?? "all components"} length={80} />
       </h2>
-      <Part name="What reflection read" value={prompt.prompt} />
-      <Part name="Answer" value={prompt.answer} />
+      <Part name={byProgram ? "Records" : "What reflection read"} value={prompt.prompt} />
+      <Part name={byProgram ? "What it proposed" : "Answer"} value={prompt.answer} />
     </section>
   );
 }

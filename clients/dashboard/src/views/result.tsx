@@ -200,7 +200,9 @@ function Step({ step, place, opened, view, api }: StepProps) {
         </div>
       ))}
       {mutation !== undefined && <Change api={api} mutation={mutation} />}
-      {step.proposal !== null && <Reason path={`${api}/proposal?at=${step.proposal}`} />}
+      {step.proposal !== null && (
+        <Reason path={`${api}/proposal?at=${step.proposal}`} byProgram={view.latest.run?.reflection_model === null} />
+      )}
       <p>On validation, {step.moved}.</p>
       <Groups groups={step.groups} opened={opened} />
     </section>
@@ -231,13 +233,15 @@ function Marked({ words, label }: { words: ChangeShown["texts"][number]["words"]
 }
 
 /** The minibatch that a proposal was made from, what reflection read, and its answer: loaded when it is opened. */
-function Reason({ path }: { path: string }) {
+function Reason({ path, byProgram }: { path: string; byProgram: boolean }) {
   const [opened, setOpened] = useState(false);
   const answer = useAnswer<ProposalShown>(opened ? path : null);
   return (
     <details onToggle={(event) => setOpened(event.currentTarget.open)}>
-      <summary>Why it was proposed: its minibatch, what reflection read, and the answer</summary>
-      <Loaded answer={answer}>{(found) => <Details found={found} />}</Loaded>
+      <summary>
+        Why it was proposed: its minibatch, what {byProgram ? "the program read" : "reflection read, and the answer"}
+      </summary>
+      <Loaded answer={answer}>{(found) => <Details found={found} byProgram={byProgram} />}</Loaded>
     </details>
   );
 }

@@ -292,13 +292,19 @@ function Spans({
           </span>
         ) : (
           <span key={`${at} ${span.candidate}`} class={span.candidate === chosen ? "span chosen" : "span"}>
+            {visible(leading(span.text))}
             <sup>{span.candidate}</sup>
-            {visible(span.text)}
+            {visible(span.text.slice(leading(span.text).length))}
           </span>
         ),
       )}
     </Frame>
   );
+}
+
+/** White space at the beginning of a text: the number of a span stands at its first word. */
+function leading(text: string): string {
+  return /^\s*/.exec(text)?.[0] ?? "";
 }
 
 /** The commit of a candidate, the change that made it, and the attempts that were rejected before. */
