@@ -511,11 +511,11 @@ export function Failure({ group, opened }: { group: FailureGroup; opened: boolea
         candidate:{" "}
         <Inline
           text={Object.entries(group.candidates)
-            .map(([name, times]) => `${name}: ${times}`)
+            .map(([name, times]) => `${candidateOrProposal(name)}: ${times}`)
             .join(", ")}
           length={200}
         />
-        . The first, of row <Inline text={group.row} /> with candidate <Inline text={group.candidate} />:
+        . The first, of row <Inline text={group.row} /> with <Inline text={candidateOrProposal(group.candidate)} />:
       </p>
       <Block text={group.traceback ?? group.message} label="Traceback" />
       {group.log && (
