@@ -1,8 +1,15 @@
 """Serve the page of the runs of one store, to browsers of this machine alone.
 
-The address holds a token in its fragment, which no request and no log has; the page exchanges it for a cookie. Every
-answer but the page itself needs that cookie. `Host` and `Origin` are checked, so that no page of another site, and no
-name that resolves to this machine, reaches the run.
+The address holds a token in its fragment, which no request and no log has; the page exchanges it for a cookie and a
+key.
+
+- Reading needs the cookie. It keeps out other users of this machine, and programs that were not given the address.
+  Browsers send the cookies of 127.0.0.1 to every port: whoever serves another page there that this browser opens gets
+  it, and can read the runs until this server ends.
+- Steering needs the key too, in a header. The page keeps it in its `sessionStorage`, which pages of other ports cannot
+  read, so that a stolen cookie changes nothing.
+- `Host` and `Origin` are checked, so that no page of another site, and no name that resolves to this machine, reaches
+  the run.
 """
 
 import asyncio
@@ -15,8 +22,9 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+import orjson
 from aiohttp import web
 from pydantic import BaseModel
 
@@ -24,6 +32,7 @@ from gepa_client.errors import JournalError, NoSuchRun, StoreUnavailable, summar
 from gepa_client.journal.store import Store, find_run, open_store
 from gepa_client.page import details
 from gepa_client.page.built_page import ASSETS
+from gepa_client.page.connections import BACKLOG, REQUEST_S, Connections
 from gepa_client.page.event_log import EventLog, to_json
 from gepa_client.page.page_events import StoreTrouble
 from gepa_client.page.run_reader import RunReader
@@ -34,8 +43,12 @@ _log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 24
+KEY_HEADER = "X-EvolveRPC-Key"
+LARGEST_SESSION = 1 << 10
+"""Bytes of a request for a session."""
+
 LARGEST_REQUEST = 8 << 20
-"""Bytes; a text proposed by hand may have a megabyte."""
+"""Bytes of any other; a text proposed by hand may have a megabyte."""
 
 PING_S = 15.0
 """Seconds after which a silent stream sends a comment, so that both sides notice a lost connection."""
@@ -126,6 +139,7 @@ class PageServer:
     ) -> None:
         self.token = token or secrets.token_urlsafe(TOKEN_BYTES)
         self._url, self._page, self._replays, self._steer = url, page, replays, steer
+        self._key = secrets.token_urlsafe(TOKEN_BYTES)
         self._session = secrets.token_urlsafe(TOKEN_BYTES)
         self._host = ""
         self._watched: dict[str, WatchedRun] = {}
@@ -136,7 +150,7 @@ class PageServer:
 
     def application(self) -> web.Application:
         """Return the application; `listens_at` names its port before the first request."""
-        app = web.Application(client_max_size=LARGEST_REQUEST, middlewares=[self._guard])
+        app = web.Application(middlewares=[self._guard])
         app.router.add_get("/", self._index)
         app.router.add_get("/assets/{name}", self._asset)
         app.router.add_post("/session", self._open_session)
@@ -182,18 +196,20 @@ class PageServer:
     async def _guard(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        response: web.StreamResponse | None = self._refused(request)
-        if response is None:
-            try:
-                response = await handler(request)
-            except web.HTTPException as error:
-                response = _error(error.status, error.reason)
-            except (details.NotThere, NoSuchRun) as error:
-                response = _error(404, str(error))
-            except StoreUnavailable as error:
-                response = _error(503, str(error))
-            except JournalError as error:
-                response = _error(500, str(error))
+        response: web.StreamResponse
+        try:
+            response = self._refused(request) or await handler(request)
+        except web.HTTPException as error:
+            response = _error(error.status, error.reason)
+        except (details.NotThere, NoSuchRun) as error:
+            response = _error(404, str(error))
+        except StoreUnavailable as error:
+            response = _error(503, str(error))
+        except JournalError as error:
+            response = _error(500, str(error))
+        except Exception:  # noqa: BLE001 - an answer of aiohttp would have none of the headers
+            _log.exception("the page's request for %s failed", request.path)
+            response = _error(500, "the server of the page failed; its output states why")
         if not response.prepared:
             response.headers.update(HEADERS)
         return response
@@ -208,20 +224,17 @@ class PageServer:
             return _error(403, "a page of another site asked")
         if request.path == "/" or request.path == "/session" or request.path.startswith("/assets/"):
             return None
-        given = request.cookies.get(self._cookie, "")
-        if not hmac.compare_digest(given.encode(), self._session.encode()):
+        if not _same(request.cookies.get(self._cookie), self._session):
             return _error(401, "open the address that gepa-client watch prints, with its token")
+        if request.method not in ("GET", "HEAD") and not _same(request.headers.get(KEY_HEADER), self._key):
+            return _error(403, "only the page at the address that gepa-client watch prints may steer: open it again")
         return None
 
     async def _open_session(self, request: web.Request) -> web.Response:
-        try:
-            read = await request.json()
-        except ValueError:
-            raise web.HTTPBadRequest(reason="a JSON object with the token is needed") from None
-        given = read.get("token") if isinstance(read, dict) else None
-        if not isinstance(given, str) or not hmac.compare_digest(_bytes(given), self.token.encode()):
+        read = await _posted(request, LARGEST_SESSION)
+        if not _same(read.get("token") if isinstance(read, dict) else None, self.token):
             return _error(403, "the token is not the one that gepa-client watch printed")
-        response = web.Response(status=204)
+        response = _json({"key": self._key})
         response.set_cookie(self._cookie, self._session, httponly=True, samesite="Strict", path="/")
         return response
 
@@ -317,11 +330,13 @@ class PageServer:
         run_id, steer = await self._run_id(request), self._steer
         if steer is None:
             return _error(501, "this version cannot steer a run")
+        asked = await _posted(request, LARGEST_REQUEST)
         try:
-            asked = await request.json()
             return _json(await self._read(lambda store: steer(store, run_id, asked)))
         except ValueError as error:
             return _error(400, str(error))
+        except RecursionError:
+            return _error(400, "the request is nested too deeply")
         except JournalError as error:
             return _error(409, str(error))
 
@@ -351,16 +366,44 @@ class PageServer:
 @contextlib.asynccontextmanager
 async def serving(server: PageServer, port: int = 0) -> AsyncIterator[int]:
     """Serve during the block; yield the port. Raises `OSError` if the port is taken."""
-    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(server.application(), shutdown_timeout=1.0)
     await runner.setup()
+    connections = Connections(cast("web.Server", runner.server), _error)  # there is one after the setup
     try:
-        site = web.TCPSite(runner, LOOPBACK, port)
-        await site.start()
-        bound: int = runner.addresses[0][1]
-        server.listens_at(bound)
-        yield bound
+        listening = await asyncio.get_running_loop().create_server(connections, LOOPBACK, port, backlog=BACKLOG)
+        try:
+            bound: int = listening.sockets[0].getsockname()[1]
+            server.listens_at(bound)
+            yield bound
+        finally:
+            listening.close()
     finally:
         await runner.cleanup()
+
+
+async def _posted(request: web.Request, largest: int) -> Any:
+    """Return the body of a request, JSON in UTF-8 of `largest` bytes at most. Raises `web.HTTPException`."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(REQUEST_S):
+            async for part in request.content.iter_any():
+                body += part
+                if len(body) > largest:
+                    message = f"the body of this request may have {largest:,} bytes"
+                    raise web.HTTPRequestEntityTooLarge(largest, len(body), reason=message)
+        return orjson.loads(body)
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(reason=f"the body did not arrive within {REQUEST_S:g} s") from None
+    except (web.RequestPayloadError, ConnectionError):
+        raise web.HTTPBadRequest(reason="the body did not arrive") from None
+    except orjson.JSONDecodeError as error:
+        raise web.HTTPBadRequest(reason=f"the body is not JSON in UTF-8: {error}") from None
+
+
+def _same(given: object, secret: str) -> bool:
+    """Return whether `given` is the secret, in a time that does not depend on where they differ."""
+    sent = given.encode("utf-8", "backslashreplace") if isinstance(given, str) else b""
+    return hmac.compare_digest(sent, secret.encode())
 
 
 def _json(value: Any) -> web.Response:
@@ -369,7 +412,8 @@ def _json(value: Any) -> web.Response:
 
 
 def _error(status: int, message: str) -> web.Response:
-    return web.Response(status=status, body=to_json({"error": message}), content_type="application/json")
+    body = to_json({"error": message})
+    return web.Response(status=status, body=body, content_type="application/json", headers=HEADERS)
 
 
 def _number(request: web.Request, name: str, default: int | None = None) -> int:
@@ -379,7 +423,3 @@ def _number(request: web.Request, name: str, default: int | None = None) -> int:
     if given is None or re.fullmatch(r"\d{1,15}", given) is None:
         raise web.HTTPBadRequest(reason=f"{name} is a whole number")
     return int(given)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "backslashreplace")

@@ -33,7 +33,10 @@ export interface Session {
   readonly refused: string | null;
 }
 
-/** Exchange the token in the address (`#token=...&run=...`) for a cookie, and take it out of the address. */
+/** Where this page keeps the key that steering needs; pages of other ports, which get the cookie, cannot read it. */
+const KEY = "key";
+
+/** Exchange the token in the address (`#token=...&run=...`) for a cookie and a key, and take it out of the address. */
 export async function openSession(): Promise<Session> {
   const fragment = new URLSearchParams(location.hash.slice(1));
   const token = fragment.get("token");
@@ -45,7 +48,19 @@ export async function openSession(): Promise<Session> {
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ token }),
   }).catch(() => null);
-  return { run, refused: answer?.ok ? null : REFUSED };
+  if (!answer?.ok) return { run, refused: REFUSED };
+  const { key } = (await answer.json()) as { key: string };
+  sessionStorage.setItem(KEY, key);
+  return { run, refused: null };
+}
+
+/** Send what changes something, with the key of this page. */
+export function post(path: string, body: unknown): Promise<Response> {
+  return fetch(path, {
+    method: "POST",
+    headers: { "content-type": "application/json", "x-evolverpc-key": sessionStorage.getItem(KEY) ?? "" },
+    body: JSON.stringify(body),
+  });
 }
 
 /** Put the run into the address, so that a reloaded page shows it again. */

@@ -9,6 +9,7 @@ import type { Sample } from "./sample-run";
 
 const DIST = fileURLToPath(new URL("../../../gepa_client/page/dist/", import.meta.url));
 const TYPES: Record<string, string> = { html: "text/html", js: "text/javascript", css: "text/css" };
+const KEY = "the key of this page";
 const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -32,8 +33,11 @@ export class PageServer {
         body += part;
       });
       request.on("end", () => {
-        if (path.endsWith("/steer")) this.steered.push(JSON.parse(body));
-        response.writeHead(204).end();
+        const keyed = request.headers["x-evolverpc-key"] === KEY;
+        if (path.endsWith("/steer") && keyed) this.steered.push(JSON.parse(body));
+        const refused = path.endsWith("/steer") && !keyed;
+        response.writeHead(refused ? 403 : 200, { "content-type": "application/json" });
+        response.end(JSON.stringify(refused ? { error: "the key is missing" } : { key: KEY }));
       });
     } else if (path.startsWith("/api/")) {
       const found = path in this.sample.answers;

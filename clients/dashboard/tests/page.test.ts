@@ -182,7 +182,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
 
   test("The page follows a run, travels in its journal, steers it, and survives a lost connection", async () => {
     server.sample = sampleRun({ driven: true });
-    await load("#/now");
+    await load("#token=t&run=last");
     const { events } = server.sample;
     const best = events.findLast((event) => event.type === "candidate") as Extract<PageEvent, { type: "candidate" }>;
     const id = events.length;

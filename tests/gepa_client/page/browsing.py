@@ -36,11 +36,17 @@ class Browser:
 
     async def open_session(self) -> None:
         async with self.http.post(f"{self.base}/session", json={"token": self.token}, headers=self.origin) as answer:
-            assert answer.status == 204, await answer.text()
+            assert answer.status == 200, await answer.text()
+            self.key = (await answer.json())["key"]
 
     @property
     def origin(self) -> dict[str, str]:
         return {"Origin": self.base}
+
+    @property
+    def writes(self) -> dict[str, str]:
+        """The headers of a request that changes something."""
+        return {**self.origin, "X-EvolveRPC-Key": self.key}
 
     async def get(self, path: str, **headers: str) -> tuple[int, Any]:
         async with self.http.get(f"{self.base}{path}", headers=headers) as answer:

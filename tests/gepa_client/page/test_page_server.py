@@ -1,6 +1,9 @@
 """Who may ask the server of the page, what it answers, and what it does with harmful texts."""
 
+import asyncio
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,10 @@ import pytest
 from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted, CandidateRecord, Entry
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import open_store
-from gepa_client.page.page_server import PageServer
-from tests.gepa_client.page.browsing import Browser, served
+from gepa_client.page import connections, page_server
+from gepa_client.page.page_server import HEADERS, PageServer
+from gepa_client.steering.posted_requests import post_request
+from tests.gepa_client.page.browsing import TIMEOUT_S, Browser, served
 from tests.gepa_client.page.page_state import PageState, read_run
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 
@@ -55,7 +60,7 @@ def texts_sent(texts: dict[str, str]) -> dict[str, str]:
 
 @pytest.fixture
 def server(store: str) -> Iterator[PageServer]:
-    with served(store, replays=False) as made:
+    with served(store, replays=False, steer=post_request) as made:
         yield made
 
 
@@ -159,3 +164,56 @@ def test_a_run_that_is_deleted_or_a_store_that_cannot_be_read_is_stated(tmp_path
     stated = page.one("store")
     assert stated is not None and stated["gone"] and "holds no run" in stated["problem"]
     assert len(page.of("candidate")) == 5
+
+
+async def test_a_body_that_is_no_small_json_is_refused_with_the_headers_of_every_answer(server: PageServer) -> None:
+    async with Browser(server.address(None)) as browser:
+        await browser.open_session()
+        steer = f"/api/runs/{RUN_ID}/steer"
+        sent: list[tuple[str, bytes, str, int]] = [
+            ("/session", b"[" * 1_000, "application/json", 400),
+            ("/session", b"[" * 200_000, "application/json", 413),
+            ("/session", b"{}", "application/json; charset=nope", 403),
+            (steer, b"[" * 200_000, "application/json", 400),
+            (steer, b"\xff", "application/json; charset=nope", 400),
+            ("/nothing", b"", "text/plain", 404),
+        ]
+        for path, body, kind, status in sent:
+            headers = browser.writes | {"Content-Type": kind}
+            async with browser.http.post(f"{browser.base}{path}", data=body, headers=headers) as answer:
+                assert (answer.status, list(await answer.json())) == (status, ["error"]), path
+                assert HEADERS.items() <= dict(answer.headers).items()
+        reader, writer = await asyncio.open_connection(*browser.base.removeprefix("http://").split(":"))
+        writer.write(b"GET / HTTP/9\r\n\r\n")
+        answered = (await asyncio.wait_for(reader.read(), TIMEOUT_S)).decode()
+        writer.close()
+        assert "400 Bad Request" in answered.splitlines()[0]
+        assert all(f"{name}: {value}" in answered for name, value in HEADERS.items())
+
+
+async def test_connections_that_send_no_whole_request_are_bounded_in_number_and_time(
+    server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MOST", 6)
+    for module in (connections, page_server):
+        monkeypatch.setattr(module, "REQUEST_S", 1.0)
+    async with Browser(server.address(None)) as browser:
+        host = browser.base.removeprefix("http://")
+        head = f"POST /session HTTP/1.1\r\nHost: {host}\r\nOrigin: {browser.base}\r\nContent-Length: 9\r\n"
+
+        async def begin(sent: str) -> asyncio.StreamReader:
+            reader, writer = await asyncio.open_connection(*host.split(":"))
+            closing.callback(writer.close)
+            writer.write(sent.encode())
+            return reader
+
+        async def answer(reader: asyncio.StreamReader) -> bytes:
+            return (await asyncio.wait_for(reader.read(), TIMEOUT_S)).split(b"\r\n")[0]
+
+        with ExitStack() as closing:
+            opened = [await begin((head, f"{head}\r\n{{")[at % 2]) for at in range(connections.MOST)]
+            for _ in range(3):
+                assert await answer(await begin(head)) == b"HTTP/1.1 503 Service Unavailable"
+            answers = Counter([await answer(each) for each in opened])
+            assert answers == {b"": connections.MOST // 2, b"HTTP/1.1 408 Request Timeout": connections.MOST // 2}
+        await browser.open_session()

@@ -78,10 +78,13 @@ async def test_a_page_steers_a_run_and_gets_the_reason_if_it_cannot(store: Store
     with served(store.url, replays=False, steer=post_request) as server:
         async with Browser(server.address(RUN_ID)) as browser:
             await browser.open_session()
+            url = f"{browser.base}/api/runs/{RUN_ID}/steer"
+            for headers in (browser.origin, browser.writes | {"X-EvolveRPC-Key": "\u00e9"}):
+                async with browser.http.post(url, json={"kind": "unpin"}, headers=headers) as without_the_key:
+                    assert without_the_key.status == 403
             answers = []
             for action, status in posted:
-                url = f"{browser.base}/api/runs/{RUN_ID}/steer"
-                async with browser.http.post(url, json=action, headers=browser.origin) as answer:
+                async with browser.http.post(url, json=action, headers=browser.writes) as answer:
                     assert answer.status == status, await answer.text()
                     answers.append(await answer.json())
     [waiting] = store.requests(RUN_ID, waiting=True)

@@ -1,6 +1,7 @@
 /** What a user may ask of a running run. Each request becomes an entry of its journal. */
 
 import { useRef, useState } from "preact/hooks";
+import { post } from "../connection";
 import type { View } from "../state/view";
 import type { SteerAction } from "../steer-action";
 import { candidateName, score } from "./format";
@@ -80,11 +81,7 @@ export function Steering({ view, api }: Props) {
 
 async function steer(api: string, action: SteerAction): Promise<{ failed: boolean; text: string }> {
   try {
-    const answer = await fetch(`${api}/steer`, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify(action),
-    });
+    const answer = await post(`${api}/steer`, action);
     if (answer.ok) return { failed: false, text: "Asked; it takes effect between two iterations." };
     const body = (await answer.json().catch(() => null)) as { error?: unknown } | null;
     const reason = typeof body?.error === "string" ? body.error : `the server answered with ${answer.status}`;
