@@ -15,6 +15,9 @@ from gepa_client.journal.store import STORE_VARIABLE
 START_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 5.0
 
+MOST_LINES, LONGEST_LINE = 20, 2_000
+"""What is kept of the output of the page's process, which may write for as long as the run lasts."""
+
 
 @contextmanager
 def page_shown(run_id: str, store: str, *, wanted: bool, quiet: bool) -> Iterator[None]:
@@ -58,7 +61,8 @@ def page_shown(run_id: str, store: str, *, wanted: bool, quiet: bool) -> Iterato
 
 
 def _read(output: IO[str] | None, lines: list[str], first: threading.Event) -> None:
-    for line in output or ():
-        lines.append(line.strip())
+    while output is not None and (line := output.readline(LONGEST_LINE)):
+        if len(lines) < MOST_LINES:
+            lines.append(line.strip())
         first.set()
     first.set()
