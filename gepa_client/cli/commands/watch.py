@@ -2,9 +2,13 @@
 
 import asyncio
 import contextlib
+import html
 import signal
 import sys
+import tempfile
 import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -57,9 +61,25 @@ async def _serve(server: PageServer, run_id: str, port: int, *, opens: bool, end
         address = server.address(run_id)
         echo(make_console(), f"page: {address}")
         echo(make_console(), "Ctrl-C ends the page; the run continues")
-        if opens:
-            await asyncio.to_thread(webbrowser.open, address)
-        await over.wait()
+        with _redirection(address) if opens else contextlib.nullcontext() as redirection:
+            if redirection is not None:
+                await asyncio.to_thread(webbrowser.open, redirection.as_uri())
+            await over.wait()
+
+
+@contextlib.contextmanager
+def _redirection(address: str) -> Iterator[Path]:
+    """Make a file for the browser that leads to the address, whose secret must not be in the browser's arguments.
+
+    Lists of processes show arguments to every user of this machine; the file can be read by this user alone. It is
+    deleted at the end of the block.
+    """
+    with tempfile.TemporaryDirectory(prefix="gepa-client-page-") as folder:
+        path = Path(folder) / "open.html"
+        content = f'<!doctype html><meta http-equiv="refresh" content="0;url={html.escape(address)}"><title>Run</title>'
+        path.touch(mode=0o600)
+        path.write_text(content)
+        yield path
 
 
 def _wait_for_stdin(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:

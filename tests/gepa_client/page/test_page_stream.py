@@ -1,15 +1,19 @@
 """Connections, page servers and drivers are killed at random: the page has the journal's state in the end."""
 
 import asyncio
+import html
 import os
 import random
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 from aiohttp import ClientConnectionError
@@ -161,6 +165,33 @@ def test_the_page_of_a_running_run_has_the_command_that_ends_it(cli: Callable[..
     assert cli(*shlex.split(command)[1:]).status == 0
     stated = read_run(store, RUN_ID, replays=False).one("finished")
     assert stated is not None and stated["status"] == "cancelled"
+
+
+def test_the_browser_is_opened_without_the_secret_among_its_arguments(tmp_path: Path) -> None:
+    store, opened = str(tmp_path / "runs.db"), tmp_path / "opened"
+    put(store, Made())
+    os.mkfifo(opened)
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    browser.chmod(0o700)
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "gepa_client", "watch", "last", "--store", store],
+        env={**os.environ, "BROWSER": f"{browser} %s", "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert watching.stdout is not None
+        address = watching.stdout.readline().removeprefix("page: ").strip()
+        argument = subprocess.run(["cat", opened], capture_output=True, text=True, timeout=TIMEOUT_S).stdout.strip()
+        file = Path(url2pathname(urlsplit(argument).path))
+        assert "token" not in argument
+        assert html.escape(address) in file.read_text()
+        assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    finally:
+        watching.terminate()
+        watching.communicate(timeout=TIMEOUT_S)
+    assert not file.parent.exists()
 
 
 def test_optimize_serves_the_page_of_its_run_until_it_ends(
