@@ -15,7 +15,10 @@ LONGEST_NAME = 1_000
 """Characters of the name of a component."""
 
 LARGEST_LIMIT = 10**12
-"""Metric calls, dollars or seconds."""
+"""Metric calls or dollars."""
+
+LONGEST_S = 1e9
+"""The largest limit in seconds, 31 years: timers end at `threading.TIMEOUT_MAX`, about 9e9 s."""
 
 SHOWN = 60
 """Characters of a hint in a description."""
@@ -98,7 +101,7 @@ class SetBudget(_Action):
     kind: Literal["budget"] = "budget"
     max_metric_calls: Annotated[int, Field(ge=1, le=LARGEST_LIMIT)] | None = None
     max_cost_usd: Annotated[float, Field(gt=0, le=LARGEST_LIMIT)] | None = None
-    max_seconds: Annotated[float, Field(gt=0, le=LARGEST_LIMIT)] | None = None
+    max_seconds: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = None
 
     @property
     def limits(self) -> dict[str, float]:

@@ -10,6 +10,7 @@ import orjson
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from evolverpc_common.settings.definition import SettingsGroup, json_object, object_or_text, setting
+from gepa_client.journal.steer_entries import LONGEST_S
 
 PositiveInt = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
@@ -166,7 +167,7 @@ class BudgetSettings(SettingsGroup, title="Budget"):
     max_cost_usd: PositiveFloat | None = setting(
         None, "Stop after X US dollars, as reported by servers and models.", everyday=True
     )
-    max_seconds: PositiveFloat | None = setting(
+    max_seconds: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = setting(
         None, "Stop after X seconds of work; pauses do not count.", everyday=True
     )
     max_full_evals: PositiveInt | None = setting(

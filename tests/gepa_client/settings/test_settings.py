@@ -178,6 +178,7 @@ def test_a_score_that_cannot_be_compared_is_refused_wherever_it_is_given(
         ({"failure_stop": 1.5}, "--failure-stop"),
         ({"max_cost_usd": 0.0}, "--max-cost-usd"),
         ({"max_seconds": -1.0}, "--max-seconds"),
+        ({"max_seconds": 1e12}, "less than or equal to 1000000000"),
         ({"patience": 0}, "--patience"),
         ({"target_score": float("inf")}, "--target-score"),
         ({"reflection_workers": 0}, "--reflection-workers"),

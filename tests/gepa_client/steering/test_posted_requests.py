@@ -74,7 +74,13 @@ def test_a_run_that_is_over_or_has_too_many_requests_refuses_them(store: Store) 
 
 async def test_a_page_steers_a_run_and_gets_the_reason_if_it_cannot(store: Store) -> None:
     unknown = {"kind": "pin", "candidate": 99}
-    posted = [({"kind": "pin", "candidate": 1}, 200), (unknown, 409), ({"kind": "sing"}, 400), (["pin"], 400)]
+    posted = [
+        ({"kind": "pin", "candidate": 1}, 200),
+        (unknown, 409),
+        ({"kind": "sing"}, 400),
+        ({"kind": "budget", "max_seconds": 1e12}, 400),
+        (["pin"], 400),
+    ]
     with served(store.url, replays=False, steer=post_request) as server:
         async with Browser(server.address(RUN_ID)) as browser:
             await browser.open_session()
