@@ -409,4 +409,4 @@ class _DriverRun:
 
 def _requested(action: str) -> Interrupted:
     status: InterruptStatus = "paused" if action == PAUSE else "cancelled"
-    return Interrupted(status, f"another command requested to {action} the run")
+    return Interrupted(status, f"{status} by a request")
