@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.forked_client import ForkServer
 from tests.support.rounds import ALL
@@ -20,6 +21,10 @@ NAMES = ("hostile", "equality")
 
 # A shell starts its background jobs deaf to Ctrl-C, which they pass on; the commands under test are to hear it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Hypothesis measures time, which says nothing about a test on a busy machine.
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -133,10 +133,10 @@ def test_a_cost_limit_for_a_model_without_a_price_is_warned_of_once() -> None:
     events: list[Event] = []
     journal = Journal("r")
     guard = PriceGuard(limited(max_reflection_cost=1.0, max_metric_calls=10), journal, events.append)
-    journal.spending.finished("evaluate", None, unpriced=5)  # that limit is none of the program's
+    journal.spending.finished("evaluate", None, examples=5, unpriced=5)  # that limit is none of the program's
     guard.on_iteration_end(END)
     assert events == []
-    journal.spending.finished("completion", None, unpriced=3)
+    journal.spending.finished("completion", None, examples=3, unpriced=3)
     guard.on_iteration_end(END)
     guard.on_iteration_end(END)
     assert [event.message for event in events if isinstance(event, Warned)] == [
@@ -148,9 +148,9 @@ def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price
     events: list[Event] = []
     journal = Journal("r")
     guard = PriceGuard(limited(max_cost_usd=1.0), journal, events.append)
-    journal.spending.finished("completion", {"cost_usd": 0.25}, unpriced=0)
-    journal.spending.finished("evaluate", {"cost_usd": None}, unpriced=1)
-    journal.spending.finished("score", None, unpriced=1)
+    journal.spending.finished("completion", {"cost_usd": 0.25}, examples=1, unpriced=0)
+    journal.spending.finished("evaluate", {"cost_usd": None}, examples=1, unpriced=1)
+    journal.spending.finished("score", None, examples=1, unpriced=1)
     guard.on_iteration_end(END)
     assert [event.message for event in events if isinstance(event, Warned)] == [
         "no price is known for the program's examples, so --max-cost-usd cannot hold",
@@ -161,7 +161,7 @@ def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price
 @pytest.mark.parametrize("limit", ["max_cost_usd", "max_reflection_cost"])
 def test_a_cost_limit_that_is_the_only_one_and_cannot_hold_ends_the_run(limit: str) -> None:
     journal = Journal("r")
-    journal.spending.finished("completion", None, unpriced=1)
+    journal.spending.finished("completion", None, examples=1, unpriced=1)
     with pytest.raises(Interrupted, match="--max-metric-calls N") as ended:
         PriceGuard(limited(**{limit: 1.0}), journal, lambda _: None).on_iteration_end(END)
     assert ended.value.status == "failed"
