@@ -22,7 +22,7 @@ NAMES = ("hostile", "equality")
 # A shell starts its background jobs deaf to Ctrl-C, which they pass on; the commands under test are to hear it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Hypothesis measures time, which says nothing about a test on a busy machine.
+# Hypothesis measures time, which on a busy machine depends on more than the test.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
 

@@ -4,8 +4,8 @@ The address holds a token in its fragment, which no request and no log has; the 
 key.
 
 - Reading needs the cookie. It keeps out other users of this machine, and programs that were not given the address.
-  Browsers send the cookies of 127.0.0.1 to every port: whoever serves another page there that this browser opens gets
-  it, and can read the runs until this server ends.
+  Browsers send the cookies of 127.0.0.1 to every port: another local server whose page this browser opens
+  receives it, and can read the runs until this server ends.
 - Steering needs the key too, in a header. The page keeps it in its `sessionStorage`, which pages of other ports cannot
   read, so that a stolen cookie changes nothing.
 - `Host` and `Origin` are checked, so that no page of another site, and no name that resolves to this machine, reaches
