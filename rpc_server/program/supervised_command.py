@@ -110,10 +110,11 @@ class _ReaperProtocol(asyncio.SubprocessProtocol):
         return status if status >= 0 else 128 - status
 
     def send(self, stdin: bytes) -> None:
-        """Write all of its input, which it need not read."""
+        """Write all of its input, which it need not read; nothing if it has ended already."""
         pipe = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
-        pipe.write(stdin)
-        pipe.close()
+        if not pipe.is_closing():  # uvloop refuses to write to a closed pipe
+            pipe.write(stdin)
+            pipe.close()
 
     async def end(self) -> None:
         """Let the reaper end everything, and read the rest of the pipes. Takes some seconds at most."""
