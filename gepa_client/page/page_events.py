@@ -523,10 +523,8 @@ class Now(_PageEvent):
     reflecting_since: str | None
     reflecting: list[str]
     endpoints: list[EndpointNow]
-    sandboxes: int | None
     spent_usd: float | None
     active_seconds: float | None
-    paused: bool
     beat_age_s: float | None
     lost: bool
     forecast: Forecast | None

@@ -685,10 +685,8 @@ class RunReader:
                     )
                     for each in found.get("endpoints") or ()
                 ],
-                sandboxes=None,
                 spent_usd=counters.get("spent_usd"),
                 active_seconds=counters.get("active_seconds"),
-                paused=False,
                 beat_age_s=None if age is None else float(int(age)),
                 lost=age is not None and age > lease_s,
                 forecast=_forecast(run, found) if driven else None,

@@ -332,10 +332,8 @@ export function sampleRun(options: SampleOptions = {}): Sample {
           },
         ]
       : [],
-    sandboxes: driven ? 2 : null,
     spent_usd: 1.43,
     active_seconds: 1822,
-    paused: false,
     beat_age_s: driven ? 0.4 : null,
     lost: false,
     forecast: driven ? { limit: text("limit", "max_metric_calls"), seconds_left: 1500, cost_usd: 2.2 } : null,

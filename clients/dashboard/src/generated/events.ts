@@ -597,10 +597,8 @@ export interface Now {
   reflecting_since: string | null;
   reflecting: string[];
   endpoints: EndpointNow[];
-  sandboxes: number | null;
   spent_usd: number | null;
   active_seconds: number | null;
-  paused: boolean;
   beat_age_s: number | null;
   lost: boolean;
   forecast: Forecast | null;

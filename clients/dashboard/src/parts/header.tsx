@@ -43,7 +43,6 @@ function RunBadge({ view }: { view: View }) {
   const { run, now } = view.latest;
   if (run === undefined) return null;
   if (now?.lost) return <span class="badge bad">optimizer lost</span>;
-  if (run.driven && now?.paused) return <span class="badge warn">paused</span>;
   const phase = run.driven && now?.phase ? `: ${now.phase}` : "";
   return (
     <span class={`badge ${TONES[run.status] ?? ""}`}>

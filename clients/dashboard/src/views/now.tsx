@@ -371,7 +371,7 @@ function Activity({ now }: { now: Now }) {
     <section class="panel">
       <h2>At this moment</h2>
       <dl class="facts">
-        <Fact name="phase">{now.paused ? "paused by a user" : (now.phase ?? "unknown")}</Fact>
+        <Fact name="phase">{now.phase ?? "unknown"}</Fact>
         {now.iteration !== null && <Fact name="iteration">{count(now.iteration)}</Fact>}
         <Fact name="examples in flight">{count(now.in_flight)}</Fact>
         {now.last_result !== null && (now.no_result_s ?? 0) >= QUIET_S && (
@@ -395,7 +395,6 @@ function Activity({ now }: { now: Now }) {
             on <Inline text={now.reflecting.join(", ") || "the program"} /> since {time(now.reflecting_since)}
           </Fact>
         )}
-        {now.sandboxes !== null && <Fact name="sandboxes">{count(now.sandboxes)}</Fact>}
         <Fact name="last heartbeat">{now.beat_age_s === null ? "none" : `${duration(now.beat_age_s)} ago`}</Fact>
       </dl>
       {now.longest.length > 0 && (
