@@ -8,7 +8,7 @@ import struct
 import tempfile
 from pathlib import Path
 
-from registry import Kept, attempt
+from registry import Kept, attempt, walk
 
 
 def read(*paths):
@@ -52,10 +52,8 @@ def read_journal(example):
 
 @attempt
 def walk_for_canary(example):
-    for folder, folders, files in os.walk("/"):
-        if folder in ("/proc", "/sys", "/usr"):
-            folders[:] = []
-        elif example["canary_name"] in files or example["canary_name"] in folders:
+    for folder, folders, files in walk():
+        if example["canary_name"] in files or example["canary_name"] in folders:
             return folder
     return None
 

@@ -18,9 +18,17 @@ def attempt(function):
     return function
 
 
-def files(ending):
-    """Every file of this ending that is to be seen, but for those of the system and of programs that were installed."""
+def walk():
+    """Each folder that is to be seen, as `os.walk` gives it, but for those of the system and of installed programs."""
+    installed = ("site-packages", "__pycache__", "node_modules")
     for folder, folders, names in os.walk("/"):
-        dull = ("site-packages", "__pycache__", "node_modules")
-        folders[:] = [name for name in folders if folder + name not in ("/proc", "/sys", "/usr") and name not in dull]
+        yield folder, folders, names
+        folders[:] = [
+            name for name in folders if folder + name not in ("/proc", "/sys", "/usr") and name not in installed
+        ]
+
+
+def files(ending):
+    """Every file of this ending in these folders."""
+    for folder, _, names in walk():
         yield from (os.path.join(folder, name) for name in names if name.endswith(ending))
