@@ -160,6 +160,8 @@ def test_of_a_run_that_is_steered(serve: Serve, cli: Cli, types: Types, tmp_path
     assert (driven.status, pausing.status) == (0, 1)
     assert "unpin" in types(driven.stdout, "gepa-client steer").stdout
     assert "next: gepa-client resume" in types(pausing.stdout, "gepa-client pause").stdout
+    with contextlib.closing(open_store(str(tmp_path / STORE[1]))) as store:
+        store.update(run.id, {"config": run.config})  # else the resumed run must write a heartbeat every 0.1 s
     asked = cli("steer", "pin", run.id, 0, *STORE)
     assert asked.status == 0
     assert "waits" in types(cli("show", run.id, *STORE).stdout, "gepa-client steer").stdout
