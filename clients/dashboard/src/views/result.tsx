@@ -5,6 +5,8 @@ import { useAnswer } from "../answers";
 import type { ViewProps } from "../app";
 import type { ChangeShown, Explained, MovedRows, ProposalShown } from "../generated/answers";
 import type { StatedFact, Summary, SummaryTable } from "../generated/events";
+import { Failures } from "../panels/failures";
+import { Warnings } from "../panels/warnings";
 import { candidateName, count, counted } from "../parts/format";
 import { Commands } from "../parts/header";
 import { Loaded } from "../parts/loaded";
@@ -14,7 +16,6 @@ import { href } from "../route";
 import type { View } from "../state/view";
 import { visible } from "../text/visible";
 import { Part } from "./cell";
-import { Failure, Warnings } from "./now";
 import { Details, Row } from "./reflection";
 import { Change, Component } from "./text";
 
@@ -25,7 +26,7 @@ const OPENED = 3;
 const REFUSED = 50;
 
 export function ResultView({ view, api }: ViewProps) {
-  const { run, summary, failures } = view.latest;
+  const { run, summary } = view.latest;
   const scored = view.candidates.length > 0;
   const answer = useAnswer<Explained>(scored && run?.driven === false ? `${api}/explanation` : null);
   return (
@@ -37,16 +38,7 @@ export function ResultView({ view, api }: ViewProps) {
       {scored && <Best view={view} api={api} />}
       <Loaded answer={answer}>{(found) => <Explanation found={found} view={view} api={api} />}</Loaded>
       <NotKept view={view} api={api} />
-      {failures !== undefined && failures.failed > 0 && (
-        <section class="panel">
-          <h2>
-            Failed examples: {count(failures.failed)} of {count(failures.evaluated)}
-          </h2>
-          {failures.groups.map((group, at) => (
-            <Failure key={`${group.type} ${at}`} group={group} opened={at === 0} />
-          ))}
-        </section>
-      )}
+      <Failures view={view} />
       {summary !== undefined && !run?.driven && <Ending summary={summary} />}
       {run !== undefined && (
         <section class="panel">

@@ -1,0 +1,57 @@
+/** What the run does at this moment. */
+
+import type { Now } from "../generated/events";
+import { Fact } from "../parts/fact";
+import { candidateOrProposal, count, counted, duration, score, time } from "../parts/format";
+import { Inline } from "../parts/text";
+
+/** Seconds without a result from which on the page states it. */
+const QUIET_S = 10;
+
+export function Activity({ now }: { now: Now }) {
+  return (
+    <section class="panel">
+      <h2>At this moment</h2>
+      <dl class="facts">
+        <Fact name="phase">{now.phase ?? "unknown"}</Fact>
+        {now.iteration !== null && <Fact name="iteration">{count(now.iteration)}</Fact>}
+        <Fact name="examples in flight">{count(now.in_flight)}</Fact>
+        {now.last_result !== null && (now.no_result_s ?? 0) >= QUIET_S && (
+          <Fact name="no result">
+            <strong class="warn">
+              since {time(now.last_result)} ({duration(now.no_result_s)})
+            </strong>
+          </Fact>
+        )}
+        <Fact name="examples per second">
+          {now.rate === null ? "unknown" : now.rate === 0 ? "nothing finishes" : score(now.rate)}
+        </Fact>
+        <Fact name="waiting for a slot">{counted(now.waiting ?? 0, "call")}</Fact>
+        {now.waiting_for !== null && (
+          <Fact name="waits for">
+            <Inline text={now.waiting_for} length={300} />
+          </Fact>
+        )}
+        {now.reflecting_since !== null && (
+          <Fact name="reflecting">
+            on <Inline text={now.reflecting.join(", ") || "the program"} /> since {time(now.reflecting_since)}
+          </Fact>
+        )}
+        <Fact name="last heartbeat">{now.beat_age_s === null ? "none" : `${duration(now.beat_age_s)} ago`}</Fact>
+      </dl>
+      {now.longest.length > 0 && (
+        <>
+          <h3>In flight longest</h3>
+          <ul>
+            {now.longest.map(({ row, candidate, seconds, limit_s }, at) => (
+              <li key={at}>
+                <Inline text={row} length={80} /> with <Inline text={candidateOrProposal(candidate)} length={80} />: for{" "}
+                {duration(seconds)}, {limit_s === null ? "which nothing limits" : `ended at ${duration(limit_s)}`}
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+    </section>
+  );
+}

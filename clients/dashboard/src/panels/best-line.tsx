@@ -1,0 +1,92 @@
+/** Why the best text won: its line from the seed on, and the rows that are still lost. */
+
+import { useMemo } from "preact/hooks";
+import { count, counted, score } from "../parts/format";
+import { Inline } from "../parts/text";
+import { href } from "../route";
+import { movedRows } from "../state/moved-rows";
+import type { Candidate } from "../state/reduce";
+import type { View } from "../state/view";
+import { compare } from "../text/compare";
+
+export function BestLine({ view }: { view: View }) {
+  const line = useMemo(() => ancestors(view.candidates, view.best), [view.candidates, view.best]);
+  const seed = view.candidates[0];
+  const best = line.at(-1);
+  if (seed === undefined || best === undefined || best.index === 0) return null;
+  const moved = movedRows(seed, best);
+  const lowest = best.scores.reduce(
+    (least, score) => Math.min(least, Number.isNaN(score) ? least : score),
+    Number.POSITIVE_INFINITY,
+  );
+  const lost = best.scores.reduce((sum, score) => sum + (score === lowest ? 1 : 0), 0);
+  return (
+    <section class="panel">
+      <h2>How the best text came about</h2>
+      <ol class="steps">
+        {line.slice(1).map((candidate, at) => (
+          <Step key={candidate.index} view={view} parent={line[at] as Candidate} candidate={candidate} />
+        ))}
+      </ol>
+      <p>
+        Against the seed: {counted(moved.better, "row")} better, {count(moved.worse)} worse, {count(moved.same)} alike.{" "}
+        {lost === best.scores.length
+          ? `All ${counted(lost, "row")} have a score of ${score(lowest)}`
+          : `${counted(lost, "row")} ${lost === 1 ? "has" : "have"} its lowest score, ${score(lowest)}`}
+        : <a href={href("rows")}>see the rows</a>, or{" "}
+        <a href={href("text", { as: "origins" })}>where each part is from</a>.
+      </p>
+    </section>
+  );
+}
+
+function Step({ view, parent, candidate }: { view: View; parent: Candidate; candidate: Candidate }) {
+  const proposal = view.proposals.find((each) => each.candidate === candidate.index);
+  const added = useMemo(() => firstWords(parent, candidate), [parent, candidate]);
+  return (
+    <li>
+      <a href={href("text", { candidate: candidate.index, with: parent.index })}>
+        {candidate.parents.length > 1 ? "Merge" : "Candidate"} {candidate.index}
+      </a>
+      : {score(parent.score)} {"\u2192"} <strong>{score(candidate.score)}</strong>
+      {proposal !== undefined && (
+        <>
+          ,{" "}
+          <a href={href("reflection", { proposal: proposal.at })}>
+            {view.latest.run?.reflection_model === null ? "its proposal" : "prompt and answer"}
+          </a>
+        </>
+      )}
+      {added !== "" && (
+        <>
+          <br />
+          <span class="quiet">
+            adds <Inline text={added} length={110} />
+          </span>
+        </>
+      )}
+    </li>
+  );
+}
+
+/** The candidate and its first parents, the seed first. */
+function ancestors(candidates: readonly Candidate[], best: number | null): Candidate[] {
+  const known = new Map(candidates.map((candidate) => [candidate.index, candidate]));
+  const line: Candidate[] = [];
+  let next = known.get(best ?? -1);
+  while (next !== undefined && !line.includes(next)) {
+    line.push(next);
+    next = known.get(next.parents[0] ?? -1);
+  }
+  return line.reverse();
+}
+
+function firstWords(parent: Candidate, candidate: Candidate): string {
+  for (const [component, { text }] of Object.entries(candidate.texts)) {
+    const before = parent.texts[component]?.text ?? "";
+    if (before === text) continue;
+    const added = compare(before, text).filter(({ kind, text }) => kind === "add" && text.trim());
+    if (added.length > 0) return added.map((piece) => piece.text.trim()).join(" \u2026 ");
+  }
+  return "";
+}

@@ -1,0 +1,57 @@
+/** The best text, in part if it is long, and the line of a program that loads it. */
+
+import { useEffect, useState } from "preact/hooks";
+import { useWhole } from "../answers";
+import type { SentText } from "../generated/events";
+import { Block, Inline } from "../parts/text";
+import type { Candidate } from "../state/reduce";
+import type { View } from "../state/view";
+
+export function BestText({ view, best, api }: { view: View; best: Candidate; api: string }) {
+  const { run } = view.latest;
+  return (
+    <>
+      <h3>{best.index === 0 ? "The seed's text" : "Best text"}</h3>
+      {Object.entries(best.texts).map(([component, text]) => (
+        <div key={component} class="bounded">
+          <p class="quiet">
+            <Inline text={component} length={120} />{" "}
+            <Copy
+              text={text}
+              name={component}
+              path={`${api}/text?candidate=${best.index}&component=${encodeURIComponent(component)}`}
+            />
+          </p>
+          <Block text={text.text} omitted={text.omitted} label={component} />
+        </div>
+      ))}
+      {run?.output && (
+        <p>
+          In a program: <code>{loadCall(run.output)}</code>
+        </p>
+      )}
+    </>
+  );
+}
+
+/** The call that loads the best candidate of an output folder, as the report prints it. */
+function loadCall(output: string): string {
+  return `evolverpc.load_candidate(${JSON.stringify(output)})`;
+}
+
+/** Puts a text on the clipboard; one of which the events hold a part is loaded first. */
+function Copy({ text, name, path }: { text: SentText; name: string; path: string }) {
+  const [wanted, setWanted] = useState(false);
+  const [copied, setCopied] = useState(false);
+  const whole = useWhole(wanted && text.omitted > 0 ? path : null);
+  const found = text.omitted === 0 ? text.text : whole.kind === "ready" ? whole.value.text : null;
+  useEffect(() => {
+    if (wanted && found !== null) navigator.clipboard.writeText(found).then(() => setCopied(true));
+  }, [wanted, found]);
+  if (navigator.clipboard === undefined) return null; // not on a page of an untrusted origin
+  return (
+    <button type="button" aria-label={`Copy ${name}`} onClick={() => setWanted(true)}>
+      {copied ? "Copied" : "Copy"}
+    </button>
+  );
+}

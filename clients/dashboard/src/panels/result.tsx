@@ -1,0 +1,107 @@
+/** What the run has found so far, or came to, and why it ended. */
+
+import { count, counted, score, signed } from "../parts/format";
+import { onRows } from "../parts/rows-scored";
+import { Block, Inline } from "../parts/text";
+import { href } from "../route";
+import type { View } from "../state/view";
+import { BestText } from "./best-text";
+import { NextStep } from "./next-step";
+
+export function Result({ view, api }: { view: View; api: string }) {
+  const { certificate, run, ties, stop, finished, failures } = view.latest;
+  const reason = finished?.reason ?? run?.reason ?? stop?.reason;
+  const best = view.candidates.find(({ index }) => index === view.best);
+  const seed = view.candidates[0];
+  const { counts } = view;
+  return (
+    <section class="panel">
+      <h2>Result {run?.driven ? "so far" : ""}</h2>
+      {seed === undefined || best === undefined ? (
+        <p>No candidate yet: the seed has not been scored on all validation rows.</p>
+      ) : (
+        <>
+          <p>
+            {best.index === 0 ? (
+              <>
+                No candidate is better than the seed, which scores {score(seed.score)} {onRows(view)}.
+              </>
+            ) : (
+              <>
+                <a href={href("text", { candidate: best.index })}>Candidate {best.index}</a> is best: it scores{" "}
+                <strong>{score(best.score)}</strong> {onRows(view)}, the seed <strong>{score(seed.score)}</strong> (
+                {signed(best.score - seed.score)}).
+              </>
+            )}
+          </p>
+          <p class="quiet">
+            {counted(
+              counts.kept + counts.rejected + counts.racedOut + counts.empty + (beingRead(view) ? counts.pending : 0),
+              "proposal",
+            )}
+            : {count(counts.kept)} accepted, {count(counts.rejected)} rejected
+            {counts.racedOut > 0 && `, ${count(counts.racedOut)} raced out`}
+            {counts.empty > 0 && `, ${count(counts.empty)} without a new text or decision`}
+            {counts.pending > 0 &&
+              (beingRead(view)
+                ? `; the outcomes of ${count(counts.pending)} are being read`
+                : `; ${count(counts.pending)} pending`)}
+            .
+          </p>
+        </>
+      )}
+      {failures !== undefined && failures.failed > 0 && failures.failed >= failures.evaluated && (
+        <p class="bad">
+          Every example failed in the program, {count(failures.failed)} of {count(failures.evaluated)}: its texts have
+          not been compared.
+        </p>
+      )}
+      {ties !== undefined && (
+        <p>
+          {ties.candidates.length} candidates tied on the validation rows; {counted(ties.rows, "further row")} chose
+          candidate {ties.best}.
+        </p>
+      )}
+      {certificate !== undefined && (
+        <>
+          <h3>Is the gain real?</h3>
+          <p>
+            {certificate.none !== null ? (
+              <>
+                No certificate: <Inline text={certificate.none} length={400} />
+              </>
+            ) : (
+              <Inline text={certificate.statement ?? certificate.verdict ?? ""} length={800} />
+            )}
+          </p>
+        </>
+      )}
+      {best !== undefined && !run?.driven && <BestText view={view} best={best} api={api} />}
+      {!run?.driven && reason && (
+        <>
+          <h3>Why it {run?.status === "paused" ? "paused" : "ended"}</h3>
+          <Reason text={reason} />
+        </>
+      )}
+      {!run?.driven && (run?.status === "failed" || run?.status === "paused") && <NextStep view={view} />}
+    </section>
+  );
+}
+
+/** Whether outcomes of proposals have not been read yet of a run that is not driven. */
+function beingRead({ latest: { run, position } }: View): boolean {
+  return run?.driven === false && position?.complete !== true && position?.why_not_replayed == null;
+}
+
+/** The reason of an end; its lines are kept if it has several. */
+function Reason({ text }: { text: string }) {
+  const shown = text.trimEnd();
+  if (!shown.includes("\n")) {
+    return (
+      <p>
+        <Inline text={shown} length={1_000} />
+      </p>
+    );
+  }
+  return <Block text={shown} label="Reason" />;
+}
