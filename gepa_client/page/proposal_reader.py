@@ -53,6 +53,7 @@ class ProposalReader:
         self, store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], train: Sequence[RecordedRow]
     ) -> None:
         self._store, self._run, self._candidates, self._train = store, run, candidates, train
+        self._found: list[PendingProposal] = []
         self.pending: list[PendingProposal] = []
         self._evaluations = 0  # where the evaluations before the next dataset begin
         self._evaluated: str | None = None
@@ -75,6 +76,7 @@ class ProposalReader:
             found = PendingProposal(entry.number, size, read[2].split(", "), start, self._evaluated)
             self._after_dataset = True
             self._group.append(entry.number)
+            self._found.append(found)
             self.pending.append(found)
             return self._event(found, "pending", None)
         elif entry.kind in (COMPLETION, PROPOSAL) and (at := JOB.fullmatch(entry.about)) is not None:
@@ -83,6 +85,10 @@ class ProposalReader:
         elif entry.kind == MUTATION and len(self._group) == 1:
             self.answered[entry.number] = self._group[0]
         return None
+
+    def restart(self) -> None:
+        """Expect GEPA's decisions from the first one on: another replay repeats those that are known."""
+        self.pending = list(self._found)
 
     def children(self) -> dict[int, dict[str, str]]:
         """Return the texts of the last pending proposals that have been answered, by number."""

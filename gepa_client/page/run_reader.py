@@ -208,8 +208,9 @@ class RunReader:
         self._log.published()  # the first paint needs no more
         more = self._read_entries()
         self._follow(run, driven=driven, more=more)
-        self._read_totals(run)
-        if not driven and not more and self._follower is None:
+        ended = not driven and not more and self._follower is None
+        self._read_totals(run, at_once=ended and self._ending != _end_mark(run))
+        if ended:
             self._read_ending(run)
         elif driven and self._ending is not None:
             self._ending = None
@@ -220,7 +221,7 @@ class RunReader:
                 read=min(self._missing, default=self._end) if not more else self._ordered,
                 replayed=self._replayed,
                 why_not_replayed=self._why_not,
-                complete=not driven and not more and self._follower is None,
+                complete=ended,
             )
         )
         return more
@@ -534,6 +535,8 @@ class RunReader:
         if self._known is not None:
             return RecordedDecisions(self._record)
         self._record = RunRecord()  # a replay begins with the first event
+        if self._proposals is not None:
+            self._proposals.restart()
         return ReplayFollower(self._url, run)
 
     def _not_replayed(self, why: str) -> None:
@@ -590,17 +593,16 @@ class RunReader:
                 add(MetricCalls(at=at, metric_calls=event.metric_calls))
             case run_events.Tested():
                 add(Tested(candidate=event.index, score=event.score, rows=event.rows, repeats=event.repeats))
-            case run_events.Finished():
-                add(MetricCalls(at=at, metric_calls=event.metric_calls))
             case _:
                 pass
 
     # --- totals ------------------------------------------------------------------------------------------------------
 
-    def _read_totals(self, run: StoredRun) -> None:
+    def _read_totals(self, run: StoredRun, *, at_once: bool) -> None:
+        """Read the totals that are due; all of them if `at_once`: what is shown of a run that has ended is whole."""
         for message in run.counters.get("warnings") or ():
             self._log.add(RunWarning(at=None, message=str(message)))
-        if not self._totals.due():
+        if not (at_once or self._totals.due()):
             return
         began = time.monotonic()
         spending = self._store.spending(self._id)
@@ -631,7 +633,7 @@ class RunReader:
         )
         self._totals.done(began)
         outcomes = [(spent.kind, spent.outcome, spent.attempts) for spent in spending if spent.outcome != "ok"]
-        if outcomes != self._outcomes and self._failures.due():
+        if outcomes and (at_once or (outcomes != self._outcomes and self._failures.due())):
             began, self._outcomes = time.monotonic(), outcomes
             cells: dict[str, list[int]] = {}
             failed = failed_examples(self._store, self._id, functools.partial(self._add_failed_cell, cells))
@@ -725,10 +727,9 @@ class RunReader:
 
     def _read_ending(self, run: StoredRun) -> None:
         """Read what is known once a run has ended for now; once for each end."""
-        mark = (run.status, run.updated)
-        if self._ending == mark:
+        if self._ending == _end_mark(run):
             return
-        self._ending = mark
+        self._ending = _end_mark(run)
         if run.status == "pending":
             return
         self._log.add(
@@ -824,6 +825,11 @@ def _reflected(about: str) -> tuple[str | None, str | None]:
     """Return the component that an answer of reflection is for, and why it is the second answer if it is."""
     read = REFLECTION.fullmatch(about)
     return (str(ast.literal_eval(read["name"])), read["first"]) if read is not None else (None, None)
+
+
+def _end_mark(run: StoredRun) -> tuple[str, str]:
+    """Return what differs between two ends of a run."""
+    return run.status, run.updated
 
 
 def _forecast(run: StoredRun, now: dict[str, Any]) -> Forecast | None:

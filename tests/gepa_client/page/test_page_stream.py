@@ -18,7 +18,9 @@ from urllib.request import url2pathname
 import pytest
 from aiohttp import ClientConnectionError
 
+from gepa_client.journal.steer_entries import Propose
 from gepa_client.journal.store import open_store
+from gepa_client.steering.queue import request
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.page.browsing import Browser
 from tests.gepa_client.page.page_state import PageState, begun, read_run
@@ -96,7 +98,7 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
         datasets={"train": rows(30), "val": rows(8, 100)},
         evaluate=half_scored,
         propose=wavering(seed),
-        delay_s=0.02,
+        delay_s=0.1,
     )
     store = str(tmp_path / "runs.db")
     url = serve(script)
@@ -104,6 +106,8 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
     running = start("optimize", url, *flags)
     run_id = begun(store)
     visit = Visit(start, store, run_id)
+    with closing(open_store(store)) as opened:
+        request(opened, run_id, Propose(texts={"rules": f"red green teal {seed}"}))
     visit.serve()
     for _ in range(3):
         asyncio.run(visit.look(chosen.randint(1, 25)))
@@ -112,6 +116,7 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
         visit.serve()
         asyncio.run(visit.look(chosen.randint(1, 25)))
         assert visit.resets == 1
+    assert running.poll() is None
     kill_driver(store, run_id)
     running.communicate(timeout=TIMEOUT_S)
     resumed = start("resume", run_id, url, "--store", store)
@@ -123,6 +128,9 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
     for ids in visit.ids.values():
         assert ids == sorted(set(ids))
     assert compared(visit.page) == compared(read_run(store, run_id))
+    proposals = visit.page.of("proposal")
+    assert all(each["parents"] for each in proposals)
+    assert {each["outcome"] for each in proposals} <= {"kept", "rejected", "empty"}
 
 
 def test_a_page_states_that_the_driver_of_its_run_is_dead_and_then_what_continues_it(
