@@ -28,7 +28,7 @@ from gepa_client.journal.entries import (
 from gepa_client.journal.history import RecordedRow, entries, entries_at, selection_rows
 from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key, evaluated_of, request_key
 from gepa_client.journal.run_events import race_text
-from gepa_client.journal.steer_entries import by_hand_author
+from gepa_client.journal.steer_entries import by_hand
 from gepa_client.journal.store import Store
 from protocol.code import GIT_BRANCH, code_at
 
@@ -116,7 +116,7 @@ class Proposal:
     component; `answers`: what the model answered. `texts`: what it changes; empty in the `reason` of a
     change, which has them. `mutation`: the number of the change of
     code. `candidate`: its index in the pool, None if it was not kept; `why`: the outcome in words. `by_hand`: the user
-    who gave its texts, `user@host`; None for one of reflection.
+    who gave its texts, `user@host`, and `request` the id of the request that did; None for one of reflection.
     """
 
     number: int
@@ -134,6 +134,12 @@ class Proposal:
     outcome: Outcome
     why: str
     by_hand: str | None = None
+    request: str | None = None
+
+
+def by_hand_note(author: str) -> str:
+    """Return how `Proposal.why` begins for texts by hand."""
+    return f"proposed by hand ({author}), "
 
 
 def excerpt(value: Any, limit: int = VALUE_SHOWN) -> Excerpt | None:
@@ -191,6 +197,7 @@ class _Job:
     rejection: str | None = None
     candidate: int | None = None
     by_hand: str | None = None
+    request: str | None = None
 
     @property
     def number(self) -> int:
@@ -250,6 +257,11 @@ class ProposalHistory:
         """Every proposal's number, with the index of the candidate that it became; None if it was not kept."""
         return {job.number: job.candidate for job in self._jobs}
 
+    @property
+    def by_request(self) -> dict[str, int]:
+        """The number of the proposal that has the texts of a request, by the request's id."""
+        return {job.request: job.number for job in self._jobs if job.request is not None}
+
     def children(self) -> dict[int, dict[str, str]]:
         """Return the texts of the proposed candidate by proposal; none of those without a known parent or new text."""
         found = {job.number: (job, self._minibatch(job)[0]) for job in self._jobs if job.texts or job.made}
@@ -308,7 +320,7 @@ class ProposalHistory:
             for entry in job.answers:
                 answer = answers[entry.number]
                 if entry.kind == PROPOSAL:
-                    job.by_hand = by_hand_author(entry.about)
+                    job.request, job.by_hand = by_hand(entry.about) or (None, None)
                     job.texts |= {name: text for name, text in answer.items() if self._is_usable(text)}
                 elif entry.kind == MUTATION:
                     if answer["request"] in job.raw.get(GIT_BRANCH, ""):
@@ -428,8 +440,9 @@ class ProposalHistory:
             mutation=job.mutation,
             candidate=job.candidate,
             outcome=outcome,
-            why=why if job.by_hand is None else f"proposed by hand ({job.by_hand}), {why}",
+            why=why if job.by_hand is None else by_hand_note(job.by_hand) + why,
             by_hand=job.by_hand,
+            request=job.request,
         )
 
 

@@ -1,10 +1,14 @@
-"""The requests of users that a recorded run took."""
+"""The requests of users that a recorded run took, and the outcomes of the texts that they proposed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from gepa_client.analysis.proposals import Outcome, ProposalHistory, by_hand_note
 from gepa_client.journal.entries import CONTROL, SEARCH, STEER, StoredRun
 from gepa_client.journal.history import entries, entries_at
-from gepa_client.journal.steer_entries import SteerEntry
+from gepa_client.journal.records import OVER
+from gepa_client.journal.steer_entries import Propose, SteerEntry, Withdraw
 from gepa_client.journal.store import Store
 
 
@@ -32,3 +36,37 @@ def steered(store: Store, run: StoredRun) -> list[TakenRequest]:
         )
         for entry in found
     ]
+
+
+@dataclass(frozen=True)
+class TextsOutcome:
+    """The outcome of texts by hand. `outcome`: that of their proposal; `withdrawn` and `pending` have none.
+
+    `candidate`: the index of the candidate that they became; None if they became none. `why`: the outcome in words.
+    """
+
+    outcome: Outcome | Literal["withdrawn", "pending"]
+    candidate: int | None
+    why: str
+
+
+def texts_outcomes(store: Store, run: StoredRun, taken: Sequence[TakenRequest]) -> dict[str, TextsOutcome]:
+    """Return the outcomes of the texts that requests in `taken` proposed, by the request's id."""
+    proposed = [each.entry for each in taken if isinstance(each.entry.action, Propose)]
+    if not proposed:
+        return {}
+    history = ProposalHistory(store, run, store.candidates(run.id))
+    numbers = history.by_request
+    evaluated = {each.request: each for each in history.proposals(list(numbers.values()), texts=False)}
+    withdrawn = {each.entry.action.request: each.entry for each in taken if isinstance(each.entry.action, Withdraw)}
+    found = {}
+    for entry in proposed:
+        if (proposal := evaluated.get(entry.id)) is not None:
+            why = proposal.why.removeprefix(by_hand_note(entry.author))
+            found[entry.id] = TextsOutcome(proposal.outcome, proposal.candidate, why)
+        elif (end := withdrawn.get(entry.id)) is not None:
+            found[entry.id] = TextsOutcome("withdrawn", None, f"withdrawn by {end.author} before it was evaluated")
+        else:
+            when = "the run ended before it was evaluated" if run.status in OVER else "not evaluated yet"
+            found[entry.id] = TextsOutcome("pending", None, when)
+    return found

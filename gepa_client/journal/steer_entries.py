@@ -129,7 +129,7 @@ Action = Annotated[
 ]
 AnyAction = Propose | Withdraw | Pin | Unpin | Drop | Hint | ClearHints | SetBudget | Pause | Cancel
 
-_BY_HAND = re.compile(r"propose the texts of request [A-Za-z0-9_-]+ by (.*), job 0", re.DOTALL)
+_BY_HAND = re.compile(r"propose the texts of request ([A-Za-z0-9_-]+) by (.*), job 0", re.DOTALL)
 
 _ACTION: TypeAdapter[AnyAction] = TypeAdapter(Action)
 
@@ -146,14 +146,14 @@ class SteerEntry(BaseModel):
 
 
 def by_hand_text(request: str, author: str) -> str:
-    """Return how the journal describes the answer that holds the texts of a request; `by_hand_author` reads it."""
+    """Return how the journal describes the answer that holds the texts of a request; `by_hand` reads it."""
     return f"propose the texts of request {request} by {author}, job 0"
 
 
-def by_hand_author(about: str) -> str | None:
-    """Return the author of the texts by hand that an answer holds; None for another answer."""
+def by_hand(about: str) -> tuple[str, str] | None:
+    """Return the request and the author of the texts by hand that an answer holds; None for another answer."""
     read = _BY_HAND.fullmatch(about)
-    return read[1] if read is not None else None
+    return (read[1], read[2]) if read is not None else None
 
 
 def action_of(value: Any) -> AnyAction:

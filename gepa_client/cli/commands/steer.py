@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 
 from evolverpc_common.printed_commands import command
-from gepa_client.analysis.steered import steered
+from gepa_client.analysis.steered import steered, texts_outcomes
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run, resume_call
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
@@ -160,12 +160,21 @@ def budget(
 
 @APP.command(name="list")
 def list_requests(run: RunName, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """List the requests to a run: those in its journal, those that it refused, and those that wait."""
+    """List the requests to a run with their outcomes: those in its journal, those that it refused, those that wait."""
     with open_cli_run(store, run) as (kept, found):
         queued = kept.requests(found.id)
         recorded = steered(kept, found)
+        outcomes = texts_outcomes(kept, found, recorded)
     if as_json:
-        taken = [{"part": each.part, "number": each.number, **each.entry.model_dump(mode="json")} for each in recorded]
+        taken = [
+            {
+                "part": each.part,
+                "number": each.number,
+                **each.entry.model_dump(mode="json"),
+                "texts": asdict(outcomes[each.entry.id]) if each.entry.id in outcomes else None,
+            }
+            for each in recorded
+        ]
         print_json({"run": found.id, "taken": taken, "requests": [asdict(each) for each in queued]})
         return
     console = make_console()
@@ -174,10 +183,12 @@ def list_requests(run: RunName, store: StoreUrl = None, as_json: AsJson = False)
         echo(console, f"{safe_line(found.id)} was not steered")
         return
     for each in recorded:
-        where = f"entry {each.number}" if each.part == "search" else "stopped the run"
-        echo(
-            console, _listed(each.entry.id, described(each.entry.action), each.entry.author, each.entry.created, where)
-        )
+        outcome = f"entry {each.number}" if each.part == "search" else "stopped the run"
+        if (texts := outcomes.get(each.entry.id)) is not None:
+            became = "" if texts.candidate is None else f"candidate {texts.candidate}, "
+            outcome += f", {became}{texts.why}"
+        entry = each.entry
+        echo(console, _listed(entry.id, described(entry.action), entry.author, entry.created, outcome))
     for asked in others:
         outcome = f"refused: {asked.reason}" if asked.outcome == "refused" else "waits"
         echo(console, _listed(asked.id, _shown(asked), asked.author, asked.created, outcome))

@@ -59,7 +59,9 @@ def test_texts_by_hand_are_evaluated_as_any_proposal_and_the_run_states_whose_th
     shown = json.loads(cli("show", run, "--json").stdout)
     assert shown["config"]["max_metric_calls"] == 90
     assert [(each["number"], each["action"]["kind"]) for each in shown["steered"]] == [(12, "propose"), (13, "budget")]
-    assert f"{shown['steered'][0]['id']}  propose rules of candidate" in cli("steer", "list", run).stdout
+    listed = cli("steer", "list", run).stdout
+    assert f"{shown['steered'][0]['id']}  propose rules of candidate" in listed
+    assert ": entry 12, candidate 1, better on its minibatch: " in listed
     step = shown["explanation"]["steps"][0]["reason"]
     assert step["by_hand"] == shown["steered"][0]["author"]
     assert step["why"].startswith(f"proposed by hand ({step['by_hand']}), better on its minibatch")
