@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gepa.core.callbacks import (
     ErrorEvent,
+    EvaluationSkippedEvent,
     IterationEndEvent,
     IterationStartEvent,
     MergeAttemptedEvent,
@@ -14,6 +15,7 @@ from gepa.core.callbacks import (
 )
 
 from evolverpc_common.display_text import counted, line, plain
+from evolverpc_common.printed_commands import command
 from gepa_client.errors import ConnectionLost, Interrupted, RecordedFailure, details, summary
 from gepa_client.gepa.hooks import Failure, Failures
 from gepa_client.gepa.reflection import WHERE as REFLECTION
@@ -36,6 +38,12 @@ WORK = {
 COST_LIMITS = {"max_cost_usd": None, "max_reflection_cost": COMPLETION}
 """Limits on money, each with the only kind of attempts that it counts, if it does not count all."""
 
+
+IDLE = 10
+"""Minibatches of perfect scores in a row after which a run warns that it learns nothing."""
+
+PERFECT = "all_scores_perfect"
+"""GEPA's reason for a minibatch that it does not reflect on."""
 
 MOST_LOST = 3
 """Iterations in a row without a connection to the reflection model after which the run pauses."""
@@ -194,3 +202,39 @@ class ScorerGuard:
                     "results itself; leave --score-with out, or have the program leave its results unscored"
                 )
             )
+
+
+@dataclass
+class IdleGuard:
+    """Warn once if a run learns nothing: the parents' scores are perfect on `IDLE` minibatches in a row.
+
+    GEPA then proposes nothing, and each such iteration still uses metric calls.
+    """
+
+    journal: Journal
+    emit: Emit
+    is_warned: bool = False
+
+    def __post_init__(self) -> None:
+        self._in_a_row = 0
+
+    def on_evaluation_skipped(self, event: EvaluationSkippedEvent) -> None:
+        """Count a minibatch of perfect scores, and warn if there were too many."""
+        if event["reason"] != PERFECT:
+            return
+        self._in_a_row += 1
+        if self._in_a_row < IDLE or self.is_warned or self.journal.replaying:
+            return
+        self.is_warned = True
+        stop = command("cancel", self.journal.run_id, store=self.journal.store)
+        self.emit(
+            Warned(
+                message=f"nothing was proposed for {IDLE} minibatches in a row: their training rows have perfect "
+                f"scores already, so there is nothing to learn from them; `{stop}` ends the run, and training rows of "
+                "the kinds that are still wrong, or --patience N, serve the next one better"
+            )
+        )
+
+    def on_proposal_end(self, _event: ProposalEndEvent) -> None:
+        """Note that there was something to learn."""
+        self._in_a_row = 0

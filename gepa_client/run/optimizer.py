@@ -27,7 +27,7 @@ from gepa_client.journal.requests import journal_reference
 from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
 from gepa_client.run import output_folder as files
 from gepa_client.run import strategies
-from gepa_client.run.guards import FailureGuard, PriceGuard, ScorerGuard
+from gepa_client.run.guards import FailureGuard, IdleGuard, PriceGuard, ScorerGuard
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.resolved_settings import is_deterministic
 from gepa_client.run.run_errors import error_details, stop_for, stop_reason
@@ -222,7 +222,7 @@ class Optimization:
         )
         steering.on_taken = watcher.on_steered
         prices = PriceGuard(config, journal, self.emit)
-        own_callbacks = [watcher, guard, prices, ScorerGuard(config, journal, self.emit)]
+        own_callbacks = [watcher, guard, prices, ScorerGuard(config, journal, self.emit), IdleGuard(journal, self.emit)]
         arguments |= strategies.acceptance_arguments(config, arguments, splits.train)
         if is_deterministic(config, self.adapter.discovery):
             self.adapter.known = KnownResults(journal, lambda message: self.emit(Warned(message=message)))
@@ -351,6 +351,7 @@ class Optimization:
         journal = self.adapter.journal
         if ending.status != "completed" and journal.replaying and not journal.replays:
             return [name for name in (files.BEST_CANDIDATE, files.RESULT) if (output / name).exists()]  # newer ones
+        files.remove_reports(output)
         files.write_json(output / files.BEST_CANDIDATE, result.candidates[result.best_idx])
         files.write_json(
             output / files.RESULT,

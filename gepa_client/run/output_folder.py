@@ -113,6 +113,15 @@ def write_json(path: Path, value: Any, default: Callable[[object], Any] | None =
     replace_file(path, json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=default) + "\n")
 
 
+def remove_reports(path: Path) -> None:
+    """Remove the certificate and the reports of an earlier end of the run; they are written anew after each end.
+
+    Their absence shows that the command which ended the run was killed before it wrote them.
+    """
+    for name in (CERTIFICATE, REPORT, REPORT_PAGE):
+        (path / name).unlink(missing_ok=True)
+
+
 def unpack_artifacts(content: bytes, folder: Path) -> tuple[list[str], list[str]]:
     """Write the files of an untrusted tar below the folder; return their names, and sentences about what was left out.
 

@@ -49,4 +49,4 @@ def check(run: Run, expected: Undisturbed, *, lost_examples: int, lost_calls: in
     for what, times in executions.calls.items():
         if times - expected.calls[what] > lost_calls:
             found.append(f"{what}: made {times} times, {expected.calls[what]} undisturbed, {lost_calls} may be lost")
-    assert found == []
+    assert not found, "\n".join(found)

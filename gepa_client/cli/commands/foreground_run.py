@@ -26,7 +26,7 @@ from gepa_client.cli.views.live_display import Display, JsonDisplay, LiveDisplay
 from gepa_client.errors import ClientError, JournalError, NoCertificate, summary
 from gepa_client.journal.entries import RESUMED_BY, StoredRun
 from gepa_client.journal.run_events import Finished, Warned
-from gepa_client.journal.store import open_store
+from gepa_client.journal.store import default_store, open_store
 from gepa_client.page import embedded
 from gepa_client.page.built_page import PageMissing
 from gepa_client.page.recorded_decisions import KnownRun
@@ -35,6 +35,7 @@ from gepa_client.run import output_folder as files
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.supervisor import HASH_SEED, DriverProcess
 from gepa_client.sandboxing.session_interface import Log, NoSandboxes
+from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
 
 TICK_S = 0.125
@@ -311,3 +312,33 @@ class _StopOnSignals:
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.received += 1
+
+
+def replaying(
+    run: StoredRun,
+    store_typed: str | None,
+    output: Path | None,
+    *,
+    json_events: bool,
+    stream: EventStream | None = None,
+    until: int | None = None,
+) -> ForegroundRun:
+    """Return the replay of a recorded run, which calls nothing. The arguments are those of `ForegroundRun`.
+
+    Raises:
+        SettingsError: the recorded settings cannot be read.
+    """
+    open_part = {key: value for key, value in run.config.items() if key != "output"}
+    return ForegroundRun(
+        settings=from_record(open_part, {}, calls=False),
+        store=default_store(store_typed),
+        store_typed=store_typed,
+        run_id=run.id,
+        output=output,
+        json_events=json_events,
+        console=make_console(),
+        stream=stream or EventStream(None),
+        replays=True,
+        until=until,
+        hash_seed=(run.identity or {}).get("hash_seed") or HASH_SEED,
+    )

@@ -7,12 +7,10 @@ import typer
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import RunName, StoreUrl
-from gepa_client.cli.commands.foreground_run import ForegroundRun
+from gepa_client.cli.commands.foreground_run import replaying
 from gepa_client.cli.commands.store_access import open_cli_run
-from gepa_client.cli.views.console import make_console, refuse
-from gepa_client.journal.store import default_store
+from gepa_client.cli.views.console import refuse
 from gepa_client.run import output_folder as files
-from gepa_client.settings.loading import from_record
 
 
 def replay(
@@ -34,21 +32,8 @@ def replay(
     with open_cli_run(store, run) as (_, found):
         pass
     try:
-        open_part = {key: value for key, value in found.config.items() if key != "output"}
-        settings = from_record(open_part, {}, calls=False)
         folder = files.create(output) if output is not None else None
+        running = replaying(found, store, folder, json_events=json_events, until=until)
     except (SettingsError, OSError) as error:
         refuse(str(error))
-    running = ForegroundRun(
-        settings=settings,
-        store=default_store(store),
-        store_typed=store,
-        run_id=found.id,
-        output=folder,
-        json_events=json_events,
-        console=make_console(),
-        replays=True,
-        until=until,
-        hash_seed=(found.identity or {}).get("hash_seed") or "0",
-    )
     raise typer.Exit(running.run().exit_status)

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
 from evolverpc_common.printed_commands import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import PAUSED
-from gepa_client.cli.commands.foreground_run import ForegroundRun
+from gepa_client.cli.commands.foreground_run import ForegroundRun, replaying
 from gepa_client.cli.commands.page_process import page_shown
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.commands.store_access import open_cli_run
@@ -53,6 +53,8 @@ def resume(
     try:
         settings = settings_again(found, {**given, "url": url or None}, config, end)
         if _is_over(found, settings):
+            if _lacks_report(found):
+                _write_report(found, given["store"], stream, as_json=json_events)
             _print_complete(found, given["store"], stream, as_json=json_events)
             return
         output = output_again(found)
@@ -114,6 +116,23 @@ def _is_over(run: StoredRun, settings: RunConfig) -> bool:
     return all(
         value == before.get(name, defaults[name]) for name, value in settings.recorded().items() if name not in apart
     )
+
+
+def _lacks_report(run: StoredRun) -> bool:
+    """Return whether the command that completed the run ended before it had written its last file, the page."""
+    return run.output is not None and Path(run.output).is_dir() and not (Path(run.output) / files.REPORT_PAGE).exists()
+
+
+def _write_report(run: StoredRun, store: str | None, stream: EventStream, *, as_json: bool) -> NoReturn:
+    """Write the certificate and the reports of a complete run by a replay, and end the command.
+
+    Raises:
+        SettingsError: as `replaying`. OSError: the folder cannot be used.
+    """
+    if not as_json:
+        echo(make_console(), "this run is complete; its reports are missing, and a replay of its record writes them")
+    ended = replaying(run, store, output_again(run), json_events=as_json, stream=stream).run()
+    raise typer.Exit(ended.exit_status)
 
 
 def _print_complete(run: StoredRun, store: str | None, stream: EventStream, *, as_json: bool) -> None:

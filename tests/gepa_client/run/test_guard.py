@@ -3,14 +3,14 @@
 from typing import Any, cast
 
 import pytest
-from gepa.core.callbacks import IterationEndEvent
+from gepa.core.callbacks import EvaluationSkippedEvent, IterationEndEvent, ProposalEndEvent
 
 from gepa_client.errors import ConnectionLost, Interrupted, RecordedFailure
 from gepa_client.gepa.hooks import Failures
 from gepa_client.gepa.reflection import WHERE as REFLECTION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import Event, StepFailed, Warned
-from gepa_client.run.guards import FailureGuard, PriceGuard
+from gepa_client.run.guards import IDLE, FailureGuard, IdleGuard, PriceGuard
 from gepa_client.run.run_watcher import FailFastCallback
 from gepa_client.settings.run_config import RunConfig
 from protocol.errors import ProgramFailed
@@ -165,6 +165,28 @@ def test_a_cost_limit_that_is_the_only_one_and_cannot_hold_ends_the_run(limit: s
     with pytest.raises(Interrupted, match="--max-metric-calls N") as ended:
         PriceGuard(limited(**{limit: 1.0}), journal, lambda _: None).on_iteration_end(END)
     assert ended.value.status == "failed"
+
+
+def test_a_run_warns_once_if_minibatches_in_a_row_have_perfect_scores() -> None:
+    events: list[Event] = []
+    guard = IdleGuard(Journal("20260131", store="runs.db"), events.append)
+    proposal = cast("ProposalEndEvent", {"iteration": 1})
+    perfect = cast("EvaluationSkippedEvent", {"reason": "all_scores_perfect"})
+    for _ in range(IDLE - 1):
+        guard.on_evaluation_skipped(perfect)
+        guard.on_evaluation_skipped(cast("EvaluationSkippedEvent", {"reason": "no_trajectories"}))
+    guard.on_proposal_end(proposal)
+    for _ in range(IDLE - 1):
+        guard.on_evaluation_skipped(perfect)
+    assert events == []
+    for _ in range(2 * IDLE):
+        guard.on_evaluation_skipped(perfect)
+    [event] = events
+    assert isinstance(event, Warned)
+    assert event.message.startswith(
+        "nothing was proposed for 10 minibatches in a row: their training rows have perfect"
+    )
+    assert "gepa-client cancel 20260131 --store runs.db" in event.message
 
 
 def test_an_error_in_our_callback_is_not_swallowed_by_gepa() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from gepa_client.journal.entries import SEARCH
+from gepa_client.run.output_folder import remove_reports
 from protocol.errors import ProgramFailed
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
 from tests.gepa_client.run_folder import best_so_far, only_run, stored, until
@@ -52,6 +53,25 @@ def evaluations(folder: Path) -> tuple[set[int], int]:
         numbers = {entry.number for entry in store.entries(run_id, SEARCH, limit=10_000) if entry.kind == "evaluate"}
         made = [attempt for attempt in store.attempts(run_id, SEARCH) if attempt.kind == "evaluate"]
     return numbers, len([attempt for attempt in made if attempt.outcome != "refused"])
+
+
+def test_resume_writes_the_reports_of_a_complete_run_whose_command_was_killed_before_it_wrote_them(
+    serve: Serve, cli: Cli, host: Host, tmp_path: Path
+) -> None:
+    url = serve(Script(datasets={"train": rows(30), "val": rows(12, 100), "test": rows(6, 200)}))
+    completed = cli("optimize", url, "--max-metric-calls", 60, "--no-check")
+    assert completed.status == 0, completed.stderr
+    folder = only_run(tmp_path)
+    kept = json.loads((folder / "certificate.json").read_text())
+    remove_reports(folder)
+    host.stop(url)
+    again = cli("resume", "last")
+    assert again.status == 0, again.stderr
+    assert again.stdout.startswith("this run is complete; its reports are missing, and a replay of its record writes")
+    assert json.loads((folder / "certificate.json").read_text()) == kept
+    assert (folder / "report.md").read_text().startswith("# Run ")
+    assert (folder / "report.html").exists()
+    assert "a larger limit extends it" in cli("resume", "last").stdout
 
 
 def test_a_raised_budget_extends_a_completed_run_and_repeats_nothing(serve: Serve, cli: Cli, tmp_path: Path) -> None:
