@@ -54,8 +54,8 @@ test: .venv/.installed-dev $(TS)/dist/.built $(DASHBOARD)/node_modules/.installe
 docs: .venv/.installed-dev
 	@$(BIN)/python scripts/site.py $(ARGS)
 
-faults: .venv/.installed-dev
-	@FAULT_ROUNDS=$${FAULT_ROUNDS:-30} $(BIN)/python -m pytest -m 'faults or repeated or long' -n auto --dist worksteal $(ARGS)
+faults: .venv/.installed-dev $(TS)/dist/.built $(DASHBOARD)/node_modules/.installed
+	@PATH="$(CURDIR)/$(BIN):$$PATH" FAULT_ROUNDS=$${FAULT_ROUNDS:-30} $(BIN)/python -m pytest -m 'faults or repeated or long' -n auto --dist worksteal $(ARGS)
 
 conformance: .venv/.installed $(TS)/dist/.built
 	@$(BIN)/python scripts/conformance.py $(ARGS)
