@@ -5,13 +5,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from gepa_client.cli.app import COMMANDS
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("gepa_client", "rpc_server", "sandbox_runtime", "evolverpc_common", "examples")
-OTHER_FILES = ("Makefile", "clients/typescript/src")
-COMMANDS = (
-    *("optimize", "check", "resume", "cancel", "runs", "show", "replay", "fork", "export", "import", "rescore"),
-    *("mutate", "branches", "sandboxes", "conformance", "call", "verify"),
-)
+OTHER_FILES = ("Makefile", "clients/typescript/src", "clients/dashboard/src")
 TARGETS = tuple(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 IN_TEXT = re.compile(
     rf"gepa-client (?:{'|'.join(COMMANDS)})\b[^`;\n\"]*|gepa-server --[^`;\n\"]*|\bmake (?:{'|'.join(TARGETS)})\b"
@@ -33,10 +31,10 @@ def found() -> set[str]:
             tree = ast.parse(path.read_text())
             places |= {f"{name}::{where}: {words.strip()}" for where, words in _in(tree, "")}
     for other in OTHER_FILES:
-        files = sorted((ROOT / other).rglob("*.ts")) if (ROOT / other).is_dir() else [ROOT / other]
+        files = sorted((ROOT / other).rglob("*.ts*")) if (ROOT / other).is_dir() else [ROOT / other]
         for path in files:
             for line in path.read_text().splitlines():
-                if "echo" in line or (path.suffix == ".ts" and not line.lstrip().startswith(("*", "/*", "//"))):
+                if "echo" in line or (path.suffix != "" and not line.lstrip().startswith(("*", "/*", "//"))):
                     name = path.relative_to(ROOT).as_posix()
                     places |= {f"{name}: {words.strip()}" for words in IN_TEXT.findall(line)}
     return places

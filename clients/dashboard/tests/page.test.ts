@@ -1,26 +1,12 @@
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { PageEvent } from "../src/generated/events";
 import { hasBrowser, launch } from "./browser";
 import { HOSTILE } from "./hostile-strings";
+import { collectWrong, show, VIEWS, violations } from "./opened-page";
 import { PageServer } from "./page-server";
 import { sampleRun } from "./sample-run";
-
-const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const VIEWS: Record<string, string> = {
-  now: "#/now",
-  result: "#/result",
-  plot: "#/progress",
-  tree: "#/tree",
-  "heat map": "#/rows",
-  cell: "#/rows?candidate=1&row=1",
-  text: "#/text",
-  origins: "#/text?as=origins",
-  reflection: "#/reflection",
-  runs: "#/runs",
-};
 
 /** With HOSTILE_STRINGS=all each field gets each of the strings, else a tenth of them, another one than its neighbours. */
 const ALL_STRINGS = process.env.HOSTILE_STRINGS === "all";
@@ -41,31 +27,8 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     browser = await launch("--disable-frame-rate-limit"); // the tests wait for frames
     page = await browser.newPage({ viewport: { width: 1100, height: 800 } });
     page.setDefaultTimeout(30_000);
-    page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
-    page.on("console", (message) => {
-      if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
-        wrong.push(message.text());
-    });
-    page.on("dialog", (dialog) => {
-      wrong.push(`dialog: ${dialog.message()}`);
-      void dialog.dismiss();
-    });
-    page.on("request", (request) => {
-      if (!request.url().startsWith(base) && !request.url().startsWith("data:"))
-        wrong.push(`request: ${request.url()}`);
-    });
+    collectWrong(page, wrong, (url) => url.startsWith(base));
   });
-  /** Return what axe finds, by all of its rules or these. */
-  const violations = (rules: readonly string[] | null) =>
-    page.evaluate(
-      async ([source, only]) => {
-        if (!("axe" in window)) new Function(source as string)();
-        const { axe } = window as unknown as { axe: { run(where: Document, options: object): Promise<AxeResult> } };
-        const found = await axe.run(document, only ? { runOnly: only } : {});
-        return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
-      },
-      [AXE, rules] as const,
-    );
   beforeEach(() => {
     wrong.length = 0;
   });
@@ -80,16 +43,6 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     await page.locator("main > .about").waitFor();
   }
 
-  /** Open a view in the page that is loaded, and wait until its answers are there. */
-  async function show(hash: string): Promise<void> {
-    await page.evaluate(async (hash) => {
-      location.hash = hash;
-      const frame = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
-      await frame();
-      for (let tries = 0; document.body.innerText.includes("Loading.") && tries < 200; tries += 1) await frame();
-    }, hash);
-  }
-
   test("Every view is free of violations that axe finds, light and wide as dark and narrow", async () => {
     server.sample = sampleRun({ driven: true, code: true });
     await load();
@@ -97,8 +50,11 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
       await page.emulateMedia({ colorScheme: dark ? "dark" : "light" });
       await page.setViewportSize(dark ? { width: 320, height: 700 } : { width: 1100, height: 800 });
       for (const [name, hash] of Object.entries(VIEWS)) {
-        await show(hash);
-        const found = await violations(dark ? ["color-contrast", "scrollable-region-focusable", "target-size"] : null);
+        await show(page, hash);
+        const found = await violations(
+          page,
+          dark ? ["color-contrast", "scrollable-region-focusable", "target-size"] : null,
+        );
         expect(found, name).toEqual([]);
         const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         expect(wider, `${name} is wider than the window`).toBeLessThanOrEqual(0);
@@ -139,7 +95,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     server.sample = sampleRun({ driven: true });
     await load();
     for (const hash of Object.values(VIEWS)) {
-      await show(hash);
+      await show(page, hash);
       await page.evaluate(() => (document.activeElement as HTMLElement | null)?.blur());
       const reached = new Set<string>();
       const expected = await page.evaluate(() =>
@@ -165,14 +121,14 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
         hash,
       ).toEqual([]);
     }
-    await show("#/rows");
+    await show(page, "#/rows");
     await page.locator(".map").focus();
     for (const key of ["Control+End", "Control+Home", "ArrowRight", "ArrowDown", "+", "0", "Enter"]) {
       await page.keyboard.press(key);
     }
     await page.locator("#cell-heading:focus").waitFor();
     expect(await page.evaluate(() => location.hash)).toContain("candidate=1");
-    await show("#/tree");
+    await show(page, "#/tree");
     await page.locator(".graph").focus();
     for (const key of ["Home", "ArrowRight", "Enter"]) await page.keyboard.press(key);
     await page.locator("ins, del").first().waitFor();
@@ -243,16 +199,12 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
       .waitFor();
     await page.getByText("On 25 test rows the seed scores 0.52").waitFor();
     await page.getByText("Not in this file: the texts of 900 candidates. gepa-client watch 1 shows").waitFor();
-    expect(await violations(null), "result").toEqual([]);
-    await show("#/rows?candidate=1&row=1");
+    expect(await violations(page), "result").toEqual([]);
+    await show(page, "#/rows?candidate=1&row=1");
     await page.getByText("My card was charged twice. Please help!").waitFor();
     expect(wrong).toEqual([]);
   });
 });
-
-interface AxeResult {
-  readonly violations: readonly { readonly id: string; readonly nodes: readonly { readonly html: string }[] }[];
-}
 
 function shift(field: string): number {
   return [...field].reduce((sum, letter) => sum * 31 + letter.charCodeAt(0), 7) % HOSTILE.length;

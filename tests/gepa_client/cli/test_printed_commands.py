@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import sqlite3
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,7 @@ from tests.support import printed_commands
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
 Types = Callable[..., Ran]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 STORE = ("--store", "kept here.db")
 
@@ -47,6 +49,10 @@ def cli(in_process: Cli) -> Cli:
 def breaks(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
     error = {"type": "KeyError", "message": "'a'"}
     return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
+
+
+def all_right(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
+    return {"status": "ok", "score": 1.0, "output": "right", "seconds": 0.0}
 
 
 def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host, cli: Cli, types: Types) -> None:
@@ -75,6 +81,15 @@ def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host,
     assert away.status == 3
     [next_line] = [line for line in away.stdout.splitlines() if again in line]
     assert "completed: max_metric_calls of 280 is reached" in types(f"{next_line} {serve(script)}", again).stdout
+
+
+def test_of_a_run_that_learns_nothing(serve: Serve, start: Start, types: Types) -> None:
+    script = Script(datasets={"train": rows(6), "val": rows(6, 50)}, evaluate=all_right)
+    run = start("optimize", serve(script), "--max-metric-calls", 1_000_000, "--no-check", "--past-perfect", *STORE)
+    assert run.stdout is not None
+    warning = next(line for line in run.stdout if "nothing was proposed for 10 minibatches" in line)
+    assert "cancelled" in types(warning, "gepa-client cancel").stdout
+    assert run.wait(TIMEOUT_S) == 130
 
 
 def test_of_a_stored_run_that_is_complete(cli: Cli, types: Types, tmp_path: Path) -> None:
@@ -316,6 +331,7 @@ def test_every_place_that_prints_a_command_is_run_by_a_test() -> None:
     for place, covered in known.items():
         file, _, name = covered.partition("::")
         if name:
-            assert f"def {name}(" in (printed_commands.ROOT / file).read_text(), (place, covered)
+            named = f"def {name}(" if file.endswith(".py") else f'test("{name}'
+            assert named in (printed_commands.ROOT / file).read_text(), (place, covered)
         else:
             assert covered in REASONS, (place, covered)

@@ -119,6 +119,7 @@ function Figures({ view }: { view: View }) {
 function Notices({ view, status, lost }: { view: View; status: Status; lost: boolean }) {
   const { run, store, finished } = view.latest;
   const commands = run?.commands ?? [];
+  const watch = sameRun("watch", commands);
   const notices = [];
   if (status.kind === "refused") notices.push(<p key="refused">{status.message}</p>);
   if (status.kind === "deleted" || store?.gone) {
@@ -138,13 +139,10 @@ function Notices({ view, status, lost }: { view: View; status: Status; lost: boo
       <p key="lost">
         The server of this page does not answer; the page asks again by itself. If <code>gepa-client watch</code> has
         ended, start it again
-        {run && (
+        {watch && (
           <>
             {" "}
-            with{" "}
-            <code>
-              gepa-client watch <Inline text={run.run_id} />
-            </code>
+            with <code>{watch}</code>
           </>
         )}{" "}
         and open the address that it prints. The run itself does not depend on this page.
@@ -187,11 +185,17 @@ function Notices({ view, status, lost }: { view: View; status: Status; lost: boo
   );
 }
 
-/** The command that continues a lost run: that which shows it has the same run and store. */
-function resume(commands: readonly CommandHint[]): CommandHint[] {
+/** A command with the run and the store of that which shows the run. */
+function sameRun(name: string, commands: readonly CommandHint[]): string | undefined {
   const shown = commands.find(({ command }) => command.startsWith("gepa-client show "));
-  if (shown === undefined || commands.some(({ command }) => command.startsWith("gepa-client resume "))) return [];
-  return [{ command: shown.command.replace(" show ", " resume "), what: "continue the run, once its lease has ended" }];
+  return shown?.command.replace(" show ", ` ${name} `);
+}
+
+/** The command that continues a lost run, if it is not among these. */
+function resume(commands: readonly CommandHint[]): CommandHint[] {
+  const command = sameRun("resume", commands);
+  if (command === undefined || commands.some((each) => each.command.startsWith("gepa-client resume "))) return [];
+  return [{ command, what: "continue the run, once its lease has ended" }];
 }
 
 export function Commands({ commands }: { commands: readonly CommandHint[] }) {
