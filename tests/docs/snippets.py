@@ -41,6 +41,8 @@ RUN = {
         'docs/guides/typescript.md: import { loadCandidate } from "evolverpc";',
         "docs/guides/python.md: import evolverpc",
         "docs/guides/python.md: # rules.py",
+        "docs/guides/python.md: cat > rows.jsonl <<'ROWS'",
+        "docs/guides/python.md: gepa-client optimize http://127.0.0.1:8000 --token-file token --trainset rows.jsonl --max-metric-calls 100",
         "docs/guides/python.md: # team.py",
         "docs/guides/python.md: import gepa",
         "docs/guides/python.md: def evaluator(candidate, example):",

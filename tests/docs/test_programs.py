@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -146,9 +148,20 @@ def improved_without_a_model(endpoint: ServerEndpoint, tmp_path: Path, fork_serv
 
 
 def test_the_python_rules_improve_without_a_model(tmp_path: Path, fork_server: ForkServer) -> None:
-    (tmp_path / "rules.py").write_text(pages.block("docs/guides/python.md", "# rules.py").text)
+    page = "docs/guides/python.md"
+    (tmp_path / "rules.py").write_text(pages.block(page, "# rules.py").text)
+    rows, _, serve = pages.block(page, "cat > rows.jsonl").text.partition("gepa-server ")
+    subprocess.run(["sh", "-c", rows], cwd=tmp_path, check=True)
+    assert serve.strip() == "--program rules.py --port 8000 --token-file token"
+    [line] = pages.block(page, "gepa-client optimize http://127.0.0.1:8000 --token-file token --trainset").commands()
     with fork_server.running_server("--program", "rules.py", cwd=tmp_path) as endpoint:
-        assert improved_without_a_model(endpoint, tmp_path, fork_server) == (pytest.approx(2 / 3), 1.0)
+        line = line.replace("http://127.0.0.1:8000 --token-file token", endpoint.url)
+        environment = os.environ | {"GEPA_TOKEN": endpoint.token}
+        status, stdout, stderr = fork_server.run(shlex.split(line)[1:], folder=tmp_path, environment=environment)
+    assert status == 0, (stdout + stderr).decode()
+    shown = re.search(r"It ends with `(.*?)`", pages.text(page))
+    assert shown is not None
+    assert stdout.decode().splitlines()[-1].startswith(shown[1])
 
 
 def test_the_call_in_python_improves_the_rules(tmp_path: Path) -> None:
