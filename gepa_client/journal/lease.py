@@ -13,8 +13,16 @@ BEATS_PER_LEASE = 4
 LONGEST_PAUSE_S = 1.0
 """Seconds between two beats at most: other processes show the counters that a beat writes."""
 
+LEASE_S = 10.0
+"""The lease of a run whose settings do not define it."""
+
 LOOK_S = 0.25
 STOP_WAIT_S = 1.0
+
+
+def lease_seconds(run: StoredRun) -> float:
+    """Return the seconds without a heartbeat after which the driver of a run counts as gone."""
+    return float(run.config.get("lease_s") or LEASE_S)
 
 
 def take(

@@ -35,6 +35,7 @@ from gepa_client.journal.entries import (
     StoredRun,
 )
 from gepa_client.journal.history import DISCOVERY, RecordedRow, discovery, row_counts, selection_rows
+from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.mutation_entries import MutationEntry
 from gepa_client.journal.records import OVER, PAGE
 from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key, evaluated_of
@@ -661,7 +662,7 @@ class RunReader:
         age = now - self._beat[1] if driven else None
         counters = run.counters
         found: dict[str, Any] = counters.get("now") or {}
-        lease_s = float(run.config.get("lease_s") or 10.0)
+        lease_s = lease_seconds(run)
         self._log.add(
             Now(
                 phase=found.get("phase"),

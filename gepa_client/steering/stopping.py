@@ -5,6 +5,7 @@ import uuid
 from typing import Literal
 
 from gepa_client.journal.entries import SteeringRequest, StoredRun
+from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.steer_entries import Cancel, Pause
 from gepa_client.journal.store import Store
 from gepa_client.steering.queue import request
@@ -12,9 +13,6 @@ from gepa_client.steering.recorded_stops import record_stop
 
 PAUSE: Literal["pause"] = "pause"
 CANCEL: Literal["cancel"] = "cancel"
-
-LEASE_S = 10.0
-"""Seconds without a heartbeat after which a driver counts as gone, if the run's settings do not define it."""
 
 LOOK_EVERY_S = 0.2
 
@@ -62,8 +60,3 @@ def stop(store: Store, run: StoredRun, wanted: Pause | Cancel, wait_s: float) ->
         if time.monotonic() >= until:
             return run, made
         time.sleep(LOOK_EVERY_S)
-
-
-def lease_seconds(run: StoredRun) -> float:
-    """Return the seconds without a heartbeat after which the driver of a run counts as gone."""
-    return float(run.config.get("lease_s") or LEASE_S)

@@ -1,5 +1,6 @@
 """`gepa-client steer ACTION RUN`: steer a run while it runs, or before it is resumed."""
 
+import contextlib
 import sys
 import time
 from dataclasses import asdict
@@ -18,11 +19,7 @@ from gepa_client.errors import SteeringRefused, unreadable
 from gepa_client.journal.entries import SteeringRequest, StoredRun
 from gepa_client.journal.exported import mistakes
 from gepa_client.journal.history import discovery
-from gepa_client.journal.steer_entries import (
-    AnyAction,
-    action_of,
-    described,
-)
+from gepa_client.journal.steer_entries import LONGEST_TEXT, AnyAction, action_of, described
 from gepa_client.journal.store import Store
 from gepa_client.steering.queue import request
 from protocol.code import CODE_COMPONENTS
@@ -264,7 +261,9 @@ def _only_component(store: Store, run: StoredRun) -> list[str]:
 
 
 def _read(name: str) -> str:
+    """Return the text of a file, or of stdin; of one that is too long, enough to be refused."""
     try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+        with contextlib.nullcontext(sys.stdin) if name == "-" else Path(name).open(encoding="utf-8") as file:
+            return file.read(LONGEST_TEXT + 1)
     except (OSError, UnicodeDecodeError) as error:
         refuse(unreadable(name, error))

@@ -44,6 +44,9 @@ def test_texts_by_hand_are_evaluated_as_any_proposal_and_the_run_states_whose_th
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     run = not_begun(cli, serve(words))
+    endless = cli("steer", "propose", run, "--component", "rules", "--text-file", "/dev/zero")
+    assert (endless.status, endless.stdout) == (2, "")
+    assert "at most 1000000 characters" in endless.stderr
     (tmp_path / "text.txt").write_text("red green blue pink")
     asked = cli("steer", "propose", run, "--component", "rules", "--text-file", "text.txt", "--parent", 0)
     assert (asked.status, asked.stderr) == (0, "")
