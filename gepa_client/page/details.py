@@ -337,6 +337,8 @@ def _listed(store: Store, run: StoredRun) -> RunListed:
         candidates=len(candidates),
         metric_calls=run.counters.get("metric_calls"),
         cost_usd=run.counters.get("spent_usd"),
+        unpriced=sum((run.counters.get("unpriced") or {}).values()),
+        unreported=sum((run.counters.get("unreported") or {}).values()),
         curve=best,
         settings=run.config,
         best_texts={name: sent_text(each) for name, each in component_texts(dict(texts)).items()},

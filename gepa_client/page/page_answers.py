@@ -12,7 +12,10 @@ class _Answer(BaseModel):
 
 
 class RunListed(_Answer):
-    """A run of the store. `curve`: metric calls, and the best score from there on. `best_texts`: by component."""
+    """A run of the store. `curve`: metric calls, and the best score from there on. `best_texts`: by component.
+
+    `unpriced`: results without a price; `unreported`: those of them without any usage.
+    """
 
     run_id: str
     name: str | None
@@ -25,6 +28,8 @@ class RunListed(_Answer):
     candidates: int
     metric_calls: int | None
     cost_usd: float | None
+    unpriced: int
+    unreported: int
     curve: list[tuple[int, float]]
     settings: dict[str, JsonValue]
     best_texts: dict[str, SentText]

@@ -86,8 +86,9 @@ def story(record: RunRecord, explained: Explanation | None) -> list[str]:
         )
     sentences.append(_ending(record))
     if explained is not None:
+        proposer = "Reflection" if _by_model(record) else "The program"
         made = (
-            f"Reflection was asked for {counted(explained.proposed, 'proposal')}, of which {explained.kept} were kept."
+            f"{proposer} was asked for {counted(explained.proposed, 'proposal')}, of which {explained.kept} were kept."
         )
         sentences += [made, *([] if record.certificate is not None else _certainty(explained))]
     if record.certificate is not None:

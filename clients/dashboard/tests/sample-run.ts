@@ -539,6 +539,8 @@ function runSummary(at: number, sent: Sent, text: Text) {
     candidates: 5 + at,
     metric_calls: 1000,
     cost_usd: at === 1 ? null : 1.2,
+    unpriced: 0,
+    unreported: 0,
     curve: [
       [30, 0.4],
       [200 + 30 * at, 0.5],

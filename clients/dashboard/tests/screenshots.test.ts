@@ -50,10 +50,23 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     await server.close();
   });
 
+  /** Take a picture once three in a row are the same: charts are drawn some frames after the view is open. */
+  async function settled(): Promise<Buffer> {
+    const pictures: Buffer[] = [];
+    const same = (picture: Buffer) => pictures.at(-1)?.equals(picture) ?? false;
+    while (pictures.length < 3) {
+      const picture = await page.screenshot({ animations: "disabled" });
+      if (!same(picture)) pictures.length = 0;
+      pictures.push(picture);
+      await page.waitForTimeout(50);
+    }
+    return pictures[0] as Buffer;
+  }
+
   test.each(Object.entries(VIEWS))("The view %s looks as it did", async (name, hash) => {
     await show(page, hash);
     await page.evaluate(() => scrollTo(0, 0));
-    const taken = await page.screenshot({ animations: "disabled" });
+    const taken = await settled();
     const path = join(KEPT, `${name.replaceAll(" ", "-")}.png`);
     if (REPLACES) {
       mkdirSync(KEPT, { recursive: true });

@@ -14,6 +14,8 @@ export interface RunList {
 }
 /**
  * A run of the store. `curve`: metric calls, and the best score from there on. `best_texts`: by component.
+ *
+ * `unpriced`: results without a price; `unreported`: those of them without any usage.
  */
 export interface RunListed {
   run_id: string;
@@ -27,6 +29,8 @@ export interface RunListed {
   candidates: number;
   metric_calls: number | null;
   cost_usd: number | null;
+  unpriced: number;
+  unreported: number;
   curve: [unknown, unknown][];
   settings: {
     [k: string]: JsonValue;

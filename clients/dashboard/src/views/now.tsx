@@ -17,7 +17,10 @@ export function NowView({ view, api }: ViewProps) {
   const { run, spending, now } = view.latest;
   return (
     <>
-      <p class="about">What the run does at this moment, what it has found and used, and what fails.</p>
+      <p class="about">
+        {run?.driven ? "What the run does at this moment, what it has found and used," : "What the run found and used,"}{" "}
+        and what fails.
+      </p>
       <div class="panels">
         <Result view={view} api={api} />
         {run?.driven && now !== undefined && <Activity now={now} />}

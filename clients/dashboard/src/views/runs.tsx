@@ -6,7 +6,7 @@ import { useAnswer } from "../answers";
 import type { ViewProps } from "../app";
 import type { RunList, RunListed } from "../generated/answers";
 import { Chart } from "../parts/chart";
-import { count, counted, money, score, time } from "../parts/format";
+import { count, counted, score, spent, time } from "../parts/format";
 import { Loaded } from "../parts/loaded";
 import { Scrolled } from "../parts/scrolled";
 import { Block, Inline } from "../parts/text";
@@ -115,7 +115,7 @@ function List({ runs, current, chosen, onChoose, onShow }: ListProps) {
                 <td class="number">{score(run.best_score)}</td>
                 <td class="number">{count(run.candidates)}</td>
                 <td class="number">{count(run.metric_calls)}</td>
-                <td class="number">{money(run.cost_usd)}</td>
+                <td class="number">{spent(run.cost_usd, run.unpriced, run.unreported)}</td>
                 <td>{time(run.created)}</td>
               </tr>
             ))}
