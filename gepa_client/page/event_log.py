@@ -52,6 +52,11 @@ class EventLog:
         """The id of the next event."""
         return len(self._events)
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether a page waits for events."""
+        return bool(self._listeners)
+
     def add(self, event: PageEvent) -> None:
         """Add an event, unless it repeats the one that it would replace."""
         body = to_json(event.model_dump(exclude={"id"}))

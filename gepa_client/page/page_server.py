@@ -18,24 +18,21 @@ import hmac
 import logging
 import re
 import secrets
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 import orjson
 from aiohttp import web
 from pydantic import BaseModel
 
-from gepa_client.errors import JournalError, NoSuchRun, StoreUnavailable, summary
+from gepa_client.errors import JournalError, NoSuchRun, RequestExists, SteeringRefused, StoreUnavailable
 from gepa_client.journal.store import Store, find_run, open_store
 from gepa_client.page import details
 from gepa_client.page.built_page import ASSETS
 from gepa_client.page.connections import BACKLOG, REQUEST_S, Connections
 from gepa_client.page.event_log import EventLog, to_json
-from gepa_client.page.page_events import StoreTrouble
-from gepa_client.page.run_reader import RunReader
+from gepa_client.page.watched_runs import WatchedRuns
 
 T = TypeVar("T")
 
@@ -56,9 +53,6 @@ PING_S = 15.0
 SENT_AT_ONCE = 1 << 20
 """Bytes of events in one write."""
 
-FAILED_PAUSE_S = 1.0
-STOP_WAIT_S = 5.0
-
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -74,52 +68,6 @@ HEADERS = {
 
 Steer = Callable[[Store, str, Any], Any]
 """Queues what a user asks of a run; returns what is answered. Raises `ValueError` and `JournalError`."""
-
-
-@dataclass
-class WatchedRun:
-    """A run that is being read, by a thread of its own with a connection of its own."""
-
-    url: str
-    run_id: str
-    replays: bool
-    log: EventLog = field(default_factory=EventLog)
-
-    def __post_init__(self) -> None:
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._read, name=f"reader of {self.run_id}", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop reading; a store that does not answer is not waited for longer than `STOP_WAIT_S`."""
-        self._over.set()
-        self._thread.join(STOP_WAIT_S)
-
-    def _read(self) -> None:
-        pause = 0.0
-        while not self._over.wait(pause):
-            pause = FAILED_PAUSE_S
-            try:
-                with contextlib.closing(open_store(self.url)) as store:
-                    self._follow(store)
-            except JournalError as error:
-                self._add(StoreTrouble(problem=str(error), gone=False))
-            except Exception as error:  # noqa: BLE001 - the page must state that it shows nothing new
-                _log.exception("run %s cannot be shown further", self.run_id)
-                self._add(StoreTrouble(problem=f"the page cannot read this run: {summary(error)}", gone=False))
-                return
-
-    def _follow(self, store: Store) -> None:
-        reader = RunReader(store, self.url, self.run_id, self.log, replays=self.replays)
-        try:
-            while not self._over.wait(reader.poll()):
-                pass
-        finally:
-            reader.close()
-
-    def _add(self, event: StoreTrouble) -> None:
-        self.log.add(event)
-        self.log.published()
 
 
 class PageServer:
@@ -138,12 +86,11 @@ class PageServer:
         steer: Steer | None = None,
     ) -> None:
         self.token = token or secrets.token_urlsafe(TOKEN_BYTES)
-        self._url, self._page, self._replays, self._steer = url, page, replays, steer
+        self._url, self._page, self._steer = url, page, steer
         self._key = secrets.token_urlsafe(TOKEN_BYTES)
         self._session = secrets.token_urlsafe(TOKEN_BYTES)
         self._host = ""
-        self._watched: dict[str, WatchedRun] = {}
-        self._cells: dict[str, details.CellReader] = {}
+        self._watched = WatchedRuns(url, replays)
         self._store: Store | None = None
         # one thread: a store's connection has one reader at a time, and the page asks for one thing at a time
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="details")
@@ -179,8 +126,7 @@ class PageServer:
 
     async def _stores(self, _app: web.Application) -> AsyncIterator[None]:
         yield
-        for watched in self._watched.values():
-            await asyncio.to_thread(watched.close)
+        await asyncio.to_thread(self._watched.close)
         if self._store is not None:
             self._store.close()
         self._reader.shutdown()
@@ -258,7 +204,15 @@ class PageServer:
         return _json({"run_id": await self._run_id(request)})
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        log = self._watch(await self._run_id(request)).log
+        log = self._watched.get(await self._run_id(request)).log
+        woken = asyncio.Event()
+        stop = log.listen(woken)  # before anything is awaited: a run that no page follows is not read for ever
+        try:
+            return await self._stream(request, log, woken)
+        finally:
+            stop()
+
+    async def _stream(self, request: web.Request, log: EventLog, woken: asyncio.Event) -> web.StreamResponse:
         given = request.headers.get("Last-Event-ID") or request.query.get("last") or ""
         read = re.fullmatch(r"([0-9a-f]+)-(\d{1,18})", given)
         same = read is not None and read[1] == log.epoch
@@ -267,8 +221,6 @@ class PageServer:
         await response.prepare(request)
         if given and not same:
             await response.write(b"event: reset\ndata: {}\n\n")
-        woken = asyncio.Event()
-        stop = log.listen(woken)
         try:
             while True:
                 woken.clear()
@@ -283,16 +235,16 @@ class PageServer:
                     await response.write(b": nothing new\n\n")
         except (ConnectionError, asyncio.CancelledError):
             pass  # the page was closed, or the server ends
-        finally:
-            stop()
         return response
 
     async def _cell(self, request: web.Request) -> web.Response:
         run_id, candidate, row = await self._run_id(request), _number(request, "candidate"), _number(request, "row")
         name, start = request.query.get("part"), _number(request, "from", 0)
 
+        watched = self._watched.get(run_id)
+
         def read(store: Store) -> BaseModel:
-            cells = self._cells.setdefault(run_id, details.CellReader(store, run_id))
+            cells = watched.cells = watched.cells or details.CellReader(store, run_id)
             return cells.cell(candidate, row) if name is None else cells.part(candidate, row, name, start)
 
         return _json(await self._read(read))
@@ -304,13 +256,13 @@ class PageServer:
 
     async def _proposal(self, request: web.Request) -> web.Response:
         run_id, at = await self._run_id(request), _number(request, "at")
-        made = [each for each in self._watch(run_id).log.last_of("proposal") if each["at"] == at]
+        made = [each for each in self._watched.get(run_id).log.last_of("proposal") if each["at"] == at]
         decided = made[0]["decided"] if made else None
         return _json(await self._read(lambda store: details.proposal(store, run_id, at, decided)))
 
     async def _provenance(self, request: web.Request) -> web.Response:
         run_id, candidate = await self._run_id(request), _number(request, "candidate")
-        made = self._watch(run_id).log.last_of("proposal")
+        made = self._watched.get(run_id).log.last_of("proposal")
         kept = {
             each["candidate"]: (each["at"], each["decided"])
             for each in made
@@ -337,7 +289,7 @@ class PageServer:
             return _error(400, str(error))
         except RecursionError:
             return _error(400, "the request is nested too deeply")
-        except JournalError as error:
+        except (SteeringRefused, RequestExists) as error:
             return _error(409, str(error))
 
     async def _run_id(self, request: web.Request) -> str:
@@ -346,11 +298,6 @@ class PageServer:
         if given in self._watched:
             return given
         return await self._read(lambda store: find_run(store, given).id)
-
-    def _watch(self, run_id: str) -> WatchedRun:
-        if run_id not in self._watched:
-            self._watched[run_id] = WatchedRun(self._url, run_id, self._replays)
-        return self._watched[run_id]
 
     async def _read(self, work: Callable[[Store], T]) -> T:
         """Read the store on the thread for it."""
