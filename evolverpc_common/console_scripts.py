@@ -19,6 +19,11 @@ def gepa_server() -> None:
     _run("gepa-server", "rpc_server.cli")
 
 
+def gepa_service() -> None:
+    """Run the command `gepa-service`."""
+    _run("gepa-service", "gepa_service.cli")
+
+
 def _run(command: str, module: str) -> None:
     collision = find_collision()
     if collision is not None:

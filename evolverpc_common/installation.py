@@ -37,7 +37,7 @@ def installed_version() -> str:
         return "0+checkout"
 
 
-PACKAGES = ("protocol", "rpc_server", "gepa_client", "sandbox_runtime", "evolverpc_common", "evolverpc")
+PACKAGES = ("protocol", "rpc_server", "gepa_client", "gepa_service", "sandbox_runtime", "evolverpc_common", "evolverpc")
 """The packages that one distribution installs at the top level, where a user's module may have the same name."""
 
 _HOME = Path(__file__).resolve().parents[1]

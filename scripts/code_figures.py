@@ -19,7 +19,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("evolverpc", "evolverpc_common", "gepa_client", "protocol", "rpc_server", "sandbox_runtime")
+PACKAGES = ("evolverpc", "evolverpc_common", "gepa_client", "gepa_service", "protocol", "rpc_server", "sandbox_runtime")
 PUBLIC_FACES = ("__init__.py", "__main__.py", "errors.py")
 COMMON_FILES = ("__init__.py", "__main__.py", "app.py", "errors.py")
 HEAVY = frozenset(

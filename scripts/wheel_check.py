@@ -61,7 +61,7 @@ def built(folder: Path) -> Path:
     missing = [name for name in EXPECTED if name not in inside]
     stray = sorted(
         {name.split("/")[0] for name in inside}
-        - {"protocol", "rpc_server", "gepa_client", "sandbox_runtime", "evolverpc_common", "evolverpc"}
+        - {"protocol", "rpc_server", "gepa_client", "gepa_service", "sandbox_runtime", "evolverpc_common", "evolverpc"}
     )
     if missing or [name for name in stray if not name.endswith(".dist-info")]:
         sys.exit(f"wheel: it lacks {missing}, and holds {stray}")

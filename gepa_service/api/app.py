@@ -1,0 +1,17 @@
+"""Make the ASGI application of a service."""
+
+from fastapi import FastAPI
+
+from gepa_service.api import problems
+from gepa_service.api.routes import ROUTERS
+from gepa_service.api.service import Service
+
+
+def create_app(service: Service) -> FastAPI:
+    """Return the application; `service` is closed by who made it."""
+    app = FastAPI(title="EvolveRPC service", version="1")
+    app.state.service = service
+    app.add_exception_handler(problems.Problem, problems.answer)
+    for router in ROUTERS:
+        app.include_router(router)
+    return app

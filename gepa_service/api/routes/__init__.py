@@ -1,0 +1,7 @@
+"""The routes, one file for each resource."""
+
+from fastapi import APIRouter
+
+from gepa_service.api.routes import health
+
+ROUTERS: tuple[APIRouter, ...] = (health.router,)

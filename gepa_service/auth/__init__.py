@@ -1,0 +1,1 @@
+"""Who a caller is, and what the caller may do."""

@@ -1,0 +1,5 @@
+"""The command `gepa-service`."""
+
+from gepa_service.cli.app import main
+
+__all__ = ["main"]

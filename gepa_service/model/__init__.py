@@ -1,0 +1,1 @@
+"""What the service remembers: the types of its records."""

@@ -1,0 +1,82 @@
+"""Connected repositories, the versions of programs that jobs made, and which of them is active."""
+
+from datetime import datetime
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from gepa_service.records.record import Record
+
+
+class Repository(Record):
+    """A connected repository: the `client_id` of requests. `installation_id`: of the GitHub App, for a private one."""
+
+    kind: ClassVar[str] = "repository"
+    indexed: ClassVar[tuple[str, ...]] = ("repo_url", "installation_id")
+
+    repo_url: str
+    installation_id: str | None = None
+    status: Literal["connected", "unreachable", "suspended"] = "connected"
+    detail: str | None = None
+    default_branch: str | None = None
+    head: str | None = None
+    """The commit of the default branch when it was last looked at."""
+
+
+class Program(Record):
+    """A version of a program: what a completed job found. `id`: the `program_id`.
+
+    `parents`: versions it was made from. `line`: which program it is a version of: repository, folder and name; one
+    version of a line is active. `texts`: by component. `program_json`: what the program's `finalize` wrote, if it did.
+    `certificate`: as `certificate.json`; `verdict`: its verdict, None without one.
+    """
+
+    kind: ClassVar[str] = "program"
+    indexed: ClassVar[tuple[str, ...]] = ("line", "job_id", "verdict", "client_id")
+
+    line: str
+    job_id: str
+    client_id: str | None = None
+    repo_url: str
+    parents: tuple[str, ...] = ()
+    texts: dict[str, str]
+    program_json: dict[str, Any] | None = None
+    branch: str | None = None
+    commit: str | None = None
+    base_commit: str | None = None
+    diff: str | None = None
+    patch: str | None = None
+    """The commits from `base_commit` to `commit` as `git format-patch` writes them, None if no code changed."""
+    score: float | None = None
+    seed_score: float | None = None
+    certificate: dict[str, Any] | None = None
+    verdict: Literal["improved", "no difference", "worse"] | None = None
+
+
+class Promotion(Record):
+    """One change of the active version of a line. `id` sorts by time, so the last one names the active version.
+
+    `forced`: the reason to promote a version that no certificate calls improved. `rolled_back`: it was a rollback.
+    """
+
+    kind: ClassVar[str] = "promotion"
+    indexed: ClassVar[tuple[str, ...]] = ("line", "program_id")
+
+    line: str
+    program_id: str
+    before: str | None = None
+    actor: str
+    forced: str | None = None
+    rolled_back: bool = False
+
+
+class ActiveVersion(Record):
+    """The active version of a line. `id`: a digest of the line; `version` decides between two promotions at once."""
+
+    kind: ClassVar[str] = "active_version"
+    indexed: ClassVar[tuple[str, ...]] = ("program_id",)
+
+    line: str
+    program_id: str
+    promotion_id: str
+    since: datetime = Field()

@@ -1,0 +1,1 @@
+"""What the service stores besides journals: records of tenants, in SQLite or MongoDB."""

@@ -1,0 +1,1 @@
+"""Secrets of tenants, encrypted at rest."""
