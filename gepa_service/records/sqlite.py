@@ -35,6 +35,10 @@ CREATE TABLE field (
 CREATE INDEX field_value ON field (kind, name, value, tenant, id)
 """
 
+HAS_FIELD = """ AND EXISTS (SELECT 1 FROM field WHERE field.kind = record.kind AND field.tenant = record.tenant
+    AND field.id = record.id AND name = ? AND ({}))"""
+"""The condition of one field; its place takes the accepted values."""
+
 
 class SqliteRecords:
     """Implements `RecordStore`; the file is readable by its owner only.
@@ -188,10 +192,7 @@ def _selected(type_: type[Record], tenant: str | None, where: Where | None) -> t
             raise ValueError(f"{type_.kind} is not indexed by {name}")
         accepted = [wanted] if wanted is None or isinstance(wanted, str) else list(wanted)
         marks = " OR ".join("value IS ?" for _ in accepted) or "0"
-        condition += (
-            " AND EXISTS (SELECT 1 FROM field WHERE field.kind = record.kind AND field.tenant = record.tenant"
-            f" AND field.id = record.id AND name = ? AND ({marks}))"  # noqa: S608  made of constants
-        )
+        condition += HAS_FIELD.format(marks)
         values += [name, *accepted]
     return condition, values
 
