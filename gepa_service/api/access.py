@@ -41,11 +41,10 @@ async def recognized(request: Request) -> Principal | None:
     state = request.state
     if not hasattr(state, "principal"):
         given = request.headers.get("authorization", "")
-        token = given[len(SCHEME) :].strip() if given[: len(SCHEME)].lower() == SCHEME else ""
-        recognize = service_of(request).recognize
-        state.principal = (
-            await run_in_threadpool(recognize, token, request.headers.get(TENANT_HEADER)) if token else None
-        )
+        token = given[len(SCHEME) :].strip(" \t") if given[: len(SCHEME)].lower() == SCHEME else ""
+        tenant = request.headers.get(TENANT_HEADER)
+        named = () if tenant is None else (tenant,)
+        state.principal = await run_in_threadpool(service_of(request).recognize, token, *named) if token else None
     found: Principal | None = state.principal
     return found
 

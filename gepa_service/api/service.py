@@ -1,10 +1,13 @@
 """What the routes share: the stores, and how callers are recognized. Made once at the start, never changed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gepa_service.auth.principal import Principal
 from gepa_service.records.store import RecordStore, TenantRecords
+from gepa_service.repositories.github import GitHub
+from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.secrets.vault import Vault
 
 
 class Recognize(Protocol):
@@ -20,12 +23,18 @@ class Service:
     """The parts of a running API. `journals`: the store of runs, as `gepa_client.journal.store.open_store` takes it.
 
     `recognize` reads a database, so it runs in a thread. `public_url`: by which the API is reached from outside.
+    `repositories`: which may be connected. `github`: None if the service has no GitHub App. `webhook_key`: from which
+    the secret of each webhook is derived. `vault`: None if the service has no master key, and so keeps no secrets.
     """
 
     records: RecordStore
     journals: str
     recognize: Recognize
     public_url: str
+    repositories: RepositoryPolicy = field(default_factory=RepositoryPolicy)
+    github: GitHub | None = None
+    webhook_key: bytes = field(default=b"", repr=False)
+    vault: Vault | None = None
 
     def of(self, principal: Principal) -> TenantRecords:
         """Return the records of the caller's tenant."""

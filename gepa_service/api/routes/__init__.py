@@ -2,6 +2,11 @@
 
 from fastapi import APIRouter
 
-from gepa_service.api.routes import health
+from gepa_service.api.routes import github, health, jobs, repositories
 
-ROUTERS: tuple[APIRouter, ...] = (health.router,)
+ROUTERS: tuple[APIRouter, ...] = (
+    health.router,
+    repositories.router,
+    github.router,
+    jobs.router,
+)
