@@ -2,11 +2,16 @@
 
 from fastapi import APIRouter
 
-from gepa_service.api.routes import github, health, jobs, repositories
+from gepa_service.api.routes import audit, github, health, jobs, keys, members, repositories, secrets, usage
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     repositories.router,
     github.router,
     jobs.router,
+    keys.router,
+    members.router,
+    secrets.router,
+    usage.router,
+    audit.router,
 )
