@@ -2,11 +2,12 @@
 
 from fastapi import APIRouter
 
-from gepa_service.api.routes import github, health, jobs, repositories
+from gepa_service.api.routes import github, health, job_events, jobs, repositories
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     repositories.router,
     github.router,
     jobs.router,
+    job_events.router,
 )
