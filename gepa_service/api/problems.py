@@ -34,7 +34,7 @@ class Problem(Exception):
 
 
 def not_found(what: str) -> Problem:
-    """Return the answer for what is absent, and for what belongs to another tenant: they cannot be told apart."""
+    """Return the answer for what is absent, and for what belongs to another tenant: they look the same."""
     return Problem(404, "not-found", "Not found", f"there is no such {what}")
 
 
