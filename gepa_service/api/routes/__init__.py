@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from gepa_service.api.routes import github, health, job_events, jobs, repositories
+from gepa_service.api.routes import deliver, github, health, job_events, jobs, programs, repositories
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
@@ -10,4 +10,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     github.router,
     jobs.router,
     job_events.router,
+    programs.router,
+    deliver.router,
 )
