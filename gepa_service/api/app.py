@@ -11,10 +11,13 @@ from gepa_service.api.body_limit import BodyLimit
 from gepa_service.api.failures import Failures
 from gepa_service.api.housekeeping import housekeeping
 from gepa_service.api.idempotency import Idempotency
+from gepa_service.api.job_streams import JobStreams
 from gepa_service.api.limits import Limits
 from gepa_service.api.metrics import Measured, Metrics
+from gepa_service.api.openapi import document_of
 from gepa_service.api.request_counts import RequestCounts
 from gepa_service.api.routes import ROUTERS
+from gepa_service.api.routes.job_events import Reports
 from gepa_service.api.safety import Safety
 from gepa_service.api.service import Service
 from gepa_service.jobs.month_spending import SpendingReader
@@ -28,6 +31,7 @@ def create_app(service: Service | None) -> FastAPI:
         app.add_exception_handler(error, problems.answer)
     for router in ROUTERS:
         app.include_router(router)
+    app.__dict__["openapi"] = lambda: document_of(app)  # what the instance has comes before the method
     if service is not None:
         _surround(app, service)
     return app
@@ -49,5 +53,9 @@ def _surround(app: FastAPI, service: Service) -> None:
 async def _serving(app: FastAPI) -> AsyncIterator[None]:
     """Hold what requests share on the event loop."""
     service: Service = app.state.service
+    app.state.streams, app.state.reports = JobStreams(service.records, service.journals), Reports()
     async with housekeeping(service.records, app.state.counts):
-        yield
+        try:
+            yield
+        finally:
+            await app.state.streams.close()

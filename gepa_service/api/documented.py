@@ -41,11 +41,12 @@ DESCRIPTIONS = {
     502: "Another service that this needs refused or failed.",
     503: "A database or another part cannot be used now; try again after `Retry-After` seconds.",
 }
+Responses = dict[int | str, dict[str, Any]]
 EVERYWHERE = (400, 413, 422, 429, 503)
 CALLER = (401, 403)
 
 
-def documented(*statuses: int, public: bool = False) -> dict[int | str, dict[str, Any]]:
+def documented(*statuses: int, public: bool = False) -> Responses:
     """Return the error responses of a route: those of every route, those of a caller unless `public`, and these."""
     listed = sorted({*EVERYWHERE, *(() if public else CALLER), *statuses})
     schema = {"$ref": "#/components/schemas/ProblemBody"}

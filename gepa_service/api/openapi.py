@@ -42,7 +42,7 @@ def text() -> str:
     """Return the text of the committed document."""
     from gepa_service.api.app import create_app
 
-    return json.dumps(document_of(create_app(None)), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(create_app(None).openapi(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def main() -> int:

@@ -2,13 +2,29 @@
 
 from fastapi import APIRouter
 
-from gepa_service.api.routes import audit, github, health, jobs, keys, members, repositories, secrets, usage
+from gepa_service.api.routes import (
+    audit,
+    deliver,
+    github,
+    health,
+    job_events,
+    jobs,
+    keys,
+    members,
+    programs,
+    repositories,
+    secrets,
+    usage,
+)
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
     repositories.router,
     github.router,
     jobs.router,
+    job_events.router,
+    programs.router,
+    deliver.router,
     keys.router,
     members.router,
     secrets.router,

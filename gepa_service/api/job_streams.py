@@ -1,0 +1,186 @@
+"""The events of jobs: one reader of each job that is followed, which all its streams share."""
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from fastapi import Request
+from pydantic import BaseModel, JsonValue
+
+from gepa_client.page.event_log import EventLog
+from gepa_client.page.page_events import PageEvent, Run, StoreTrouble
+from gepa_client.page.watched_runs import WatchedRun
+from gepa_service.api.access import caller_of
+from gepa_service.api.problems import Problem
+from gepa_service.api.threads import in_thread
+from gepa_service.jobs.report import shown_settings
+from gepa_service.model.job import ENDED, Job, Progress, Status
+from gepa_service.records.store import RecordStore, RecordsUnavailable
+
+POLL_S = 0.5
+"""Seconds between two looks at the record of a followed job."""
+
+CHECK_S = 2.0
+"""Seconds after which the key of a stream is checked again."""
+
+MOST_FOLLOWED = 64
+"""Jobs that streams follow at the same time, at most; each has a thread and its events in memory."""
+
+MOST_IDLE = 8
+"""Jobs that are read although no stream follows them, at most."""
+
+MOST_REPLAYED = 4
+"""Runs that are replayed for GEPA's decisions at the same time, each by a process; of others the events lack these."""
+
+MOST_STREAMS = 2000
+STOP_WAIT_S = 5.0
+TROUBLE = "the run cannot be read at present; the service tries again"
+
+
+class JobEvent(BaseModel):
+    """The state of the job itself; a later one replaces an earlier one."""
+
+    id: int = 0
+    type: Literal["job"] = "job"
+    status: Status
+    reason: str | None
+    wanted: Literal["run", "pause", "cancel"]
+    progress: Progress
+    program_id: str | None
+    failure: dict[str, JsonValue] | None
+    attempts: int
+
+    @classmethod
+    def of(cls, job: Job) -> "JobEvent":
+        """Return the event of a record."""
+        return cls(**{name: getattr(job, name) for name in cls.model_fields if name not in ("id", "type")})
+
+
+class JobEventLog(EventLog):
+    """The events of a job, as its tenant may see them: without addresses and folders of the service's machines.
+
+    `is_gone`: the store has no run of the job. `is_over`: nothing will be added.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_gone = False
+        self.is_over = False
+
+    def add(self, event: PageEvent) -> None:
+        """Add an event, unless it repeats the one that it would replace."""
+        if isinstance(event, StoreTrouble):
+            self.is_gone = event.gone
+            if event.gone:
+                return
+            event = event.model_copy(update={"problem": None if event.problem is None else TROUBLE})
+        elif isinstance(event, Run):
+            self.is_gone = False
+            hidden: dict[str, Any] = {"output": None, "driver": None, "store": "", "commands": []}
+            event = event.model_copy(update={**hidden, "settings": shown_settings(event.settings)})
+        super().add(event)
+
+
+@dataclass
+class WatchedJob:
+    """A job that is being read."""
+
+    job: Job
+    log: JobEventLog = field(default_factory=JobEventLog)
+    run: WatchedRun | None = None
+    task: asyncio.Task[None] | None = None
+
+    def stop(self) -> None:
+        """End reading it."""
+        if self.task is not None:
+            self.task.cancel()
+        if self.run is not None:
+            self.run.stop()
+
+
+class JobStreams:
+    """The jobs that are read. Used on one event loop. `journals`: as of `Service`."""
+
+    def __init__(self, records: RecordStore, journals: str) -> None:
+        self._records, self._journals = records, journals
+        self._jobs: dict[str, WatchedJob] = {}
+        self._checks: dict[str, tuple[float, asyncio.Task[bool]]] = {}
+        self.open = 0
+        """Streams that are open."""
+
+    def get(self, job: Job) -> WatchedJob:
+        """Return a job of the tenant that asks, which is read from now on. Raises a 503 problem if too many are."""
+        found = self._jobs.pop(job.id, None)
+        if found is None:
+            followed = sum(watched.log.is_followed for watched in self._jobs.values())
+            if followed >= MOST_FOLLOWED or self.open >= MOST_STREAMS:
+                detail = f"streams follow {followed} jobs already; try again later, or read GET /job/{{id}}"
+                raise Problem(503, "too-many-streams", "Too many streams", detail, headers={"Retry-After": "5"})
+            found = WatchedJob(job)
+            found.log.add(cast("PageEvent", JobEvent.of(job)))
+            found.task = asyncio.get_running_loop().create_task(self._follow(found))
+        idle = [name for name, watched in self._jobs.items() if not watched.log.is_followed]
+        for name in idle[: max(0, len(idle) + 1 - MOST_IDLE)]:
+            self._jobs.pop(name).stop()
+        self._jobs[job.id] = found
+        return found
+
+    async def is_valid(self, request: Request) -> bool:
+        """Return whether the key of a request is still valid; streams of one key share the answer for `CHECK_S`."""
+        header = request.headers.get("authorization", "")
+        checked, task = self._checks.get(header, (0.0, None))
+        if task is None or time.monotonic() - checked >= CHECK_S:
+            self._checks = {key: each for key, each in self._checks.items() if time.monotonic() - each[0] < CHECK_S}
+            task = asyncio.get_running_loop().create_task(self._checked(request))
+            self._checks[header] = (time.monotonic(), task)
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Stop reading all jobs."""
+        for watched in self._jobs.values():
+            watched.stop()
+        until = time.monotonic() + STOP_WAIT_S
+        for watched in self._jobs.values():
+            if watched.run is not None:
+                await asyncio.to_thread(watched.run.join, max(0.0, until - time.monotonic()))
+        self._jobs = {}
+
+    async def _checked(self, request: Request) -> bool:
+        try:
+            await caller_of(request)
+        except Problem as problem:
+            return problem.status != 401
+        except RecordsUnavailable:
+            return True  # not known at present; the next check decides
+        return True
+
+    async def _follow(self, watched: WatchedJob) -> None:
+        """Read the record of a job until it has ended and all of its run was read."""
+        tenant, job_id = watched.job.tenant, watched.job.id
+        while not watched.log.is_over:
+            with contextlib.suppress(RecordsUnavailable):
+                job = await in_thread(self._records.get, Job, tenant, job_id)
+                if job is not None:
+                    watched.job = job
+                    watched.log.add(cast("PageEvent", JobEvent.of(job)))
+                if watched.run is None and job is not None and job.attempts:
+                    watched.run = WatchedRun(self._journals, job_id, self._may_replay(), watched.log)
+                watched.log.is_over = job is None or (job.status in ENDED and _is_read(watched))
+                watched.log.published()
+            await asyncio.sleep(POLL_S)
+        if watched.run is not None:
+            watched.run.stop()
+
+    def _may_replay(self) -> bool:
+        read = [each.run for each in self._jobs.values() if each.run is not None and not each.log.is_over]
+        return sum(run.replays for run in read) < MOST_REPLAYED
+
+
+def _is_read(watched: WatchedJob) -> bool:
+    """Return whether all events of the run of an ended job are in the log."""
+    if watched.run is None or watched.log.is_gone:
+        return True
+    position: list[dict[str, Any]] = watched.log.last_of("position")
+    return any(each["complete"] for each in position)

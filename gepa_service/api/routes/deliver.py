@@ -1,0 +1,188 @@
+"""Deliver a version: as a pull request at GitHub, or as a patch."""
+
+import json
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from gepa_client.errors import JournalError
+from gepa_client.evolution.names import component_texts
+from gepa_service.api.access import Parts, Writer
+from gepa_service.api.documented import documented
+from gepa_service.api.problems import Problem
+from gepa_service.api.routes.jobs import Ref
+from gepa_service.api.routes.programs import known_program
+from gepa_service.api.routes.repositories import Id, allowed_or_problem, own_installation
+from gepa_service.api.service import Service
+from gepa_service.api.threads import in_thread
+from gepa_service.jobs.report import NoReport, report_of
+from gepa_service.model.program import Delivery, Program, Repository
+from gepa_service.records.record import now
+from gepa_service.records.store import RecordChanged, RecordExists, TenantRecords
+from gepa_service.repositories.delivery import TEXTS, Change, push
+from gepa_service.repositories.github import DELIVER, GitHub, GitHubFailed, owner_and_name
+from sandbox_runtime.api.sandbox import SandboxError
+
+router = APIRouter(tags=["programs"])
+
+LONGEST_TITLE = 200
+LONGEST_BODY = 60_000
+"""Characters of a pull request's text; GitHub takes 65,536."""
+
+ABANDONED_AFTER = timedelta(minutes=20)
+"""A delivery that took longer than this was cut off, and may be begun again."""
+
+
+class DeliverRequest(BaseModel):
+    """How a version is delivered. `base`: the branch that the pull request is for; by default the default branch."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    mode: Literal["pull_request", "patch"] = "pull_request"
+    base: Ref | None = None
+    title: Annotated[str, Field(min_length=1, max_length=LONGEST_TITLE, pattern=r"^[^\n\r]+$")] | None = None
+
+
+class Delivered(BaseModel):
+    """A delivered version. Of a pull request: its branch, commit and address; of a patch, the text for `git am`."""
+
+    program_id: str
+    mode: Literal["pull_request", "patch"]
+    base_commit: str | None
+    branch: str | None = None
+    commit: str | None = None
+    pull_request: str | None = None
+    patch: str | None = None
+
+
+@router.post("/program/{program_id}/deliver", responses=documented(404, 409, 502))
+async def deliver(program_id: Id, asked: DeliverRequest, caller: Writer, service: Parts) -> Delivered:
+    """Push the version as a branch and open a pull request, or return a patch. A second request returns the first one."""
+    records = service.of(caller)
+    program = await known_program(records, program_id)
+    if asked.mode == "patch":
+        if program.patch is None:
+            detail = "the version changes no code: its texts are those of GET /program/{id}"
+            raise Problem(409, "no-patch", "No patch", detail)
+        return Delivered(program_id=program.id, mode="patch", base_commit=program.base_commit, patch=program.patch)
+    repository = await _repository(records, program)
+    github = service.github
+    if github is None or repository.installation_id is None:
+        detail = "the repository was not connected by the GitHub App: ask for the mode `patch`"
+        raise Problem(409, "no-github-app", "No GitHub App", detail)
+    begun = await in_thread(_begun, records, program, caller.actor)
+    if begun.url is not None:
+        return _delivered(program, begun)
+    try:
+        delivery = await _deliver(service, records, github, program, repository, begun, asked)
+    except BaseException:
+        await in_thread(_abandoned, records, begun)
+        raise
+    return _delivered(program, delivery)
+
+
+async def _deliver(
+    service: Service,
+    records: TenantRecords,
+    github: GitHub,
+    program: Program,
+    repository: Repository,
+    begun: Delivery,
+    asked: DeliverRequest,
+) -> Delivery:
+    installation = (await own_installation(service, records, repository.installation_id or "")).id
+    allowed = await allowed_or_problem(service, repository.repo_url, "repo_url")
+    named = owner_and_name(allowed.url, github.settings.host)
+    base = program.base_commit or repository.head
+    if named is None or base is None:
+        raise Problem(
+            409, "no-base", "Nothing to build on", "the repository has no commit that the version was made from"
+        )
+    title = asked.title or f"Improve {_name(program)} by GEPA"
+    body = await in_thread(_body, service.journals, program)
+    change = Change(base, program.patch, component_texts(program.texts), f"{title}\n\nVersion {program.id}.\n")
+    try:
+        commit = await push(allowed, begun.branch, change, github.credentials(installation, DELIVER))
+        branch = asked.base or repository.default_branch or "main"
+        made = await github.open_pull_request(
+            installation, *named, head=begun.branch, base=branch, title=title, body=body
+        )
+    except (GitHubFailed, SandboxError) as error:
+        raise Problem(502, "delivery-failed", "Delivery failed", str(error)[:1000]) from None
+    changes = {"commit": commit, "number": made.number, "url": made.html_url}
+    return await in_thread(records.replace, begun.model_copy(update=changes))
+
+
+async def _repository(records: TenantRecords, program: Program) -> Repository:
+    found = None if program.client_id is None else await in_thread(records.get, Repository, program.client_id)
+    if found is None:
+        detail = "the version's repository is not connected: ask for the mode `patch`"
+        raise Problem(409, "not-connected", "Repository not connected", detail)
+    return found
+
+
+def _begun(records: TenantRecords, program: Program, actor: str) -> Delivery:
+    """Return the delivery of a version, begun now if there is none or the last one was cut off."""
+    record = Delivery(tenant=records.tenant, id=program.id, branch=f"gepa/{program.id}", commit="", actor=actor)
+    try:
+        records.insert(record)
+    except RecordExists:
+        found = records.get(Delivery, program.id)
+        if found is not None and found.url is not None:
+            return found
+        if found is None or now() - found.updated < ABANDONED_AFTER:
+            detail = "the version is being delivered by another request"
+            raise Problem(409, "being-delivered", "Being delivered", detail) from None
+        try:
+            return records.replace(found.model_copy(update={"actor": actor}))
+        except RecordChanged:
+            detail = "the version is being delivered by another request"
+            raise Problem(409, "being-delivered", "Being delivered", detail) from None
+    return record
+
+
+def _abandoned(records: TenantRecords, begun: Delivery) -> None:
+    """Take a delivery back that failed, so that it can be begun again."""
+    found = records.get(Delivery, begun.id)
+    if found is not None and found.url is None:
+        records.delete(found)
+
+
+def _delivered(program: Program, delivery: Delivery) -> Delivered:
+    return Delivered(
+        program_id=program.id,
+        mode="pull_request",
+        base_commit=program.base_commit,
+        branch=delivery.branch,
+        commit=delivery.commit,
+        pull_request=delivery.url,
+    )
+
+
+def _name(program: Program) -> str:
+    return program.line.rstrip("/").rpartition("/")[2].removesuffix(".git")[:80] or "the program"
+
+
+def _body(journals: str, program: Program) -> str:
+    """Return the text of the pull request: what the certificate states, and the report of the run. Blocks."""
+    certificate = program.certificate
+    stated = str(certificate.get("statement", "")) if certificate is not None else "There is no certificate."
+    parts = [
+        f"**{program.verdict or 'not certified'}**: {stated}",
+        f"Version `{program.id}` of job `{program.job_id}`.",
+    ]
+    if component_texts(program.texts):
+        parts.append(f"The texts are in `{TEXTS}`.")
+    if certificate is not None:
+        written = json.dumps(certificate, indent=2)
+        parts.append(f"<details><summary>certificate</summary>\n\n```json\n{written}\n```\n\n</details>")
+    try:
+        report = report_of(journals, program.job_id, "markdown").decode("utf-8", "replace")
+    except (NoReport, JournalError) as error:
+        report = (
+            f"The report is not available: {error}" if isinstance(error, NoReport) else "The report is not available."
+        )
+    whole = "\n\n".join([*parts, report])
+    return whole if len(whole) <= LONGEST_BODY else whole[:LONGEST_BODY] + "\n\n... the rest is left out"

@@ -1,0 +1,283 @@
+"""What happens in a job: its events, as a stream or in pages, its logs, its report and its certificate."""
+
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import orjson
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import Response, StreamingResponse
+from pydantic import BaseModel, Field
+
+from gepa_client.certificate.certificate import Certificate
+from gepa_client.errors import StoreUnavailable
+from gepa_client.page.page_events import PageEvent
+from gepa_service.api.access import Parts, Reader
+from gepa_service.api.documented import Responses, documented
+from gepa_service.api.job_streams import CHECK_S, JobEvent, JobStreams, WatchedJob
+from gepa_service.api.pages import Paging, next_of
+from gepa_service.api.problems import Problem
+from gepa_service.api.routes.jobs import known_job
+from gepa_service.api.routes.repositories import Id
+from gepa_service.api.threads import in_thread
+from gepa_service.jobs.report import Kind, NoReport, certificate_of, report_of
+from gepa_service.model.job import ENDED
+from gepa_service.model.job_log import LogChunk, LogLine
+
+router = APIRouter(tags=["events of jobs"])
+
+HEARTBEAT_S = 15.0
+"""Seconds after which a silent stream sends a comment, so that both sides notice a lost connection."""
+
+SENT_AT_ONCE = 64 << 10
+"""Bytes of events in one write: what a slow client holds in memory here."""
+
+PAGE_BYTES = 1 << 20
+FIRST_WAIT_S = 5.0
+"""Seconds that a first page waits for the first events of the run."""
+
+LONGEST_EVENT_ID = 60
+REPORTS_AT_ONCE = 2
+REPORTS_KEPT = 8
+
+TYPES: dict[Kind, str] = {"html": "text/html; charset=utf-8", "markdown": "text/markdown; charset=utf-8"}
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; sandbox allow-scripts"
+)
+"""A report is shown with the rights of no origin: it holds what programs and models wrote."""
+
+EventId = Annotated[str, Field(max_length=LONGEST_EVENT_ID, pattern=r"^[0-9a-f]+-[0-9]{1,18}$")]
+
+
+class EventPage(BaseModel):
+    """Events of a job in order; an event that a later one replaced is missing.
+
+    `next`: the id that the next page follows. `reset`: `after` is of another server, whose events must be forgotten:
+    the page begins with the first event. `complete`: the job has ended, and these are its last events.
+    """
+
+    events: list[Annotated[PageEvent | JobEvent, Field(discriminator="type")]]
+    next: str
+    reset: bool
+    complete: bool
+
+
+class LogPage(BaseModel):
+    """Lines of a job. `next`: what the next page follows; null if there are no more now."""
+
+    lines: list[LogLine]
+    next: str | None
+
+
+STREAM: Responses = {
+    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "The events."}
+}
+REPORT: Responses = {
+    200: {
+        "content": {"text/html": {"schema": {"type": "string"}}, "text/markdown": {"schema": {"type": "string"}}},
+        "description": "The report.",
+    }
+}
+PAGE: Responses = {200: {"model": EventPage, "description": "The events."}}
+
+
+@router.get("/job/{job_id}/stream", response_class=StreamingResponse, responses={**documented(404), **STREAM})
+async def stream(
+    job_id: Id,
+    request: Request,
+    caller: Reader,
+    service: Parts,
+    last_event_id: Annotated[str | None, Header(max_length=LONGEST_EVENT_ID)] = None,
+) -> StreamingResponse:
+    """Send the events of a job as they happen, as server-sent events.
+
+    Each has an id; a request with `Last-Event-ID` continues after it. `event: reset` precedes the events of another
+    server, which come from the beginning; `event: end` follows the last one of a job that has ended; `event: revoked`
+    the end of a stream whose key is no longer valid.
+    """
+    job = await known_job(service.of(caller), job_id)
+    streams: JobStreams = request.app.state.streams
+    events = _events(request, streams, streams.get(job), last_event_id)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+async def _events(request: Request, streams: JobStreams, watched: WatchedJob, last: str | None) -> AsyncIterator[bytes]:
+    log, woken = watched.log, asyncio.Event()
+    epoch, number, is_reset = log.epoch.encode(), *_begin(watched, last)
+    stop = log.listen(woken)
+    streams.open += 1
+    checked = sent = time.monotonic()
+    try:
+        if is_reset:
+            yield b"event: reset\ndata: {}\n\n"
+        while True:
+            woken.clear()
+            over = log.is_over
+            found, number = log.since(number, SENT_AT_ONCE)
+            if found:
+                yield b"".join(b"id: %s-%d\ndata: %s\n\n" % (epoch, at, data) for at, data in found)
+                sent = time.monotonic()
+            elif over:
+                yield b"event: end\ndata: {}\n\n"
+                return
+            else:
+                await _woken(woken)
+            if time.monotonic() - checked >= CHECK_S:
+                checked = time.monotonic()
+                if not await streams.is_valid(request):
+                    yield b"event: revoked\ndata: {}\n\n"
+                    return
+            if time.monotonic() - sent >= HEARTBEAT_S:
+                yield b": nothing new\n\n"
+                sent = time.monotonic()
+    finally:
+        streams.open -= 1
+        stop()
+
+
+async def _woken(woken: asyncio.Event) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(woken.wait(), CHECK_S)
+
+
+def _begin(watched: WatchedJob, last: str | None) -> tuple[int, bool]:
+    """Return the number of the first event to send, and whether `last` is an id of another log."""
+    read = re.fullmatch(r"([0-9a-f]+)-(\d{1,18})", last or "")
+    if read is not None and read[1] == watched.log.epoch:
+        return int(read[2]) + 1, False
+    return 0, bool(last)
+
+
+@router.get("/job/{job_id}/events", responses={**documented(404), **PAGE})
+async def events(
+    job_id: Id,
+    request: Request,
+    caller: Reader,
+    service: Parts,
+    after: Annotated[EventId | None, Query(description="`next` of the page before.")] = None,
+) -> Response:
+    """Return the events of a job in pages of about a megabyte."""
+    job = await known_job(service.of(caller), job_id)
+    watched = request.app.state.streams.get(job)
+    if job.attempts and not watched.log.last_of("position"):
+        await _first_events(watched)
+    number, is_reset = _begin(watched, after)
+    over = watched.log.is_over
+    found, end = watched.log.since(number, PAGE_BYTES)
+    complete = over and end >= watched.log.end
+    last = b"%s-%d" % (watched.log.epoch.encode(), max(0, end - 1))
+    body = b'{"events":[%s],"next":"%s","reset":%s,"complete":%s}' % (
+        b",".join(data for _, data in found),
+        last,
+        orjson.dumps(is_reset),
+        orjson.dumps(complete),
+    )
+    return Response(body, media_type="application/json")
+
+
+async def _first_events(watched: WatchedJob) -> None:
+    woken = asyncio.Event()
+    stop = watched.log.listen(woken)
+    until = time.monotonic() + FIRST_WAIT_S
+    try:
+        while not watched.log.is_over and not watched.log.last_of("position") and time.monotonic() < until:
+            woken.clear()
+            await asyncio.wait([asyncio.ensure_future(_woken(woken))], timeout=until - time.monotonic())
+    finally:
+        stop()
+
+
+@router.get("/job/{job_id}/logs", responses=documented(404))
+async def logs(job_id: Id, caller: Reader, service: Parts, query: Paging) -> LogPage:
+    """Return what the worker and the processes of a job printed, oldest first."""
+    records = service.of(caller)
+    await known_job(records, job_id)
+    where = {"job_id": job_id}
+    found = await in_thread(lambda: records.page(LogChunk, where, after=query.after, limit=query.limit))
+    return LogPage(lines=[line for chunk in found for line in chunk.lines], next=next_of(found, query))
+
+
+@router.get("/job/{job_id}/report", response_class=Response, responses={**documented(404, 406, 409), **REPORT})
+async def report(
+    job_id: Id,
+    request: Request,
+    caller: Reader,
+    service: Parts,
+    accept: Annotated[str, Header(max_length=1000)] = "*/*",
+) -> Response:
+    """Return the report of a job that has ended, as a page or as Markdown (`Accept: text/markdown`)."""
+    kind = _kind(accept)
+    if kind is None:
+        detail = "the report is there as text/html and as text/markdown"
+        raise Problem(406, "not-acceptable", "Not acceptable", detail, field="accept")
+    job = await known_job(service.of(caller), job_id)
+    if job.status not in ENDED:
+        raise Problem(409, "wrong-status", "Status does not allow it", f"the job is {job.status}: it has no report yet")
+    reports: Reports = request.app.state.reports
+    try:
+        body = await reports.get(service.journals, job_id, kind)
+    except NoReport as error:
+        raise Problem(409, "no-report", "No report", str(error)) from None
+    except StoreUnavailable:
+        raise _unavailable() from None
+    headers = {"Content-Security-Policy": PAGE_POLICY, "X-Content-Type-Options": "nosniff"}
+    return Response(body, media_type=TYPES[kind], headers=headers)
+
+
+@router.get("/job/{job_id}/certificate", responses=documented(404, 409))
+async def certificate(job_id: Id, caller: Reader, service: Parts) -> Certificate:
+    """Return whether the job improved the program, derived from the record of its run."""
+    await known_job(service.of(caller), job_id)
+    try:
+        return await in_thread(certificate_of, service.journals, job_id)
+    except NoReport as error:
+        raise Problem(409, "no-certificate", "No certificate", str(error)) from None
+    except StoreUnavailable:
+        raise _unavailable() from None
+
+
+class Reports:
+    """Makes reports, a few at the same time, and keeps the last ones: the run of an ended job does not change."""
+
+    def __init__(self) -> None:
+        self._slots = asyncio.Semaphore(REPORTS_AT_ONCE)
+        self._made: dict[tuple[str, Kind], bytes] = {}
+
+    async def get(self, journals: str, job_id: str, kind: Kind) -> bytes:
+        """Return a report of a job. Raises as `report_of`."""
+        async with self._slots:
+            made = self._made.pop((job_id, kind), None)
+            if made is None:
+                made = await in_thread(report_of, journals, job_id, kind)
+            self._made[job_id, kind] = made
+            for key in list(self._made)[:-REPORTS_KEPT]:
+                del self._made[key]
+            return made
+
+
+def _kind(accept: str) -> Kind | None:
+    """Return which form of the report is sent for an `Accept` header; None if none of its types fits."""
+    weighed = []
+    for at, part in enumerate(accept.lower().split(",")):
+        name, *parameters = (piece.strip() for piece in part.split(";"))
+        weight = next((_weight(each[2:]) for each in parameters if each.startswith("q=")), 1.0)
+        weighed.append((-weight, at, name))
+    for weight, _, name in sorted(weighed):
+        if weight and name in ("text/html", "text/*", "*/*"):
+            return "html"
+        if weight and name in ("text/markdown", "text/plain"):
+            return "markdown"
+    return None
+
+
+def _weight(text: str) -> float:
+    return float(text) if re.fullmatch(r"[01](\.\d{0,3})?", text) else 0.0
+
+
+def _unavailable() -> Problem:
+    detail = "the store of runs cannot be read at present"
+    return Problem(503, "unavailable", "Not available", detail, headers={"Retry-After": "5"})

@@ -1,0 +1,226 @@
+"""Streams, pages of events, logs, reports and certificates of jobs."""
+
+import asyncio
+import json
+import resource
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gepa_service.api import job_streams
+from gepa_service.api.app import create_app
+from gepa_service.api.service import Service
+from gepa_service.model.job import Job
+from gepa_service.model.job_log import LogChunk, LogLine
+from gepa_service.records.record import new_id, now
+from gepa_service.records.store import TenantRecords
+from tests.gepa_service.ended_runs import optimized
+from tests.gepa_service.routes.conftest import Caller, Keys
+from tests.gepa_service.served import served
+
+WAIT_S = 40
+SECRETS = ("journals.db", "runs.db", "127.0.0.1:")
+
+
+@dataclass
+class Received:
+    """What a stream sent: ids and events in order, and the names of other events."""
+
+    ids: list[str] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    named: list[str] = field(default_factory=list)
+    comments: int = 0
+
+
+@asynccontextmanager
+async def streaming(url: str, job_id: str, key: str = "acme-viewer", last: str | None = None) -> AsyncIterator[Any]:
+    headers = {"Authorization": f"Bearer {key}", **({"Last-Event-ID": last} if last is not None else {})}
+    limits = httpx.Timeout(WAIT_S)
+    async with (
+        httpx.AsyncClient(timeout=limits) as client,
+        client.stream("GET", f"{url}/job/{job_id}/stream", headers=headers) as response,
+    ):
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        yield response
+
+
+async def read(response: httpx.Response, events: int | None = None) -> Received:
+    """Read a stream to its end, or until it has sent so many events."""
+    received, name = Received(), None
+    async with asyncio.timeout(WAIT_S):
+        async for line in response.aiter_lines():
+            if line.startswith("event: "):
+                name = line[7:]
+                received.named.append(name)
+            elif line.startswith("id: "):
+                received.ids.append(line[4:])
+            elif line.startswith("data: ") and name is None:
+                received.events.append(json.loads(line[6:]))
+            elif line.startswith(":"):
+                received.comments += 1
+            elif not line:
+                name = None
+                if events is not None and len(received.events) >= events:
+                    break
+    return received
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A store with an ended run, and the run's id."""
+    folder = tmp_path_factory.mktemp("run")
+    return folder / "journals.db", optimized(folder)
+
+
+@pytest.fixture
+def ended(run: tuple[Path, str], service: Service, acme: TenantRecords) -> Job:
+    """A completed job, whose run is in the store."""
+    shutil.copy(run[0], service.journals)
+    job = Job(
+        tenant="acme", id=run[1], repo_url="/p", created_by="key:k", status="completed", attempts=1, completed=now()
+    )
+    acme.insert(job)
+    return job
+
+
+@pytest.fixture
+def url(service: Service) -> Iterator[str]:
+    with served(create_app(service)) as address:
+        yield address
+
+
+async def test_a_stream_has_every_event_once_and_ends_with_its_job(ended: Job, url: str) -> None:
+    async with streaming(url, ended.id) as response:
+        whole = await read(response)
+    assert whole.named == ["end"]
+    assert len(set(whole.ids)) == len(whole.ids)
+    kinds = {event["type"] for event in whole.events}
+    assert {"job", "run", "rows", "candidate", "pool", "position", "certificate"} <= kinds
+    assert not [secret for secret in SECRETS if secret in json.dumps(whole.events)]
+    for cut in (1, len(whole.ids) // 2, len(whole.ids)):
+        async with streaming(url, ended.id, last=whole.ids[cut - 1]) as response:
+            rest = await read(response)
+        assert whole.ids[:cut] + rest.ids == whole.ids
+        assert rest.named == ["end"]
+
+
+async def test_a_stream_of_another_server_begins_again_after_a_reset(ended: Job, url: str) -> None:
+    async with streaming(url, ended.id, last="0123456789abcdef-7") as response:
+        whole = await read(response)
+    assert whole.named == ["reset", "end"]
+    assert whole.events[0]["type"] == "job"
+
+
+async def test_a_stream_shows_the_status_of_its_job_as_it_changes(url: str, acme: TenantRecords) -> None:
+    job = Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k")
+    acme.insert(job)
+    async with streaming(url, job.id) as response:
+        reading = asyncio.create_task(read(response))
+        paused = acme.replace(job.model_copy(update={"status": "paused"}))
+        await asyncio.sleep(2 * job_streams.POLL_S)
+        acme.replace(paused.model_copy(update={"status": "cancelled", "reason": "cancelled by key:k"}))
+        received = await reading
+    assert [event["status"] for event in received.events] == ["pending", "paused", "cancelled"]
+    assert received.events[-1]["reason"] == "cancelled by key:k"
+
+
+async def test_a_revoked_key_ends_its_stream_and_no_other(url: str, keys: Keys, acme: TenantRecords) -> None:
+    job = Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k")
+    acme.insert(job)
+    async with streaming(url, job.id, "acme-viewer") as one, streaming(url, job.id, "acme-editor") as other:
+        first = asyncio.create_task(read(one))
+        second = asyncio.create_task(read(other))
+        await asyncio.sleep(0.2)
+        keys.revoked.add("acme-viewer")
+        assert (await asyncio.wait_for(first, 3 * job_streams.CHECK_S)).named == ["revoked"]
+        assert not second.done()
+        acme.replace(job.model_copy(update={"status": "failed"}))
+        assert (await second).named == ["end"]
+
+
+async def test_many_streams_share_one_reader(url: str, acme: TenantRecords, ended: Job) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+    async def once() -> list[str]:
+        async with streaming(url, ended.id) as response:
+            return (await read(response)).ids
+
+    found = await asyncio.gather(*(once() for _ in range(40)))
+    assert len({tuple(ids) for ids in found}) == 1
+
+
+async def test_pages_of_events_are_those_of_the_stream(ended: Job, url: str) -> None:
+    async with streaming(url, ended.id) as response:
+        whole = await read(response)
+    headers = {"Authorization": "Bearer acme-viewer"}
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=WAIT_S) as client:
+        page = (await client.get(f"/job/{ended.id}/events")).json()
+        assert (page["events"], page["complete"], page["reset"]) == (whole.events, True, False)
+        after = (await client.get(f"/job/{ended.id}/events", params={"after": whole.ids[2]})).json()
+        assert after["events"] == whole.events[3:]
+        other = (await client.get(f"/job/{ended.id}/events", params={"after": "ab-3"})).json()
+        assert (other["events"], other["reset"]) == (whole.events, True)
+        assert (await client.get(f"/job/{ended.id}/events", params={"after": "x"})).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("text/html", "text/html"),
+        ("*/*", "text/html"),
+        ("text/markdown", "text/markdown"),
+        ("text/html;q=0.1, text/markdown", "text/markdown"),
+        ("image/png", None),
+        ("text/html;q=0", None),
+    ],
+)
+async def test_the_report_has_the_accepted_form_and_no_address_of_the_service(
+    editor: Caller, ended: Job, accept: str, kind: str | None
+) -> None:
+    answered = await editor("GET", f"/job/{ended.id}/report", headers={"Accept": accept})
+    if kind is None:
+        assert answered.status_code == 406
+        return
+    assert answered.status_code == 200, answered.text
+    assert answered.headers["content-type"].startswith(kind)
+    assert "Best candidate" in answered.text or "report" in answered.text
+    assert not [secret for secret in SECRETS if secret in answered.text]
+
+
+async def test_the_certificate_is_that_of_the_run(editor: Caller, ended: Job, run: tuple[Path, str]) -> None:
+    answered = await editor("GET", f"/job/{ended.id}/certificate")
+    written = json.loads((run[0].parent / "runs" / run[1] / "certificate.json").read_text())
+    assert answered.json() == written
+
+
+async def test_a_job_without_a_run_has_neither(editor: Caller, acme: TenantRecords) -> None:
+    for status, attempts in (("pending", 0), ("failed", 1)):
+        job = Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="k", status=status, attempts=attempts)  # type: ignore[arg-type]
+        acme.insert(job)
+        for what in ("report", "certificate"):
+            assert (await editor("GET", f"/job/{job.id}/{what}")).status_code == 409
+
+
+async def test_logs_are_read_in_pages(editor: Caller, acme: TenantRecords) -> None:
+    job = Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="k")
+    acme.insert(job)
+    for at in range(3):
+        line = LogLine(at=now(), source="driver", text=f"line {at}")
+        acme.insert(LogChunk(tenant="acme", id=f"log_{at}", job_id=job.id, lines=(line,)))
+    first = (await editor("GET", f"/job/{job.id}/logs?limit=2")).json()
+    rest = (await editor("GET", f"/job/{job.id}/logs?after={first['next']}")).json()
+    assert [line["text"] for line in first["lines"] + rest["lines"]] == ["line 0", "line 1", "line 2"]
+
+
+@pytest.mark.parametrize("what", ["stream", "events", "logs", "report", "certificate"])
+async def test_what_belongs_to_another_tenant_is_not_there(stranger: Caller, ended: Job, what: str) -> None:
+    foreign = await stranger("GET", f"/job/{ended.id}/{what}")
+    absent = await stranger("GET", f"/job/job_absent/{what}")
+    assert (foreign.status_code, foreign.json()) == (404, absent.json())

@@ -1,0 +1,192 @@
+"""Versions: listed, shown, promoted, rolled back, delivered."""
+
+import asyncio
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gepa_service.jobs.promotions import promote, promotions_of
+from gepa_service.model.program import Installation, Program, Repository
+from gepa_service.records.store import TenantRecords
+from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub
+from tests.gepa_service.routes.conftest import Caller
+from tests.sandbox_runtime.source.repositories import commit, git
+
+FORCE = {"force": True, "reason": "a fix by hand"}
+
+
+def version(acme: TenantRecords, name: str, **fields: Any) -> Program:
+    whole = {
+        "line": "https://x/o/r",
+        "job_id": "job_1",
+        "repo_url": "https://x/o/r",
+        "texts": {"prompt": name},
+        **fields,
+    }
+    record = Program(tenant="acme", id=f"program_{name}", **whole)
+    acme.insert(record)
+    return record
+
+
+async def active(caller: Caller) -> str | None:
+    items = (await caller("GET", "/programs/active", params={"line": "https://x/o/r"})).json()["items"]
+    return items[0]["program_id"] if items else None
+
+
+async def test_versions_are_listed_and_shown_with_who_promoted_them(editor: Caller, acme: TenantRecords) -> None:
+    version(acme, "a", verdict="improved", parents=("program_0",), diff="d", score=0.5)
+    version(acme, "b", line="other", job_id="job_2")
+    listed = (await editor("GET", "/programs")).json()["items"]
+    assert [each["program_id"] for each in listed] == ["program_b", "program_a"]
+    for query, found in (("verdict=improved", "program_a"), ("job_id=job_2", "program_b"), ("line=other", "program_b")):
+        assert [each["program_id"] for each in (await editor("GET", f"/programs?{query}")).json()["items"]] == [found]
+    await editor("POST", "/program/program_a/promote", {})
+    shown = (await editor("GET", "/program/program_a")).json()
+    assert (shown["texts"], shown["parents"], shown["diff"], shown["active"]) == (
+        {"prompt": "a"},
+        ["program_0"],
+        "d",
+        True,
+    )
+    assert [each["actor"] for each in shown["promotions"]] == ["key:acme-editor"]
+
+
+@pytest.mark.parametrize("verdict", [None, "no difference", "worse"])
+async def test_a_version_that_did_not_improve_is_promoted_by_force_with_a_reason_alone(
+    editor: Caller, acme: TenantRecords, verdict: str | None
+) -> None:
+    version(acme, "a", verdict=verdict)
+    assert (await editor("POST", "/program/program_a/promote", {})).status_code == 409
+    assert (await editor("POST", "/program/program_a/promote", {"reason": "r"})).status_code == 409
+    for wrong in (
+        {"force": True},
+        {"force": True, "reason": " "},
+        {"force": "x"},
+        {"force": True, "reason": "x" * 3000},
+    ):
+        assert (await editor("POST", "/program/program_a/promote", wrong)).status_code == 422
+    assert await active(editor) is None
+    promoted = await editor("POST", "/program/program_a/promote", FORCE)
+    assert (promoted.status_code, promoted.json()["forced"]) == (200, "a fix by hand")
+    assert await active(editor) == "program_a"
+
+
+async def test_rollbacks_return_to_the_version_before_each(editor: Caller, acme: TenantRecords) -> None:
+    for name in ("a", "b", "c"):
+        version(acme, name, verdict="improved")
+        assert (await editor("POST", f"/program/program_{name}/promote", {})).status_code == 200
+    assert (await editor("POST", "/program/program_a/rollback")).status_code == 409
+    back = (await editor("POST", "/program/program_c/rollback")).json()
+    assert (back["program_id"], back["before"], back["rolled_back"]) == ("program_b", "program_c", True)
+    assert (await editor("POST", "/program/program_b/rollback")).json()["program_id"] == "program_a"
+    assert await active(editor) == "program_a"
+    assert (await editor("POST", "/program/program_a/rollback")).status_code == 409
+    assert (await editor("POST", "/program/program_a/promote", {})).status_code == 409
+
+
+async def test_promotions_at_once_come_one_after_the_other(editor: Caller, acme: TenantRecords) -> None:
+    names = [f"v{at}" for at in range(6)]
+    made = [version(acme, name, verdict="improved") for name in names]
+    await asyncio.gather(*(asyncio.to_thread(promote, acme, each, "key:k", None) for each in made))
+    ordered = promotions_of(acme, line="https://x/o/r")
+    assert {each.program_id for each in ordered} == {each.id for each in made}
+    followers = {each.before: each.program_id for each in ordered}
+    chain, at = [], None
+    while at in followers:
+        at = followers[at]
+        chain.append(at)
+    assert len(chain) == len(made)
+    assert await active(editor) == chain[-1]
+
+
+async def test_a_foreign_version_is_not_there(stranger: Caller, viewer: Caller, acme: TenantRecords) -> None:
+    version(acme, "a", verdict="improved")
+    for method, path, body in (
+        ("GET", "", None),
+        ("POST", "/promote", {}),
+        ("POST", "/rollback", None),
+        ("POST", "/deliver", {}),
+    ):
+        foreign = await stranger(method, f"/program/program_a{path}", body)
+        absent = await stranger(method, f"/program/absent{path}", body)
+        assert (foreign.status_code, foreign.json()) == (404, absent.json())
+        if method == "POST":
+            assert (await viewer(method, f"/program/program_a{path}", body)).status_code == 403
+    assert (await stranger("GET", "/programs/active")).json()["items"] == []
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> tuple[Path, str, str]:
+    """A repository, the commit that a version was made from, and the version's patch."""
+    folder = tmp_path / "program"
+    base = commit(folder, {"program.py": "print('one')\n", "other.py": "x = 1\n"})
+    commit(folder, {"program.py": "print('two')\n"})
+    commit(folder, {"program.py": "print('three')\n", "new.py": "y = 2\n"})
+    patch = subprocess.check_output(["git", "-C", str(folder), "format-patch", "--stdout", base], text=True)
+    git(folder, "reset", "--quiet", "--hard", base)
+    return folder, base, patch
+
+
+async def test_a_version_is_delivered_as_a_pull_request_once(
+    github: LoopbackGitHub, github_client: httpx.AsyncClient, acme: TenantRecords, changed: tuple[Path, str, str]
+) -> None:
+    folder, base, patch = changed
+    github.add("owner/name", folder)
+    acme.insert(Installation(tenant="acme", id="42", installation_id=str(INSTALLATION), account="owner"))
+    repository = Repository(
+        tenant="acme",
+        id="client_1",
+        repo_url=github.url("owner/name"),
+        installation_id=str(INSTALLATION),
+        default_branch="trunk",
+        head=base,
+    )
+    acme.insert(repository)
+    certificate = {"statement": "It improved."}
+    version(acme, "a", client_id="client_1", base_commit=base, patch=patch, certificate=certificate, verdict="improved")
+    editor = Caller(github_client, "acme-editor")
+    delivered = await editor("POST", "/program/program_a/deliver", {"title": "Better answers"})
+    assert delivered.status_code == 200, delivered.text
+    assert delivered.json()["pull_request"] == github.url("owner/name/pull/1")
+    assert (await editor("POST", "/program/program_a/deliver", {})).json() == delivered.json()
+    (pull,) = github.pulls
+    assert (pull["head"], pull["base"], pull["title"]) == ("gepa/program_a", "trunk", "Better answers")
+    assert "It improved." in pull["body"]
+    bare = github.root / "owner" / "name.git"
+    assert git(bare, "show", "gepa/program_a:program.py") == "print('three')"
+    assert git(bare, "show", "gepa/program_a:new.py") == "y = 2"
+    assert git(bare, "show", "gepa/program_a:.gepa/best_candidate.json") == '{\n  "prompt": "a"\n}'
+    assert git(bare, "rev-parse", "gepa/program_a^") == base
+    assert git(bare, "rev-parse", "gepa/program_a") == delivered.json()["commit"]
+
+
+async def test_a_patch_that_does_not_apply_is_reported_and_can_be_delivered_later(
+    github: LoopbackGitHub, github_client: httpx.AsyncClient, acme: TenantRecords, changed: tuple[Path, str, str]
+) -> None:
+    folder, base, patch = changed
+    github.add("owner/name", folder)
+    acme.insert(Installation(tenant="acme", id="42", installation_id=str(INSTALLATION), account="owner"))
+    url = github.url("owner/name")
+    acme.insert(Repository(tenant="acme", id="client_1", repo_url=url, installation_id="42", head=base))
+    broken = patch.replace("print('one')", "print('none')")
+    version(acme, "a", client_id="client_1", base_commit=base, patch=broken)
+    editor = Caller(github_client, "acme-editor")
+    for _ in range(2):
+        refused = await editor("POST", "/program/program_a/deliver", {})
+        assert refused.status_code == 502
+        assert "ghs_" not in refused.text
+    assert github.pulls == []
+
+
+async def test_other_hosts_get_a_patch(editor: Caller, acme: TenantRecords) -> None:
+    version(acme, "a", patch="From 0\n", base_commit="0" * 40)
+    version(acme, "b")
+    patched = (await editor("POST", "/program/program_a/deliver", {"mode": "patch"})).json()
+    assert (patched["patch"], patched["base_commit"]) == ("From 0\n", "0" * 40)
+    assert (await editor("POST", "/program/program_b/deliver", {"mode": "patch"})).status_code == 409
+    assert (await editor("POST", "/program/program_a/deliver", {})).status_code == 409
+    for wrong in ({"mode": "email"}, {"base": "a b"}, {"title": "two\nlines"}, {"title": ""}):
+        assert (await editor("POST", "/program/program_a/deliver", wrong)).status_code == 422
