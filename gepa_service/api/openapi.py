@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from gepa_service.api.documented import FieldError, ProblemBody
+from gepa_service.api.route_table import permission_of, routes_of
 
 DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "openapi.json"
 
@@ -25,17 +25,12 @@ def document_of(app: FastAPI) -> dict[str, Any]:
     schemas = made.setdefault("components", {}).setdefault("schemas", {})
     made["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
     made["security"] = [{"bearer": []}]
-    for route in app.routes:
-        if isinstance(route, APIRoute) and not _has_caller(route.dependant):
+    for route in routes_of(app):
+        if isinstance(route, APIRoute) and permission_of(route) is None:
             for method in route.methods or ():
                 made["paths"][route.path_format][method.lower()]["security"] = []
     schemas["ProblemBody"], schemas["FieldError"] = problem, FieldError.model_json_schema(ref_template=template)
     return made
-
-
-def _has_caller(dependant: Dependant) -> bool:
-    """Return whether a route requires a caller, see `access.requires`."""
-    return hasattr(dependant.call, "permission") or any(map(_has_caller, dependant.dependencies))
 
 
 def text() -> str:
