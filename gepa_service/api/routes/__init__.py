@@ -2,6 +2,6 @@
 
 from fastapi import APIRouter
 
-from gepa_service.api.routes import health
+from gepa_service.api.routes import health, journal
 
-ROUTERS: tuple[APIRouter, ...] = (health.router,)
+ROUTERS: tuple[APIRouter, ...] = (health.router, journal.router)
