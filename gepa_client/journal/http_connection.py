@@ -23,7 +23,7 @@ ANSWER_S = 60.0
 """Seconds without a byte of a response after which a connection counts as lost."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
-TRY_AGAIN = frozenset({429, 500, 502, 503, 504})
+TRY_AGAIN = frozenset({429, 502, 503, 504})
 """Statuses of a service that is starting, overloaded or away behind a proxy."""
 
 KEPT = 8
