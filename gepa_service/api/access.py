@@ -10,6 +10,7 @@ from gepa_service.api.service import Service
 from gepa_service.auth.principal import Permission, Principal
 
 SCHEME = "bearer "
+TENANT_HEADER = "evolverpc-tenant"
 
 
 def service_of(request: Request) -> Service:
@@ -20,9 +21,7 @@ def service_of(request: Request) -> Service:
 
 async def caller_of(request: Request) -> Principal:
     """Return the caller. Raises a 401 problem, the same for every kind of wrong token."""
-    given = request.headers.get("authorization", "")
-    token = given[len(SCHEME) :].strip() if given[: len(SCHEME)].lower() == SCHEME else ""
-    found = await run_in_threadpool(service_of(request).recognize, token) if token else None
+    found = await recognized(request)
     if found is None:
         raise Problem(
             401,
@@ -31,7 +30,22 @@ async def caller_of(request: Request) -> Principal:
             "send a valid key: Authorization: Bearer KEY (gepa-service keys create makes one)",
             headers={"WWW-Authenticate": "Bearer"},
         )
-    request.state.principal = found
+    return found
+
+
+async def recognized(request: Request) -> Principal | None:
+    """Return the caller of a request, whose token is checked once; None without a valid token.
+
+    A member of several tenants names one in the header `Evolverpc-Tenant`.
+    """
+    state = request.state
+    if not hasattr(state, "principal"):
+        given = request.headers.get("authorization", "")
+        token = given[len(SCHEME) :].strip(" \t") if given[: len(SCHEME)].lower() == SCHEME else ""
+        tenant = request.headers.get(TENANT_HEADER)
+        named = () if tenant is None else (tenant,)
+        state.principal = await run_in_threadpool(service_of(request).recognize, token, *named) if token else None
+    found: Principal | None = state.principal
     return found
 
 

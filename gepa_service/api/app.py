@@ -1,17 +1,53 @@
 """Make the ASGI application of a service."""
 
+import contextlib
+from collections.abc import AsyncIterator
+
 from fastapi import FastAPI
 
 from gepa_service.api import problems
+from gepa_service.api.audit import Audit
+from gepa_service.api.body_limit import BodyLimit
+from gepa_service.api.failures import Failures
+from gepa_service.api.housekeeping import housekeeping
+from gepa_service.api.idempotency import Idempotency
+from gepa_service.api.limits import Limits
+from gepa_service.api.metrics import Measured, Metrics
+from gepa_service.api.request_counts import RequestCounts
 from gepa_service.api.routes import ROUTERS
+from gepa_service.api.safety import Safety
 from gepa_service.api.service import Service
+from gepa_service.jobs.month_spending import SpendingReader
 
 
-def create_app(service: Service) -> FastAPI:
-    """Return the application; `service` is closed by who made it."""
-    app = FastAPI(title="EvolveRPC service", version="1")
+def create_app(service: Service | None) -> FastAPI:
+    """Return the application; `service` is closed by who made it, and None if the routes are only described."""
+    app = FastAPI(title="EvolveRPC service", version="1", lifespan=_serving, docs_url=None, redoc_url=None)
     app.state.service = service
-    app.add_exception_handler(problems.Problem, problems.answer)
+    for error in problems.HANDLED:
+        app.add_exception_handler(error, problems.answer)
     for router in ROUTERS:
         app.include_router(router)
+    if service is not None:
+        _surround(app, service)
     return app
+
+
+def _surround(app: FastAPI, service: Service) -> None:
+    """Add what every request passes through; the last that is added is the first that a request meets."""
+    app.state.counts, app.state.metrics, app.state.spending = RequestCounts(), Metrics(), SpendingReader()
+    app.add_middleware(Audit, records=service.records)
+    app.add_middleware(Idempotency, records=service.records)
+    app.add_middleware(Limits, records=service.records, counts=app.state.counts)
+    app.add_middleware(BodyLimit)
+    app.add_middleware(Failures)
+    app.add_middleware(Safety, public_url=service.public_url)
+    app.add_middleware(Measured, metrics=app.state.metrics)
+
+
+@contextlib.asynccontextmanager
+async def _serving(app: FastAPI) -> AsyncIterator[None]:
+    """Hold what requests share on the event loop."""
+    service: Service = app.state.service
+    async with housekeeping(service.records, app.state.counts):
+        yield

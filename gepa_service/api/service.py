@@ -1,24 +1,40 @@
 """What the routes share: the stores, and how callers are recognized. Made once at the start, never changed."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from gepa_service.auth.principal import Principal
 from gepa_service.records.store import RecordStore, TenantRecords
+from gepa_service.repositories.github import GitHub
+from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.secrets.vault import Vault
+
+
+class Recognize(Protocol):
+    """From a bearer token to its caller, as `gepa_service.auth.recognize.Recognizer` does it."""
+
+    def __call__(self, token: str, tenant: str | None = None, /) -> Principal | None:
+        """Return the caller; None for a token that is unknown, expired or revoked, or not for the tenant named."""
+        ...
 
 
 @dataclass(frozen=True)
 class Service:
     """The parts of a running API. `journals`: the store of runs, as `gepa_client.journal.store.open_store` takes it.
 
-    `recognize`: the caller of a bearer token; None for one that is unknown, expired or revoked. It reads a database, so
-    it runs in a thread. `public_url`: by which the API is reached from outside.
+    `recognize` reads a database, so it runs in a thread. `public_url`: by which the API is reached from outside.
+    `repositories`: which may be connected. `github`: None if the service has no GitHub App. `webhook_key`: from which
+    the secret of each webhook is derived. `vault`: None if the service has no master key, and so keeps no secrets.
     """
 
     records: RecordStore
     journals: str
-    recognize: Callable[[str], Principal | None]
+    recognize: Recognize
     public_url: str
+    repositories: RepositoryPolicy = field(default_factory=RepositoryPolicy)
+    github: GitHub | None = None
+    webhook_key: bytes = field(default=b"", repr=False)
+    vault: Vault | None = None
 
     def of(self, principal: Principal) -> TenantRecords:
         """Return the records of the caller's tenant."""

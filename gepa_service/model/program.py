@@ -23,6 +23,35 @@ class Repository(Record):
     """The commit of the default branch when it was last looked at."""
 
 
+class Installation(Record):
+    """An installation of the GitHub App that a member of the tenant has proved to manage. `id`: GitHub's number."""
+
+    kind: ClassVar[str] = "installation"
+    indexed: ClassVar[tuple[str, ...]] = ("installation_id",)
+
+    installation_id: str
+    account: str
+    suspended: bool = False
+
+
+class SeenDelivery(Record):
+    """A webhook of GitHub that was processed. `id`: derived from its delivery id, so that a second one is refused."""
+
+    kind: ClassVar[str] = "seen_delivery"
+
+
+class Delivery(Record):
+    """A version that was delivered as a pull request. `id`: the version's; one of each."""
+
+    kind: ClassVar[str] = "delivery"
+
+    branch: str
+    commit: str
+    number: int | None = None
+    url: str | None = None
+    actor: str
+
+
 class Program(Record):
     """A version of a program: what a completed job found. `id`: the `program_id`.
 

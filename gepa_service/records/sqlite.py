@@ -4,9 +4,9 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gepa_service.records.record import Record, now
 from gepa_service.records.store import (
@@ -32,12 +32,10 @@ CREATE TABLE field (
     PRIMARY KEY (kind, tenant, id, name),
     FOREIGN KEY (kind, tenant, id) REFERENCES record ON DELETE CASCADE
 ) WITHOUT ROWID;
-CREATE INDEX field_value ON field (kind, name, value, tenant, id)
+CREATE INDEX record_id ON record (kind, id, tenant);
+CREATE INDEX field_value ON field (kind, name, value, tenant, id);
+CREATE INDEX field_value_of_all ON field (kind, name, value, id, tenant)
 """
-
-HAS_FIELD = """ AND EXISTS (SELECT 1 FROM field WHERE field.kind = record.kind AND field.tenant = record.tenant
-    AND field.id = record.id AND name = ? AND ({}))"""
-"""The condition of one field; its place takes the accepted values."""
 
 
 class SqliteRecords:
@@ -118,28 +116,23 @@ class SqliteRecords:
         newest_first: bool = False,
     ) -> list[R]:
         """Return records in the order of their ids, those that follow the id `after`. `tenant`: None for all."""
-        condition, values = _selected(type_, tenant, where)
-        if after is not None:
-            condition += " AND id < ?" if newest_first else " AND id > ?"
-            values.append(after)
-        order = "id DESC, tenant" if newest_first else "id, tenant"
-        query = f"SELECT body FROM record WHERE {condition} ORDER BY {order} LIMIT ?"  # noqa: S608  made of constants
+        query, values = page_query(type_, tenant, where, after=after, limit=limit, newest_first=newest_first)
         with self._transaction("BEGIN") as connection:
-            found = connection.execute(query, (*values, limit)).fetchall()
+            found = connection.execute(query, values).fetchall()
         return [type_.model_validate_json(body) for (body,) in found]
 
     def count(self, type_: type[Record], tenant: str | None, where: Where | None = None) -> int:
         """Return how many records a page without limit would hold."""
-        condition, values = _selected(type_, tenant, where)
+        tables, condition, values = _selected(type_, tenant, where)
+        query = f"SELECT count(*) FROM {tables} WHERE {condition}"  # noqa: S608  made of constants
         with self._transaction("BEGIN") as connection:
-            query = f"SELECT count(*) FROM record WHERE {condition}"  # noqa: S608  made of constants
             return int(connection.execute(query, values).fetchone()[0])
 
     def tenants_with(self, type_: type[Record], where: Where | None = None) -> dict[str, int]:
         """Return the number of such records by tenant, tenants without any left out."""
-        condition, values = _selected(type_, None, where)
+        tables, condition, values = _selected(type_, None, where)
+        query = f"SELECT first.tenant, count(*) FROM {tables} WHERE {condition} GROUP BY first.tenant"  # noqa: S608  constants
         with self._transaction("BEGIN") as connection:
-            query = f"SELECT tenant, count(*) FROM record WHERE {condition} GROUP BY tenant"  # noqa: S608  constants
             return dict(connection.execute(query, values).fetchall())
 
     def close(self) -> None:
@@ -181,20 +174,56 @@ def _row(record: Record) -> tuple[str, str, str, int, str]:
     return record.kind, record.tenant, record.id, record.version, record.model_dump_json()
 
 
-def _selected(type_: type[Record], tenant: str | None, where: Where | None) -> tuple[str, list[str | None]]:
-    """Return the condition of a query and its values. Raises `ValueError` for a field that is not indexed."""
-    condition, values = "kind = ?", [type_.kind]
+def page_query(
+    type_: type[Record], tenant: str | None, where: Where | None, *, after: str | None, limit: int, newest_first: bool
+) -> tuple[str, list[Any]]:
+    """Return the query of a page and its values. Raises `ValueError` for a field that is not indexed."""
+    tables, condition, values = _selected(type_, tenant, where)
+    if after is not None:
+        condition += " AND first.id < ?" if newest_first else " AND first.id > ?"
+        values.append(after)
+    order = "first.id DESC, first.tenant" if newest_first else "first.id, first.tenant"
+    body = "first.body"
+    if where:
+        body = "record.body"
+        tables += " CROSS JOIN record ON " + SAME_RECORD.format("record")  # CROSS: the field is looked up first
+    return f"SELECT {body} FROM {tables} WHERE {condition} ORDER BY {order} LIMIT ?", [*values, limit]  # noqa: S608  constants
+
+
+SAME_RECORD = "{0}.kind = first.kind AND {0}.tenant = first.tenant AND {0}.id = first.id"
+
+
+def _selected(type_: type[Record], tenant: str | None, where: Where | None) -> tuple[str, str, list[Any]]:
+    """Return tables, a condition, and its values; `first` is the table of the first field, or that of records.
+
+    Raises:
+        ValueError: a field is not indexed.
+    """
+    condition, values = "first.kind = ?", [type_.kind]
     if tenant is not None:
-        condition += " AND tenant = ?"
+        condition += " AND first.tenant = ?"
         values.append(tenant)
-    for name, wanted in (where or {}).items():
+    for number, (name, wanted) in enumerate((where or {}).items()):
         if name not in type_.indexed:
             raise ValueError(f"{type_.kind} is not indexed by {name}")
-        accepted = [wanted] if wanted is None or isinstance(wanted, str) else list(wanted)
-        marks = " OR ".join("value IS ?" for _ in accepted) or "0"
-        condition += HAS_FIELD.format(marks)
+        table = "first" if number == 0 else "other"
+        matches, accepted = _matches(table, wanted)
+        matches = f"{table}.name = ? AND {matches}"
+        if number:
+            same = SAME_RECORD.format("other")
+            matches = f"EXISTS (SELECT 1 FROM field AS other WHERE {same} AND {matches})"  # noqa: S608  constants
+        condition += f" AND {matches}"
         values += [name, *accepted]
-    return condition, values
+    return ("field" if where else "record") + " AS first", condition, values
+
+
+def _matches(table: str, wanted: str | Sequence[str] | None) -> tuple[str, list[str]]:
+    """Return the condition that a field has a wanted value, and its values."""
+    if wanted is None:
+        return f"{table}.value IS NULL", []
+    if isinstance(wanted, str):
+        return f"{table}.value = ?", [wanted]
+    return f"{table}.value IN ({', '.join('?' for _ in wanted)})", list(wanted)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 RecordError
 ├── RecordExists        a record of this kind, tenant and id is there already
-├── RecordChanged       somebody else wrote the record since it was read; read it again
+├── RecordChanged       the record was written since it was read; read it again
 └── RecordsUnavailable  the database cannot be used now (full, locked, unreachable): trying later can help
 """
 
@@ -91,7 +91,7 @@ class RecordStore(Protocol):
 
 
 def changed(store: RecordStore, record: R, change: Callable[[R], R]) -> R:
-    """Write what `change` makes of the record, again from the stored one if somebody else wrote it meanwhile.
+    """Write what `change` makes of the record, again from the stored one if it was written meanwhile.
 
     `change` returns its argument if nothing is to be written; what it raises is raised.
 

@@ -7,6 +7,7 @@ import asyncio
 import time
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
@@ -56,18 +57,22 @@ class GitHubAppSettings:
     api: str = "https://api.github.com"
 
 
+READ_CONTENTS = {"contents": "read"}
+
+
 class GitHubApp:
-    """Provides tokens of an app's installation, each for one repository.
+    """Provides tokens of an app's installation, each for one repository. `permissions`: what a token may do.
 
     Raises:
         ValueError: `api` is neither https nor on this machine.
     """
 
-    def __init__(self, app: GitHubAppSettings) -> None:
+    def __init__(self, app: GitHubAppSettings, permissions: Mapping[str, str] = READ_CONTENTS) -> None:
         parts = urllib.parse.urlsplit(app.api)
         if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
             raise ValueError(f"{app.api}: what is sent there is secret: use https")
         self._app = app
+        self._permissions = dict(permissions)
         self._tokens: dict[tuple[str, str], _Token] = {}
         self._making: dict[tuple[str, str], asyncio.Lock] = {}
 
@@ -99,7 +104,7 @@ class GitHubApp:
             if installation is None:
                 path = f"/repos/{where}/installation"
                 installation = (await self._request(session, "GET", path, None, f"{owner}/{name}", _Installation)).id
-            wanted = {"repositories": [name], "permissions": {"contents": "read"}}
+            wanted = {"repositories": [name], "permissions": self._permissions}
             path = f"/app/installations/{installation}/access_tokens"
             return await self._request(session, "POST", path, wanted, f"{owner}/{name}", _Token)
 

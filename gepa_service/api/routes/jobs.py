@@ -1,0 +1,346 @@
+"""Submit jobs, look at them, and control them."""
+
+import contextlib
+import shlex
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from gepa_client.journal.store import Store, open_store
+from gepa_client.settings.groups import Evolve
+from gepa_service.api.access import Parts, Reader, Writer
+from gepa_service.api.documented import documented
+from gepa_service.api.pages import Paging, next_of
+from gepa_service.api.problems import Problem, not_found
+from gepa_service.api.routes.repositories import Id, allowed_or_problem, known_repository
+from gepa_service.api.service import Service
+from gepa_service.api.threads import in_thread
+from gepa_service.jobs import control
+from gepa_service.jobs.settings_of_jobs import Options, SettingRefused, checked_settings, repository_path
+from gepa_service.model.job import Job, Status
+from gepa_service.model.program import Repository
+from gepa_service.records.record import new_id
+from gepa_service.records.store import LARGEST_PAGE, TenantRecords
+from gepa_service.repositories.destinations import LONGEST_URL
+
+router = APIRouter(tags=["jobs"])
+
+MOST_ROWS = 20_000
+LONGEST_NAME = 400
+Row = dict[str, JsonValue]
+Rows = Annotated[list[Row], Field(min_length=1, max_length=MOST_ROWS)]
+RowsPath = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+ModuleName = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\s-][^\n\r]*$")]
+Ref = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\s~^:?*\[\\-][^\s~^:?*\[\\]*$")]
+PositiveCount = Annotated[int, Field(ge=1, le=10**9)]
+PositiveAmount = Annotated[float, Field(gt=0, le=1e9)]
+
+SPLITS = {"train": "trainset", "val": "valset", "test": "testset"}
+PATHS = tuple(f"{name}_path" for name in SPLITS.values())
+SAME = {"num_threads": "max_in_flight"}
+"""Fields of a request that have another name among the settings."""
+
+OWN = ("reflection_lm", "max_metric_calls", "num_threads", "evolve", "sandboxes", "max_cost_usd")
+"""Fields of a request that are settings."""
+
+
+class Target(BaseModel):
+    """The program: a connected repository, or one by its URL, and a commit, branch or tag of it.
+
+    `program`, `metric`, `saved_program_json_path`: as of `gepa-server`; without `program`, the repository's `gepa.toml`
+    names it. `metric` is for programs of DSPy.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    repo_url: Annotated[str, Field(min_length=1, max_length=LONGEST_URL)] | None = None
+    client_id: Id | None = None
+    ref: Ref | None = None
+    program: ModuleName | None = None
+    metric: ModuleName | None = None
+    saved_program_json_path: RowsPath | None = None
+
+    @model_validator(mode="after")
+    def _one_repository(self) -> Self:
+        if (self.repo_url is None) == (self.client_id is None):
+            raise ValueError("give one of `repo_url` and `client_id`")
+        return self
+
+    def server_args(self) -> list[str]:
+        """Return the flags of gepa-server that these fields stand for."""
+        flags = [] if self.program is None else ["--program", self.program]
+        flags += [] if self.metric is None else ["--kind", "dspy", "--metric", self.metric]
+        saved = self.saved_program_json_path
+        return flags + ([] if saved is None else ["--saved-program-json-path", saved])
+
+
+class OptimizeRequest(Target):
+    """An optimization.
+
+    Rows are given here, or as a .json, .jsonl or .csv file of the repository. `num_threads`: examples that are
+    evaluated at the same time. `options`: every other setting of `gepa-client optimize`.
+    """
+
+    trainset: Rows | None = None
+    trainset_path: RowsPath | None = None
+    valset: Rows | None = None
+    valset_path: RowsPath | None = None
+    testset: Rows | None = None
+    testset_path: RowsPath | None = None
+    reflection_lm: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] | None = None
+    max_metric_calls: PositiveCount | None = None
+    num_threads: PositiveCount | None = None
+    evolve: Evolve | None = None
+    sandboxes: Annotated[int, Field(ge=1, le=1000)] | None = None
+    max_cost_usd: PositiveAmount | None = None
+    options: Options = Options()
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        for name in SPLITS.values():
+            if getattr(self, name) is not None and getattr(self, f"{name}_path") is not None:
+                raise ValueError(f"`{name}` and `{name}_path` are given: rows, or a file of the repository")
+        for name in OWN:
+            setting = SAME.get(name, name)
+            if getattr(self, name) is not None and setting in self.options.model_fields_set:
+                raise ValueError(f"`{name}` and `options.{setting}` are given: they are the same setting")
+        return self
+
+    def settings(self, repo: str) -> dict[str, Any]:
+        """Return the settings of the job, as they were given. Raises `SettingRefused`."""
+        found = self.options.model_dump(mode="json", exclude_unset=True) | {"repo": repo}
+        if self.ref is not None:
+            found["ref"] = self.ref
+        for name in OWN:
+            if getattr(self, name) is not None:
+                found[SAME.get(name, name)] = getattr(self, name)
+        flags = [*shlex.split(found.get("server_args", "")), *self.server_args()]
+        for split, name in SPLITS.items():
+            if getattr(self, name) is not None:
+                found[name] = getattr(self, name)
+            elif (path := getattr(self, f"{name}_path")) is not None:
+                flags += ["--datasets", f"{split}={_path(path, name)}"]
+        return found | ({"server_args": shlex.join(flags)} if flags else {})
+
+
+class Submitted(BaseModel):
+    """A job that was accepted."""
+
+    job_id: str
+    status: Status
+
+
+class JobView(BaseModel):
+    """A job. `failure`: of a failed one: its `kind`, a message, and the findings of a failed check.
+
+    `wanted`: what was last asked for; the worker acts on it. `max_metric_calls`: the budget that `metric_calls` counts
+    towards. `attempts`: how often a worker began or continued it. `settings`: without secrets.
+    """
+
+    job_id: str
+    status: Status
+    reason: str | None
+    wanted: Literal["run", "pause", "cancel"]
+    phase: str
+    current_iteration: int
+    metric_calls: int
+    max_metric_calls: int | None
+    candidates: int
+    seed_score: float | None
+    best_score: float | None
+    best_candidate: dict[str, str] | None
+    cost_usd: float | None
+    max_cost_usd: float | None
+    program_id: str | None
+    repo_url: str
+    ref: str | None
+    client_id: str | None
+    created_by: str
+    created: datetime
+    started: datetime | None
+    completed: datetime | None
+    attempts: int
+    failure: dict[str, JsonValue] | None
+    settings: dict[str, JsonValue]
+
+    @classmethod
+    def of(cls, job: Job) -> "JobView":
+        """Return what is shown of a job."""
+        shared = job.model_dump(include=set(cls.model_fields) & set(Job.model_fields), exclude={"settings"})
+        limits = {name: job.settings.get(name) for name in ("max_metric_calls", "max_cost_usd")}
+        settings = {name: value for name, value in job.settings.items() if not isinstance(value, list)}
+        return cls(job_id=job.id, settings=settings, **shared, **job.progress.model_dump(), **limits)
+
+
+class JobPage(BaseModel):
+    """Jobs, the newest first. `next`: what the next page follows; null after the last one."""
+
+    items: list[JobView]
+    next: str | None
+
+
+class BudgetChange(BaseModel):
+    """New limits of a job; at least one of them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_metric_calls: PositiveCount | None = None
+    max_cost_usd: PositiveAmount | None = None
+    max_seconds: PositiveAmount | None = None
+    max_iterations: PositiveCount | None = None
+
+    @model_validator(mode="after")
+    def _any(self) -> Self:
+        if not self.model_dump(exclude_none=True):
+            raise ValueError(f"give at least one of {', '.join(type(self).model_fields)}")
+        return self
+
+
+@router.post("/optimize", status_code=202, responses=documented(404, 409))
+async def optimize(asked: OptimizeRequest, caller: Writer, service: Parts) -> Submitted:
+    """Submit an optimization. A worker checks the program on a few rows first; if that fails, the job does."""
+    records = service.of(caller)
+    repo_url, client_id = await repository_of(service, records, asked)
+    settings = await settings_or_problem(service, lambda: asked.settings(repo_url))
+    job = Job(
+        tenant=caller.tenant,
+        id=new_id("job"),
+        repo_url=repo_url,
+        ref=asked.ref,
+        client_id=client_id,
+        settings=settings,
+        created_by=caller.actor,
+    )
+    await in_thread(records.insert, job)
+    return Submitted(job_id=job.id, status=job.status)
+
+
+@router.get("/jobs", responses=documented())
+async def jobs(
+    caller: Reader, service: Parts, query: Paging, status: Annotated[list[Status] | None, Query(max_length=6)] = None
+) -> JobPage:
+    """List jobs, the newest first; `status`: only those with one of these."""
+    where = {"status": list(status)} if status else None
+    found = await in_thread(
+        lambda: service.of(caller).page(Job, where, after=query.after, limit=query.limit, newest_first=True)
+    )
+    return JobPage(items=[JobView.of(each) for each in found], next=next_of(found, query))
+
+
+@router.get("/job/{job_id}", responses=documented(404))
+async def job(job_id: Id, caller: Reader, service: Parts) -> JobView:
+    """Return a job."""
+    return JobView.of(await known_job(service.of(caller), job_id))
+
+
+@router.patch("/job/{job_id}", responses=documented(404, 409))
+async def change_budget(job_id: Id, asked: BudgetChange, caller: Writer, service: Parts) -> JobView:
+    """Change the budget of a job that has not ended."""
+    budget = asked.model_dump(exclude_none=True)
+    return await _controlled(
+        service,
+        service.of(caller),
+        job_id,
+        lambda records, store, job: control.set_budget(records, store, job, caller.actor, budget),
+    )
+
+
+@router.post("/job/{job_id}/cancel", responses=documented(404, 409))
+async def cancel(job_id: Id, caller: Writer, service: Parts) -> JobView:
+    """End a job for good; what it has found is kept."""
+    return await _controlled(
+        service,
+        service.of(caller),
+        job_id,
+        lambda records, store, job: control.cancel(records, store, job, caller.actor),
+    )
+
+
+@router.post("/job/{job_id}/pause", responses=documented(404, 409))
+async def pause(job_id: Id, caller: Writer, service: Parts) -> JobView:
+    """Stop a job; nothing is lost, and `resume` continues it."""
+    return await _controlled(
+        service,
+        service.of(caller),
+        job_id,
+        lambda records, store, job: control.pause(records, store, job, caller.actor),
+    )
+
+
+@router.post("/job/{job_id}/resume", responses=documented(404, 409))
+async def resume(job_id: Id, caller: Writer, service: Parts) -> JobView:
+    """Continue a paused job."""
+    return await _controlled(
+        service,
+        service.of(caller),
+        job_id,
+        lambda records, store, job: control.resume(records, store, job, caller.actor),
+    )
+
+
+async def known_job(records: TenantRecords, job_id: str) -> Job:
+    """Return a job of the tenant. Raises `not_found`."""
+    found = await in_thread(records.get, Job, job_id)
+    if found is None:
+        raise not_found("job")
+    return found
+
+
+async def repository_of(service: Service, records: TenantRecords, asked: Target) -> tuple[str, str | None]:
+    """Return the address of the repository, and its `client_id` if it is connected. Raises a problem."""
+    if asked.client_id is not None:
+        known = await known_repository(service, records, asked.client_id)
+    else:
+        assert asked.repo_url is not None  # noqa: S101  the model requires one of them
+        allowed = await allowed_or_problem(service, asked.repo_url, "repo_url")
+        found = await in_thread(
+            lambda: records.page(Repository, {"repo_url": allowed.text}, limit=LARGEST_PAGE, newest_first=True)
+        )
+        if not found:
+            return allowed.text, None
+        known = found[0]
+    if known.status == "suspended":
+        detail = "the installation of the GitHub App for this repository is suspended: resume it at GitHub"
+        raise Problem(409, "suspended", "Repository suspended", detail)
+    return known.repo_url, known.id
+
+
+async def settings_or_problem(service: Service, given: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return checked settings. Raises a 422 problem that names the field of the request."""
+    try:
+        return await in_thread(lambda: checked_settings(given(), service.repositories.allow_networks))
+    except SettingRefused as error:
+        own = {SAME.get(name, name): name for name in OWN}
+        name = error.field.partition(".")[0]
+        field = (
+            own.get(name, name) if name in (*own, *SPLITS.values(), *PATHS, "repo", "ref") else f"options.{error.field}"
+        )
+        raise Problem(422, "wrong-setting", "Wrong setting", str(error), field=field) from None
+    except ValueError as error:
+        detail = f"`server_args` are not flags: {error}"
+        raise Problem(422, "wrong-setting", "Wrong setting", detail, field="options.server_args") from None
+
+
+async def _controlled(
+    service: Service, records: TenantRecords, job_id: str, action: Callable[[TenantRecords, Store, Job], Job]
+) -> JobView:
+    found = await known_job(records, job_id)
+
+    def call() -> Job:
+        with contextlib.closing(open_store(service.journals)) as store:
+            return action(records, store, found)
+
+    try:
+        return JobView.of(await in_thread(call))
+    except control.ControlRefused as error:
+        raise Problem(409, "wrong-status", "Status does not allow it", str(error)) from None
+
+
+def _path(path: str, name: str) -> str:
+    try:
+        return repository_path(path)
+    except ValueError as error:
+        raise SettingRefused(f"{name}_path", str(error)) from None

@@ -1,0 +1,171 @@
+"""Connect repositories, and list them."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from gepa_service.api.access import Parts, Reader, Writer
+from gepa_service.api.documented import documented
+from gepa_service.api.pages import ID_PATTERN, PageQuery, Paging, next_of
+from gepa_service.api.problems import Problem, not_found
+from gepa_service.api.service import Service
+from gepa_service.api.threads import in_thread
+from gepa_service.model.program import Installation, Repository
+from gepa_service.records.record import LONGEST_ID, new_id
+from gepa_service.records.store import RecordChanged, TenantRecords
+from gepa_service.repositories.access import (
+    AllowedRepository,
+    Head,
+    RepositoryRefused,
+    RepositoryUnreachable,
+    allowed_repository,
+    look_up,
+)
+from gepa_service.repositories.destinations import LONGEST_URL
+from gepa_service.repositories.github import GitHubFailed, owner_and_name
+from sandbox_runtime.source.git import CredentialsFailed, GitCredentials
+
+router = APIRouter(tags=["repositories"])
+
+Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, pattern=ID_PATTERN)]
+InstallationId = Annotated[str, Field(pattern=r"^[0-9]{1,18}$")]
+
+
+class ConnectRequest(BaseModel):
+    """A repository. `installation_id`: of the GitHub App, for a private one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    repo_url: Annotated[str, Field(min_length=1, max_length=LONGEST_URL)]
+    installation_id: InstallationId | None = None
+
+
+class Connected(BaseModel):
+    """The `client_id` names the repository in other requests."""
+
+    client_id: str
+    status: Literal["connected", "unreachable", "suspended"]
+
+
+class RepositoryView(BaseModel):
+    """A connected repository. `head`: the commit of its default branch when it was last looked at."""
+
+    client_id: str
+    repo_url: str
+    installation_id: str | None
+    status: Literal["connected", "unreachable", "suspended"]
+    detail: str | None
+    default_branch: str | None
+    head: str | None
+    created: datetime
+    updated: datetime
+
+    @classmethod
+    def of(cls, record: Repository) -> "RepositoryView":
+        """Return what is shown of a record."""
+        shared = record.model_dump(include=set(cls.model_fields) & set(Repository.model_fields))
+        return cls(client_id=record.id, **shared)
+
+
+class RepositoryPage(BaseModel):
+    """Connected repositories. `next`: what the next page follows; null after the last one."""
+
+    items: list[RepositoryView]
+    next: str | None
+
+
+@router.post("/connect-git", responses=documented(502))
+async def connect_git(asked: ConnectRequest, caller: Writer, service: Parts) -> Connected:
+    """Connect a repository, whose access is tested at once. A repository that is connected already keeps its id."""
+    records = service.of(caller)
+    allowed = await allowed_or_problem(service, asked.repo_url, "repo_url")
+    if asked.installation_id is not None:
+        await own_installation(service, records, asked.installation_id)
+    head = await tested(service, allowed, asked.installation_id, "repo_url")
+    record = await in_thread(_connected, records, allowed.text, asked.installation_id, head)
+    return Connected(client_id=record.id, status=record.status)
+
+
+@router.get("/repositories", responses=documented())
+async def repositories(caller: Reader, service: Parts, query: Paging) -> RepositoryPage:
+    """List the connected repositories, the newest first."""
+    found = await in_thread(_page, service.of(caller), query)
+    return RepositoryPage(items=[RepositoryView.of(each) for each in found], next=next_of(found, query))
+
+
+async def allowed_or_problem(service: Service, repo_url: str, field: str) -> AllowedRepository:
+    """Return the repository if tenants may connect it. Raises a 422 problem."""
+    try:
+        return await in_thread(allowed_repository, repo_url, service.repositories)
+    except RepositoryRefused as error:
+        raise Problem(422, "repository-refused", "Repository not allowed", str(error), field=field) from None
+
+
+async def own_installation(service: Service, records: TenantRecords, installation_id: str) -> Installation:
+    """Return the installation that this tenant has. Raises a problem if it has not proved to have it."""
+    found = await in_thread(records.get, Installation, installation_id)
+    if service.github is None or found is None:
+        remedy = "begin with POST /github/install" if service.github is not None else "this service has no GitHub App"
+        detail = f"there is no such installation of the GitHub App; {remedy}"
+        raise Problem(422, "no-installation", "Unknown installation", detail, field="installation_id")
+    if found.suspended:
+        detail = "the installation is suspended at GitHub: resume it there"
+        raise Problem(422, "no-installation", "Unknown installation", detail, field="installation_id")
+    return found
+
+
+async def tested(service: Service, allowed: AllowedRepository, installation_id: str | None, field: str) -> Head:
+    """Return the default branch of a repository that can be read and is not too large. Raises a problem."""
+    try:
+        credentials: GitCredentials | None = None
+        if installation_id is not None and service.github is not None:
+            credentials = service.github.credentials(installation_id)
+            named = owner_and_name(allowed.url, service.github.settings.host)
+            if named is None:
+                detail = f"an installation of the GitHub App is for repositories on {service.github.settings.host}"
+                raise Problem(422, "repository-refused", "Repository not allowed", detail, field="installation_id")
+            size = await service.github.size_mb(installation_id, *named)
+            if size > service.repositories.largest_mb:
+                detail = f"the repository has {size:,.0f} MiB; the largest that this service reads has "
+                detail += f"{service.repositories.largest_mb:,} MiB"
+                raise Problem(422, "repository-too-large", "Repository too large", detail, field=field)
+        return await look_up(allowed, service.repositories, credentials)
+    except (RepositoryUnreachable, CredentialsFailed) as error:
+        raise Problem(422, "repository-unreachable", "Repository not readable", str(error), field=field) from None
+    except GitHubFailed as error:
+        raise Problem(502, "github-failed", "GitHub failed", str(error)) from None
+
+
+async def known_repository(service: Service, records: TenantRecords, client_id: str) -> Repository:
+    """Return a connected repository of the tenant. Raises `not_found`."""
+    del service
+    found = await in_thread(records.get, Repository, client_id)
+    if found is None:
+        raise not_found("connected repository")
+    return found
+
+
+def _page(records: TenantRecords, query: PageQuery) -> list[Repository]:
+    return records.page(Repository, after=query.after, limit=query.limit, newest_first=True)
+
+
+def _connected(records: TenantRecords, repo_url: str, installation_id: str | None, head: Head) -> Repository:
+    found = records.page(Repository, {"repo_url": repo_url, "installation_id": installation_id}, limit=1)
+    changes = {"status": "connected", "detail": None, "default_branch": head.branch, "head": head.commit}
+    if found:
+        try:
+            return records.change(found[0], lambda record: record.model_copy(update=changes))
+        except RecordChanged:
+            return found[0]
+    record = Repository(
+        tenant=records.tenant,
+        id=new_id("client"),
+        repo_url=repo_url,
+        installation_id=installation_id,
+        default_branch=head.branch,
+        head=head.commit,
+    )
+    records.insert(record)
+    return record

@@ -1,0 +1,112 @@
+"""Job tokens: what the optimizer of one job is known by, for minutes, and only while its worker runs that job."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+import jwt
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from gepa_service.auth.principal import Principal
+from gepa_service.model.job import Job
+from gepa_service.records.record import now
+from gepa_service.records.store import RecordStore
+
+ALGORITHM = "HS256"
+ISSUER = "gepa-service"
+LEEWAY_S = 30
+"""By how much the clocks of two machines of the service may differ."""
+
+LONGEST_S = 15 * 60
+LIFETIME_S = LONGEST_S - LEEWAY_S
+"""Of a token: with the leeway it is refused after `LONGEST_S` seconds."""
+
+_CLAIMS = ["iss", "aud", "tenant", "worker", "gen", "iat", "exp"]
+
+
+class JobTokens:
+    """Issues and checks the tokens of jobs.
+
+    `master_keys`: the first signs; tokens that the others signed are accepted too, while a master key is replaced.
+    `clock`: the present time in UTC.
+    """
+
+    def __init__(self, records: RecordStore, master_keys: Sequence[bytes], clock: Callable[[], datetime] = now) -> None:
+        self._records = records
+        self._keys = [signing_key(master) for master in master_keys]
+        self._clock = clock
+
+    def issue(self, job: Job, lifetime_s: float = LIFETIME_S) -> str:
+        """Return a token for the job as its worker has claimed it.
+
+        Raises:
+            ValueError: no worker has claimed the job, or the lifetime is too long.
+        """
+        if job.claim is None:
+            raise ValueError(f"job {job.id} is claimed by no worker")
+        if not 0 < lifetime_s <= LIFETIME_S:
+            raise ValueError(f"a job token is valid for at most {LIFETIME_S} s, not {lifetime_s} s")
+        issued = self._clock()
+        claims = {
+            "iss": ISSUER,
+            "aud": job.id,
+            "tenant": job.tenant,
+            "worker": job.claim.worker,
+            "gen": job.attempts,
+            "iat": issued,
+            "exp": issued + timedelta(seconds=lifetime_s),
+        }
+        return jwt.encode(claims, self._keys[0], ALGORITHM)
+
+    def check(self, token: str) -> Principal | None:
+        """Return the job whose token this is; None if it is forged or expired, or its job is not run by that worker.
+
+        The job is read each time, so that its token ends with it. Raises `RecordsUnavailable`.
+        """
+        claims = next((found for key in self._keys if (found := self._claims(token, key)) is not None), None)
+        if claims is None:
+            return None
+        job = self._records.get(Job, str(claims["tenant"]), str(claims["aud"]))
+        if job is None or job.status != "running" or job.claim is None:
+            return None
+        if (job.claim.worker, job.attempts) != (claims["worker"], claims["gen"]):
+            return None
+        return Principal(job.tenant, "job", f"job:{job.id}", job.id)
+
+    def _claims(self, token: str, key: bytes) -> dict[str, object] | None:
+        try:
+            claims: dict[str, object] = jwt.decode(
+                token,
+                key,
+                algorithms=[ALGORITHM],
+                issuer=ISSUER,
+                options={  # the audience names the job; times are checked below, by this object's clock
+                    "require": _CLAIMS,
+                    "verify_aud": False,
+                    "verify_exp": False,
+                    "verify_iat": False,
+                    "verify_nbf": False,
+                },
+            )
+        except (jwt.InvalidTokenError, ValueError):  # ValueError: of a text that has no encoding
+            return None
+        issued, expires = claims["iat"], claims["exp"]
+        if not isinstance(issued, int | float) or not isinstance(expires, int | float):
+            return None
+        present = self._clock().timestamp()
+        in_time = issued - LEEWAY_S <= present < expires + LEEWAY_S
+        return claims if in_time and expires - issued <= LONGEST_S else None
+
+
+def signing_key(master: bytes) -> bytes:
+    """Return the key that signs job tokens, which is derived from the master key."""
+    key: bytes = HKDF(SHA256(), 32, salt=None, info=b"evolverpc job tokens 1").derive(master)
+    return key
+
+
+def is_job_token(token: str) -> bool:
+    """Return whether a text has the form of a job token, whose signature is not checked here."""
+    try:
+        return bool(jwt.get_unverified_header(token).get("alg") == ALGORITHM)
+    except (jwt.InvalidTokenError, ValueError):
+        return False

@@ -1,0 +1,200 @@
+"""Check the tokens of OIDC issuers that the service was configured with.
+
+See https://openid.net/specs/openid-connect-discovery-1_0.html and RFC 7519.
+"""
+
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import jwt
+
+from evolverpc_common.network_addresses import is_loopback
+
+ALGORITHMS = ("RS256", "ES256")
+LEEWAY_S = 30
+FRESH_S = 3600.0
+"""Keys of an issuer are read again after this."""
+
+STALE_S = 24 * 3600.0
+"""Keys are used for this long while their issuer does not answer."""
+
+PAUSE_S = 60.0
+"""Between two readings of keys, however many tokens name an unknown one."""
+
+FAILED_PAUSE_S = 5.0
+"""Between two readings, if the first failed."""
+
+TIMEOUT_S = 5.0
+LARGEST_ANSWER = 1 << 20
+LONGEST_SUBJECT = 255
+SMALLEST_RSA_BITS = 2048
+
+
+class IssuerUnavailable(Exception):
+    """An issuer's keys cannot be read now, so that its tokens cannot be checked; trying later can help."""
+
+
+@dataclass(frozen=True)
+class OidcIssuer:
+    """An issuer whose tokens are accepted. `audience`: the service's client id there.
+
+    Raises:
+        ValueError: the URL is neither https nor on this machine, or there is no audience.
+    """
+
+    issuer: str
+    audience: str
+
+    def __post_init__(self) -> None:
+        _require_safe(self.issuer)
+        if not self.audience:
+            raise ValueError(f"the OIDC issuer {self.issuer} needs an audience: the service's client id there")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who an accepted token is about, in the words of its issuer."""
+
+    issuer: str
+    subject: str
+
+
+class OidcTokens:
+    """Checks tokens of these issuers. Safe to use from several threads. `clock`: seconds that only rise."""
+
+    def __init__(self, issuers: Sequence[OidcIssuer], clock: Callable[[], float] = time.monotonic) -> None:
+        self._issuers = {each.issuer: (each, _IssuerKeys(each.issuer, clock)) for each in issuers}
+
+    def check(self, token: str) -> Identity | None:
+        """Return who a token is about; None if it is no valid token of these issuers. Blocks.
+
+        Raises:
+            IssuerUnavailable: the keys of its issuer cannot be read.
+        """
+        try:
+            header = jwt.get_unverified_header(token)
+            claims = jwt.decode(token, options={"verify_signature": False})
+            algorithm, named = header.get("alg"), claims.get("iss")
+            if algorithm not in ALGORITHMS or not isinstance(named, str) or named not in self._issuers:
+                return None
+            issuer, keys = self._issuers[named]
+            key = keys.find(header.get("kid"), algorithm)
+            if key is None:
+                return None
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                audience=issuer.audience,
+                issuer=issuer.issuer,
+                leeway=LEEWAY_S,
+                options={"require": ["exp", "iat", "iss", "aud", "sub"]},
+            )
+        except (jwt.InvalidTokenError, ValueError):
+            return None
+        subject = claims["sub"]
+        return Identity(named, subject) if 0 < len(subject) <= LONGEST_SUBJECT else None
+
+
+class _IssuerKeys:
+    """The keys of one issuer, read when they are needed, at most once in a while."""
+
+    def __init__(self, issuer: str, clock: Callable[[], float]) -> None:
+        self._issuer = issuer
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._keys: list[jwt.PyJWK] = []
+        self._read_at: float | None = None
+        self._next_at = float("-inf")
+        self._failure: str | None = None
+
+    def find(self, key_id: object, algorithm: str) -> jwt.PyJWK | None:
+        """Return the key of this id, or the only one for the algorithm if the token names none.
+
+        One thread reads the keys; others use those that are known, so that a slow issuer does not hold all threads.
+        """
+        present = self._clock()
+        found = self._chosen(key_id, algorithm)
+        if found is None or self._age_s(present) >= FRESH_S:
+            wait_s = TIMEOUT_S if self._read_at is None and self._failure is None else 0.0
+            if self._lock.acquire(timeout=wait_s):
+                try:
+                    if present >= self._next_at:
+                        self._read(present)
+                finally:
+                    self._lock.release()
+            elif found is None:
+                raise IssuerUnavailable(f"the OIDC issuer {self._issuer} is being asked for its keys")
+            found = self._chosen(key_id, algorithm)
+        if self._failure is not None and (found is None or self._age_s(present) >= STALE_S):
+            raise IssuerUnavailable(f"the OIDC issuer {self._issuer} cannot be asked for its keys: {self._failure}")
+        return found
+
+    def _age_s(self, present: float) -> float:
+        return float("inf") if self._read_at is None else present - self._read_at
+
+    def _chosen(self, key_id: object, algorithm: str) -> jwt.PyJWK | None:
+        fitting = [key for key in self._keys if key.algorithm_name == algorithm]
+        if key_id is None:
+            return fitting[0] if len(fitting) == 1 else None
+        return next((key for key in fitting if key.key_id == key_id), None)
+
+    def _read(self, present: float) -> None:
+        try:
+            with httpx.Client(timeout=TIMEOUT_S, trust_env=False) as client:
+                address = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
+                found = _fetched(client, address)
+                if found.get("issuer") != self._issuer:
+                    raise ValueError(f"{address} describes another issuer")
+                place = str(found.get("jwks_uri"))
+                _require_safe(place)
+                listed = _fetched(client, place).get("keys")
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            self._failure = str(error) or type(error).__name__
+            self._next_at = present + FAILED_PAUSE_S
+            return
+        keys = [_key_of(each) for each in listed] if isinstance(listed, list) else []
+        self._keys = [key for key in keys if key is not None]
+        self._failure = None
+        self._read_at = present
+        self._next_at = present + PAUSE_S
+
+
+def _key_of(described: Any) -> jwt.PyJWK | None:
+    """Return a key that may verify signatures; None for any other."""
+    if not isinstance(described, dict) or described.get("use", "sig") != "sig":
+        return None
+    try:
+        key = jwt.PyJWK(described)
+    except (jwt.PyJWTError, ValueError, TypeError):
+        return None
+    if key.algorithm_name not in ALGORITHMS:
+        return None
+    return None if key.key_type == "RSA" and key.key.key_size < SMALLEST_RSA_BITS else key
+
+
+def _fetched(client: httpx.Client, address: str) -> dict[str, Any]:
+    """Return the JSON object at an address. Raises `httpx.HTTPError`, or `ValueError` for any other answer."""
+    with client.stream("GET", address) as response:
+        response.raise_for_status()
+        data = b""
+        for chunk in response.iter_bytes():
+            data += chunk
+            if len(data) > LARGEST_ANSWER:
+                raise ValueError(f"{address} answers with more than {LARGEST_ANSWER} bytes")
+    found = httpx.Response(200, content=data).json()
+    if not isinstance(found, dict):
+        raise ValueError(f"{address} answers with no JSON object")
+    return found
+
+
+def _require_safe(url: str) -> None:
+    parts = urllib.parse.urlsplit(url)
+    safe = parts.scheme == "https" and parts.hostname
+    if not safe and not (parts.scheme == "http" and is_loopback(parts.hostname)):
+        raise ValueError(f"{url} is not the https URL of an OIDC issuer")

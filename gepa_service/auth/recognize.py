@@ -1,0 +1,57 @@
+"""From a bearer token to the caller: an API key, a job token, or a token of an OIDC issuer."""
+
+from dataclasses import dataclass
+
+from gepa_service.auth.job_tokens import JobTokens, is_job_token
+from gepa_service.auth.keys import PREFIX, check_key
+from gepa_service.auth.members import memberships
+from gepa_service.auth.oidc import OidcTokens
+from gepa_service.auth.principal import Principal
+from gepa_service.records.store import RecordStore
+
+LONGEST_TOKEN = 16_384
+
+
+class TenantNeeded(Exception):
+    """The caller is a member of several tenants and did not name one. `tenants`: their ids."""
+
+    def __init__(self, tenants: list[str]) -> None:
+        super().__init__(f"a member of {', '.join(tenants)}")
+        self.tenants = tenants
+
+
+@dataclass(frozen=True)
+class Recognizer:
+    """Recognizes callers."""
+
+    records: RecordStore
+    job_tokens: JobTokens
+    oidc: OidcTokens
+
+    def __call__(self, token: str, tenant: str | None = None) -> Principal | None:
+        """Return the caller of a token; None if it is unknown, expired or revoked. Blocks.
+
+        `tenant`: which one the caller named; a token that is not for it is refused.
+
+        Raises:
+            TenantNeeded: the token's subject is a member of several tenants, and none is named.
+            IssuerUnavailable: the token's OIDC issuer does not answer. RecordsUnavailable: the database does not.
+        """
+        if len(token) > LONGEST_TOKEN:
+            return None
+        if token.startswith(PREFIX):
+            found = check_key(self.records, token)
+        elif is_job_token(token):
+            found = self.job_tokens.check(token)
+        else:
+            return self._member(token, tenant)
+        return found if found is None or tenant in (None, found.tenant) else None
+
+    def _member(self, token: str, tenant: str | None) -> Principal | None:
+        who = self.oidc.check(token)
+        if who is None:
+            return None
+        found = [each for each in memberships(self.records, who.issuer, who.subject) if tenant in (None, each.tenant)]
+        if len(found) > 1:
+            raise TenantNeeded([each.tenant for each in found])
+        return Principal(found[0].tenant, found[0].role, f"oidc:{who.subject}") if found else None

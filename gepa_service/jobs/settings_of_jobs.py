@@ -1,0 +1,172 @@
+"""The settings of a job: those of `gepa-client optimize` that a tenant may choose, and what the service decides."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic.fields import FieldInfo
+
+from evolverpc_common.network_addresses import Network
+from gepa_client.settings.groups import ROW_SUFFIXES
+from gepa_client.settings.run_config import RunConfig
+from gepa_service.repositories.destinations import DestinationRefused, destination_of, refused_network
+
+_SERVICE = "the service decides it"
+_FILE = "it names a file of the machine that the service runs on"
+_ENDPOINT = "the service starts the program in sandboxes of its repository"
+
+DECIDED: dict[str, str] = {
+    "url": _ENDPOINT,
+    "fleet": _ENDPOINT,
+    "token_file": _FILE,
+    "score_with": _ENDPOINT,
+    "score_token_file": _FILE,
+    "allow_insecure": _ENDPOINT,
+    "repo": "give `repo_url` or `client_id` beside `options`",
+    "ref": "give `ref` beside `options`",
+    "trainset": "give `trainset` or `trainset_path` beside `options`",
+    "valset": "give `valset` or `valset_path` beside `options`",
+    "testset": "give `testset` or `testset_path` beside `options`",
+    "sandbox": "the operator of the service has chosen the backend",
+    "starts_per_s": _SERVICE,
+    "sandbox_lifetime_s": _SERVICE,
+    "git_token_file": "give `installation_id` to POST /connect-git",
+    "github_app_id": "give `installation_id` to POST /connect-git",
+    "github_app_key_file": _FILE,
+    "github_installation_id": "give `installation_id` to POST /connect-git",
+    "gateway_port": _SERVICE,
+    "gateway_url": _SERVICE,
+    "modal_app": _SERVICE,
+    "output": "results are read over HTTP",
+    "store": _SERVICE,
+    "stop_file": _FILE + "; POST /job/{id}/cancel stops a job",
+    "lease_s": _SERVICE,
+    "require": "the job's certificate states whether it improved",
+    "use_wandb": "the optimizer of a job connects to nothing but models",
+    "wandb_init_kwargs": "the optimizer of a job connects to nothing but models",
+    "use_mlflow": "the optimizer of a job connects to nothing but models",
+    "mlflow_tracking_uri": "the optimizer of a job connects to nothing but models",
+    "mlflow_experiment_name": "the optimizer of a job connects to nothing but models",
+    "tracking_key_prefix": "the optimizer of a job connects to nothing but models",
+}
+"""Settings that no tenant gives, each with the reason."""
+
+SECRET_ARGUMENTS = re.compile(r"(api_?)?key|token|password|secret|authorization|headers|extra_headers", re.IGNORECASE)
+"""Arguments of a model that would hold a secret: settings are stored and shown."""
+
+CONNECTING_ARGUMENTS = frozenset({"api_base", "base_url", "custom_llm_provider", "azure_endpoint", "vertex_location"})
+
+LARGEST: dict[str, float] = {
+    "sandbox_cpu": 8,
+    "sandbox_memory_mb": 16_384,
+    "sandbox_workspace_mb": 16_384,
+    "finalize_timeout_s": 3600,
+    "reflection_workers": 200,
+}
+"""The largest values of settings that use the service's machines."""
+
+
+def _option(field: FieldInfo) -> Any:
+    """Return the annotation and the default of a setting, without what the command line needs of it."""
+    annotation: Any = field.annotation
+    for part in field.metadata:
+        annotation = Annotated[annotation, part]
+    return annotation, Field(field.get_default(call_default_factory=True), description=field.description)
+
+
+class _OwnSettings(BaseModel):
+    """Every setting of `gepa-client optimize` that a tenant may choose; the reference of settings describes each."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_decided(cls, given: Any) -> Any:
+        for name in given if isinstance(given, dict) else ():
+            if name in DECIDED:
+                raise ValueError(f"`{name}` is not given here: {DECIDED[name]}")
+        return given
+
+
+if TYPE_CHECKING:
+    Options = _OwnSettings
+else:
+    Options = create_model(
+        "Options",
+        __base__=_OwnSettings,
+        __doc__=_OwnSettings.__doc__,
+        **{name: _option(field) for name, field in RunConfig.model_fields.items() if name not in DECIDED},
+    )
+
+
+class SettingRefused(Exception):
+    """A setting cannot be used. `field`: its name."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def checked_settings(given: Mapping[str, Any], networks: Sequence[Network]) -> dict[str, Any]:
+    """Return the settings of a job as they are stored: those that were given, as JSON. Resolves names, so it blocks.
+
+    `given`: with `repo`. `networks`: besides the public ones that the operator allows.
+
+    Raises:
+        SettingRefused: a setting is unknown, decided by the service, wrong, or leads to a private network.
+    """
+    for name, value in given.items():
+        if isinstance(value, str | dict) and name.endswith("_template"):
+            _check_template(name, value)
+    try:
+        config = RunConfig.model_validate(dict(given))
+    except ValidationError as error:
+        raise _refused(error) from None
+    for name, most in LARGEST.items():
+        if getattr(config, name) > most:
+            raise SettingRefused(name, f"`{name}` is at most {most:g} at this service")
+    for name in ("allow_hosts", "build_hosts"):
+        for host in getattr(config, name):
+            if (reason := refused_network(host, networks)) is not None:
+                raise SettingRefused(name, reason)
+    for provider, described in (config.model_providers or {}).items():
+        try:
+            destination_of(described.base_url, networks)
+        except DestinationRefused as refused:
+            raise SettingRefused("model_providers", f"{provider}: {refused}") from None
+    for name in config.reflection_lm_kwargs or {}:
+        if SECRET_ARGUMENTS.fullmatch(name):
+            raise SettingRefused("reflection_lm_kwargs", f"`{name}` is a secret: give it to PUT /secrets/{{name}}")
+        if name in CONNECTING_ARGUMENTS:
+            raise SettingRefused("reflection_lm_kwargs", f"`{name}`: name a provider in `model_providers`")
+    if not config.ends:
+        raise SettingRefused("max_metric_calls", "nothing would end the job: give `max_metric_calls` or `max_cost_usd`")
+    return config.model_dump(mode="json", exclude_unset=True)
+
+
+def repository_path(text: str) -> str:
+    """Return the path of a file of rows in the repository, from the program's folder.
+
+    Raises:
+        ValueError: it is absolute, leads out of the repository, or is no .json, .jsonl or .csv file.
+    """
+    if text.startswith(("/", "~", "-")) or ".." in text.split("/") or not text.isprintable() or "=" in text:
+        raise ValueError("give a path in the repository, from the program's folder")
+    if not text.lower().endswith(ROW_SUFFIXES):
+        raise ValueError(f"rows are read from {', '.join(ROW_SUFFIXES)} files")
+    return text
+
+
+def _check_template(name: str, value: str | dict[str, Any]) -> None:
+    for text in value.values() if isinstance(value, dict) else [value]:
+        if isinstance(text, str) and text.startswith("@"):
+            raise SettingRefused(name, f"`{name}`: give the text itself; a file of this machine is not read")
+
+
+def _refused(error: ValidationError) -> SettingRefused:
+    first = error.errors()[0]
+    message = str(first["msg"]).removeprefix("Value error, ")
+    named = re.search(r"`(\w+)`", message)
+    field = ".".join(map(str, first["loc"])) or (named[1] if named else "options")
+    return SettingRefused(field, message)

@@ -1,0 +1,160 @@
+"""Test whether a repository can be read, and run git so that it connects to nothing but the judged addresses."""
+
+import asyncio
+import re
+import tempfile
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from evolverpc_common.network_addresses import url_host
+from gepa_service.repositories.destinations import LONGEST_URL, Destination, DestinationRefused, destination_of
+from gepa_service.repositories.policy import RepositoryPolicy
+from sandbox_runtime.api.sandbox import SandboxError
+from sandbox_runtime.source.git import Credentials, GitCredentials, GitFailed, git
+from sandbox_runtime.source.origin import LocalRepository, address
+
+COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+HEAD = "HEAD"
+_HEADS = "refs/heads/"
+
+
+class RepositoryRefused(Exception):
+    """The address of a repository that this service never reads; the text has the reason and the remedy."""
+
+
+class RepositoryUnreachable(Exception):
+    """A repository that cannot be read now, or not with these credentials; the text has the reason."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The default branch of a repository, and its commit."""
+
+    branch: str
+    commit: str
+
+
+@dataclass(frozen=True)
+class AllowedRepository:
+    """A repository that may be read. `url`: without the folder. `destination`: None for one of this machine."""
+
+    url: str
+    folder: str
+    destination: Destination | None
+
+    @property
+    def text(self) -> str:
+        """Return the address as it is stored: the URL with `#FOLDER`."""
+        return f"{self.url}#{self.folder}" if self.folder else self.url
+
+
+def allowed_repository(text: str, policy: RepositoryPolicy) -> AllowedRepository:
+    """Parse and judge the address of a repository. Resolves its host, so it blocks.
+
+    Raises:
+        RepositoryRefused: the policy does not allow it.
+    """
+    if not text or len(text) > LONGEST_URL or not text.isprintable():
+        raise RepositoryRefused(f"give the URL of a repository, at most {LONGEST_URL} printable characters")
+    try:
+        where = address(text)
+    except (ValueError, OSError) as error:
+        raise RepositoryRefused(str(error)) from None
+    if isinstance(where, LocalRepository):
+        path, _, folder = text.partition("#")
+        return _local(Path(path), folder, policy)
+    scheme = urllib.parse.urlsplit(where.url).scheme
+    if scheme == "file":
+        return _local(Path(urllib.parse.unquote(urllib.parse.urlsplit(where.url).path)), where.folder, policy)
+    if scheme not in {"https", "http"}:
+        raise RepositoryRefused("give the https:// URL of the repository: the service has no key for ssh")
+    try:
+        return AllowedRepository(where.url, where.folder, destination_of(where.url, policy.allow_networks))
+    except DestinationRefused as error:
+        raise RepositoryRefused(str(error)) from None
+
+
+def _local(path: Path, folder: str, policy: RepositoryPolicy) -> AllowedRepository:
+    if not policy.allow_local:
+        raise RepositoryRefused("give the https:// URL of the repository: this service reads no folder of its machine")
+    if not path.is_absolute() or ".." in folder.split("/"):
+        raise RepositoryRefused("give the absolute path of the repository's folder")
+    return AllowedRepository(str(path), folder, None)
+
+
+def git_settings(repository: AllowedRepository) -> dict[str, str]:
+    """Return settings of git that keep it to the judged addresses: it follows no redirect and resolves no name."""
+    settings = {"http.followRedirects": "false", "protocol.allow": "never", "protocol.file.allow": "never"}
+    where = repository.destination
+    if where is None:
+        return settings | {"protocol.file.allow": "always"}
+    addresses = ",".join(map(str, where.addresses))
+    settings |= {f"protocol.{where.scheme}.allow": "always"}
+    return settings | {"http.curloptResolve": f"{url_host(where.host)}:{where.port}:{addresses}"}
+
+
+def git_configuration(repository: AllowedRepository) -> str:
+    """Return `git_settings` as a file for `GIT_CONFIG_GLOBAL`, for processes that run git by themselves."""
+    lines = [f"[{section}]\n\t{name} = {value}" for section, name, value in _split(git_settings(repository))]
+    return "\n".join(lines) + "\n"
+
+
+def _split(settings: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    found = []
+    for full, value in settings.items():
+        section, _, name = full.rpartition(".")
+        head, _, sub = section.partition(".")
+        found.append((f'{head} "{sub}"' if sub else head, name, f'"{value}"'))
+    return found
+
+
+async def look_up(repository: AllowedRepository, policy: RepositoryPolicy, credentials: GitCredentials | None) -> Head:
+    """Ask the repository for its default branch: the test of access.
+
+    Raises:
+        RepositoryUnreachable: it is not there, is empty, or refuses the credentials.
+    """
+    try:
+        pair = await credentials.for_url(repository.url) if credentials is not None else None
+        with tempfile.TemporaryDirectory(prefix="gepa-service-") as folder:
+            listed = await git(
+                *("ls-remote", "--quiet", "--symref", "--end-of-options", repository.url, HEAD),
+                folder=Path(folder),
+                network=True,
+                settings=git_settings(repository),
+                credentials=Credentials(repository.url, *pair) if pair is not None else None,
+                timeout_s=policy.timeout_s,
+            )
+    except GitFailed as error:
+        raise RepositoryUnreachable(
+            f"{repository.url} cannot be read: {_advice(str(error), pair is not None)}"
+        ) from None
+    except SandboxError as error:
+        raise RepositoryUnreachable(str(error)) from None
+    return await asyncio.to_thread(_head, listed.decode("utf-8", "replace"), repository.url)
+
+
+def _head(listed: str, url: str) -> Head:
+    branch, commit = "", ""
+    for row in listed.splitlines():
+        value, _, name = row.partition("\t")
+        if name == HEAD and value.startswith("ref: " + _HEADS):
+            branch = value.removeprefix("ref: " + _HEADS)
+        elif name == HEAD and COMMIT.fullmatch(value):
+            commit = value
+    if not commit:
+        raise RepositoryUnreachable(f"{url} has no commit on its default branch: push one")
+    return Head(branch or "main", commit)
+
+
+def _advice(message: str, has_credentials: bool) -> str:
+    lowered = message.lower()
+    if "redirect" in lowered or "301" in lowered or "302" in lowered:
+        return "it answers with a redirect; give the address that the repository has now"
+    if not has_credentials and any(
+        word in lowered for word in ("authentication", "could not read username", "not found")
+    ):
+        return "it does not exist, or is private: install the GitHub App for it and give installation_id"
+    return message[:500]

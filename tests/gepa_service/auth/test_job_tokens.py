@@ -1,0 +1,177 @@
+"""Job tokens: accepted for one job, one worker and some minutes; forged ones never."""
+
+import base64
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import jwt
+import pytest
+
+from gepa_service.auth.job_tokens import LEEWAY_S, LIFETIME_S, LONGEST_S, JobTokens, is_job_token, signing_key
+from gepa_service.auth.principal import Principal
+from gepa_service.model.job import Claim, Job
+from gepa_service.records.record import now
+from gepa_service.records.sqlite import SqliteRecords
+
+MASTER = b"m" * 32
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.present = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.present
+
+
+@pytest.fixture
+def job(records: SqliteRecords) -> Job:
+    made = Job(
+        tenant="acme",
+        id="job_1",
+        repo_url="https://example.org/a/b",
+        created_by="key:1",
+        status="running",
+        attempts=2,
+        claim=Claim(worker="w1", beat=7),
+    )
+    records.insert(made)
+    return made
+
+
+def test_the_token_of_a_running_job_names_the_job_and_its_tenant(records: SqliteRecords, job: Job) -> None:
+    tokens = JobTokens(records, [MASTER])
+    token = tokens.issue(job)
+    assert is_job_token(token)
+    assert tokens.check(token) == Principal("acme", "job", "job:job_1", "job_1")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": "cancelled"},
+        {"status": "completed"},
+        {"status": "failed"},
+        {"status": "paused"},
+        {"status": "pending"},
+        {"claim": None},
+        {"claim": Claim(worker="w2", beat=7)},
+        {"attempts": 3},
+    ],
+)
+def test_a_token_is_refused_once_its_job_ended_or_another_attempt_runs_it(
+    records: SqliteRecords, job: Job, change: dict[str, Any]
+) -> None:
+    tokens = JobTokens(records, [MASTER])
+    token = tokens.issue(job)
+    records.replace(job.model_copy(update=change))
+    assert tokens.check(token) is None
+
+
+def test_a_token_survives_the_heartbeats_of_its_worker(records: SqliteRecords, job: Job) -> None:
+    tokens = JobTokens(records, [MASTER])
+    token = tokens.issue(job)
+    records.replace(job.model_copy(update={"claim": Claim(worker="w1", beat=8)}))
+    assert tokens.check(token) is not None
+
+
+def test_a_token_is_refused_after_fifteen_minutes_by_any_clock_within_the_leeway(
+    records: SqliteRecords, job: Job
+) -> None:
+    clock = Clock()
+    tokens = JobTokens(records, [MASTER], clock)
+    token = tokens.issue(job)
+    clock.present += timedelta(seconds=LIFETIME_S)
+    assert tokens.check(token) is not None
+    clock.present += timedelta(seconds=LEEWAY_S)
+    assert tokens.check(token) is None
+
+
+@pytest.mark.parametrize(("ahead_s", "accepted"), [(LEEWAY_S - 1, True), (LEEWAY_S + 1, False)])
+def test_a_token_from_a_clock_that_is_ahead_is_accepted_within_the_leeway(
+    records: SqliteRecords, job: Job, ahead_s: int, accepted: bool
+) -> None:
+    issuing, checking = Clock(), Clock()
+    issuing.present += timedelta(seconds=ahead_s)
+    token = JobTokens(records, [MASTER], issuing).issue(job)
+    assert (JobTokens(records, [MASTER], checking).check(token) is not None) is accepted
+
+
+@pytest.mark.parametrize("lifetime_s", [0, -1, LIFETIME_S + 1])
+def test_no_token_is_issued_for_too_long_or_for_a_job_without_a_worker(
+    records: SqliteRecords, job: Job, lifetime_s: float
+) -> None:
+    tokens = JobTokens(records, [MASTER])
+    with pytest.raises(ValueError, match="at most"):
+        tokens.issue(job, lifetime_s)
+    with pytest.raises(ValueError, match="no worker"):
+        tokens.issue(job.model_copy(update={"claim": None}))
+
+
+def part(value: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+def claims(**changes: Any) -> dict[str, Any]:
+    present = int(now().timestamp())
+    made = {"iss": "gepa-service", "aud": "job_1", "tenant": "acme", "worker": "w1", "gen": 2}
+    return made | {"iat": present, "exp": present + 60} | changes
+
+
+def signed(changes: dict[str, Any], key: bytes | None = None, algorithm: str = "HS256") -> str:
+    made = {name: value for name, value in claims(**changes).items() if value is not ...}
+    return jwt.encode(made, signing_key(MASTER) if key is None else key, algorithm)
+
+
+FORGED: dict[str, Callable[[], str]] = {
+    "alg none": lambda: f"{part({'alg': 'none', 'typ': 'JWT'})}.{part(claims())}.",
+    "alg None": lambda: f"{part({'alg': 'None'})}.{part(claims())}.",
+    "alg none with a signature": lambda: f"{part({'alg': 'none'})}.{part(claims())}.{signed({}).split('.')[2]}",
+    "no signature": lambda: signed({}).rpartition(".")[0] + ".",
+    "another algorithm": lambda: signed({}, algorithm="HS512", key=signing_key(MASTER) * 2),
+    "another key": lambda: signed({}, key=b"x" * 32),
+    "the master key itself": lambda: signed({}, key=MASTER),
+    "another job": lambda: _with_claims(aud="job_2"),
+    "another tenant": lambda: _with_claims(tenant="other"),
+    "a job that is absent": lambda: signed({"aud": "job_2"}),
+    "a foreign tenant's job": lambda: signed({"tenant": "other"}),
+    "another worker": lambda: signed({"worker": "w2"}),
+    "another attempt": lambda: signed({"gen": 1}),
+    "expired": lambda: signed({"iat": 1_000_000_000, "exp": 1_000_000_060}),
+    "valid too long": lambda: signed({"exp": int(now().timestamp()) + LONGEST_S + 60}),
+    "valid for ever": lambda: signed({"exp": 10**20}),
+    "expiry is a text": lambda: signed({"exp": "9999999999"}),
+    "another issuer": lambda: signed({"iss": "elsewhere"}),
+    "no expiry": lambda: signed({"exp": ...}),
+    "no audience": lambda: signed({"aud": ...}),
+    "several audiences": lambda: signed({"aud": ["job_1", "job_2"]}),
+    "no worker": lambda: signed({"worker": ...}),
+    "two dots": lambda: "..",
+    "not ASCII": lambda: "\u00e9.\u00e9.\u00e9",
+    "half a character": lambda: "\udcff.\udcff.\udcff",
+}
+
+
+def _with_claims(**changes: Any) -> str:
+    header, _, signature = signed({}).split(".")
+    return f"{header}.{part(claims(**changes))}.{signature}"
+
+
+def test_the_forged_tokens_are_refused_for_what_is_wrong_with_them_alone(records: SqliteRecords, job: Job) -> None:
+    assert JobTokens(records, [MASTER]).check(signed({})) is not None
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_forged_token_is_refused(records: SqliteRecords, job: Job, forged: str) -> None:
+    token = FORGED[forged]()
+    is_job_token(token)
+    assert JobTokens(records, [MASTER]).check(token) is None
+
+
+def test_tokens_of_the_master_key_before_are_accepted_while_it_is_listed(records: SqliteRecords, job: Job) -> None:
+    token = JobTokens(records, [b"o" * 32]).issue(job)
+    assert JobTokens(records, [MASTER, b"o" * 32]).check(token) is not None
+    assert JobTokens(records, [MASTER]).check(token) is None
+    assert JobTokens(records, [MASTER]).check(JobTokens(records, [MASTER, b"o" * 32]).issue(job)) is not None

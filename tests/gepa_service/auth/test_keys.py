@@ -1,0 +1,108 @@
+"""API keys: only the right one is accepted, and no longer than it may be."""
+
+from datetime import timedelta
+
+import pytest
+
+from gepa_service.auth import keys
+from gepa_service.auth.principal import Principal
+from gepa_service.model.tenant import TENANTS, ApiKey
+from gepa_service.records.record import now
+from gepa_service.records.sqlite import SqliteRecords
+
+
+def stored(records: SqliteRecords, **options: object) -> tuple[str, ApiKey]:
+    key, record = keys.make_key("acme", "ci", "editor", **options)
+    records.insert(record)
+    return key, record
+
+
+def test_a_key_names_its_tenant_and_role(records: SqliteRecords) -> None:
+    key, record = stored(records)
+    assert keys.check_key(records, key) == Principal("acme", "editor", f"key:{record.id}")
+
+
+def test_neither_a_key_nor_its_secret_part_is_stored(records: SqliteRecords) -> None:
+    key, record = stored(records)
+    assert key.rpartition("_")[2] not in records.get(ApiKey, TENANTS, record.id).model_dump_json()
+
+
+def test_an_expired_key_is_refused_and_one_that_expires_later_is_not(records: SqliteRecords) -> None:
+    past, _ = stored(records, expires=now())
+    future, _ = stored(records, expires=now() + timedelta(hours=1))
+    assert keys.check_key(records, past) is None
+    assert keys.check_key(records, future) is not None
+
+
+def test_a_revocation_holds_at_the_next_request_even_if_the_revoking_clock_is_ahead(records: SqliteRecords) -> None:
+    key, record = stored(records)
+    revoked = keys.revoke_key(records, record)
+    assert keys.check_key(records, key) is None
+    records.replace(revoked.model_copy(update={"revoked": now() + timedelta(hours=1)}))
+    assert keys.check_key(records, key) is None
+
+
+def test_a_second_revocation_keeps_the_time_of_the_first(records: SqliteRecords) -> None:
+    _, record = stored(records)
+    first = keys.revoke_key(records, record)
+    assert keys.revoke_key(records, first).revoked == first.revoked
+    assert keys.revoke_key(records, record).revoked == first.revoked  # read before the first
+
+
+def test_keys_with_one_wrong_character_or_of_another_id_are_refused(records: SqliteRecords) -> None:
+    key, _ = stored(records)
+    other, _ = stored(records)
+    swapped = other.rpartition("_")[0] + "_" + key.rpartition("_")[2]
+    wrong = key[:-1] + ("0" if key[-1] != "0" else "1")
+    assert [keys.check_key(records, each) for each in (swapped, wrong)] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        str.upper,
+        lambda key: key + "\n",
+        lambda key: " " + key,
+        lambda key: key + "\0",
+        lambda key: key.replace("_", "\u2009"),
+        lambda key: key[:-1] + "\uff11",  # a digit, but not an ASCII one
+        lambda key: key[:-1] + "\udcff",
+        lambda key: key * 2,
+        lambda _: "grk__",
+        lambda _: "grk_../../x_" + "0" * 64,
+        lambda _: "",
+    ],
+)
+def test_texts_that_are_not_written_as_a_key_are_refused_without_a_query(records: SqliteRecords, change) -> None:
+    key, _ = stored(records)
+    records.close()  # a query would raise
+    assert keys.check_key(records, change(key)) is None
+
+
+def test_unknown_ids_and_wrong_secrets_and_revoked_keys_take_the_steps_of_accepted_keys(
+    records: SqliteRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accepted, _ = stored(records)
+    revoked, record = stored(records)
+    keys.revoke_key(records, record)
+    unknown, _ = keys.make_key("acme", "never stored", "owner")
+    wrong = accepted[:-1] + ("0" if accepted[-1] != "0" else "1")
+    steps: list[str] = []
+
+    def observed(name: str, work):
+        return lambda *given: (steps.append(name), work(*given))[1]
+
+    monkeypatch.setattr(records, "get", observed("read", records.get))
+    monkeypatch.setattr(keys, "hash_of", observed("hash", keys.hash_of))
+    monkeypatch.setattr(keys.hmac, "compare_digest", observed("compare", keys.hmac.compare_digest))
+    for key in (accepted, revoked, unknown, wrong):
+        keys.check_key(records, key)
+        assert sorted(steps) == ["compare", "hash", "read"]
+        steps.clear()
+
+
+def test_a_key_of_another_tenant_is_found_as_little_as_none(records: SqliteRecords) -> None:
+    _, record = stored(records)
+    assert keys.key_of_owner(records, "acme", record.id) == record
+    assert keys.key_of_owner(records, "other", record.id) is None
+    assert keys.key_of_owner(records, "acme", "absent") is None

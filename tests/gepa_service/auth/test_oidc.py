@@ -1,0 +1,169 @@
+"""Tokens of OIDC issuers, against an issuer on loopback."""
+
+import base64
+import hmac
+import json
+import time
+from typing import Any
+
+import jwt
+import pytest
+
+from gepa_service.auth import oidc
+from gepa_service.auth.oidc import Identity, IssuerUnavailable, OidcTokens
+from tests.gepa_service.auth.oidc_issuer import AUDIENCE, OidcIssuer
+
+
+class Clock:
+    present = 1000.0
+
+    def __call__(self) -> float:
+        return self.present
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def tokens(issuer: OidcIssuer, clock: Clock) -> OidcTokens:
+    issuer.add_key("k1")
+    return OidcTokens([oidc.OidcIssuer(issuer.url, AUDIENCE)], clock)
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
+def test_a_token_of_the_issuer_names_its_subject(issuer: OidcIssuer, tokens: OidcTokens, algorithm: str) -> None:
+    issuer.add_key("k2", algorithm)
+    assert tokens.check(issuer.token("k2")) == Identity(issuer.url, "ann")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"aud": "another-service"},
+        {"aud": None},
+        {"iss": "https://elsewhere.example"},
+        {"iss": None},
+        {"exp": int(time.time()) - 60},
+        {"exp": None},
+        {"iat": None},
+        {"nbf": int(time.time()) + 3600},
+        {"iat": int(time.time()) + 3600},
+        {"sub": None},
+        {"sub": ""},
+        {"sub": 5},
+        {"sub": "s" * 256},
+    ],
+)
+def test_a_token_with_a_wrong_claim_is_refused(issuer: OidcIssuer, tokens: OidcTokens, changes: dict[str, Any]) -> None:
+    assert tokens.check(issuer.token("k1")) is not None
+    assert tokens.check(issuer.token("k1", **changes)) is None
+
+
+def test_clocks_may_differ_by_the_leeway(issuer: OidcIssuer, tokens: OidcTokens) -> None:
+    present = int(time.time())
+    assert tokens.check(issuer.token("k1", exp=present - 10)) is not None
+    assert tokens.check(issuer.token("k1", nbf=present + 10, iat=present + 10)) is not None
+
+
+def test_a_token_without_signature_or_signed_by_the_public_key_as_a_password_is_refused(
+    issuer: OidcIssuer, tokens: OidcTokens
+) -> None:
+    header, body, _ = issuer.token("k1").split(".")
+    none = base64.urlsafe_b64encode(b'{"alg":"none","kid":"k1"}').decode().rstrip("=")
+    public = json.dumps(issuer.key_set()["keys"][0]).encode()
+    hs256 = base64.urlsafe_b64encode(b'{"alg":"HS256","kid":"k1"}').decode().rstrip("=")
+    mac = hmac.digest(public, f"{hs256}.{body}".encode(), "sha256")
+    confused = f"{hs256}.{body}.{base64.urlsafe_b64encode(mac).decode().rstrip('=')}"
+    for forged in (f"{none}.{body}.", f"{header}.{body}.", confused):
+        assert tokens.check(forged) is None
+
+
+def test_a_token_signed_by_a_key_of_another_issuer_is_refused(issuer: OidcIssuer, tokens: OidcTokens) -> None:
+    other = OidcIssuer()
+    try:
+        other.add_key("k1")
+        assert tokens.check(other.token("k1", iss=issuer.url)) is None
+    finally:
+        other.close()
+
+
+def test_a_key_for_another_use_or_too_short_is_not_used(issuer: OidcIssuer, tokens: OidcTokens) -> None:
+    issuer.add_key("short", bits=1024)
+    issuer.extra = [None, {}, {"kty": "RSA"}, {"kty": "oct", "k": "AAAA", "kid": "k3", "alg": "HS256"}]
+    with pytest.warns(jwt.warnings.InsecureKeyLengthWarning):
+        token = issuer.token("short")
+    assert tokens.check(token) is None
+    assert tokens.check(issuer.token("k1")) is not None
+
+
+def test_a_new_key_of_the_issuer_is_found_without_a_restart(
+    issuer: OidcIssuer, tokens: OidcTokens, clock: Clock
+) -> None:
+    assert tokens.check(issuer.token("k1")) is not None
+    issuer.add_key("k2")
+    clock.present += oidc.PAUSE_S
+    assert tokens.check(issuer.token("k2")) is not None
+
+
+def test_tokens_with_invented_key_ids_do_not_make_the_service_ask_the_issuer_each_time(
+    issuer: OidcIssuer, tokens: OidcTokens
+) -> None:
+    for number in range(20):
+        assert tokens.check(issuer.token("k1", {"kid": f"invented{number}"})) is None
+    assert issuer.requests == 2  # the configuration and the keys, once
+
+
+def test_a_token_without_key_id_is_accepted_if_the_issuer_has_one_key_for_its_algorithm(
+    issuer: OidcIssuer, tokens: OidcTokens, clock: Clock
+) -> None:
+    unnamed = issuer.token("k1", {"kid": None})
+    assert tokens.check(unnamed) is not None
+    issuer.add_key("k2")
+    clock.present += oidc.FRESH_S
+    assert tokens.check(unnamed) is None
+
+
+def test_an_issuer_that_does_not_answer_is_reported_as_such_and_asked_again_later(
+    issuer: OidcIssuer, tokens: OidcTokens, clock: Clock
+) -> None:
+    issuer.status = 500
+    token = issuer.token("k1")
+    for _ in range(3):
+        with pytest.raises(IssuerUnavailable):
+            tokens.check(token)
+    assert issuer.requests == 1
+    issuer.status = 200
+    clock.present += oidc.FAILED_PAUSE_S
+    assert tokens.check(token) is not None
+
+
+def test_known_keys_are_used_for_a_day_while_the_issuer_does_not_answer(
+    issuer: OidcIssuer, tokens: OidcTokens, clock: Clock
+) -> None:
+    token = issuer.token("k1")
+    assert tokens.check(token) is not None
+    issuer.status = 500
+    clock.present += oidc.FRESH_S
+    assert tokens.check(token) is not None
+    clock.present += oidc.STALE_S
+    with pytest.raises(IssuerUnavailable):
+        tokens.check(token)
+
+
+def test_a_configuration_of_another_issuer_is_not_believed(issuer: OidcIssuer, tokens: OidcTokens) -> None:
+    issuer.named = "https://elsewhere.example"
+    with pytest.raises(IssuerUnavailable):
+        tokens.check(issuer.token("k1"))
+
+
+@pytest.mark.parametrize("token", ["", "a", "a.b.c", "..", "\udcff.b.c", "\u00e9" * 100])
+def test_a_text_that_is_no_token_is_refused(tokens: OidcTokens, token: str) -> None:
+    assert tokens.check(token) is None
+
+
+@pytest.mark.parametrize("url", ["http://issuer.example", "issuer.example", "ftp://127.0.0.1", "https://", ""])
+def test_an_issuer_without_a_safe_address_is_refused_at_the_start(url: str) -> None:
+    with pytest.raises(ValueError, match="https"):
+        oidc.OidcIssuer(url, AUDIENCE)

@@ -1,0 +1,68 @@
+"""From a token to a caller, of each kind."""
+
+import pytest
+
+from gepa_service.auth import oidc
+from gepa_service.auth.job_tokens import JobTokens
+from gepa_service.auth.keys import make_key
+from gepa_service.auth.members import make_member
+from gepa_service.auth.oidc import OidcTokens
+from gepa_service.auth.principal import Principal
+from gepa_service.auth.recognize import LONGEST_TOKEN, Recognizer, TenantNeeded
+from gepa_service.model.job import Claim, Job
+from gepa_service.records.sqlite import SqliteRecords
+from tests.gepa_service.auth.oidc_issuer import AUDIENCE, OidcIssuer
+
+
+@pytest.fixture
+def recognize(records: SqliteRecords, issuer: OidcIssuer) -> Recognizer:
+    issuer.add_key("k1")
+    tokens = OidcTokens([oidc.OidcIssuer(issuer.url, AUDIENCE)])
+    return Recognizer(records, JobTokens(records, [b"m" * 32]), tokens)
+
+
+def test_a_key_a_job_token_and_a_member_are_recognized(
+    records: SqliteRecords, recognize: Recognizer, issuer: OidcIssuer
+) -> None:
+    key, record = make_key("acme", "ci", "viewer")
+    job = Job(tenant="acme", id="job_1", repo_url="r", created_by="c", status="running", claim=Claim(worker="w"))
+    for each in (record, job, make_member("acme", issuer.url, "ann", "owner")):
+        records.insert(each)
+    assert recognize(key) == Principal("acme", "viewer", f"key:{record.id}")
+    assert recognize(recognize.job_tokens.issue(job)) == Principal("acme", "job", "job:job_1", "job_1")
+    assert recognize(issuer.token("k1")) == Principal("acme", "owner", "oidc:ann")
+
+
+def test_a_valid_token_of_one_who_is_no_member_is_refused(recognize: Recognizer, issuer: OidcIssuer) -> None:
+    assert recognize(issuer.token("k1")) is None
+
+
+def test_a_member_of_several_tenants_names_one(
+    records: SqliteRecords, recognize: Recognizer, issuer: OidcIssuer
+) -> None:
+    records.insert(make_member("acme", issuer.url, "ann", "owner"))
+    records.insert(make_member("beta", issuer.url, "ann", "viewer"))
+    token = issuer.token("k1")
+    with pytest.raises(TenantNeeded) as raised:
+        recognize(token)
+    assert raised.value.tenants == ["acme", "beta"]
+    assert recognize(token, "beta") == Principal("beta", "viewer", "oidc:ann")
+    assert recognize(token, "gamma") is None
+
+
+def test_a_key_is_refused_for_another_tenant_than_its_own(records: SqliteRecords, recognize: Recognizer) -> None:
+    key, record = make_key("acme", "ci", "viewer")
+    records.insert(record)
+    assert recognize(key, "acme") is not None
+    assert recognize(key, "beta") is None
+
+
+def test_a_subject_of_one_issuer_is_not_that_of_another(
+    records: SqliteRecords, recognize: Recognizer, issuer: OidcIssuer
+) -> None:
+    records.insert(make_member("acme", "https://elsewhere.example", "ann", "owner"))
+    assert recognize(issuer.token("k1")) is None
+
+
+def test_a_very_long_token_is_refused_before_it_is_read(recognize: Recognizer, issuer: OidcIssuer) -> None:
+    assert recognize(issuer.token("k1", more="x" * LONGEST_TOKEN)) is None

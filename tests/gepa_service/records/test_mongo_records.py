@@ -1,0 +1,150 @@
+"""Records in MongoDB: its server killed and started again, and responses that are lost."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pymongo import MongoClient
+from pymongo.collection import Collection
+from pymongo.errors import AutoReconnect
+
+from gepa_service.records.mongo import MongoRecords
+from gepa_service.records.store import RecordChanged, RecordError, RecordExists, RecordsUnavailable
+from tests.gepa_client.journal.mongo_process import MongoProcess
+from tests.gepa_service.records.sample import Sample
+
+
+def sample(id_: str, **fields: object) -> Sample:
+    return Sample(tenant="acme", id=id_, **fields)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[MongoProcess]:
+    process = MongoProcess(tmp_path, in_memory=False)
+    yield process
+    process.kill()
+
+
+@pytest.mark.timeout(180)
+def test_a_server_that_is_gone_is_unavailable_and_back_again_once_it_is_started(server: MongoProcess) -> None:
+    records = MongoRecords(server.url, patience_s=0.5)
+    made = sample("s1")
+    records.insert(made)
+    server.kill()
+    began = time.monotonic()
+    for use in (lambda: records.get(Sample, "acme", "s1"), lambda: records.insert(sample("s2"))):
+        with pytest.raises(RecordsUnavailable):
+            use()
+    assert time.monotonic() - began < 30
+    with pytest.raises(RecordsUnavailable):
+        MongoRecords(server.url, patience_s=0.5)
+    assert server.start()
+    assert records.get(Sample, "acme", "s1") == made
+    records.close()
+
+
+@pytest.mark.timeout(180)
+def test_a_call_that_meets_a_restart_waits_for_it(server: MongoProcess) -> None:
+    records = MongoRecords(server.url, patience_s=60)
+    made = sample("s1")
+    records.insert(made)
+    server.kill()
+    results: list[object] = []
+    thread = threading.Thread(target=lambda: results.append(records.replace(made.model_copy(update={"number": 1}))))
+    thread.start()
+    assert server.start()
+    thread.join(90)
+    assert [result.number for result in results] == [1]
+    assert records.get(Sample, "acme", "s1").number == 1
+    records.close()
+
+
+class LostResponses:
+    """Lets one call of a method of collections arrive, and loses its response."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+        self.left = 1
+        original = getattr(Collection, method)
+
+        def losing(*given: object, **options: object) -> object:
+            result = original(*given, **options)
+            if self.left:
+                self.left -= 1
+                raise AutoReconnect("connection lost")
+            return result
+
+        monkeypatch.setattr(Collection, method, losing)
+
+
+def test_writes_whose_response_is_lost_are_repeated_and_recognized(
+    mongo_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = MongoRecords(mongo_url)
+    made = sample("s1")
+    with monkeypatch.context() as patched:
+        LostResponses(patched, "insert_one")
+        records.insert(made)
+    with monkeypatch.context() as patched:
+        LostResponses(patched, "update_one")
+        written = records.replace(made.model_copy(update={"number": 1}))
+    assert records.get(Sample, "acme", "s1") == written
+    assert written.version == 1
+    with monkeypatch.context() as patched:
+        LostResponses(patched, "delete_one")
+        records.delete(written)
+    assert records.get(Sample, "acme", "s1") is None
+    records.close()
+
+
+def test_another_writers_record_is_not_mistaken_for_a_repeated_write(
+    mongo_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, other = MongoRecords(mongo_url), MongoRecords(mongo_url)
+    made = sample("s1")
+    other.insert(made)
+    with monkeypatch.context() as patched:
+        LostResponses(patched, "find_one")
+        with pytest.raises(RecordExists):
+            records.insert(made)
+    other.replace(made.model_copy(update={"number": 9}))
+    with monkeypatch.context() as patched:
+        LostResponses(patched, "update_one")
+        with pytest.raises(RecordChanged):
+            records.replace(made.model_copy(update={"number": 1}))
+    with monkeypatch.context() as patched:
+        LostResponses(patched, "delete_one")
+        with pytest.raises(RecordChanged):
+            records.delete(made)
+    records.close()
+    other.close()
+
+
+def test_a_record_that_is_larger_than_a_document_is_refused_clearly(mongo_url: str) -> None:
+    records = MongoRecords(mongo_url)
+    with pytest.raises(RecordError, match="cannot be stored"):
+        records.insert(sample("s1", detail={"long": "x" * (17 << 20)}))
+    records.close()
+
+
+def test_a_database_holds_records_beside_runs(mongo_url: str) -> None:
+    from gepa_client.journal import open_store
+
+    records = MongoRecords(mongo_url)
+    records.insert(sample("s1"))
+    store = open_store(mongo_url)
+    assert store.runs() == []
+    store.close()
+    assert records.count(Sample, None) == 1
+    records.close()
+
+
+def test_the_documents_are_indexed_for_the_queue(mongo_url: str) -> None:
+    records = MongoRecords(mongo_url)
+    records.insert(sample("s1"))
+    records.close()
+    with MongoClient(mongo_url) as client:
+        found = client.get_default_database()["record_sample"].index_information()
+    keys = {tuple(name for name, _ in index["key"]) for index in found.values()}
+    assert {("tenant", "id"), ("fields.status", "tenant", "id"), ("fields.status", "id", "tenant")} <= keys

@@ -1,0 +1,163 @@
+"""Records in SQLite: its files in trouble, and that its queries use indexes."""
+
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gepa_service.model.job import Job
+from gepa_service.records import sqlite
+from gepa_service.records.record import new_id
+from gepa_service.records.sqlite import SqliteRecords, page_query
+from gepa_service.records.store import RecordError, RecordsUnavailable
+from tests.gepa_service.records.sample import Sample
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "records.db"
+
+
+@pytest.fixture
+def records(path: Path) -> Iterator[SqliteRecords]:
+    opened = SqliteRecords(path)
+    yield opened
+    opened.close()
+
+
+def sample(id_: str, **fields: object) -> Sample:
+    return Sample(tenant="acme", id=id_, **fields)
+
+
+def test_the_file_is_its_owners_alone(records: SqliteRecords, path: Path) -> None:
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_full_database_refuses_the_write_keeps_the_rest_and_recovers(records: SqliteRecords) -> None:
+    records.insert(sample("s1"))
+    pages = records._connection.execute("PRAGMA page_count").fetchone()[0]
+    records._connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(RecordsUnavailable, match="full"):
+        for number in range(1000):
+            records.insert(sample(f"t{number}", detail={"long": "x" * 1000}))
+    assert records.get(Sample, "acme", "s1") is not None
+    assert records.count(Sample, "acme") == records.count(Sample, "acme", {"status": "new"})
+    records._connection.execute("PRAGMA max_page_count = 100000")
+    records.insert(sample("after"))
+    assert records.get(Sample, "acme", "after") is not None
+
+
+@pytest.mark.parametrize("content", [b"no database at all" * 100, b"\0" * 5000])
+def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(RecordError):
+        SqliteRecords(path)
+    assert path.read_bytes() == content
+
+
+def test_another_program_s_database_is_refused_and_left_alone(path: Path) -> None:
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE kept (value)")
+    other.close()
+    with pytest.raises(RecordError, match="another database"):
+        SqliteRecords(path)
+    with sqlite3.connect(path) as other:
+        assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("kept",)]
+    other.close()
+
+
+@pytest.mark.parametrize("place", ["file/below.db", "folder"])
+def test_a_place_where_no_file_can_be_is_unavailable(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(RecordsUnavailable):
+        SqliteRecords(tmp_path / place)
+
+
+def test_a_database_that_turns_read_only_refuses_writes_and_answers_reads(records: SqliteRecords) -> None:
+    records.insert(sample("s1"))
+    records._connection.execute("PRAGMA query_only = ON")  # root writes to any file
+    with pytest.raises(RecordsUnavailable, match="readonly"):
+        records.insert(sample("s2"))
+    assert records.get(Sample, "acme", "s1") is not None
+
+
+def test_a_writer_that_holds_the_database_too_long_makes_it_unavailable(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_S", 0.1)
+    records = SqliteRecords(path)
+    other = sqlite3.connect(path, isolation_level=None)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(RecordsUnavailable, match="locked"):
+            records.insert(sample("s1"))
+        assert records.get(Sample, "acme", "s1") is None
+        other.execute("ROLLBACK")
+        records.insert(sample("s1"))
+    finally:
+        other.close()
+        records.close()
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from gepa_service.records.sqlite import SqliteRecords
+from tests.gepa_service.records.sample import Sample
+records = SqliteRecords(Path(sys.argv[1]))
+for number in range(1_000_000):
+    records.insert(Sample(tenant="acme", id=f"{number:08}"))
+    print(number, flush=True)
+"""
+
+
+def test_records_whose_insert_returned_survive_a_kill(path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]) as process:
+        for _ in range(50):
+            last = process.stdout.readline()
+        process.kill()
+        last = [last, *process.stdout.read().split()][-1]
+    records = SqliteRecords(path)
+    count = records.count(Sample, "acme")
+    records.close()
+    assert count in (int(last) + 1, int(last) + 2)
+
+
+def test_the_queries_of_a_queue_of_ten_thousand_jobs_use_indexes(records: SqliteRecords) -> None:
+    jobs = [
+        Job(
+            tenant=f"t{number % 20}",
+            id=new_id("job"),
+            repo_url="r",
+            created_by="c",
+            status="pending" if number % 50 == 0 else "completed",
+        )
+        for number in range(10_000)
+    ]
+    with records._transaction() as connection:
+        connection.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?)", map(sqlite._row, jobs))
+        for job in jobs:
+            records._write_fields(connection, job)
+    asked = [
+        ("t0", {"status": "pending"}),
+        (None, {"status": "pending"}),
+        ("t0", {"status": ["pending", "running"], "client_id": None}),
+        ("t0", None),
+        (None, None),
+    ]
+    for tenant, where in asked:
+        for newest_first in (False, True):
+            query, values = page_query(Job, tenant, where, after=jobs[500].id, limit=10, newest_first=newest_first)
+            plan = records._connection.execute(f"EXPLAIN QUERY PLAN {query}", values).fetchall()
+            assert not [step for *_, step in plan if step.startswith("SCAN")], plan
+    pending = {f"t{number}": 0 for number in range(20)}
+    for job in jobs:
+        pending[job.tenant] += job.status == "pending"
+    assert records.tenants_with(Job, {"status": "pending"}) == {name: n for name, n in pending.items() if n}
+    assert len(records.page(Job, None, {"status": "pending"})) == 200

@@ -1,0 +1,119 @@
+"""An application over real databases, with keys `TENANT-ROLE`, called without a socket."""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from evolverpc_common.network_addresses import parse_networks
+from gepa_service.api.app import create_app
+from gepa_service.api.service import Service
+from gepa_service.auth.principal import Principal
+from gepa_service.records.open_records import open_records
+from gepa_service.records.store import TenantRecords
+from gepa_service.repositories.policy import RepositoryPolicy
+from tests.gepa_service.github_server import LoopbackGitHub, loopback_github
+
+LOOPBACK = parse_networks(["127.0.0.0/8"])
+ROLES = ("owner", "editor", "viewer")
+
+
+@dataclass
+class Keys:
+    """Recognizes `TENANT-ROLE` as a key, unless it was revoked."""
+
+    revoked: set[str] = field(default_factory=set)
+
+    def recognize(self, token: str) -> Principal | None:
+        tenant, _, role = token.partition("-")
+        if token in self.revoked or role not in ROLES:
+            return None
+        return Principal(tenant, role, f"key:{token}")  # type: ignore[arg-type]  one of the roles
+
+
+@dataclass
+class Caller:
+    """Calls the application with a key."""
+
+    client: httpx.AsyncClient
+    key: str
+
+    async def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.key}", **options.pop("headers", {})}
+        return await self.client.request(method, path, json=body, headers=headers, **options)
+
+
+@pytest.fixture
+def keys() -> Keys:
+    return Keys()
+
+
+@pytest.fixture
+def service(tmp_path: Path, keys: Keys) -> Iterator[Service]:
+    records = open_records(str(tmp_path / "records.db"))
+    policy = RepositoryPolicy(allow_local=True, allow_networks=LOOPBACK, timeout_s=10)
+    yield Service(
+        records=records,
+        journals=str(tmp_path / "journals.db"),
+        recognize=keys.recognize,
+        public_url="http://service",
+        repositories=policy,
+        webhook_key=b"a key of the service of 32 bytes",
+    )
+    records.close()
+
+
+@pytest.fixture
+async def github(tmp_path: Path) -> AsyncIterator[LoopbackGitHub]:
+    async with loopback_github(tmp_path / "github") as served:
+        yield served
+
+
+@pytest.fixture
+def with_github(service: Service, github: LoopbackGitHub) -> Service:
+    return replace(service, github=github.app())
+
+
+@pytest.fixture
+async def client(service: Service) -> AsyncIterator[httpx.AsyncClient]:
+    async for opened in _client(service):
+        yield opened
+
+
+@pytest.fixture
+async def github_client(with_github: Service) -> AsyncIterator[httpx.AsyncClient]:
+    async for opened in _client(with_github):
+        yield opened
+
+
+async def _client(service: Service) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_app(service)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://service") as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def editor(client: httpx.AsyncClient) -> Caller:
+    return Caller(client, "acme-editor")
+
+
+@pytest.fixture
+def viewer(client: httpx.AsyncClient) -> Caller:
+    return Caller(client, "acme-viewer")
+
+
+@pytest.fixture
+def stranger(client: httpx.AsyncClient) -> Caller:
+    return Caller(client, "other-owner")
+
+
+@pytest.fixture
+def acme(service: Service) -> TenantRecords:
+    return TenantRecords(service.records, "acme")

@@ -1,0 +1,171 @@
+"""Submitting, listing and controlling jobs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_service.model.job import Job
+from gepa_service.records.store import TenantRecords
+from tests.gepa_service.routes.conftest import Caller
+from tests.sandbox_runtime.source.repositories import commit
+
+LEAST = {"max_metric_calls": 30}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    commit(tmp_path / "program", {"program.py": "print('one')\n"})
+    return str(tmp_path / "program")
+
+
+async def submitted(caller: Caller, repo_url: str, /, **fields: Any) -> str:
+    answered = await caller("POST", "/optimize", {"repo_url": repo_url, **LEAST, **fields})
+    assert answered.status_code == 202, answered.text
+    assert answered.json()["status"] == "pending"
+    found: str = answered.json()["job_id"]
+    return found
+
+
+async def test_the_fields_of_a_request_become_the_settings_of_its_job(
+    editor: Caller, program: str, acme: TenantRecords
+) -> None:
+    job_id = await submitted(
+        editor,
+        program,
+        ref="trunk",
+        program="program.py",
+        metric="metrics.score",
+        saved_program_json_path="saved.json",
+        trainset=[{"text": "a"}],
+        valset_path="data/val.jsonl",
+        reflection_lm="openai/gpt-5",
+        num_threads=8,
+        sandboxes=2,
+        max_cost_usd=1.5,
+        options={"seed": 3, "server_args": "--workers 2", "pass_env": ["DATABASE_KEY"]},
+    )
+    job = acme.get(Job, job_id)
+    assert job is not None
+    flags = "--workers 2 --program program.py --kind dspy --metric metrics.score --saved-program-json-path saved.json"
+    assert job.settings == {
+        "repo": program,
+        "ref": "trunk",
+        "trainset": [{"text": "a"}],
+        "reflection_lm": "openai/gpt-5",
+        "max_in_flight": 8,
+        "sandboxes": 2,
+        "max_cost_usd": 1.5,
+        "max_metric_calls": 30,
+        "seed": 3,
+        "pass_env": ["DATABASE_KEY"],
+        "server_args": f"{flags} --datasets val=data/val.jsonl",
+    }
+    assert (job.created_by, job.repo_url, job.ref) == ("key:acme-editor", program, "trunk")
+
+
+async def test_a_job_of_a_connected_repository_names_it(editor: Caller, program: str) -> None:
+    client_id = (await editor("POST", "/connect-git", {"repo_url": program})).json()["client_id"]
+    by_id = await editor("POST", "/optimize", {"client_id": client_id, **LEAST})
+    for job_id in (by_id.json()["job_id"], await submitted(editor, program)):
+        assert (await editor("GET", f"/job/{job_id}")).json()["client_id"] == client_id
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "words"),
+    [
+        ({"options": {"store": "/etc/passwd"}}, None, "`store` is not given here"),
+        ({"options": {"url": ["http://127.0.0.1"]}}, None, "sandboxes of its repository"),
+        ({"options": {"github_app_key_file": "/key"}}, None, "github_app_key_file"),
+        ({"options": {"max_metric_calls": 5}}, None, "same setting"),
+        ({"options": {"reflection_prompt_template": "@/etc/passwd"}}, "options.reflection_prompt_template", "not read"),
+        ({"options": {"code_prompt_template": "no marks"}}, "options.code_prompt_template", "lacks"),
+        ({"options": {"allow_hosts": ["10.0.0.0/8"]}}, "options.allow_hosts", "not public"),
+        ({"options": {"allow_hosts": ["0.0.0.0/0"]}}, "options.allow_hosts", "not public"),
+        ({"options": {"build_hosts": ["169.254.169.254"]}}, "options.build_hosts", "not public"),
+        ({"options": {"server_args": "'open"}}, "options.server_args", "not flags"),
+        ({"options": {"sandbox_memory_mb": 10**6}}, "options.sandbox_memory_mb", "at most"),
+        (
+            {"options": {"model_providers": {"own": {"base_url": "https://10.0.0.1/v1"}}}},
+            "options.model_providers",
+            "not a public host",
+        ),
+        ({"reflection_lm": "x/y", "options": {"reflection_lm_kwargs": {"api_key": "sk"}}}, None, "secret"),
+        ({"reflection_lm": "x/y", "options": {"reflection_lm_kwargs": {"api_base": "http://a"}}}, None, "provider"),
+        ({"trainset_path": "../rows.jsonl"}, "trainset_path", "in the repository"),
+        ({"trainset_path": "/etc/rows.jsonl"}, "trainset_path", "in the repository"),
+        ({"trainset_path": "rows.txt"}, "trainset_path", "rows are read from"),
+        ({"trainset_path": "rows.jsonl", "trainset": [{}]}, None, "trainset_path"),
+        ({"trainset": []}, None, "trainset"),
+        ({"trainset": ["text"]}, None, "trainset"),
+        ({"max_metric_calls": 0}, None, "max_metric_calls"),
+        ({"max_metric_calls": None}, "max_metric_calls", "nothing would end"),
+        ({"num_threads": "many"}, None, "num_threads"),
+        ({"evolve": "everything"}, None, "evolve"),
+        ({"ref": "--upload-pack=date"}, None, "ref"),
+        ({"ref": "a b"}, None, "ref"),
+        ({"program": "--help"}, None, "program"),
+        ({"client_id": "client_1"}, None, "one of"),
+        ({"unknown": 1}, None, "unknown"),
+        ({"repo_url": "https://x.invalid/o/r"}, "repo_url", "not known"),
+    ],
+)
+async def test_a_wrong_field_is_refused_and_named(
+    editor: Caller, program: str, fields: dict[str, Any], field: str | None, words: str
+) -> None:
+    refused = await editor("POST", "/optimize", {"repo_url": program, **LEAST, **fields})
+    assert refused.status_code == 422, refused.text
+    assert words in refused.text
+    if field is not None:
+        assert refused.json()["field"] == field
+    assert (await editor("GET", "/jobs")).json()["items"] == []
+
+
+async def test_jobs_are_listed_in_pages_and_by_status(editor: Caller, program: str) -> None:
+    made = [await submitted(editor, program) for _ in range(3)]
+    await editor("POST", f"/job/{made[0]}/cancel")
+    first = (await editor("GET", "/jobs?limit=2")).json()
+    rest = (await editor("GET", f"/jobs?limit=2&after={first['next']}")).json()
+    assert [each["job_id"] for each in first["items"] + rest["items"]] == made[::-1]
+    assert rest["next"] is None
+    cancelled = (await editor("GET", "/jobs?status=cancelled&status=failed")).json()
+    assert [each["job_id"] for each in cancelled["items"]] == made[:1]
+    for query in ("status=lost", "limit=0", "limit=1000", "after=" + "x" * 100, "after=a%00b"):
+        assert (await editor("GET", f"/jobs?{query}")).status_code == 422, query
+
+
+async def test_a_pending_job_is_paused_resumed_and_cancelled(editor: Caller, program: str) -> None:
+    job_id = await submitted(editor, program)
+    assert (await editor("POST", f"/job/{job_id}/pause")).json()["status"] == "paused"
+    assert (await editor("POST", f"/job/{job_id}/resume")).json()["status"] == "pending"
+    changed = await editor("PATCH", f"/job/{job_id}", {"max_metric_calls": 99, "max_cost_usd": 2})
+    assert (changed.json()["max_metric_calls"], changed.json()["max_cost_usd"]) == (99, 2)
+    ended = (await editor("POST", f"/job/{job_id}/cancel")).json()
+    assert (ended["status"], ended["wanted"]) == ("cancelled", "cancel")
+    assert ended["completed"] is not None
+    for method, path in (("POST", "/pause"), ("POST", "/resume"), ("PATCH", "")):
+        refused = await editor(method, f"/job/{job_id}{path}", LEAST if method == "PATCH" else None)
+        assert refused.status_code == 409
+        assert "cancelled" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize("budget", [{}, {"max_metric_calls": -1}, {"seed": 1}, {"max_cost_usd": "x"}])
+async def test_a_wrong_budget_is_refused(editor: Caller, program: str, budget: Any) -> None:
+    job_id = await submitted(editor, program)
+    assert (await editor("PATCH", f"/job/{job_id}", budget)).status_code == 422
+
+
+async def test_foreign_and_absent_jobs_and_repositories_have_the_same_answers(
+    editor: Caller, stranger: Caller, program: str
+) -> None:
+    job_id = await submitted(editor, program)
+    client_id = (await editor("POST", "/connect-git", {"repo_url": program})).json()["client_id"]
+    for method, path in (("GET", ""), ("POST", "/cancel"), ("POST", "/pause"), ("POST", "/resume"), ("PATCH", "")):
+        body = LEAST if method == "PATCH" else None
+        foreign = await stranger(method, f"/job/{job_id}{path}", body)
+        absent = await stranger(method, f"/job/job_absent{path}", body)
+        assert (foreign.status_code, foreign.json()) == (404, absent.json())
+    foreign = await stranger("POST", "/optimize", {"client_id": client_id, **LEAST})
+    absent = await stranger("POST", "/optimize", {"client_id": "client_absent", **LEAST})
+    assert (foreign.status_code, foreign.json()) == (404, absent.json())
+    assert (await editor("GET", f"/job/{job_id}")).json()["status"] == "pending"

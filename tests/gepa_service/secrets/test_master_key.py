@@ -1,0 +1,122 @@
+"""Where the master key is read from, and what is refused as one."""
+
+import base64
+import threading
+from pathlib import Path
+
+import pytest
+
+from gepa_service.secrets import master_key
+from gepa_service.secrets.master_key import (
+    CommandSource,
+    EnvironmentSource,
+    FileSource,
+    MasterKey,
+    MasterKeyError,
+    create_key_file,
+    source_of,
+)
+
+KEY = base64.b64encode(b"k" * 32).decode()
+OLD = base64.b64encode(b"o" * 32).decode()
+KEYS = (MasterKey(b"k" * 32), MasterKey(b"o" * 32))
+
+
+def written(path: Path, text: str, mode: int = 0o600) -> Path:
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_keys_are_read_from_a_file_a_variable_or_a_command_the_present_one_first(tmp_path: Path) -> None:
+    path = written(tmp_path / "key", f"{KEY}\n{OLD}\n")
+    assert FileSource(path).read() == KEYS
+    assert EnvironmentSource({"GEPA_SERVICE_MASTER_KEY": f"{KEY}\n{OLD}"}).read() == KEYS
+    assert CommandSource(("/bin/sh", "-c", f"cat {path}")).read() == KEYS
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o606, 0o777])
+def test_a_file_that_others_may_read_or_write_is_refused(tmp_path: Path, mode: int) -> None:
+    path = written(tmp_path / "key", KEY, mode)
+    with pytest.raises(MasterKeyError, match=r"chmod 600"):
+        FileSource(path).read()
+
+
+@pytest.mark.parametrize("text", ["", " \n", "short", KEY[:-1], base64.b64encode(b"k" * 31).decode(), "\u00e9" * 44])
+def test_a_text_that_is_no_key_is_refused_and_not_quoted(tmp_path: Path, text: str) -> None:
+    with pytest.raises(MasterKeyError, match="openssl rand") as raised:
+        FileSource(written(tmp_path / "key", text)).read()
+    assert not text.strip() or text.strip() not in str(raised.value)
+
+
+def test_a_file_that_is_absent_or_a_folder_is_an_error_that_names_it(tmp_path: Path) -> None:
+    for path in (tmp_path / "absent", tmp_path):
+        with pytest.raises(MasterKeyError, match=str(path)):
+            FileSource(path).read()
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("echo secret >&2; exit 3", "status 3"),
+        ("echo nonsense", "openssl"),
+        ("true", "empty"),
+        ("sleep 60", "no master"),
+    ],
+)
+def test_a_command_that_prints_no_key_is_an_error_without_what_it_printed(
+    command: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(master_key, "COMMAND_S", 0.5 if "sleep" in command else 30)
+    with pytest.raises(MasterKeyError, match=message) as raised:
+        CommandSource(("/bin/sh", "-c", command)).read()
+    assert "nonsense" not in str(raised.value)
+    assert "secret >" not in str(raised.value)
+
+
+def test_a_command_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(MasterKeyError, match="started"):
+        CommandSource(("/no/such/command",)).read()
+
+
+def test_the_environment_names_exactly_one_source(tmp_path: Path) -> None:
+    path = written(tmp_path / "key", KEY)
+    assert source_of({"GEPA_SERVICE_MASTER_KEY_FILE": str(path)}).read() == KEYS[:1]
+    assert source_of({"GEPA_SERVICE_MASTER_KEY": KEY}).read() == KEYS[:1]
+    assert source_of({"GEPA_SERVICE_MASTER_KEY_COMMAND": f"cat '{path}'"}).read() == KEYS[:1]
+    for wrong in ({}, {"GEPA_SERVICE_MASTER_KEY": KEY, "GEPA_SERVICE_MASTER_KEY_FILE": str(path)}):
+        with pytest.raises(MasterKeyError, match="set one of") as raised:
+            source_of(wrong)
+        assert KEY not in str(raised.value)
+
+
+def test_no_representation_shows_a_key() -> None:
+    shown = repr((KEYS, EnvironmentSource({"GEPA_SERVICE_MASTER_KEY": KEY})))
+    assert KEY not in shown
+    assert "kkkk" not in shown
+
+
+def test_a_new_key_file_is_its_owners_and_never_replaces_one(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "key"
+    assert create_key_file(path)
+    first = FileSource(path).read()
+    assert not create_key_file(path)
+    assert FileSource(path).read() == first
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_of_many_that_create_a_key_file_at_once_one_does_and_all_read_the_same(tmp_path: Path) -> None:
+    path, created = tmp_path / "key", []
+    start = threading.Barrier(8)
+
+    def create() -> None:
+        start.wait(10)
+        created.append((create_key_file(path), FileSource(path).read()))
+
+    threads = [threading.Thread(target=create) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert sum(made for made, _ in created) == 1
+    assert len({keys for _, keys in created}) == 1

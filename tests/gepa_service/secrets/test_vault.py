@@ -1,0 +1,219 @@
+"""Secrets at rest: nothing readable, nothing movable, and no key changed at the cost of a secret."""
+
+import contextlib
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_service.model.tenant import TENANTS, Secret, Tenant
+from gepa_service.records.sqlite import SqliteRecords
+from gepa_service.secrets.envelope import DataKey, SecretDamaged, key_of, master_of
+from gepa_service.secrets.master_key import MasterKey, MasterKeyError
+from gepa_service.secrets.reveal import reveal
+from gepa_service.secrets.vault import Vault
+
+MASTER = MasterKey(b"m" * 32)
+OTHER = MasterKey(b"o" * 32)
+VALUE = "sk-\u00e9-very-secret"
+
+
+@pytest.fixture
+def vault(records: SqliteRecords) -> Vault:
+    return Vault(records, [MASTER])
+
+
+def values(vault: Vault, tenant: str = "acme") -> dict[str, str]:
+    return {name: secret.value for name, secret in reveal(vault, tenant).items()}
+
+
+def test_a_secret_is_revealed_as_it_was_put_with_its_headers(vault: Vault) -> None:
+    headers = ({"host": "api.example.org", "header": "authorization", "prefix": "Bearer "},)
+    vault.put("acme", "MODEL_KEY", "first")
+    vault.put("acme", "MODEL_KEY", VALUE, headers)
+    vault.put("acme", "EMPTY", "")
+    assert values(vault) == {"EMPTY": "", "MODEL_KEY": VALUE}
+    assert reveal(vault, "acme")["MODEL_KEY"].headers == headers
+    assert vault.names("acme") == ["EMPTY", "MODEL_KEY"]
+    assert values(vault, "beta") == {}
+    assert values(vault, "absent") == {}
+
+
+def test_neither_a_value_nor_a_key_is_in_the_database_file_or_in_a_representation(vault: Vault, tmp_path: Path) -> None:
+    vault.put("acme", "MODEL_KEY", VALUE)
+    key = vault.keys(vault.records.get(Tenant, TENANTS, "acme"))
+    shown = repr((vault, key, reveal(vault, "acme"))).encode()
+    data = b"".join(path.read_bytes() for path in tmp_path.iterdir()) + shown
+    for hidden in (VALUE.encode(), b"very-secret", MASTER.value, next(iter(key.values())).value):
+        assert hidden not in data
+
+
+def test_a_deleted_secret_is_gone(vault: Vault) -> None:
+    vault.put("acme", "MODEL_KEY", VALUE)
+    assert not vault.delete("beta", "MODEL_KEY")
+    assert vault.delete("acme", "MODEL_KEY")
+    assert not vault.delete("acme", "MODEL_KEY")
+    assert values(vault) == {}
+
+
+def test_a_secret_that_is_moved_to_another_name_or_tenant_cannot_be_read(vault: Vault) -> None:
+    vault.put("acme", "MODEL_KEY", VALUE)
+    found = vault.records.get(Secret, "acme", "MODEL_KEY")
+    vault.records.insert(found.model_copy(update={"id": "MOVED", "version": 0}))
+    with pytest.raises(SecretDamaged):
+        reveal(vault, "acme")
+    vault.delete("acme", "MOVED")
+    acme, beta = (vault.records.get(Tenant, TENANTS, name) for name in ("acme", "beta"))
+    vault.records.replace(beta.model_copy(update={"wrapped_key": acme.wrapped_key}))
+    vault.records.insert(found.model_copy(update={"tenant": "beta", "version": 0}))
+    with pytest.raises(SecretDamaged):
+        reveal(vault, "beta")
+    assert values(vault) == {"MODEL_KEY": VALUE}
+
+
+@pytest.mark.parametrize("position", range(0, 60, 7))
+def test_a_changed_ciphertext_is_noticed(vault: Vault, position: int) -> None:
+    vault.put("acme", "MODEL_KEY", VALUE)
+    found = vault.records.get(Secret, "acme", "MODEL_KEY")
+    at = found.sealed.index(".") + 1 + position
+    changed = found.sealed[:at] + ("A" if found.sealed[at] != "A" else "B") + found.sealed[at + 1 :]
+    vault.records.replace(found.model_copy(update={"sealed": changed}))
+    with pytest.raises(SecretDamaged):
+        reveal(vault, "acme")
+
+
+def test_equal_values_have_different_ciphertexts(vault: Vault) -> None:
+    vault.put("acme", "A", VALUE)
+    vault.put("acme", "B", VALUE)
+    assert len({vault.records.get(Secret, "acme", name).sealed for name in "AB"}) == 2
+
+
+def test_a_wrong_master_key_is_a_clear_error_and_damages_nothing(vault: Vault, tmp_path: Path) -> None:
+    vault.put("acme", "MODEL_KEY", VALUE)
+    before = vault.records.get(Tenant, TENANTS, "acme"), vault.records.get(Secret, "acme", "MODEL_KEY")
+    wrong = Vault(vault.records, [OTHER])
+    attempts = (
+        wrong.verify,
+        lambda: wrong.put("acme", "MODEL_KEY", "x"),
+        lambda: wrong.put("beta", "FIRST", "x"),
+        lambda: reveal(wrong, "acme"),
+        lambda: wrong.rotate_tenant_key("acme"),
+        wrong.rotate_master_key,
+    )
+    for attempt in attempts:
+        with pytest.raises(MasterKeyError, match=f"master key {MASTER.name}"):
+            attempt()
+    assert (vault.records.get(Tenant, TENANTS, "acme"), vault.records.get(Secret, "acme", "MODEL_KEY")) == before
+    assert vault.records.get(Tenant, TENANTS, "beta").wrapped_key is None
+    assert values(vault) == {"MODEL_KEY": VALUE}
+
+
+def test_a_new_master_key_takes_over_and_the_old_one_is_then_not_needed(vault: Vault) -> None:
+    vault.put("acme", "MODEL_KEY", VALUE)
+    vault.put("beta", "B", "b")
+    both = Vault(vault.records, [OTHER, MASTER])
+    both.verify()
+    assert both.rotate_master_key() == 2
+    assert both.rotate_master_key() == 0
+    new = Vault(vault.records, [OTHER])
+    new.verify()
+    assert (values(new), values(new, "beta")) == ({"MODEL_KEY": VALUE}, {"B": "b"})
+    with pytest.raises(MasterKeyError):
+        vault.verify()
+
+
+def test_a_new_tenant_key_encrypts_all_secrets_again(vault: Vault) -> None:
+    for name in "ABC":
+        vault.put("acme", name, VALUE + name)
+    before = {name: vault.records.get(Secret, "acme", name).sealed for name in "ABC"}
+    assert vault.rotate_tenant_key("acme") == 3
+    after = {name: vault.records.get(Secret, "acme", name).sealed for name in "ABC"}
+    assert {key_of(each) for each in after.values()}.isdisjoint({key_of(each) for each in before.values()})
+    assert values(vault) == {name: VALUE + name for name in "ABC"}
+    for _ in range(3):
+        vault.rotate_tenant_key("acme")
+    assert len(vault.records.get(Tenant, TENANTS, "acme").wrapped_key.split()) == 2
+    assert values(vault) == {name: VALUE + name for name in "ABC"}
+
+
+class Crash(Exception):
+    """The process ends here."""
+
+
+def crashing(vault: Vault, writes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the writes after the first so many fail."""
+    left = itertools.count()
+    replace = vault.records.replace
+
+    def counted(record: Secret) -> Secret:
+        if next(left) >= writes:
+            raise Crash
+        return replace(record)
+
+    monkeypatch.setattr(vault.records, "replace", counted)
+
+
+@pytest.mark.parametrize("writes", range(5))
+def test_a_change_of_keys_that_is_cut_off_anywhere_loses_nothing_and_can_be_repeated(
+    vault: Vault, writes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "ABC":
+        vault.put("acme", name, name)
+    vault.put("beta", "D", "d")
+    both = Vault(vault.records, [OTHER, MASTER])
+    for change in (lambda: both.rotate_tenant_key("acme"), both.rotate_master_key):
+        with monkeypatch.context() as patched:
+            crashing(vault, writes, patched)
+            with contextlib.suppress(Crash):
+                change()
+        assert (values(both), values(both, "beta")) == ({name: name for name in "ABC"}, {"D": "d"})
+        both.put("acme", "A", "A")
+        change()
+        assert (values(both), values(both, "beta")) == ({name: name for name in "ABC"}, {"D": "d"})
+    masters = [master_of(each) for each in vault.records.get(Tenant, TENANTS, "acme").wrapped_key.split()]
+    assert set(masters) == {OTHER.name}
+
+
+def test_a_secret_that_is_put_while_the_tenants_key_changes_twice_can_be_read(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault.put("acme", "A", "a")
+    write = Vault._write
+
+    def late(self: Vault, made: Secret) -> None:
+        monkeypatch.setattr(Vault, "_write", write)
+        vault.rotate_tenant_key("acme")
+        vault.rotate_tenant_key("acme")
+        write(self, made)
+
+    monkeypatch.setattr(Vault, "_write", late)
+    vault.put("acme", "B", "b")
+    assert values(vault) == {"A": "a", "B": "b"}
+
+
+def test_secrets_are_revealed_while_the_tenants_key_changes(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    vault.put("acme", "A", "a")
+    vault.put("acme", "B", "b")
+    keys = Vault.keys
+
+    def then_changed(self: Vault, tenant: Tenant) -> dict[str, DataKey]:
+        monkeypatch.setattr(Vault, "keys", keys)
+        found = keys(self, tenant)
+        vault.rotate_tenant_key("acme")
+        vault.rotate_tenant_key("acme")
+        return found
+
+    page = vault.records.page
+
+    def one_a_page(*given: Any, **options: Any) -> list[Any]:
+        return page(*given, **{**options, "limit": 1})
+
+    monkeypatch.setattr(vault.records, "page", one_a_page)
+    monkeypatch.setattr(Vault, "keys", then_changed)
+    assert values(vault) == {"A": "a", "B": "b"}
+
+
+def test_a_secret_of_an_absent_tenant_is_refused(vault: Vault) -> None:
+    with pytest.raises(LookupError):
+        vault.put("absent", "A", "a")
