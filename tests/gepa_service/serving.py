@@ -17,7 +17,7 @@ READY_S = 30.0
 
 
 def service_of(
-    records: RecordStore, journals: str, recognize: Callable[[str], Principal | None] = lambda _: None
+    records: RecordStore, journals: str, recognize: Callable[..., Principal | None] = lambda *_: None
 ) -> Service:
     """Return a service over these stores."""
     return Service(records=records, journals=journals, recognize=recognize, public_url="http://127.0.0.1")
@@ -28,7 +28,7 @@ def served(service: Service, prepare: Callable[[FastAPI], object] = lambda _: No
     """Serve the application while the block runs; yield its URL. `prepare`: gets the application before it starts."""
     app = create_app(service)
     prepare(app)
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", lifespan="on"))
     thread = threading.Thread(target=server.run, name="api", daemon=True)
     thread.start()
     until = time.monotonic() + READY_S
