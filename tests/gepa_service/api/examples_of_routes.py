@@ -5,10 +5,12 @@ which puts `MARKER` into every text of what it makes.
 """
 
 import contextlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gepa_client.errors import RunExists
 from gepa_client.journal import open_store
 from gepa_service.api.service import Service
 from gepa_service.auth.keys import make_key
@@ -30,8 +32,9 @@ ABSENT = "absent_resource"
 class Example:
     """A request that a permitted caller makes of its own resource, and the status of its response.
 
-    `resource`: the kind of the resource that it names: as its path's parameter, or in the body. `body`: what is sent,
-    or a function of the resource's id. `upserts`: the resource is made if it is absent, so that none is refused.
+    `resource`: the kind of the resource that it names: as its path's first parameter, or in the body. `body`: what is
+    sent, or a function of the resource's id. `params`: other parameters of the path. `upserts`: the resource is made if
+    it is absent, so that none is refused.
     """
 
     status: int = 200
@@ -40,6 +43,13 @@ class Example:
     query: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     upserts: bool = False
+    params: Mapping[str, str] = field(default_factory=dict)
+
+    def path(self, template: str, id_: str) -> str:
+        """The path of a request for a resource."""
+        for name, value in self.params.items():
+            template = template.replace(f"{{{name}}}", value)
+        return re.sub(r"\{[^}]*\}", id_, template)
 
     def content(self, id_: str) -> Any:
         """The body of a request for a resource."""
@@ -141,7 +151,11 @@ def _active(service: Service, tenant: str) -> str:
 
 
 def _job_of_token(service: Service, tenant: str) -> str:
-    return "job_of_token" if tenant == "acme" else _job("running")(service, tenant)
+    if tenant != "acme":
+        return _job("running")(service, tenant)
+    with contextlib.closing(open_store(service.journals)) as store, contextlib.suppress(RunExists):
+        store.create(run("job_of_token"))
+    return "job_of_token"
 
 
 RESOURCES: dict[str, Callable[[Service, str], str]] = {
@@ -186,6 +200,7 @@ EXAMPLES: dict[str, Example] = {
     "GET /job/{job_id}/logs": Example(200, "ended job"),
     "GET /job/{job_id}/report": Example(409, "ended job"),
     "GET /job/{job_id}/certificate": Example(409, "ended job"),
+    "POST /job/{job_id}/journal/{method}": Example(200, "job of the job token", {}, params={"method": "run"}),
     "GET /programs": Example(),
     "GET /programs/active": Example(),
     "GET /program/{program_id}": Example(200, "program"),

@@ -124,9 +124,10 @@ async def test_no_caller_gets_more_than_its_role_and_its_tenants_resources(
             if owner is not None and example.resource is not None:
                 id_ = RESOURCES[example.resource](service, owner)
             before = foreign_records(tmp_path / "records.db")
-            place = path.replace(path[path.find("{") : path.find("}") + 1], id_) if "{" in path else path
             headers = {key.replace("-", "_"): value for key, value in example.headers.items()}
-            response = await call(kind, method, place + example.query, example.content(id_), **headers)
+            response = await call(
+                kind, method, example.path(path, id_) + example.query, example.content(id_), **headers
+            )
             assert response.status_code == expected(kind, required, example, owner), (kind, resource, response.text)
             if kind != "other tenant's owner":
                 assert MARKER not in response.text + str(response.headers), (kind, resource)
@@ -136,6 +137,13 @@ async def test_no_caller_gets_more_than_its_role_and_its_tenants_resources(
             assert without_time(responses["foreign"]) == without_time(responses["absent"]), kind
         if example.resource is not None and kind == "other tenant's owner":
             assert without_time(responses["own"]) == without_time(responses["absent"])
+
+
+async def test_a_job_token_reaches_no_other_job_of_its_own_tenant(call: Client, service: Service) -> None:
+    other = RESOURCES["pending job"](service, "acme")
+    responses = [await call("job token", "POST", f"/job/{id_}/journal/run", {}) for id_ in (other, ABSENT)]
+    assert without_time(responses[0]) == without_time(responses[1])
+    assert responses[0].status_code == 404
 
 
 async def test_the_matrix_notices_a_route_that_shows_another_tenants_records(
