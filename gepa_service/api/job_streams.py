@@ -12,9 +12,10 @@ from pydantic import BaseModel, JsonValue
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.page_events import PageEvent, Run, StoreTrouble
 from gepa_client.page.watched_runs import WatchedRun
-from gepa_service.api.access import caller_of
+from gepa_service.api.access import recognized_now
 from gepa_service.api.problems import Problem
 from gepa_service.api.threads import in_thread
+from gepa_service.auth.oidc import IssuerUnavailable
 from gepa_service.jobs.report import shown_settings
 from gepa_service.model.job import ENDED, Job, Progress, Status
 from gepa_service.records.store import RecordStore, RecordsUnavailable
@@ -149,12 +150,9 @@ class JobStreams:
 
     async def _checked(self, request: Request) -> bool:
         try:
-            await caller_of(request)
-        except Problem as problem:
-            return problem.status != 401
-        except RecordsUnavailable:
+            return await recognized_now(request) is not None
+        except (RecordsUnavailable, IssuerUnavailable):
             return True  # not known at present; the next check decides
-        return True
 
     async def _follow(self, watched: WatchedJob) -> None:
         """Read the record of a job until it has ended and all of its run was read."""
