@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -62,7 +63,7 @@ def check(store_url: str, folder: Path, jobs: list[Job], expected: list[Any]) ->
             executions = executions_of(store_url, job.id, folder / f"log-{number}")
             assert faults(executions, in_flight=LOST_AT_ONCE * job.attempts) == []
             owners = [link.owner for link in store.links(job.id, "search")]
-            changes = sum(before != after for before, after in zip(owners, owners[1:], strict=False))
+            changes = sum(before != after for before, after in pairwise(owners))
             assert changes == len(set(owners)) - 1, "two drivers wrote in turns"
 
 
