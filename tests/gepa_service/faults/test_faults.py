@@ -1,4 +1,4 @@
-"""Eight jobs of three tenants come to the undisturbed result whatever is killed, and nothing recorded is paid twice."""
+"""Eight jobs of three tenants come to the undisturbed result if any process is killed, and nothing recorded is paid twice."""
 
 import time
 from collections.abc import Callable, Iterator
