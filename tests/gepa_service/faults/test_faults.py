@@ -1,4 +1,4 @@
-"""Eight jobs of three tenants come to the undisturbed result if any process is killed, and nothing recorded is paid twice."""
+"""Eight jobs of three tenants have the undisturbed result if any process is killed; nothing recorded is paid twice."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +21,8 @@ from tests.faults.proxy import Proxy
 from tests.gepa_service.faults.processes import Processes, listening
 from tests.gepa_service.platform import word_repository, word_settings
 from tests.support.rounds import ALL, rounds
+
+pytestmark = pytest.mark.faults
 
 JOBS = 8
 TENANTS = ("acme", "rival", "third")
