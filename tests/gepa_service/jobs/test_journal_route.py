@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,15 @@ def store_of(service: Platform, job: Job) -> HttpStore:
     return HttpStore(service.api, token_file=token, patience_s=0.5)
 
 
-def test_a_token_opens_the_run_of_its_job_and_no_other(service: Platform) -> None:
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+def test_a_token_opens_the_run_of_its_job_and_no_other(service: Platform, stack: ExitStack) -> None:
     own, other = claimed(service, "acme"), claimed(service, "rival")
-    store = store_of(service, own)
+    store = stack.enter_context(closing(store_of(service, own)))
     assert store.run(own.id).config == {"of": "acme"}
     for run_id in (other.id, "absent", "../x", f"{own.id}/../{other.id}", ""):
         with pytest.raises(NoSuchRun):
@@ -58,9 +65,9 @@ def test_a_run_cannot_be_created_under_another_id_than_that_of_the_path(service:
     assert len(service.journals.runs()) == 2
 
 
-def test_a_token_ends_with_its_jobs_claim(service: Platform) -> None:
+def test_a_token_ends_with_its_jobs_claim(service: Platform, stack: ExitStack) -> None:
     own = claimed(service, "acme")
-    store = store_of(service, own)
+    store = stack.enter_context(closing(store_of(service, own)))
     store.run(own.id)
     service.records.replace(service.get(own).model_copy(update={"attempts": 2}))
     with pytest.raises(ClaimLost, match="refuses the token"):
