@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from gepa_service.api.routes import deliver, github, health, job_events, jobs, programs, repositories
+from gepa_service.api.routes import deliver, github, health, job_events, jobs, programs, repositories, rollouts, steps
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
@@ -12,4 +12,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     job_events.router,
     programs.router,
     deliver.router,
+    rollouts.router,
+    steps.router,
 )
