@@ -37,10 +37,12 @@ from gepa_service.records.store import (
     RecordExists,
     RecordStore,
     RecordsUnavailable,
+    TenantRecords,
     changed,
 )
 from gepa_service.repositories.access import RepositoryRefused, allowed_repository, git_configuration
 from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.webhooks.outbox import emit
 
 IDLE_S = 0.2
 BEAT_S = 2.0
@@ -176,7 +178,10 @@ class ProgramWorker:
             ended = {"status": status, "reason": reason, "completed": now(), "claim": None, **more}
             return found.model_copy(update=ended)
 
-        changed(self._records, work, change)
+        written = changed(self._records, work, change)
+        if written.status == status and work.what == "rollouts":
+            counts = {"batch_id": work.id, "done": written.done, "failed": written.failed, "total": len(work.tasks)}
+            emit(TenantRecords(self._records, work.tenant), "batch.ended", {**counts, "status": status})
 
     def order(self, work: ProgramWork) -> WorkOrder:
         """Return what the process does: the tasks that have no result yet."""

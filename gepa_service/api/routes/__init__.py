@@ -2,7 +2,18 @@
 
 from fastapi import APIRouter
 
-from gepa_service.api.routes import deliver, github, health, job_events, jobs, programs, repositories, rollouts, steps
+from gepa_service.api.routes import (
+    deliver,
+    github,
+    health,
+    job_events,
+    jobs,
+    programs,
+    repositories,
+    rollouts,
+    steps,
+    webhooks,
+)
 
 ROUTERS: tuple[APIRouter, ...] = (
     health.router,
@@ -14,4 +25,5 @@ ROUTERS: tuple[APIRouter, ...] = (
     deliver.router,
     rollouts.router,
     steps.router,
+    webhooks.router,
 )
