@@ -6,22 +6,47 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI
 
 from gepa_service.api import problems
+from gepa_service.api.audit import Audit
+from gepa_service.api.body_limit import BodyLimit
+from gepa_service.api.failures import Failures
+from gepa_service.api.housekeeping import housekeeping
+from gepa_service.api.idempotency import Idempotency
 from gepa_service.api.job_streams import JobStreams
+from gepa_service.api.limits import Limits
+from gepa_service.api.metrics import Measured, Metrics
 from gepa_service.api.openapi import document_of
+from gepa_service.api.request_counts import RequestCounts
 from gepa_service.api.routes import ROUTERS
 from gepa_service.api.routes.job_events import Reports
+from gepa_service.api.safety import Safety
 from gepa_service.api.service import Service
+from gepa_service.jobs.month_spending import SpendingReader
 
 
 def create_app(service: Service | None) -> FastAPI:
     """Return the application; `service` is closed by who made it, and None if the routes are only described."""
-    app = FastAPI(title="EvolveRPC service", version="1", lifespan=_serving)
+    app = FastAPI(title="EvolveRPC service", version="1", lifespan=_serving, docs_url=None, redoc_url=None)
     app.state.service = service
-    app.add_exception_handler(problems.Problem, problems.answer)
+    for error in problems.HANDLED:
+        app.add_exception_handler(error, problems.answer)
     for router in ROUTERS:
         app.include_router(router)
     app.__dict__["openapi"] = lambda: document_of(app)  # what the instance has comes before the method
+    if service is not None:
+        _surround(app, service)
     return app
+
+
+def _surround(app: FastAPI, service: Service) -> None:
+    """Add what every request passes through; the last that is added is the first that a request meets."""
+    app.state.counts, app.state.metrics, app.state.spending = RequestCounts(), Metrics(), SpendingReader()
+    app.add_middleware(Audit, records=service.records)
+    app.add_middleware(Idempotency, records=service.records)
+    app.add_middleware(Limits, records=service.records, counts=app.state.counts)
+    app.add_middleware(BodyLimit)
+    app.add_middleware(Failures)
+    app.add_middleware(Safety, public_url=service.public_url)
+    app.add_middleware(Measured, metrics=app.state.metrics)
 
 
 @contextlib.asynccontextmanager
@@ -29,7 +54,8 @@ async def _serving(app: FastAPI) -> AsyncIterator[None]:
     """Hold what requests share on the event loop."""
     service: Service = app.state.service
     app.state.streams, app.state.reports = JobStreams(service.records, service.journals), Reports()
-    try:
-        yield
-    finally:
-        await app.state.streams.close()
+    async with housekeeping(service.records, app.state.counts):
+        try:
+            yield
+        finally:
+            await app.state.streams.close()

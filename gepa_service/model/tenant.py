@@ -78,7 +78,10 @@ class Secret(Record):
 
 
 class AuditEntry(Record):
-    """One write of a caller. `action`: method and route. `detail`: without secrets."""
+    """One write of a caller. `action`: method and route. `detail`: without secrets.
+
+    `status`: of the response; 0 if there was none, because the API was killed, or is still at it.
+    """
 
     kind: ClassVar[str] = "audit"
     indexed: ClassVar[tuple[str, ...]] = ("actor",)
@@ -93,12 +96,23 @@ class AuditEntry(Record):
 class IdempotentResponse(Record):
     """The response to a write with an `Idempotency-Key`. `id`: derived from caller, route and key.
 
-    `digest`: of the request; another request with the same key is refused. `status`: None while the first is answered.
+    `digest`: of the request; another request with the same key is refused. `status`: None while the first is answered;
+    `updated` then shows that it still is. `hour`: when it was made, as `2026-01-31T23`, by which old ones are removed.
     """
 
     kind: ClassVar[str] = "idempotent_response"
+    indexed: ClassVar[tuple[str, ...]] = ("hour",)
 
     digest: str
+    hour: str
     status: int | None = None
     body: str = ""
     headers: dict[str, str] = Field(default_factory=dict)
+
+
+class Usage(Record):
+    """What a tenant used in a month, besides what its jobs and their runs record. `id`: `month_2026-01`."""
+
+    kind: ClassVar[str] = "usage"
+
+    requests: int = 0

@@ -1,0 +1,72 @@
+"""Limit the requests of a tenant in a minute. Each process of the API counts its own."""
+
+import math
+import time
+from collections.abc import Callable
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from evolverpc_common.rate_limiter import RateExceeded, RateLimiter
+from gepa_service.api.access import recognized
+from gepa_service.api.problems import Problem
+from gepa_service.api.request_counts import RequestCounts
+from gepa_service.model.tenant import TENANTS, Quotas, Tenant
+from gepa_service.records.store import RecordStore
+
+FRESH_S = 10.0
+"""A changed quota holds after this."""
+
+
+class Limits:
+    """Middleware; it recognizes the caller. Job tokens are not counted: a run makes as many calls as it needs."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        records: RecordStore,
+        counts: RequestCounts,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._app = app
+        self._records = records
+        self._counts = counts
+        self._clock = clock
+        self._limiters: dict[str, tuple[float, int, RateLimiter]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        caller = await recognized(Request(scope))
+        if caller is not None and caller.role != "job":
+            await self._start(caller.tenant)
+            self._counts.add(caller.tenant)
+        await self._app(scope, receive, send)
+
+    async def _start(self, tenant: str) -> None:
+        """Raise a 429 problem if the tenant has made its requests of this minute."""
+        made, count, limiter = self._limiters.get(tenant, (-math.inf, -1, RateLimiter(None)))
+        if self._clock() - made >= FRESH_S:
+            found = await run_in_threadpool(self._records.get, Tenant, TENANTS, tenant)
+            allowed = (Quotas() if found is None else found.quotas).requests_per_minute
+            if allowed != count:
+                limiter = RateLimiter(allowed, clock=self._clock)
+            count = allowed
+            self._limiters[tenant] = (self._clock(), count, limiter)
+        try:
+            if count <= 0:
+                raise RateExceeded(60.0)
+            await limiter.wait(0.0)
+        except RateExceeded as exceeded:
+            seconds = max(1, math.ceil(exceeded.retry_after_s))
+            raise Problem(
+                429,
+                "too-many-requests",
+                "Too many requests",
+                f"the tenant may make {count} requests a minute: send this again after {seconds} s",
+                headers={"Retry-After": str(seconds)},
+                quota="requests_per_minute",
+            ) from None

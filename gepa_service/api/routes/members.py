@@ -1,0 +1,88 @@
+"""Members of a tenant, who sign in by OIDC."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from gepa_service.api.access import Manager, Parts
+from gepa_service.api.documented import documented
+from gepa_service.api.pages import Paging, next_of
+from gepa_service.api.problems import not_found
+from gepa_service.api.routes.repositories import Id
+from gepa_service.api.threads import in_thread
+from gepa_service.auth.members import make_member
+from gepa_service.auth.oidc import LONGEST_SUBJECT
+from gepa_service.model.tenant import Member, Role
+from gepa_service.records.store import RecordExists, TenantRecords
+
+router = APIRouter(tags=["members"])
+
+
+class MemberRequest(BaseModel):
+    """A person or a workload. `issuer`: the URL of the OIDC issuer, `subject`: the `sub` of its tokens."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    issuer: Annotated[str, Field(max_length=2000, pattern=r"^https?://[^\s]+$")]
+    subject: Annotated[str, Field(min_length=1, max_length=LONGEST_SUBJECT, pattern=r"^[^\x00]+$")]
+    role: Role
+
+
+class MemberView(BaseModel):
+    """A member."""
+
+    member_id: str
+    issuer: str
+    subject: str
+    role: Role
+    created: datetime
+
+    @classmethod
+    def of(cls, record: Member) -> "MemberView":
+        """Return what is shown of a record."""
+        issuer, _, subject = record.subject.partition(" ")
+        return cls(member_id=record.id, issuer=issuer, subject=subject, role=record.role, created=record.created)
+
+
+class MemberPage(BaseModel):
+    """Members, in the order of their ids. `next`: what the next page follows; null after the last one."""
+
+    items: list[MemberView]
+    next: str | None
+
+
+@router.post("/members", status_code=201, responses=documented(409))
+async def add_member(asked: MemberRequest, caller: Manager, service: Parts) -> MemberView:
+    """Add a member; one that is there gets this role."""
+    record = make_member(caller.tenant, asked.issuer, asked.subject, asked.role)
+    return MemberView.of(await in_thread(_added, service.of(caller), record))
+
+
+@router.get("/members", responses=documented())
+async def members(caller: Manager, service: Parts, query: Paging) -> MemberPage:
+    """List the members."""
+    found = await in_thread(lambda: service.of(caller).page(Member, after=query.after, limit=query.limit))
+    return MemberPage(items=[MemberView.of(each) for each in found], next=next_of(found, query))
+
+
+@router.delete("/members/{member_id}", status_code=204, responses=documented(404, 409))
+async def delete_member(member_id: Id, caller: Manager, service: Parts) -> None:
+    """Remove a member, whose tokens are refused at once."""
+    records = service.of(caller)
+    found = await in_thread(records.get, Member, member_id)
+    if found is None:
+        raise not_found("member")
+    await in_thread(records.delete, found)
+
+
+def _added(records: TenantRecords, record: Member) -> Member:
+    try:
+        records.insert(record)
+    except RecordExists:
+        found = records.get(Member, record.id)
+        if found is None:  # removed at the same time
+            return _added(records, record)
+        return records.change(found, lambda each: each.model_copy(update={"role": record.role}))
+    return record

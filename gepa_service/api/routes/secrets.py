@@ -1,0 +1,93 @@
+"""Secrets of a tenant: written and deleted here, and never returned."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from gepa_service.api.access import Manager, Parts
+from gepa_service.api.documented import documented
+from gepa_service.api.pages import Paging, next_of
+from gepa_service.api.problems import Problem, not_found
+from gepa_service.api.service import Service
+from gepa_service.api.threads import in_thread
+from gepa_service.model.tenant import Secret
+from gepa_service.secrets.vault import Vault
+
+router = APIRouter(tags=["secrets"])
+
+LONGEST_VALUE = 16_384
+MOST_HEADERS = 50
+Name = Annotated[
+    str, Path(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64, description="As of a variable: MODEL_KEY.")
+]
+
+
+class SecretHeader(BaseModel):
+    """A header that the gateway puts on requests to a host: `header: PREFIX VALUE`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    host: Annotated[str, Field(max_length=253, pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$")]
+    header: Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9-]+$")] = "authorization"
+    prefix: Annotated[str, Field(max_length=100, pattern=r"^[\x20-\x7e]*$")] = "Bearer "
+
+
+class SecretRequest(BaseModel):
+    """A secret. `headers`: for which hosts the gateway puts it on, and how."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    value: Annotated[str, Field(min_length=1, max_length=LONGEST_VALUE, repr=False)]
+    headers: Annotated[list[SecretHeader], Field(max_length=MOST_HEADERS)] = Field(default_factory=list)
+
+
+class SecretView(BaseModel):
+    """A secret without its value."""
+
+    name: str
+    headers: list[SecretHeader]
+    created: datetime
+    updated: datetime
+
+    @classmethod
+    def of(cls, record: Secret) -> "SecretView":
+        """Return what is shown of a record."""
+        headers = [SecretHeader.model_validate(each) for each in record.headers]
+        return cls(name=record.id, headers=headers, created=record.created, updated=record.updated)
+
+
+class SecretPage(BaseModel):
+    """Secrets, in the order of their names. `next`: what the next page follows; null after the last one."""
+
+    items: list[SecretView]
+    next: str | None
+
+
+@router.put("/secrets/{name}", status_code=204, responses=documented(409))
+async def put_secret(name: Name, asked: SecretRequest, caller: Manager, service: Parts) -> None:
+    """Write a secret, over one of this name. Jobs that start from now on use it."""
+    headers = [each.model_dump() for each in asked.headers]
+    await in_thread(_vault(service).put, caller.tenant, name, asked.value, headers)
+
+
+@router.get("/secrets", responses=documented())
+async def secrets(caller: Manager, service: Parts, query: Paging) -> SecretPage:
+    """List the secrets, without their values."""
+    found = await in_thread(lambda: service.of(caller).page(Secret, after=query.after, limit=query.limit))
+    return SecretPage(items=[SecretView.of(each) for each in found], next=next_of(found, query))
+
+
+@router.delete("/secrets/{name}", status_code=204, responses=documented(404, 409))
+async def delete_secret(name: Name, caller: Manager, service: Parts) -> None:
+    """Delete a secret."""
+    if not await in_thread(_vault(service).delete, caller.tenant, name):
+        raise not_found("secret")
+
+
+def _vault(service: Service) -> Vault:
+    if service.vault is None:
+        detail = "the operator of this service has given it no master key, so that it keeps no secrets"
+        raise Problem(409, "no-master-key", "No master key", detail)
+    return service.vault

@@ -1,0 +1,124 @@
+"""An application over real databases, with real keys of two tenants."""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from gepa_service.api.app import create_app
+from gepa_service.api.service import Service
+from gepa_service.auth.job_tokens import JobTokens
+from gepa_service.auth.keys import make_key, revoke_key
+from gepa_service.auth.oidc import OidcTokens
+from gepa_service.auth.recognize import Recognizer
+from gepa_service.model.job import Claim, Job
+from gepa_service.model.tenant import TENANTS, Tenant
+from gepa_service.records.open_records import open_records
+from gepa_service.records.record import now
+from gepa_service.records.store import RecordStore
+from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.secrets.master_key import MasterKey
+from gepa_service.secrets.vault import Vault
+
+MASTER = MasterKey(b"m" * 32)
+URL = "http://service"
+
+
+@dataclass
+class Tokens:
+    """A token of each kind. `job_id`: the running job of acme that the job token is for."""
+
+    tokens: dict[str, str] = field(default_factory=dict)
+    job_id: str = "job_of_token"
+
+    def __getitem__(self, kind: str) -> str:
+        return self.tokens[kind]
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Iterator[RecordStore]:
+    opened = open_records(str(tmp_path / "records.db"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def tokens(records: RecordStore) -> Tokens:
+    made = Tokens()
+    for tenant in ("acme", "beta"):
+        records.insert(Tenant(tenant=TENANTS, id=tenant, name=tenant))
+    for kind, tenant, role in (
+        ("owner", "acme", "owner"),
+        ("editor", "acme", "editor"),
+        ("viewer", "acme", "viewer"),
+        ("other tenant's owner", "beta", "owner"),
+        ("expired", "acme", "owner"),
+        ("revoked", "acme", "owner"),
+    ):
+        key, record = make_key(tenant, kind, role, now() - timedelta(seconds=1) if kind == "expired" else None)
+        records.insert(record)
+        if kind == "revoked":
+            revoke_key(records, record)
+        made.tokens[kind] = key
+    job = Job(
+        tenant="acme",
+        id=made.job_id,
+        repo_url="https://example.org/a/b",
+        created_by="key:1",
+        status="running",
+        claim=Claim(worker="w1"),
+        attempts=1,
+    )
+    records.insert(job)
+    made.tokens["job token"] = JobTokens(records, [MASTER.value]).issue(job)
+    return made
+
+
+@pytest.fixture
+def service(records: RecordStore, tmp_path: Path) -> Service:
+    vault = Vault(records, [MASTER])
+    vault.verify()
+    return Service(
+        records=records,
+        journals=str(tmp_path / "journals.db"),
+        recognize=Recognizer(records, JobTokens(records, [MASTER.value]), OidcTokens([])),
+        public_url=URL,
+        repositories=RepositoryPolicy(allow_local=True, timeout_s=10),
+        webhook_key=b"a key of the service of 32 bytes",
+        vault=vault,
+    )
+
+
+@pytest.fixture
+def app(service: Service) -> FastAPI:
+    return create_app(service)
+
+
+@dataclass
+class Client:
+    """Calls the application by a kind of token."""
+
+    http: httpx.AsyncClient
+    tokens: Tokens
+
+    async def __call__(
+        self, kind: str | None, method: str, path: str, body: Any = None, **headers: str
+    ) -> httpx.Response:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if kind is not None:
+            named["Authorization"] = f"Bearer {self.tokens[kind]}"
+        return await self.http.request(method, path, json=body, headers=named)
+
+
+@pytest.fixture
+async def call(app: FastAPI, tokens: Tokens) -> AsyncIterator[Client]:
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=URL) as http,
+    ):
+        yield Client(http, tokens)

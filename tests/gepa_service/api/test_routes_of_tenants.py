@@ -1,0 +1,185 @@
+"""Keys, members, secrets, usage, the audit log, and the state of the service."""
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gepa_client.journal import open_store
+from gepa_service.api.app import create_app
+from gepa_service.api.service import Service
+from gepa_service.jobs.month_spending import first_id_of
+from gepa_service.model.job import Job
+from gepa_service.model.tenant import TENANTS, AuditEntry, Quotas, Tenant
+from gepa_service.records.record import new_id, now
+from gepa_service.records.store import RecordStore
+from gepa_service.secrets.reveal import reveal
+from tests.gepa_client.journal.sample_runs import ended as ended_attempt
+from tests.gepa_client.journal.sample_runs import run, sent
+from tests.gepa_service.api.conftest import URL, Client
+
+MEMBER = {"issuer": "https://issuer.example", "subject": "ann@example.org", "role": "viewer"}
+
+
+async def test_a_new_key_works_at_once_with_its_role_until_it_is_revoked(call: Client) -> None:
+    made = (await call("owner", "POST", "/keys", {"name": "ci", "role": "viewer", "expires_in_days": 1})).json()
+    call.tokens.tokens["new"] = made["key"]
+    assert (await call("new", "GET", "/jobs")).status_code == 200
+    assert (await call("new", "GET", "/keys")).status_code == 403
+    revoked = await call("owner", "DELETE", f"/keys/{made['key_id']}")
+    assert revoked.json()["revoked"] is not None
+    assert (await call("new", "GET", "/jobs")).status_code == 401
+    assert (await call("owner", "DELETE", f"/keys/{made['key_id']}")).json() == revoked.json()
+
+
+async def test_keys_are_listed_in_pages_without_secret_parts_or_hashes(call: Client) -> None:
+    made = [(await call("owner", "POST", "/keys", {"name": f"k{n}", "role": "viewer"})).json() for n in range(3)]
+    listed, after = [], ""
+    while True:
+        page = await call("owner", "GET", f"/keys?limit=2{after}")
+        assert "hashed" not in page.text
+        assert not any(each["key"].rpartition("_")[2] in page.text for each in made)
+        listed += page.json()["items"]
+        if page.json()["next"] is None:
+            break
+        after = f"&after={page.json()['next']}"
+    names = [each["name"] for each in listed]
+    assert names[:3] == ["k2", "k1", "k0"]
+    assert set(names[3:]) == {"owner", "editor", "viewer", "expired", "revoked"}
+
+
+async def test_a_member_is_added_once_and_gets_the_last_role(call: Client) -> None:
+    first = (await call("owner", "POST", "/members", MEMBER)).json()
+    second = (await call("owner", "POST", "/members", MEMBER | {"role": "editor"})).json()
+    assert first["member_id"] == second["member_id"]
+    (listed,) = (await call("owner", "GET", "/members")).json()["items"]
+    assert {name: listed[name] for name in MEMBER} == MEMBER | {"role": "editor"}
+    assert (await call("owner", "DELETE", f"/members/{first['member_id']}")).status_code == 204
+    assert (await call("owner", "GET", "/members")).json()["items"] == []
+
+
+async def test_a_secret_is_written_and_listed_and_never_returned(call: Client, service: Service) -> None:
+    header = {"host": "api.example.org", "header": "x-api-key", "prefix": ""}
+    for value in ("first-value", "second-value"):
+        put = await call("owner", "PUT", "/secrets/MODEL_KEY", {"value": value, "headers": [header]})
+        assert (put.status_code, put.content) == (204, b"")
+    listed = await call("owner", "GET", "/secrets")
+    (found,) = listed.json()["items"]
+    assert (found["name"], found["headers"]) == ("MODEL_KEY", [header])
+    assert "value" not in listed.text
+    assert reveal(service.vault, "acme")["MODEL_KEY"].value == "second-value"
+    assert (await call("owner", "DELETE", "/secrets/MODEL_KEY")).status_code == 204
+    assert (await call("owner", "DELETE", "/secrets/MODEL_KEY")).status_code == 404
+
+
+@pytest.mark.parametrize("name", ["1A", "A-B", "A B", "x" * 65, "%00", "A%2FB"])
+async def test_a_secrets_name_is_one_of_a_variable(call: Client, name: str) -> None:
+    assert (await call("owner", "PUT", f"/secrets/{name}", {"value": "v"})).status_code in (404, 422)
+
+
+async def test_a_service_without_master_key_keeps_no_secrets(service: Service, call: Client) -> None:
+    app = create_app(replace(service, vault=None))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=URL) as http:
+        headers = {"Authorization": f"Bearer {call.tokens['owner']}"}
+        refused = await http.put("/secrets/A", json={"value": "v"}, headers=headers)
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:evolverpc:no-master-key")
+
+
+async def test_each_write_is_recorded_with_caller_route_and_status_and_nothing_of_its_body(
+    call: Client, records: RecordStore
+) -> None:
+    await call("owner", "PUT", "/secrets/MODEL_KEY", {"value": "very-secret"})
+    await call("viewer", "PUT", "/secrets/MODEL_KEY", {"value": "very-secret"})
+    await call("owner", "DELETE", "/keys/absent")
+    await call("owner", "GET", "/keys")
+    await call("revoked", "DELETE", "/keys/absent")
+    log = await call("owner", "GET", "/audit")
+    items = log.json()["items"]
+    assert [(each["action"], each["resource"], each["status"]) for each in items] == [
+        ("DELETE /keys/{key_id}", "/keys/absent", 404),
+        ("PUT /secrets/{name}", "/secrets/MODEL_KEY", 403),
+        ("PUT /secrets/{name}", "/secrets/MODEL_KEY", 204),
+    ]
+    assert len({each["actor"] for each in items}) == 2
+    assert "very-secret" not in log.text
+    mine = await call("owner", "GET", f"/audit?actor={items[1]['actor']}")
+    assert [each["status"] for each in mine.json()["items"]] == [403]
+    assert records.count(AuditEntry, "beta") == 0
+
+
+async def test_a_write_whose_api_was_killed_is_in_the_log_with_an_unknown_outcome(
+    call: Client, records: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+        patched.setattr(records, "replace", killed)
+        await call("owner", "POST", "/members", MEMBER)
+    (entry,) = records.page(AuditEntry, "acme")
+    assert (entry.action, entry.resource, entry.status) == ("POST", "/members", 0)
+
+
+def job(**fields: object) -> Job:
+    return Job(tenant="acme", id=new_id("job"), repo_url="r", created_by="c", **fields)
+
+
+async def test_usage_counts_this_months_jobs_their_cost_and_requests(
+    call: Client, records: RecordStore, service: Service
+) -> None:
+    running, ended, pending = job(status="running"), job(status="completed"), job()
+    foreign = job().model_copy(update={"tenant": "beta"})
+    before = job(status="completed").model_copy(update={"id": f"{first_id_of(now())[:-1]}"})  # sorts before the month
+    for each in (running, ended, pending, foreign, before):
+        records.insert(each)
+    with contextlib.closing(open_store(service.journals)) as store:
+        for each, cost in ((running, 0.25), (ended, 1.0), (foreign, 50.0), (before, 70.0)):
+            usage = {"cost_usd": cost}
+            store.create(run(each.id), [sent(0), ended_attempt(0, usage=usage), sent(1), ended_attempt(1, unpriced=1)])
+    before_requests = (await call("viewer", "GET", "/usage")).json()
+    found = (await call("viewer", "GET", "/usage")).json()
+    assert found["month"] == f"{now():%Y-%m}"
+    assert (found["jobs"], found["usd"]) == (4, 1.25)  # with the running job of the job token
+    assert (found["jobs_queued"], found["jobs_running"]) == (1, 2)
+    assert found["requests"] == before_requests["requests"] + 1
+    assert found["quotas"] == Quotas().model_dump()
+
+
+async def test_usage_shows_the_quotas_of_the_tenant(call: Client, records: RecordStore) -> None:
+    tenant = records.get(Tenant, TENANTS, "acme")
+    records.replace(tenant.model_copy(update={"quotas": Quotas(jobs_at_once=7, usd_per_month=12.5)}))
+    found = (await call("viewer", "GET", "/usage")).json()
+    assert (found["quotas"]["jobs_at_once"], found["quotas"]["usd_per_month"]) == (7, 12.5)
+
+
+def replaced_by_a_folder(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.mkdir()
+
+
+async def test_the_service_is_ready_only_while_its_databases_answer(call: Client, service: Service) -> None:
+    assert (await call(None, "GET", "/ready")).json() == {"status": "ready"}
+    replaced_by_a_folder(Path(service.journals))
+    refused = await call(None, "GET", "/ready")
+    assert refused.status_code == 503
+    assert "the store of runs" in refused.json()["detail"]
+    assert (await call(None, "GET", "/health")).status_code == 200
+
+
+async def test_figures_count_requests_by_route_and_jobs_by_status_and_name_no_tenant(
+    call: Client, records: RecordStore
+) -> None:
+    records.insert(job())
+    await call("owner", "DELETE", "/keys/absent")
+    await call("owner", "GET", "/nothing/of/acme")
+    await call.http.request("STRANGE", "/keys")
+    text = (await call(None, "GET", "/metrics")).text
+    assert 'gepa_service_requests_total{method="DELETE",route="/keys/{key_id}",status="404"} 1.0' in text
+    assert 'gepa_service_requests_total{method="GET",route="unknown",status="404"} 1.0' in text
+    assert 'method="other"' in text
+    assert 'gepa_service_jobs{status="pending"} 1.0' in text
+    assert 'gepa_service_jobs{status="running"} 1.0' in text
+    assert "gepa_service_tenants_waiting 1.0" in text
+    assert "acme" not in text
