@@ -66,6 +66,7 @@ class ForegroundRun:
 
     `output`, `seen_action`, `seen_beat`, `if_blocked`: as in `DriverJob`. `sandboxes`: None if the run calls no server.
     `display`: None for that of a command. `resumed_by`, `typed`: as in `RunSummary`. `launch`: as of `DriverProcess`.
+    `driver_store`: the store as the driver process reaches it, if that is another address.
     """
 
     settings: RunConfig
@@ -87,6 +88,7 @@ class ForegroundRun:
     typed: str | None = None
     if_blocked: str | None = None
     launch: LaunchDriver = launch_here
+    driver_store: str | None = None
 
     def run(self) -> RunSummary:
         """Drive the run to its end, and print its summary."""
@@ -99,7 +101,7 @@ class ForegroundRun:
         )
         sandboxes = self.sandboxes or NoSandboxes(self.settings)
         job = DriverJob(
-            store=self.store,
+            store=self.driver_store or self.store,
             run_id=self.run_id,
             owner=uuid.uuid4().hex,
             config=self.settings.model_dump(mode="json", exclude_unset=True),
@@ -265,7 +267,7 @@ class ForegroundRun:
     def _let_go(self, job: DriverJob, reason: str) -> float | None:
         """Pause the run in the store; return the seconds it was driven, as last recorded."""
         try:
-            with closing(open_store(job.store)) as store:
+            with closing(open_store(self.store)) as store:
                 run = store.run(job.run_id)
                 if run.claim.owner == job.owner:
                     store.update(job.run_id, {"status": "paused", "reason": reason}, owner=job.owner)
