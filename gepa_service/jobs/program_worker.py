@@ -17,6 +17,7 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from gepa_client.settings.groups import SandboxKind
+from gepa_service.jobs.job_environment import basic_environment, usable_secrets
 from gepa_service.jobs.program_messages import (
     MESSAGES,
     StepDone,
@@ -61,9 +62,6 @@ KEPT_LOG = 20
 
 INCONCLUSIVE = frozenset({"infra_error", "cancelled"})
 """Statuses of results that are not of the program."""
-
-PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Variables of the worker that its processes get."""
 
 
 @dataclass(frozen=True)
@@ -162,14 +160,15 @@ class ProgramWorker:
         configuration = folder / "gitconfig"
         configuration.touch(mode=0o600)
         configuration.write_text(git_configuration(repository, self._machine.git_credentials(work)), encoding="utf-8")
-        kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        for name in ("home", "tmp"):
+            (folder / name).mkdir()
         own = {
-            "HOME": str(folder),
+            **basic_environment(folder),
             "XDG_CACHE_HOME": str(self._machine.cache),
             "GIT_CONFIG_GLOBAL": str(configuration),
             "GIT_CONFIG_NOSYSTEM": "1",
         }
-        return {**self._machine.secrets(work.tenant, named_secrets(work.settings)), **kept, **own}
+        return usable_secrets(self._machine.secrets(work.tenant, named_secrets(work.settings))) | own
 
     def _end(self, work: ProgramWork, status: WorkStatus, reason: str | None, **more: Any) -> None:
         def change(found: ProgramWork) -> ProgramWork:

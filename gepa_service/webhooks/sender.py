@@ -17,6 +17,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from evolverpc_common.network_addresses import Network
 from gepa_service.model.webhook import Attempt, DeliveryStatus, Webhook, WebhookDelivery
+from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import LARGEST_PAGE, RecordChanged, RecordStore, RecordsUnavailable, changed
 from gepa_service.repositories.destinations import Destination, DestinationRefused, destination_of
