@@ -60,6 +60,7 @@ GATES = (
     Gate("worker runs on Python 3.8", (tool("vermin"), "-t=3.8-", "--violations", "--no-tips", "rpc_server/worker")),
     Gate("settings drift", (tool("python"), "-m", "scripts.settings_reference", "--check")),
     Gate("schema drift", (tool("python"), "-m", "protocol", "--check")),
+    Gate("openapi drift", (tool("python"), "-m", "gepa_service.api.openapi", "--check")),
     Gate("typescript format", npm("format:check"), TS),
     Gate("typescript lint", npm("lint"), TS),
     Gate("typescript types", npm("typecheck"), TS),

@@ -10,7 +10,7 @@ from fastapi import Request
 from pydantic import BaseModel, JsonValue
 
 from gepa_client.page.event_log import EventLog
-from gepa_client.page.page_events import PageEvent, Run, StoreTrouble
+from gepa_client.page.page_events import PageEvent, Run, StatedFact, StoreTrouble, Summary
 from gepa_client.page.watched_runs import WatchedRun
 from gepa_service.api.access import recognized_now
 from gepa_service.api.problems import Problem
@@ -81,7 +81,15 @@ class JobEventLog(EventLog):
             self.is_gone = False
             hidden: dict[str, Any] = {"output": None, "driver": None, "store": "", "commands": []}
             event = event.model_copy(update={**hidden, "settings": shown_settings(event.settings)})
+        elif isinstance(event, Summary):
+            facts = [_without_address(fact) for fact in event.facts]
+            event = event.model_copy(update={"facts": facts, "settings": shown_settings(event.settings)})
         super().add(event)
+
+
+def _without_address(fact: StatedFact) -> StatedFact:
+    """Return a fact of the summary; that of the program without the address of the server behind which it ran."""
+    return fact if fact.label != "program" else fact.model_copy(update={"text": fact.text.rpartition(", ")[0]})
 
 
 @dataclass

@@ -17,6 +17,7 @@ The database is named by --database or GEPA_SERVICE_DATABASE, the master key by 
 """
 
 COMMANDS = {
+    "api": "Serve the HTTP API.",
     "tenants": "Create, list and change tenants.",
     "keys": "Create, list and revoke API keys.",
     "secrets": "Replace the keys that encrypt secrets.",

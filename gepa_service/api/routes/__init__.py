@@ -14,8 +14,11 @@ from gepa_service.api.routes import (
     members,
     programs,
     repositories,
+    rollouts,
     secrets,
+    steps,
     usage,
+    webhooks,
 )
 
 ROUTERS: tuple[APIRouter, ...] = (
@@ -27,6 +30,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     journal.router,
     programs.router,
     deliver.router,
+    rollouts.router,
+    steps.router,
+    webhooks.router,
     keys.router,
     members.router,
     secrets.router,

@@ -1,0 +1,79 @@
+"""`gepa-service api`: serve the HTTP API."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gepa_client.cli.views.console import refuse
+from gepa_service.cli.arguments import DEFAULT_DATABASE, Database
+from gepa_service.cli.service_parts import ConfigurationError, opened_service
+
+DEFAULT_JOURNALS = "service/journals.db"
+SHUTDOWN_S = 5
+BACKLOG = 2048
+KEEP_ALIVE_S = 15
+
+
+def api(
+    database: Database = DEFAULT_DATABASE,
+    journals: Annotated[
+        str,
+        typer.Option(
+            envvar="GEPA_SERVICE_JOURNALS", metavar="FILE|URL", help="The store of runs, as --store elsewhere."
+        ),
+    ] = DEFAULT_JOURNALS,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8600,
+    public_url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="GEPA_SERVICE_PUBLIC_URL", metavar="URL", help="By which it is reached (default http://HOST:PORT)."
+        ),
+    ] = None,
+    allow_local: Annotated[
+        bool, typer.Option("--allow-local", help="Let tenants connect repositories in folders of this machine.")
+    ] = False,
+    allow_network: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CIDR", help="A network that is reached besides public ones; repeatable."),
+    ] = None,
+    github_app: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="GEPA_SERVICE_GITHUB_APP", metavar="FILE", help="A TOML file that describes the GitHub App."
+        ),
+    ] = None,
+    oidc: Annotated[
+        list[str] | None,
+        typer.Option(metavar="'ISSUER AUDIENCE'", help="An OIDC issuer whose tokens are accepted; repeatable."),
+    ] = None,
+) -> None:
+    """Serve the HTTP API until SIGTERM; requests in flight end first, and streams are closed."""
+    import uvicorn  # with the application a second of imports, which `--help` does not need
+
+    from gepa_service.api.app import create_app
+
+    try:
+        with opened_service(
+            database,
+            journals,
+            public_url or f"http://{host}:{port}",
+            allow_local=allow_local,
+            allow_networks=allow_network or (),
+            github_app=github_app,
+            oidc=oidc or (),
+        ) as service:
+            uvicorn.run(
+                create_app(service),
+                host=host,
+                port=port,
+                log_level="info",
+                access_log=False,
+                server_header=False,
+                backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=SHUTDOWN_S,
+            )
+    except ConfigurationError as error:
+        refuse(str(error))
