@@ -27,7 +27,7 @@ SHOWN = 5
 
 
 class Store(Protocol):
-    """Runs and their journals, in SQLite or MongoDB.
+    """Runs and their journals, in SQLite or MongoDB, or behind the API of a service.
 
     Safe to use from several threads, and the same store from several processes.
 
@@ -181,6 +181,8 @@ def named_store(store: str) -> str | None:
 def open_store(url_or_path: str) -> Store:
     """Open the store of a `mongodb://` or `mongodb+srv://` URL, or of a SQLite file, which is created if absent.
 
+    The URL of a service (`https://`, `http://`, `http+unix://`) opens the run of the job whose token it is given.
+
     Raises `StoreTooNew`, `StoreUnavailable`, or `JournalError` for what is no store.
     """
     scheme, separator, _ = url_or_path.partition("://")
@@ -194,6 +196,10 @@ def open_store(url_or_path: str) -> Store:
                 "a MongoDB store needs pymongo: run pip install '.[mongo]' in the folder of evolverpc"
             ) from error
         return MongoStore(url_or_path)
+    if separator and scheme in {"http", "https", "http+unix"}:
+        from gepa_client.journal.http_store import HttpStore
+
+        return HttpStore(url_or_path)
     if separator:
         raise JournalError(f"no store is known for {scheme}:// ; give a path for SQLite or a mongodb:// URL")
     if looks_like_a_url(url_or_path):

@@ -1,11 +1,18 @@
 """Refuse bodies that are longer than the API reads."""
 
+import re
+
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gepa_client.journal.http_messages import LARGEST_REQUEST
+
 LARGEST_BODY = 32 << 20
-"""Bytes; rows of a request and batches of a journal are shorter."""
+"""Bytes; rows of a request are shorter."""
+
+JOURNAL = re.compile(r"/job/[^/]+/journal/[a-z_]+")
+"""The paths whose bodies hold results of a program, up to `LARGEST_REQUEST`; none is read without a job token."""
 
 
 class BodyLimit:
@@ -20,12 +27,13 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        largest = LARGEST_REQUEST if JOURNAL.fullmatch(scope["path"]) else self._largest
         announced = Headers(scope=scope).get("content-length", "0")
         if not announced.isdecimal():
             raise HTTPException(400)
-        if len(announced) > 15 or int(announced) > self._largest:
+        if len(announced) > 15 or int(announced) > largest:
             raise HTTPException(413, headers={"Connection": "close"})
-        left = self._largest
+        left = largest
 
         async def counted() -> Message:
             nonlocal left

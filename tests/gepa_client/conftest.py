@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
 from tests.gepa_client.scripted_server import TOKEN, Host
 from tests.gepa_client.word_program import Script, rows
 from tests.support.forked_client import ForkServer
@@ -66,7 +67,11 @@ def words() -> Script:
 
 def environment() -> dict[str, str]:
     """What a shell would give the command: no colours, no width of this terminal, the token."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GEPA_", "COLUMNS", "FORCE_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("GEPA_", "COLUMNS", "FORCE_")) or name == TOKEN_FILE_VARIABLE
+    }
     return {**kept, "GEPA_TOKEN": TOKEN, "COLUMNS": "100"}
 
 

@@ -1,4 +1,4 @@
-"""Every store there is, each a real one: a SQLite file, and a MongoDB server spoken to over TCP."""
+"""Every store there is, each a real one: a SQLite file, a MongoDB server over TCP, and the API of a service."""
 
 import os
 import uuid
@@ -9,9 +9,17 @@ import pytest
 from pymongo import MongoClient
 
 from gepa_client.journal import Store, open_store
+from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
+from gepa_service.api.routes.journal import own_job
+from gepa_service.auth.principal import Principal
+from gepa_service.records.sqlite import SqliteRecords
 from tests.gepa_client.journal.mongo_process import MongoProcess
+from tests.gepa_service.serving import served, service_of
 
 Open = Callable[[], Store]
+
+DATABASES = ("sqlite", "mongo")
+"""The stores that list their runs, and whose data a test can change behind their back."""
 
 
 @pytest.fixture(scope="session")
@@ -36,12 +44,28 @@ def mongo_url(mongo_server: str) -> Iterator[str]:
         client.drop_database(name)
 
 
-@pytest.fixture(params=["sqlite", "mongo"])
+@pytest.fixture
+def api_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A service over a SQLite file, whose only token opens the run of every job: a test has several runs."""
+    token = tmp_path / "token"
+    token.write_text("the token")
+    monkeypatch.setenv(TOKEN_FILE_VARIABLE, str(token))
+    optimizer = Principal("tenant", "job", "job:any", "any")
+    records = SqliteRecords(tmp_path / "records.db")
+    service = service_of(
+        records, str(tmp_path / "behind" / "store.db"), lambda given, _=None: optimizer if given == "the token" else None
+    )
+    with served(service, lambda app: app.dependency_overrides.update({own_job: lambda job_id: job_id})) as url:
+        yield url
+    records.close()
+
+
+@pytest.fixture(params=["sqlite", "mongo", "http"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where an empty store is; the test runs once for each kind."""
     if request.param == "sqlite":
         return str(tmp_path / "deep" / "store.db")
-    url: str = request.getfixturevalue("mongo_url")
+    url: str = request.getfixturevalue("mongo_url" if request.param == "mongo" else "api_url")
     return url
 
 

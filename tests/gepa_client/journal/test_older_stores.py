@@ -26,6 +26,7 @@ from gepa_client.journal.mongo_rows import upgrade_runs
 from gepa_client.journal.records import SCHEMA_VERSION, TIME_FIELDS
 from gepa_client.journal.soundness import damage
 from tests.gepa_client.conftest import Ran
+from tests.gepa_client.journal.conftest import DATABASES
 from tests.gepa_client.word_program import Script, rows, scored
 
 STORES = Path(__file__).parent / "stores"
@@ -115,6 +116,7 @@ def test_an_action_requested_in_a_store_of_version_2_is_known_after_the_upgrade(
     ("status", "started", "completed"),
     [("pending", False, False), ("running", True, False), ("paused", True, False), ("failed", True, True)],
 )
+@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
 def test_runs_of_version_3_get_times_that_fit_their_status(
     store_url: str, another: Open, status: str, started: bool, completed: bool
 ) -> None:
@@ -124,6 +126,7 @@ def test_runs_of_version_3_get_times_that_fit_their_status(
     assert run.completed == (run.updated if completed else None)
 
 
+@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
 def test_processes_that_open_an_older_store_at_once_upgrade_it_once(store_url: str, another: Open) -> None:
     load(store_url, 3)
     with ThreadPoolExecutor(4) as pool:

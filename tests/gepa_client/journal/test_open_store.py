@@ -7,6 +7,7 @@ import pytest
 import gepa_client.journal
 from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal import Store, default_store, find_run, open_store
+from tests.gepa_client.journal.conftest import DATABASES
 from tests.gepa_client.journal.sample_runs import run
 
 
@@ -18,6 +19,7 @@ def test_the_store_given_comes_before_the_environments_before_the_default(monkey
     assert default_store("here.db") == "here.db"
 
 
+@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
 def test_a_store_opens_again_by_its_url(store: Store, store_url: str) -> None:
     assert store.url == store_url
     store.create(run("x"))
@@ -56,6 +58,7 @@ def runs(store: Store) -> Store:
         ("last", "20260103-1"),
     ],
 )
+@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
 def test_a_run_is_found_by_any_part_of_its_id_or_name_or_as_the_last(runs: Store, text: str, found: str) -> None:
     assert find_run(runs, text).id == found
 
@@ -70,11 +73,13 @@ def test_a_run_is_found_by_any_part_of_its_id_or_name_or_as_the_last(runs: Store
         ("", "holds no run ''"),
     ],
 )
+@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
 def test_a_run_that_is_not_the_only_one_meant_is_an_error_with_candidates(runs: Store, text: str, message: str) -> None:
     with pytest.raises(NoSuchRun, match=message):
         find_run(runs, text)
 
 
+@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
 def test_an_empty_store_is_named_as_empty(store: Store) -> None:
     with pytest.raises(NoSuchRun, match="holds no runs"):
         find_run(store, "last")

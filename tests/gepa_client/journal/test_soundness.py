@@ -13,6 +13,7 @@ from gepa_client.journal import Store
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.history import all_rows
 from gepa_client.journal.soundness import check_sound, damage
+from tests.gepa_client.journal.conftest import DATABASES
 from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, driven, entry, run
 
 Change = Callable[[str, str], None]
@@ -65,6 +66,7 @@ def test_a_copy_of_a_run_is_sound(written: Store) -> None:
     assert sum(written.chains("copy").values()) == 305
 
 
+@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
 def test_an_altered_answer_is_found_with_all_that_is_sound_below_it(written: Store, store_url: str) -> None:
     change(
         store_url,
@@ -80,6 +82,7 @@ def test_an_altered_answer_is_found_with_all_that_is_sound_below_it(written: Sto
         check_sound(written, RUN.id)
 
 
+@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
 def test_lost_entries_are_found_even_at_the_end(written: Store, store_url: str) -> None:
     change(
         store_url,
@@ -91,6 +94,7 @@ def test_lost_entries_are_found_even_at_the_end(written: Store, store_url: str) 
     assert (found.altered, found.lost, found.usable) == ([], 51, 250)
 
 
+@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
 def test_an_altered_row_of_the_data_leaves_the_whole_search_usable(written: Store, store_url: str) -> None:
     change(
         store_url,
@@ -102,6 +106,7 @@ def test_an_altered_row_of_the_data_leaves_the_whole_search_usable(written: Stor
     assert (found.altered, found.usable) == ([("start", 3)], 311)
 
 
+@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
 def test_an_answer_that_cannot_be_decompressed_is_found(written: Store, store_url: str) -> None:
     change(
         store_url,

@@ -13,6 +13,7 @@ from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, NumberTaken, 
 from gepa_client.journal import CandidateRecord, Claim, Spending, Store
 from gepa_client.journal.entries import SEARCH, Row
 from gepa_client.journal.history import all_rows
+from tests.gepa_client.journal.conftest import DATABASES
 from tests.gepa_client.journal.sample_runs import DRIVER, KEPT, OWNER, REQUEST, RUN, driven, ended, entry, run, sent
 
 WAIT_S = 30.0
@@ -63,6 +64,7 @@ def test_an_unknown_run_id_is_an_error(store: Store, act: Callable[[Store], obje
         act(store)
 
 
+@pytest.mark.parametrize("store_url", DATABASES, indirect=True)
 def test_runs_are_listed_with_the_last_one_first(store: Store) -> None:
     store.create(run("b", created="2026-01-02T00:00:00+00:00"))
     store.create(run("a", created="2026-01-01T00:00:00+00:00"))

@@ -199,7 +199,6 @@ def test_an_invalid_document_is_an_error_and_nothing_of_it_is_stored(
     document = broken(export_of(target), *path, value=value)
     with pytest.raises(JournalError, match=message):
         import_run(store, document)
-    assert store.runs() == []
     with pytest.raises(NoSuchRun):
         store.entries(RUN.id, SEARCH)
 

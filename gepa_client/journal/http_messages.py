@@ -1,0 +1,155 @@
+"""The wire form of a store's methods over HTTP: JSON of their arguments and results, by the types of `Store`.
+
+`POST BASE/job/RUN/journal/METHOD` takes an object of the method's arguments without the run's id. It answers
+`{"result": ...}`, and `attempt_rows` one row a line, then `{"count": N}`. Bytes are base64. A row names its type in
+`row`. An error is an RFC 9457 problem whose `code` is one of `ERRORS`.
+"""
+
+import base64
+import binascii
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Tag, TypeAdapter, create_model
+
+from gepa_client.errors import (
+    ClaimLost,
+    JournalError,
+    NoSuchRun,
+    NumberTaken,
+    RequestExists,
+    RunExists,
+    StoreDamaged,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from gepa_client.journal.entries import AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row
+from gepa_client.journal.records import ChainLink
+from gepa_client.journal.store import Store
+
+LARGEST_REQUEST = 256 << 20
+"""Bytes of a request: an answer of an endpoint, the largest value of a run, has at most 64 MiB."""
+
+ROWS = "attempt_rows"
+"""The method whose result is one row a line."""
+
+ERRORS: dict[str, type[Exception]] = {
+    "claim-lost": ClaimLost,
+    "damaged": StoreDamaged,
+    "invalid": ValueError,
+    "journal": JournalError,
+    "no-such-run": NoSuchRun,
+    "number-taken": NumberTaken,
+    "request-exists": RequestExists,
+    "run-exists": RunExists,
+    "too-new": StoreTooNew,
+    "unavailable": StoreUnavailable,
+}
+
+_NAMES: dict[type, str] = {
+    Entry: "entry",
+    AttemptStarted: "started",
+    AttemptFinished: "finished",
+    CandidateRecord: "candidate",
+}
+_LOCAL = {"runs", "close"}
+
+
+def _decoded(*names: str) -> BeforeValidator:
+    """Return the validator that decodes these members, which are base64, and drops the name of the type."""
+
+    def decode(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        try:
+            plain = {
+                name: base64.b64decode(value[name], validate=True) for name in names if value.get(name) is not None
+            }
+        except (binascii.Error, TypeError, ValueError) as error:
+            raise ValueError(f"{', '.join(names)}: not base64") from error
+        return {name: member for name, member in (value | plain).items() if name != "row"}
+
+    return BeforeValidator(decode)
+
+
+WireEntry = Annotated[Entry, _decoded("answer")]
+WireLink = Annotated[ChainLink, _decoded("link", "checksum")]
+WireRow = Annotated[
+    Annotated[Entry, _decoded("answer"), Tag("entry")]
+    | Annotated[AttemptStarted, _decoded(), Tag("started")]
+    | Annotated[AttemptFinished, _decoded(), Tag("finished")]
+    | Annotated[CandidateRecord, _decoded(), Tag("candidate")],
+    Discriminator(lambda value: value.get("row") if isinstance(value, dict) else None),
+]
+ROW: TypeAdapter[Row] = TypeAdapter(WireRow)
+
+_WIRE_TYPES: dict[Any, Any] = {
+    list[Entry]: list[WireEntry],
+    list[ChainLink]: list[WireLink],
+    Sequence[Row]: list[WireRow],
+    Iterable[Row]: list[WireRow],
+    Iterator[Row]: list[WireRow],
+}
+
+
+class Arguments(BaseModel):
+    """The arguments of a method; each method has a subclass of its own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    def named(self) -> dict[str, Any]:
+        """Return those that were given, by name."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+
+class Method:
+    """A method of `Store` on the wire. `arguments`: their type; `result`: that of the result."""
+
+    def __init__(self, name: str) -> None:
+        function: Callable[..., Any] = getattr(Store, name)
+        hints = get_type_hints(function)
+        self.name = name
+        self.signature = inspect.signature(function)
+        self.takes_run = name == "create"
+        given = list(self.signature.parameters.values())[1 if self.takes_run else 2 :]
+        members: dict[str, Any] = {
+            each.name: (
+                _WIRE_TYPES.get(hints[each.name], hints[each.name]),
+                ... if each.default is inspect.Parameter.empty else each.default,
+            )
+            for each in given
+        }
+        self.arguments: type[Arguments] = create_model(f"{name}Arguments", __base__=Arguments, **members)
+        self.result: TypeAdapter[Any] = TypeAdapter(_WIRE_TYPES.get(hints["return"], hints["return"]))
+
+
+METHODS: Mapping[str, Method] = {
+    name: Method(name)
+    for name, member in vars(Store).items()
+    if inspect.isfunction(member) and not name.startswith("_") and name not in _LOCAL
+}
+
+
+def dumped(value: Any) -> bytes:
+    """Return a value of dataclasses and bytes as JSON in ASCII, which carries lone surrogates too."""
+    return json.dumps(value, default=_plain, separators=(",", ":")).encode()
+
+
+def loaded(data: bytes) -> Any:
+    """Return the value of JSON. Raises `ValueError`, also if it is nested too deeply."""
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {"row": name, **named} if (name := _NAMES.get(type(value))) is not None else named
+    raise TypeError(f"{type(value).__name__} has no wire form")

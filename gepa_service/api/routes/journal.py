@@ -1,0 +1,133 @@
+"""The journal of a job's run, for the optimizer of that job alone: one POST for each method of `Store`."""
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response, StreamingResponse
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from gepa_client.errors import JournalError, StoreUnavailable
+from gepa_client.journal.http_messages import ERRORS, LARGEST_REQUEST, METHODS, ROWS, Arguments, dumped, loaded
+from gepa_client.journal.store import Store, open_store
+from gepa_service.api.access import Optimizer, Parts
+from gepa_service.api.problems import Problem, not_found
+
+router = APIRouter(tags=["journal"], include_in_schema=False)
+
+STATUSES = {"no-such-run": 404, "unavailable": 503, "invalid": 422}
+"""By code; all others are conflicts."""
+
+SENT_ROWS = 256
+_opening = threading.Lock()
+
+
+def own_job(job_id: str, caller: Optimizer) -> str:
+    """Return the job of the path. Any other than the one of the token is answered as one that is absent."""
+    if caller.job_id != job_id:
+        raise not_found("job")
+    return job_id
+
+
+def journal_store(request: Request, parts: Parts) -> Store:
+    """Return the store of runs, which is opened by the first request."""
+    state = request.app.state
+    with _opening, _problems(None):
+        if getattr(state, "journal_store", None) is None:
+            state.journal_store = open_store(parts.journals)
+        found: Store = state.journal_store
+        return found
+
+
+@router.post("/job/{job_id}/journal/{method}")
+async def call(
+    method: str,
+    request: Request,
+    caller: Optimizer,  # noqa: ARG001  the permission of the route
+    job: Annotated[str, Depends(own_job)],
+    store: Annotated[Store, Depends(journal_store)],
+) -> Response:
+    """Call a method of the store for the job's run."""
+    if method not in METHODS:
+        raise not_found("method of the journal")
+    found = METHODS[method]
+    body = await _body(request)
+    arguments = await run_in_threadpool(_arguments, found.arguments, body)
+    if found.takes_run and arguments.get("run") is not None and arguments["run"].id != job:
+        raise not_found("job")
+    if method == ROWS:
+        lines = _row_lines(store, job)
+        first = await run_in_threadpool(_first, store, lines)
+        return StreamingResponse(itertools.chain([first], lines), media_type="application/x-ndjson")
+    return Response(await run_in_threadpool(_answer, store, method, job, arguments), media_type="application/json")
+
+
+def _answer(store: Store, method: str, job: str, arguments: dict[str, Any]) -> bytes:
+    function = getattr(store, method)
+    with _problems(store):
+        result = function(**arguments) if METHODS[method].takes_run else function(job, **arguments)
+        return dumped({"result": result})
+
+
+def _first(store: Store, lines: Iterator[bytes]) -> bytes:
+    """Return the first part of a response, so that an error is still a problem with a status."""
+    with _problems(store):
+        return next(lines, b"")
+
+
+def _row_lines(store: Store, job: str) -> Iterator[bytes]:
+    """Yield the rows of all attempts; the last line counts them, so that a list that was cut is noticed."""
+    count, lines = 0, list[bytes]()
+    for row in store.attempt_rows(job):
+        lines.append(dumped(row) + b"\n")
+        count += 1
+        if len(lines) >= SENT_ROWS:
+            yield b"".join(lines)
+            lines.clear()
+    yield b"".join(lines) + dumped({"count": count}) + b"\n"
+
+
+async def _body(request: Request) -> bytes:
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > LARGEST_REQUEST:
+            raise Problem(
+                413, "too-large", "Too large", f"a request has at most {LARGEST_REQUEST} bytes", code="invalid"
+            )
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _arguments(type_: type[Arguments], body: bytes) -> dict[str, Any]:
+    try:
+        return type_.model_validate(loaded(body)).named()
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise Problem(422, "invalid", "Invalid request", first["msg"], field=where, code="invalid") from None
+    except ValueError as error:
+        raise Problem(400, "invalid", "Invalid request", f"the body is no JSON: {error}", code="invalid") from None
+
+
+@contextlib.contextmanager
+def _problems(store: Store | None) -> Iterator[None]:
+    """Turn errors of the store into problems. The address of the database is in none of them."""
+    try:
+        yield
+    except StoreUnavailable:
+        raise _problem("unavailable", "the store of runs is unavailable; try again later") from None
+    except JournalError as error:
+        code = next((code for code, type_ in ERRORS.items() if type_ is type(error)), "journal")
+        text = str(error)
+        raise _problem(code, text if store is None else text.replace(store.url, "the store")) from None
+    except (ValueError, OverflowError) as error:
+        raise _problem("invalid", str(error)) from None
+
+
+def _problem(code: str, detail: str) -> Problem:
+    return Problem(STATUSES.get(code, 409), f"journal-{code}", "Not possible with this journal", detail, code=code)

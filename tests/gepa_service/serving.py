@@ -1,0 +1,45 @@
+"""Serve the API by uvicorn in a thread, on a port of its own."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from gepa_service.api.app import create_app
+from gepa_service.api.service import Service
+from gepa_service.auth.principal import Principal
+from gepa_service.records.store import RecordStore
+
+READY_S = 30.0
+
+
+def service_of(
+    records: RecordStore, journals: str, recognize: Callable[..., Principal | None] = lambda *_: None
+) -> Service:
+    """Return a service over these stores."""
+    return Service(records=records, journals=journals, recognize=recognize, public_url="http://127.0.0.1")
+
+
+@contextmanager
+def served(service: Service, prepare: Callable[[FastAPI], object] = lambda _: None, port: int = 0) -> Iterator[str]:
+    """Serve the application while the block runs; yield its URL. `prepare`: gets the application before it starts."""
+    app = create_app(service)
+    prepare(app)
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", lifespan="on"))
+    thread = threading.Thread(target=server.run, name="api", daemon=True)
+    thread.start()
+    until = time.monotonic() + READY_S
+    while not server.started:
+        assert thread.is_alive(), "the API did not start"
+        assert time.monotonic() < until, "the API did not start in time"
+        time.sleep(0.005)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(READY_S)
+        if (store := getattr(app.state, "journal_store", None)) is not None:
+            store.close()
