@@ -1,15 +1,67 @@
-"""The command line: its subcommands, each imported when it is used."""
+"""The application: its commands, each loaded only if it is named, so that `--help` starts at once."""
+
+import sys
+from importlib import import_module
+from typing import Annotated
 
 import typer
 
-app = typer.Typer(name="gepa-service", no_args_is_help=True, add_completion=False)
+from evolverpc_common.installation import installed_version
+
+HELP = """Optimize many people's programs over HTTP.
+
+`up` is the whole service on one machine. `api` and `worker` are its parts, any number of each, over MongoDB.
+"""
+
+COMMANDS = {
+    "up": "Start the whole service on this machine.",
+    "api": "Serve the HTTP API.",
+    "keys": "Create, list and revoke API keys of a tenant.",
+}
 
 
-@app.callback()
-def about() -> None:
-    """Optimize many people's programs over HTTP."""
+def build(loaded: str | None) -> typer.Typer:
+    """Build the application; only the command `loaded` has its code and flags, the others have a line of help."""
+    app = typer.Typer(
+        help=HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def common(
+        version: Annotated[
+            bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        ] = False,
+    ) -> None:
+        pass
+
+    for name, summary in COMMANDS.items():
+        if name != loaded:
+            app.command(name, help=summary)(_not_loaded)
+            continue
+        module = import_module(f"gepa_service.cli.commands.{name}")
+        if (group := getattr(module, "APP", None)) is not None:  # a command with commands of its own
+            app.add_typer(group, name=name, short_help=summary)
+        else:
+            app.command(name, short_help=summary)(getattr(module, name))
+    return app
 
 
 def main() -> None:
-    """Run the command."""
-    app()
+    """Entry point of the console script."""
+    named = next((argument for argument in sys.argv[1:] if not argument.startswith("-")), None)
+    build(named)(prog_name="gepa-service")
+
+
+def _not_loaded() -> None:
+    raise AssertionError("main() loads the command that is named")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"gepa-service {installed_version()}")
+        raise typer.Exit
