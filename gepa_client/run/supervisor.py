@@ -7,9 +7,9 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Protocol, Self
 
 from pydantic import ValidationError
 
@@ -38,26 +38,62 @@ def _terminal(job: DriverJob) -> Iterator[list[int]]:
         os.close(descriptor)
 
 
+DRIVER = (sys.executable, "-P", "-m", "gepa_client.run.driver_main")
+"""The command of the driver process."""
+
+
+class LaunchedDriver(Protocol):
+    """A driver process that was launched, as `subprocess.Popen` is one. Its `stdin` and `stdout` are pipes."""
+
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    pid: int
+    returncode: int
+
+    def kill(self) -> None:
+        """Kill it."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return its exit status. Raises `subprocess.TimeoutExpired`."""
+        ...
+
+
+class LaunchDriver(Protocol):
+    """Launches `DRIVER` with this hash seed; it inherits the descriptors and appends what it prints to `log`."""
+
+    def __call__(self, hash_seed: str, log: IO[bytes], inherited: Sequence[int], /) -> LaunchedDriver:
+        """Return the process."""
+        ...
+
+
+def launch_here(hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
+    """Launch the driver as an ordinary process with this process's environment."""
+    process: LaunchedDriver = subprocess.Popen(
+        list(DRIVER),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        start_new_session=True,
+        pass_fds=inherited,
+    )
+    return process
+
+
 class DriverProcess:
     """One run in a process and a session of its own, so that Ctrl-C reaches it through `stop` alone.
 
     Leaving the `with` block ends the process. `log`: the file to which everything it prints is appended. `hash_seed`:
-    the one that a recorded run was recorded with.
+    the one that a recorded run was recorded with. `launch`: starts the process.
     """
 
-    def __init__(self, job: DriverJob, log: Path, hash_seed: str = HASH_SEED) -> None:
+    def __init__(
+        self, job: DriverJob, log: Path, hash_seed: str = HASH_SEED, launch: LaunchDriver = launch_here
+    ) -> None:
         self._log_path = log
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         with log.open("ab") as printed, _terminal(job) as terminal:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "gepa_client.run.driver_main"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=printed,
-                env=environment,
-                start_new_session=True,
-                pass_fds=terminal,
-            )
+            self._process = launch(hash_seed, printed, terminal)
         self._lines: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, args=(self._process.stdin,), name="lines", daemon=True)
         self._writer.start()

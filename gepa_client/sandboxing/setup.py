@@ -273,7 +273,7 @@ def _gateway(settings: RunConfig, receive: Callable[[SessionMessage], None]) -> 
         prices=settings.model_prices or {},
         ports=None,  # an allowed host is allowed on every port
     )
-    providers = _providers(settings)
+    providers = providers_of(settings)
     if not providers:
         receive(Log("programs reach no model: no key is set (OPENAI_API_KEY, ANTHROPIC_API_KEY, or model_providers)"))
     listen = {
@@ -293,7 +293,8 @@ def _gateway(settings: RunConfig, receive: Callable[[SessionMessage], None]) -> 
     )
 
 
-def _providers(settings: RunConfig) -> list[Provider]:
+def providers_of(settings: RunConfig) -> list[Provider]:
+    """Return the providers whose keys this process's environment has, with those that the settings add."""
     further = [
         configured(
             name,

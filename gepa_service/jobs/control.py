@@ -1,8 +1,17 @@
-"""What a tenant asks of a job: to cancel, pause or resume it, or to change its budget. The worker acts on it."""
+"""What a tenant asks of a job: to cancel, pause or resume it, or to change its budget. The worker acts on it.
 
+A cancelled job has that status at once, also if it is running: from then on its token is refused, and its worker, which
+looks at the record twice a second, ends its processes.
+"""
+
+import contextlib
 from collections.abc import Mapping
 
+from gepa_client.errors import NoSuchRun, SteeringRefused
+from gepa_client.journal.records import OVER
+from gepa_client.journal.steer_entries import SetBudget
 from gepa_client.journal.store import Store
+from gepa_client.steering.queue import request
 from gepa_service.model.job import ENDED, Job
 from gepa_service.records.record import now
 from gepa_service.records.store import TenantRecords
@@ -10,28 +19,37 @@ from gepa_service.records.store import TenantRecords
 BUDGETS = ("max_metric_calls", "max_cost_usd", "max_seconds", "max_iterations")
 """The settings that can be changed while a job runs."""
 
+STEERED = ("max_metric_calls", "max_cost_usd", "max_seconds")
+"""Those that a running optimizer takes; others hold when the job is continued."""
+
 
 class ControlRefused(Exception):
     """The status of the job does not allow it; the text has the reason."""
 
 
 def cancel(records: TenantRecords, store: Store, job: Job, by: str) -> Job:
-    """End a job for good. One that has not begun is cancelled at once; that of a cancelled job changes nothing.
+    """End a job for good, at once; what it has found is kept. That of a cancelled job changes nothing.
 
     Raises:
-        ControlRefused: it has ended in another way.
+        ControlRefused: it has ended in another way. StoreUnavailable: the job is cancelled, its run is not marked.
     """
-    del store
+    reason = f"cancelled by {by}"
 
     def change(found: Job) -> Job:
-        if found.status == "cancelled" or found.wanted == "cancel":
+        if found.status == "cancelled":
             return found
         _refuse_ended(found)
-        ended = {"status": "cancelled", "completed": now(), "reason": f"cancelled by {by}"}
-        idle = found.claim is None and found.status in {"pending", "paused"}
-        return found.model_copy(update={"wanted": "cancel", **(ended if idle else {})})
+        ended = {"status": "cancelled", "completed": now(), "reason": reason, "claim": None}
+        return found.model_copy(update={"wanted": "cancel", **ended})
 
-    return records.change(job, change)
+    cancelled = records.change(job, change)
+    with contextlib.suppress(NoSuchRun):
+        run = store.run(job.id)
+        if run.status not in OVER:
+            store.update(run.id, {"status": "cancelled", "reason": reason, "requested_action": None})
+        if run.claim.owner is not None:
+            store.release(run.id, run.claim.owner)
+    return cancelled
 
 
 def pause(records: TenantRecords, store: Store, job: Job, by: str) -> Job:
@@ -65,8 +83,19 @@ def resume(records: TenantRecords, store: Store, job: Job, by: str) -> Job:
 
 
 def set_budget(records: TenantRecords, store: Store, job: Job, by: str, budget: Mapping[str, float]) -> Job:
-    """Change limits of `BUDGETS`. Raises `ControlRefused`: the job has ended."""
-    del store, by
+    """Change limits of `BUDGETS`: of the running optimizer too, which takes `STEERED` ones before its next proposal.
+
+    Raises:
+        ControlRefused: the job has ended, or its run cannot take the limit. StoreUnavailable: nothing was changed.
+    """
+    _refuse_ended(job)
+    steered = {name: value for name, value in budget.items() if name in STEERED}
+    if steered and job.status == "running":
+        try:
+            with contextlib.suppress(NoSuchRun):  # it begins with the new limits
+                request(store, job.id, SetBudget.model_validate(steered), by=by)
+        except SteeringRefused as error:
+            raise ControlRefused(str(error)) from None
 
     def change(found: Job) -> Job:
         _refuse_ended(found)

@@ -42,7 +42,8 @@ class Job(Record):
     `settings`: of `gepa-client optimize`, without secrets and without what the service decides. `client_id`: the
     connected repository. `program_id`: the version that a completed job made. `wanted`: what the tenant asked for last;
     the worker acts on it. `failure`: of a failed job: `kind` (`preflight`, `sandbox`, `run`, ...), `message`, and
-    for a preflight its findings. `attempts`: how often a worker began or continued it.
+    for a preflight its findings. `attempts`: how often a worker began or continued it. `setbacks`: how often in a
+    row it was interrupted before its run got further. `not_before`: when it may be tried again after a setback.
     """
 
     kind: ClassVar[str] = "job"
@@ -61,5 +62,16 @@ class Job(Record):
     completed: datetime | None = None
     claim: Claim | None = None
     attempts: int = 0
+    setbacks: int = 0
+    not_before: datetime | None = None
     progress: Progress = Progress()
     failure: dict[str, Any] | None = None
+
+
+class Turn(Record):
+    """When a tenant was served last: `updated`, for the fair order of jobs. `id`: `TURN`."""
+
+    kind: ClassVar[str] = "turn"
+
+
+TURN = "turn"

@@ -10,9 +10,9 @@ R = TypeVar("R", bound=Record)
 
 
 def every(
-    records: RecordStore, type_: type[R], tenant: str, where: Where | None = None, *, after: str | None = None
+    records: RecordStore, type_: type[R], tenant: str | None, where: Where | None = None, *, after: str | None = None
 ) -> Iterator[R]:
-    """Yield a tenant's records in the order of their ids, those that follow the id `after`.
+    """Yield records in the order of their ids, those that follow the id `after`. `tenant`: None for all tenants.
 
     Those that are added meanwhile may be left out. Raises `RecordsUnavailable`.
     """

@@ -33,7 +33,7 @@ from gepa_client.page.recorded_decisions import KnownRun
 from gepa_client.report.record import RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.run.control_messages import DriverJob
-from gepa_client.run.supervisor import HASH_SEED, DriverProcess
+from gepa_client.run.supervisor import HASH_SEED, DriverProcess, LaunchDriver, launch_here
 from gepa_client.sandboxing.session_interface import Log, NoSandboxes
 from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
@@ -65,7 +65,8 @@ class ForegroundRun:
     """A run to be driven in a driver process, and how it is displayed. `store_typed`: None if no store was named.
 
     `output`, `seen_action`, `seen_beat`, `if_blocked`: as in `DriverJob`. `sandboxes`: None if the run calls no server.
-    `display`: None for that of a command. `resumed_by`, `typed`: as in `RunSummary`.
+    `display`: None for that of a command. `resumed_by`, `typed`: as in `RunSummary`. `launch`: as of `DriverProcess`.
+    `driver_store`: the store as the driver process reaches it, if that is another address.
     """
 
     settings: RunConfig
@@ -86,6 +87,8 @@ class ForegroundRun:
     resumed_by: str | None = None
     typed: str | None = None
     if_blocked: str | None = None
+    launch: LaunchDriver = launch_here
+    driver_store: str | None = None
 
     def run(self) -> RunSummary:
         """Drive the run to its end, and print its summary."""
@@ -98,7 +101,7 @@ class ForegroundRun:
         )
         sandboxes = self.sandboxes or NoSandboxes(self.settings)
         job = DriverJob(
-            store=self.store,
+            store=self.driver_store or self.store,
             run_id=self.run_id,
             owner=uuid.uuid4().hex,
             config=self.settings.model_dump(mode="json", exclude_unset=True),
@@ -116,7 +119,7 @@ class ForegroundRun:
 
         record = RunRecord()
         began = time.monotonic()
-        with self._log() as log, DriverProcess(job, log, self.hash_seed) as process:
+        with self._log() as log, DriverProcess(job, log, self.hash_seed, self.launch) as process:
             with _StopOnSignals(process, display).handled() as stops, sandboxes.reporting_to(process), display:
                 try:
                     while True:
@@ -264,7 +267,7 @@ class ForegroundRun:
     def _let_go(self, job: DriverJob, reason: str) -> float | None:
         """Pause the run in the store; return the seconds it was driven, as last recorded."""
         try:
-            with closing(open_store(job.store)) as store:
+            with closing(open_store(self.store)) as store:
                 run = store.run(job.run_id)
                 if run.claim.owner == job.owner:
                     store.update(job.run_id, {"status": "paused", "reason": reason}, owner=job.owner)

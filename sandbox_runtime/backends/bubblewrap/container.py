@@ -86,6 +86,11 @@ class Container:
         self._log_end: int | None = None
         self._log_capture: OutputCapture | None = None
 
+    @property
+    def user(self) -> int | None:
+        """The user that its commands run as, outside; None if that is this process's."""
+        return self._entry.user
+
     async def start(self) -> None:
         """Start it, without a command. Raises `SandboxError`, `OSError`: see `log`; it must still be closed."""
         resources = RecordedResources(groups=[str(folder) for folder in self._group.folders])

@@ -3,7 +3,7 @@
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,13 +125,22 @@ def server_mounts() -> tuple[str, ...]:
     Raises:
         RuntimeUnavailable: `rpc_server`, or a module that it needs, is not installed.
     """
-    return tuple(dict.fromkeys(str(path) for path in _needed()))
+    return package_mounts(*_PACKAGES)
 
 
-def _needed() -> Iterator[Path]:
+def package_mounts(*packages: str) -> tuple[str, ...]:
+    """Return the folders of this interpreter with what is installed for it, and of these packages.
+
+    Raises:
+        RuntimeUnavailable: one of them is not installed.
+    """
+    return tuple(dict.fromkeys(str(path) for path in _needed(packages)))
+
+
+def _needed(packages: Sequence[str]) -> Iterator[Path]:
     yield from (Path(sys.prefix), Path(sys.base_prefix))
     yield from _passed_through(Path(sys.executable))
-    for name in _PACKAGES:
+    for name in packages:
         found = importlib.util.find_spec(name)
         if found is None or not found.submodule_search_locations:
             raise RuntimeUnavailable(

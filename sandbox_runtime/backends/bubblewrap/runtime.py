@@ -173,6 +173,15 @@ class BubblewrapRuntime:
             env=built.env,
         )
 
+    def container(self, labels: Mapping[str, str], visible: VisiblePaths, limits: ResourceLimits) -> Container:
+        """Return a container without a server, for commands of the caller's own; it is not started.
+
+        Raises:
+            OSError: its record cannot be written.
+        """
+        context = self._entered
+        return Container(context, labels, visible, limits, context.new_user())
+
     async def start(self, spec: SandboxSpec) -> Sandbox:
         _check(spec)
         try:

@@ -1,0 +1,341 @@
+"""One job as a worker runs it: its process, its claim and its token, and how what came of it is recorded."""
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, Any
+
+from pydantic import ValidationError
+
+from evolverpc_common.files import remove_tree, replace_file
+from gepa_client.errors import JournalError, NoSuchRun
+from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.store import Store
+from gepa_service.auth.job_tokens import JobTokens
+from gepa_service.jobs.control import BUDGETS
+from gepa_service.jobs.job_environment import basic_environment
+from gepa_service.jobs.job_order import Ended, JobOrder
+from gepa_service.jobs.results import program_of
+from gepa_service.model.job import Job, Progress
+from gepa_service.records.record import now
+from gepa_service.records.store import (
+    RecordChanged,
+    RecordError,
+    RecordExists,
+    RecordStore,
+    RecordsUnavailable,
+    changed,
+)
+
+TICK_S = 0.1
+LOOK_S = 0.5
+"""Seconds between two looks at the job's record: a cancelled job ends within this and a tick."""
+
+RENEW_S = 240.0
+"""Seconds after which the token is renewed; it is valid for several times as long."""
+
+BEATS_PER_LEASE = 5
+STOP_S = 90.0
+"""Seconds that a job process may take to end after it was asked to."""
+
+CANCEL_S = 15.0
+MOST_SETBACKS = 5
+LONGEST_DELAY_S = 60.0
+
+
+@dataclass(frozen=True)
+class Revealed:
+    """A tenant's secrets for its job: variables by name, and entries of `secret_headers`."""
+
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WorkerParts:
+    """What all jobs of a worker share.
+
+    `api`: the address of the API, as this machine reaches it. `folder`: for the folders of jobs. `lease_s`: after how
+    long without a beat others may take a job over. `sandbox`: the backend. `secrets`: returns a tenant's.
+    """
+
+    name: str
+    records: RecordStore
+    journals: Store
+    tokens: JobTokens
+    api: str
+    folder: Path
+    lease_s: float
+    sandbox: str = "bubblewrap"
+    secrets: Callable[[str], Revealed] = lambda _tenant: Revealed()
+
+
+class _Lost(Exception):
+    """The job is no longer this worker's to run: it was cancelled, or another worker claimed it."""
+
+
+class Attempt:
+    """Run a claimed job until it ends, is stopped, or is lost. Call `run` in a thread of its own."""
+
+    def __init__(self, parts: WorkerParts, job: Job, draining: threading.Event) -> None:
+        self._parts = parts
+        self._job = job
+        self._draining = draining
+        self._folder = parts.folder / job.id
+        self._messages: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._beaten = self._looked = self._renewed = 0.0
+        self._stopped: float | None = None
+
+    def run(self) -> None:
+        """Run it. What keeps the records from being read or written ends the attempt; another worker continues it."""
+        with contextlib.suppress(_Lost):
+            if self._job.wanted == "pause":
+                self._conclude({"status": "paused", "reason": "paused on request"})
+                return
+            before = self._release_run()
+            ended = self._process()
+            self._record(ended, before)
+
+    # --- the process --------------------------------------------------------------------------------------------------
+
+    def _process(self) -> Ended:
+        order = self._prepared()
+        log = (self._folder / "job.log").open("ab")
+        with log:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "gepa_service.jobs.job_main"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=basic_environment(self._folder),
+                cwd=self._folder,
+                start_new_session=True,
+            )
+        assert process.stdin is not None  # noqa: S101  a pipe
+        assert process.stdout is not None  # noqa: S101  a pipe
+        threading.Thread(target=self._read, args=(process.stdout,), name=f"messages of {self._job.id}").start()
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(order.model_dump_json().encode() + b"\n")
+                process.stdin.flush()
+            return self._watched(process)
+        except (_Lost, RecordError):
+            self._end(process, CANCEL_S, at_once=True)
+            raise
+        finally:
+            self._end(process, STOP_S)
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+            (self._folder / "token").unlink(missing_ok=True)
+            if self._stopped is None:
+                remove_tree(self._folder / "tmp")
+
+    def _watched(self, process: "subprocess.Popen[bytes]") -> Ended:
+        """Keep the claim and the token while the process runs; return how it ended."""
+        last: Ended | None = None
+        while True:
+            self._keep(process)
+            try:
+                line = self._messages.get(timeout=TICK_S)
+            except queue.Empty:
+                continue
+            if line is None:
+                break
+            with contextlib.suppress(ValidationError):  # nothing else is written by our own process
+                last = Ended.model_validate_json(line)
+        return last or Ended(status="interrupted", reason="the job process ended before its job was over")
+
+    def _keep(self, process: "subprocess.Popen[bytes]") -> None:
+        moment = time.monotonic()
+        try:
+            if moment - self._beaten >= self._parts.lease_s / BEATS_PER_LEASE:
+                self._beat()
+                self._beaten = self._looked = moment
+            elif moment - self._looked >= LOOK_S:
+                self._job = self._found()
+                self._looked = moment
+        except RecordsUnavailable:  # the database may come back before others may take the job over
+            if self._beaten and moment - self._beaten > self._parts.lease_s:
+                raise
+        if moment - self._renewed >= RENEW_S:
+            self._write_token()
+        if self._draining.is_set() or self._job.wanted == "pause":
+            if self._stopped is None:
+                self._stopped = moment
+                _signal(process, signal.SIGTERM)
+            elif moment - self._stopped > STOP_S:
+                self._end(process, 0.0, at_once=True)
+
+    def _end(self, process: "subprocess.Popen[bytes]", patience_s: float, *, at_once: bool = False) -> None:
+        """End the process. `at_once`: examples in flight are given up; sandboxes are ended if there is time."""
+        if process.poll() is None and at_once:
+            _signal(process, signal.SIGTERM)
+            time.sleep(TICK_S)
+            _signal(process, signal.SIGTERM)
+        try:
+            process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            _signal(process, signal.SIGKILL)
+            process.wait()
+
+    def _read(self, lines: IO[bytes]) -> None:
+        for line in lines:
+            self._messages.put(line)
+        self._messages.put(None)
+        lines.close()
+
+    def _prepared(self) -> JobOrder:
+        job, parts, folder = self._job, self._parts, self._folder
+        for path in (folder, folder / "home", folder / "tmp"):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._write_token()
+        revealed = parts.secrets(job.tenant)
+        settings = {name: value for name, value in job.settings.items() if name not in BUDGETS}
+        settings |= {"sandbox": parts.sandbox, "repo": job.settings.get("repo") or job.repo_url}
+        if job.ref is not None:
+            settings["ref"] = job.ref
+        if revealed.headers:
+            settings["secret_headers"] = [*settings.get("secret_headers", []), *revealed.headers]
+        return JobOrder(
+            run_id=job.id,
+            api=parts.api,
+            folder=folder,
+            token_file=folder / "token",
+            settings=settings,
+            budget={name: job.settings[name] for name in BUDGETS if job.settings.get(name) is not None},
+            isolated=parts.sandbox == "bubblewrap",
+            secrets=dict(revealed.variables),
+        )
+
+    def _write_token(self) -> None:
+        replace_file(self._folder / "token", self._parts.tokens.issue(self._job) + "\n", mode=0o600)
+        self._renewed = time.monotonic()
+
+    # --- the records --------------------------------------------------------------------------------------------------
+
+    def _release_run(self) -> StoredRun | None:
+        """Free the run of a driver whose worker is gone, and whose token ended with that worker's claim."""
+        with contextlib.suppress(NoSuchRun):
+            run = self._parts.journals.run(self._job.id)
+            if run.claim.owner is not None:
+                self._parts.journals.release(run.id, run.claim.owner)
+            return run
+        return None
+
+    def _found(self) -> Job:
+        """Return the job as it is now. Raises `_Lost`."""
+        found = self._parts.records.get(Job, self._job.tenant, self._job.id)
+        if found is None:
+            raise _Lost
+        return self._mine(found)
+
+    def _mine(self, found: Job) -> Job:
+        same = found.claim is not None and found.claim.worker == self._parts.name
+        if not same or found.attempts != self._job.attempts or found.status != "running":
+            raise _Lost
+        return found
+
+    def _beat(self) -> None:
+        """Raise the beat and write the progress. Raises `_Lost`."""
+        progress = self._progress()
+
+        def beaten(found: Job) -> Job:
+            claim = self._mine(found).claim
+            assert claim is not None  # noqa: S101  `_mine` has checked it
+            raised = claim.model_copy(update={"beat": claim.beat + 1})
+            return found.model_copy(update={"claim": raised, "progress": progress or found.progress})
+
+        self._job = self._changed(beaten)
+
+    def _progress(self) -> Progress | None:
+        with contextlib.suppress(JournalError):
+            return progress_of(self._parts.journals, self._parts.journals.run(self._job.id))
+        return None
+
+    def _record(self, ended: Ended, before: StoredRun | None) -> None:
+        """Record how the job ended."""
+        if ended.status == "completed":
+            try:
+                program = program_of(self._parts.journals, self._job, ended.artifacts)
+            except JournalError as error:
+                self._set_back(f"the results cannot be read: {error}", before)
+                return
+            with contextlib.suppress(RecordExists):  # a worker wrote it that ended before it wrote the job
+                self._parts.records.insert(program)
+            self._conclude({"status": "completed", "reason": ended.reason, "program_id": program.id, "setbacks": 0})
+        elif ended.status == "failed":
+            self._conclude({"status": "failed", "reason": ended.reason, "failure": ended.failure})
+        elif ended.status == "cancelled":
+            self._conclude({"status": "cancelled", "reason": ended.reason})
+        elif self._job.wanted == "pause":
+            self._conclude({"status": "paused", "reason": "paused on request"})
+        elif self._draining.is_set():
+            self._conclude({"status": "pending", "reason": "its worker was stopped"})
+        elif ended.status == "paused":
+            self._conclude({"status": "paused", "reason": ended.reason})
+        else:
+            self._set_back(ended.reason or "interrupted", before)
+
+    def _set_back(self, reason: str, before: StoredRun | None) -> None:
+        """Let the job be tried again later, unless it was interrupted too often without getting any further."""
+        was = 0 if before is None else before.counters.get("metric_calls", 0)
+        progress = self._progress()
+        further = progress is not None and progress.metric_calls > was
+        setbacks = 1 if further else self._job.setbacks + 1
+        if setbacks > MOST_SETBACKS:
+            message = f"it was interrupted {setbacks} times before it got any further, at last because: {reason}"
+            self._conclude({"status": "failed", "reason": message, "failure": {"kind": "run", "message": message}})
+            return
+        later = now() + timedelta(seconds=min(0.25 * 2**setbacks, LONGEST_DELAY_S))
+        self._conclude({"status": "pending", "reason": reason, "setbacks": setbacks, "not_before": later})
+
+    def _conclude(self, changes: Mapping[str, Any]) -> None:
+        progress = self._progress()
+
+        def concluded(found: Job) -> Job:
+            self._mine(found)
+            kept = {**changes, "claim": None, "progress": progress or found.progress}
+            if changes["status"] in ("completed", "failed", "cancelled"):
+                kept["completed"] = now()
+            return found.model_copy(update=kept)
+
+        self._job = self._changed(concluded)
+
+    def _changed(self, change: Callable[[Job], Job]) -> Job:
+        try:
+            return changed(self._parts.records, self._job, change)
+        except RecordChanged:
+            raise _Lost from None
+
+
+def _signal(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)
+
+
+def progress_of(store: Store, run: StoredRun) -> Progress:
+    """Return how far a run is, from its record."""
+    counters, best = run.counters, run.best or {}
+    candidates = store.candidates(run.id)
+    seed = candidates[0].score if candidates else None
+    texts = best.get("texts")
+    return Progress(
+        phase=run.status,
+        current_iteration=int(counters.get("iteration") or 0),
+        metric_calls=int(counters.get("metric_calls") or 0),
+        candidates=len(candidates),
+        seed_score=seed,
+        best_score=best.get("score"),
+        best_candidate=json.loads(json.dumps(texts)) if isinstance(texts, dict) else None,
+        cost_usd=counters.get("spent_usd"),
+    )

@@ -1,0 +1,153 @@
+"""Where the driver of a job runs: in a process with an environment of its own, or in a container."""
+
+import contextlib
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
+from gepa_client.journal.run_events import Event, FleetChanged
+from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
+from gepa_client.run.supervisor import DRIVER, LaunchDriver, LaunchedDriver
+from gepa_client.sandboxing.session import SandboxSession
+from gepa_client.sandboxing.session_interface import Driver, Log, NoSandboxes, Show
+from gepa_client.sandboxing.setup import providers_of
+from gepa_service.jobs.event_thread import EventThread
+from gepa_service.jobs.job_environment import basic_environment
+from gepa_service.jobs.job_order import JobOrder
+from sandbox_runtime import Closed
+from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts
+
+
+@dataclass(frozen=True)
+class DriverPlace:
+    """How the driver is launched. `sandboxes`: those of the job, at addresses that the driver reaches.
+
+    `store`: the journal's address there. `give`: makes the folder of results the driver's own.
+    """
+
+    launch: LaunchDriver
+    sandboxes: NoSandboxes
+    store: str
+    give: Callable[[Path], None] = lambda _folder: None
+
+
+@contextlib.contextmanager
+def place_for(order: JobOrder, session: SandboxSession) -> Iterator[DriverPlace]:
+    """Prepare the place that the order names, for the block.
+
+    Raises:
+        SandboxError, OSError: it cannot be made.
+    """
+    with EventThread() as thread:
+        if order.isolated:
+            from gepa_service.jobs.isolated_driver import isolated
+
+            with thread.entered(isolated(order, session)) as place:
+                yield place
+        else:
+            with thread.entered(model_access(session, GatewayPorts())) as gateway:
+                yield DriverPlace(_in_process(order, _model_variables(gateway)), session, order.api)
+
+
+@contextlib.asynccontextmanager
+async def model_access(session: NoSandboxes, ports: GatewayPorts | None) -> AsyncIterator[Gateway]:
+    """Open the gateway of the driver, through which it calls models without a key.
+
+    What its calls cost is counted by the driver, as that of every run.
+    """
+
+    def ignore(*_: object) -> None:
+        return
+
+    gateway = Gateway(
+        providers=providers_of(session.settings),
+        policy=GatewayPolicy(prices=session.settings.model_prices or {}),
+        on_call=ignore,
+        on_refusal=ignore,
+        on_cap=ignore,
+        listen=ports,
+    )
+    async with gateway:
+        yield gateway
+
+
+def _model_variables(gateway: Gateway) -> dict[str, str]:
+    opened = gateway.open_session("driver", Closed())
+    found = opened.env(opened.models_url or "", opened.tunnel_url or "")
+    return {name: value for name, value in found.items() if not name.lower().endswith("_proxy")}
+
+
+def _in_process(order: JobOrder, models: dict[str, str]) -> LaunchDriver:
+    def launch(hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
+        own = {"PYTHONHASHSEED": hash_seed, TOKEN_FILE_VARIABLE: str(order.token_file)}
+        process: LaunchedDriver = subprocess.Popen(
+            list(DRIVER),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={**basic_environment(order.folder), **models, **own},
+            cwd=order.folder,
+            start_new_session=True,
+            pass_fds=inherited,
+        )
+        return process
+
+    return launch
+
+
+class RelayedSandboxes(NoSandboxes):
+    """The session of a job's sandboxes for a driver that reaches them at other addresses.
+
+    `fleet`: the endpoints file that the driver reads. `original`: the sandboxes' addresses by those that it knows.
+    """
+
+    def __init__(self, session: SandboxSession, fleet: Path, original: Mapping[str, str]) -> None:
+        super().__init__(session.settings.model_copy(update={"fleet": fleet}))
+        self._session = session
+        self._original = original
+
+    @property
+    def has_gateway(self) -> bool:
+        return self._session.has_gateway
+
+    def displayed(self, event: Event) -> Event | None:
+        return self._session.displayed(self._outside(event))
+
+    @contextlib.contextmanager
+    def reporting_to(self, driver: Driver) -> Iterator[None]:
+        with self._session.reporting_to(driver):
+            yield
+
+    def check_findings(self) -> list[Log]:
+        return self._session.check_findings()
+
+    def collect_artifacts(self, endpoint: str, folder: Path) -> list[Log]:
+        return self._session.collect_artifacts(self._address(endpoint), folder)
+
+    def write_connections(self, file: Path | None) -> list[Log]:
+        return self._session.write_connections(file)
+
+    def end(self) -> list[ModelCallMessage | RefusalMessage]:
+        return self._session.end()
+
+    def forward(self, driver: Driver, show: Show) -> None:
+        self._session.forward(driver, show)
+
+    def observe(self, event: Event) -> None:
+        self._session.observe(self._outside(event))
+
+    def _outside(self, event: Event) -> Event:
+        if isinstance(event, FleetChanged) and event.url is not None:
+            return event.model_copy(update={"url": self._address(event.url)})
+        return event
+
+    def _address(self, url: str) -> str:
+        known = {_server(inside): outside for inside, outside in self._original.items()}
+        return known.get(_server(url), url)
+
+
+def _server(url: str) -> str:
+    return url.removesuffix("/rpc").rstrip("/")

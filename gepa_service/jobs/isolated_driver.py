@@ -1,0 +1,152 @@
+"""The driver of a job in a container: it has no file of the machine but Python, and no network but three relays.
+
+Inside are the journal of its job at the API, the servers of its job's sandboxes, and models through a gateway that adds
+the keys. The container is one of `sandbox_runtime`: own namespaces, own user, limits, a filter of system calls.
+"""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
+from gepa_client.run.supervisor import DRIVER, LaunchedDriver
+from gepa_client.sandboxing.session import SandboxSession
+from gepa_service.jobs.driver_place import DriverPlace, RelayedSandboxes, model_access
+from gepa_service.jobs.job_order import JobOrder
+from gepa_service.jobs.relays import Relays
+from sandbox_runtime import Closed, ResourceLimits
+from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
+from sandbox_runtime.backends.bubblewrap.container import Container
+from sandbox_runtime.backends.bubblewrap.container_layout import (
+    HOME,
+    MODELS_URL,
+    SYSTEM_PATH,
+    TMP,
+    TUNNEL_URL,
+    WORKSPACE,
+    VisiblePaths,
+    package_mounts,
+)
+from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder
+
+PACKAGES = ("gepa_client", "protocol", "evolverpc_common")
+MEMORY_MB, PROCESSES, WORKSPACE_MB = 4096, 256, 256
+LIFETIME_S = 30 * 24 * 3600.0
+KILLED = -9
+
+
+@contextlib.asynccontextmanager
+async def isolated(order: JobOrder, session: SandboxSession) -> AsyncIterator[DriverPlace]:
+    """Start the container for the block.
+
+    Raises:
+        SandboxError, OSError: it cannot be started.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(model_access(session, None))
+        runtime = await stack.enter_async_context(BubblewrapRuntime(warm=False))
+        shared, results = order.folder / "shared", order.folder / "results"
+        for folder in (shared, results):
+            folder.mkdir(mode=0o755, exist_ok=True)
+        visible = VisiblePaths((*package_mounts(*PACKAGES), str(shared)), results)
+        limits = ResourceLimits(float(os.cpu_count() or 1), MEMORY_MB, WORKSPACE_MB, PROCESSES, LIFETIME_S)
+        container = runtime.container({"purpose": "driver", "job": order.run_id}, visible, limits)
+        stack.push_async_callback(container.close)
+        if container.user is not None:
+            os.chown(results, container.user, container.user)
+        await container.start()
+        models = gateway.open_session("driver", Closed())
+        await models.serve(*await container.listen(MODELS_PORT, TUNNEL_PORT))
+        relays = await stack.enter_async_context(Relays(container, shared, session.settings.fleet, order.token_file))
+        store = await relays.add(order.api)
+        keys = models.env(MODELS_URL, TUNNEL_URL).items()
+        variables = {
+            **{name: value for name, value in keys if not name.lower().endswith("_proxy")},
+            "PATH": ":".join(SYSTEM_PATH),
+            "HOME": HOME,
+            "TMPDIR": TMP,
+            "LANG": "C.UTF-8",
+            TOKEN_FILE_VARIABLE: str(relays.token),
+        }
+        launch = _Launch(asyncio.get_running_loop(), container, variables)
+        sandboxes = RelayedSandboxes(session, relays.fleet, relays.original)
+        user = container.user
+        yield DriverPlace(launch, sandboxes, store, lambda folder: _give(folder, user))
+
+
+def _give(folder: Path, user: int | None) -> None:
+    """Give the files of an earlier driver to this one's user. Links are not followed."""
+    if user is None:
+        return
+    for parent, folders, names in os.walk(folder):
+        for path in (parent, *(f"{parent}/{name}" for name in (*folders, *names))):
+            os.chown(path, user, user, follow_symlinks=False)
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """Launches the driver in the container; see `LaunchDriver`."""
+
+    loop: asyncio.AbstractEventLoop
+    container: Container
+    variables: Mapping[str, str] = field(repr=False)
+
+    def __call__(self, hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
+        del inherited  # of a terminal, which no service has
+        order = CommandOrder(
+            list(DRIVER),
+            WORKSPACE,
+            {**self.variables, "PYTHONHASHSEED": hash_seed},
+            self.container.limits(),
+            alone=True,
+        )
+        (read_in, write_in), (read_out, write_out) = os.pipe(), os.pipe()
+        try:
+            beginning = self._begin(order, [read_in, write_out, log.fileno()])
+            ending = asyncio.run_coroutine_threadsafe(beginning, self.loop).result()
+        except BaseException:
+            os.close(write_in)
+            os.close(read_out)
+            raise
+        finally:
+            os.close(read_in)
+            os.close(write_out)
+        return _InContainer(self, ending, os.fdopen(write_in, "wb"), os.fdopen(read_out, "rb"))
+
+    async def _begin(self, order: CommandOrder, descriptors: Sequence[int]) -> "asyncio.Future[int]":
+        return await self.container.begin(order, descriptors)
+
+
+class _InContainer:
+    """The driver in its container, as `LaunchedDriver`."""
+
+    def __init__(self, launch: _Launch, ending: "asyncio.Future[int]", stdin: IO[bytes], stdout: IO[bytes]) -> None:
+        self._launch = launch
+        self._ended = asyncio.run_coroutine_threadsafe(_status(ending), launch.loop)
+        self.stdin: IO[bytes] | None = stdin
+        self.stdout: IO[bytes] | None = stdout
+        self.pid = 0
+        self.returncode = 0
+
+    def kill(self) -> None:
+        """End the container, and all that is in it."""
+        asyncio.run_coroutine_threadsafe(self._launch.container.close(), self._launch.loop)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return its exit status, `KILLED` if the container has ended."""
+        try:
+            self.returncode = self._ended.result(timeout)
+        except TimeoutError:
+            raise subprocess.TimeoutExpired(list(DRIVER), timeout or 0.0) from None
+        return self.returncode
+
+
+async def _status(ending: "asyncio.Future[int]") -> int:
+    await asyncio.wait({ending})
+    return KILLED if ending.cancelled() or ending.exception() is not None else ending.result()

@@ -1,0 +1,29 @@
+"""The environments of a job's processes: what each needs, and nothing that the worker's own holds."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV", "XDG_CACHE_HOME")
+"""Variables of the worker that say how this machine works."""
+
+REFUSED_SECRETS = re.compile(
+    r"(LD|DYLD|GIT|PYTHON|GEPA|XDG|UV|PIP|NPM|NODE|SSL|SSH|BASH|PERL|RUBY|JAVA|DBUS|LC|MALLOC|GLIBC|EVOLVERPC)_?.*"
+    r"|.*_PROXY|PATH|HOME|TMPDIR|TMP|TEMP|SHELL|ENV|IFS|LANG|TZ|USER|LOGNAME|PWD|EDITOR|PAGER|TERM|HOSTALIASES"
+    r"|LOCALDOMAIN|RES_OPTIONS|NLSPATH|LOCPATH|GCONV_PATH|GETCONF_DIR|RESOLV_.*|VIRTUAL_ENV|REQUESTS_CA_BUNDLE"
+    r"|CURL_CA_BUNDLE|NETRC",
+    re.IGNORECASE,
+)
+"""Names of variables that decide what programs of this machine do: no secret of a tenant may be one of them."""
+
+
+def basic_environment(folder: Path) -> dict[str, str]:
+    """Return the variables of a process that works in this folder."""
+    kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return {**kept, "HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp")}
+
+
+def usable_secrets(secrets: Mapping[str, str]) -> dict[str, str]:
+    """Return the secrets that may be variables of the job process."""
+    return {name: value for name, value in secrets.items() if REFUSED_SECRETS.fullmatch(name) is None}

@@ -1,0 +1,44 @@
+"""What a worker orders its job process to do, and what that process reports: one line of JSON each."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+End = Literal["completed", "paused", "failed", "cancelled", "interrupted"]
+
+
+class JobOrder(BaseModel):
+    """Run or continue the run `run_id` in `folder`, whose subfolders are the process's own.
+
+    `api`: the address of the service, where the journal is. `token_file`: holds the job's token, renewed by the worker.
+    `settings`: of the job, with what the service decides. `budget`: the limits that are in force now. `isolated`: the
+    optimizer runs in a container, else in a process with an environment of its own. `secrets`: the tenant's, which the
+    gateway uses; this line alone carries them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    api: str
+    folder: Path
+    token_file: Path
+    settings: dict[str, Any]
+    budget: dict[str, float]
+    isolated: bool
+    secrets: dict[str, str] = {}
+
+
+class Ended(BaseModel):
+    """How the process ended its job. `interrupted`: by infrastructure; the run continues where it stopped.
+
+    `failure`: of a failed job: `kind`, `message`, and for a preflight its findings. `artifacts`: the program's own JSON
+    files by name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: End
+    reason: str | None = None
+    failure: dict[str, Any] | None = None
+    artifacts: dict[str, Any] = {}

@@ -1,0 +1,126 @@
+"""Relays from a container's own loopback to addresses outside: the API, and the servers of a job's sandboxes.
+
+The endpoints file of the sandboxes is followed; a copy of it, with the relays' addresses, is for the driver.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit, urlunsplit
+
+from evolverpc_common.files import replace_file
+from gepa_client.transport.address import socket_of
+from sandbox_runtime.backends.bubblewrap.container import Container
+
+FIRST_PORT = 20_000
+FOLLOW_S = 0.1
+PIECE = 1 << 16
+READABLE = 0o644
+"""Of files in a folder that the container's user alone is shown; no other user of the machine reaches it."""
+
+
+class Relays:
+    """Use it in an `async with` block. `shared`: the folder that the driver reads. `original`, by relayed address."""
+
+    def __init__(self, container: Container, shared: Path, fleet: Path | None, token: Path) -> None:
+        self._container = container
+        self._shared = shared
+        self._followed = fleet
+        self._token = token
+        self._servers: list[asyncio.Server] = []
+        self._by_target: dict[str, str] = {}
+        self._written: dict[Path, str] = {}
+        self._following: asyncio.Task[None] | None = None
+        self.original: dict[str, str] = {}
+        self.fleet = shared / "fleet"
+        self.token = shared / "token"
+
+    async def __aenter__(self) -> Self:
+        await self._copy()
+        self._following = asyncio.create_task(self._follow())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+        for server in self._servers:
+            server.close()
+
+    async def add(self, target: str) -> str:
+        """Return the address inside that leads to this one outside."""
+        if target not in self._by_target:
+            port = FIRST_PORT + len(self._by_target)
+            [listening] = await self._container.listen(port)
+
+            async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                await _relayed(target, reader, writer)
+
+            self._servers.append(await asyncio.start_server(relay, sock=listening))
+            parts = urlsplit(target)
+            path = "" if parts.path == "/" else parts.path
+            self._by_target[target] = urlunsplit(("http", f"127.0.0.1:{port}", path, "", ""))
+            self.original[self._by_target[target]] = target
+        return self._by_target[target]
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(FOLLOW_S)
+            with contextlib.suppress(OSError):  # a file that is being replaced, or a session that ends
+                await self._copy()
+
+    async def _copy(self) -> None:
+        self._put(self.token, self._token.read_text())
+        if self._followed is None:
+            return
+        lines = []
+        for line in self._followed.read_text().splitlines():
+            url, *fields = line.split()
+            for each in fields:
+                name = each.partition("=")[2]
+                self._put(self._shared / name, (self._followed.parent / name).read_text())
+            lines.append(" ".join([await self.add(url), *fields]) + "\n")
+        self._put(self.fleet, "".join(lines))
+
+    def _put(self, path: Path, text: str) -> None:
+        if self._written.get(path) != text:
+            replace_file(path, text, mode=READABLE)
+            self._written[path] = text
+
+
+async def _relayed(target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Carry one connection to its end."""
+    try:
+        try:
+            beyond, there = await _connected(target)
+        except OSError:
+            return
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_carried(reader, there))
+                group.create_task(_carried(beyond, writer))
+        except* OSError:
+            pass  # one side is gone, and so is the relayed connection
+        finally:
+            there.transport.abort()
+    finally:
+        writer.transport.abort()
+
+
+async def _connected(target: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    path = socket_of(target)
+    if path is not None:
+        return await asyncio.open_unix_connection(path)
+    parts = urlsplit(target)
+    secure = ssl.create_default_context() if parts.scheme == "https" else None
+    return await asyncio.open_connection(parts.hostname, parts.port or (443 if secure else 80), ssl=secure)
+
+
+async def _carried(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+    while piece := await source.read(PIECE):
+        to.write(piece)
+        await to.drain()
+    if to.can_write_eof():
+        to.write_eof()

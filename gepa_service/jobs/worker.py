@@ -1,0 +1,69 @@
+"""A worker: claims jobs in their fair order and runs several at once, each with processes of its own."""
+
+import logging
+import socket
+import threading
+import uuid
+from dataclasses import dataclass, field
+
+from gepa_service.jobs.attempt import Attempt, WorkerParts
+from gepa_service.jobs.queue import Queue
+from gepa_service.model.job import Job
+from gepa_service.records.store import RecordError
+
+IDLE_S = 0.25
+"""Seconds between two looks at the queue."""
+
+LEASE_S = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+def worker_name() -> str:
+    """Return a name that no other worker has, also none of this machine before."""
+    return f"{socket.gethostname()[:40]}-{uuid.uuid4().hex[:12]}"
+
+
+@dataclass
+class Worker:
+    """Runs jobs until `drain` is called. `at_once`: how many jobs it runs at the same time."""
+
+    parts: WorkerParts
+    at_once: int
+    _draining: threading.Event = field(default_factory=threading.Event)
+    _running: dict[str, threading.Thread] = field(default_factory=dict)
+
+    def drain(self) -> None:
+        """Claim no more, and leave the running jobs to other workers; safe to call from a signal handler."""
+        self._draining.set()
+
+    def run(self) -> None:
+        """Work until it is drained and its jobs' processes have ended."""
+        queue = Queue(self.parts.records, self.parts.name, self.parts.lease_s)
+        while not self._draining.is_set():
+            self._forget_ended()
+            claimed = self._next(queue) if len(self._running) < self.at_once else None
+            if claimed is None:
+                self._draining.wait(IDLE_S)
+                continue
+            thread = threading.Thread(target=self._attempt, args=(claimed,), name=claimed.id)
+            self._running[claimed.id] = thread
+            thread.start()
+        for thread in self._running.values():
+            thread.join()
+
+    def _next(self, queue: Queue) -> Job | None:
+        try:
+            return queue.claim(self._running)
+        except RecordError as error:
+            _log.warning("no job can be claimed: %s", error)
+            return None
+
+    def _attempt(self, job: Job) -> None:
+        try:
+            Attempt(self.parts, job, self._draining).run()
+        except Exception:  # noqa: BLE001  another worker takes the job over; this one goes on with its others
+            _log.exception("job %s is left to another worker", job.id)
+
+    def _forget_ended(self) -> None:
+        self._running = {id_: thread for id_, thread in self._running.items() if thread.is_alive()}

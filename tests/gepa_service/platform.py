@@ -1,0 +1,147 @@
+"""A whole service for tests: records, journals, its API on a port, and workers in threads of this process."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gepa_client.journal.store import Store, open_store
+from gepa_service.auth.job_tokens import JobTokens
+from gepa_service.jobs.attempt import Revealed, WorkerParts
+from gepa_service.jobs.worker import Worker, worker_name
+from gepa_service.model.job import ENDED, Job
+from gepa_service.model.tenant import TENANTS, Quotas, Tenant
+from gepa_service.records.open_records import open_records
+from gepa_service.records.record import new_id
+from gepa_service.records.store import RecordStore, TenantRecords
+from tests.faults.runs import Setup
+from tests.gepa_service.serving import served, service_of
+from tests.sandbox_runtime.source.repositories import commit
+
+PROGRAM = Path(__file__).parents[1] / "faults" / "served" / "logging_program.py"
+MASTER = b"a master key of a test, 32 bytes"
+WAIT_S = 120.0
+LEASE_S = 2.0
+
+
+@dataclass
+class Platform:
+    """`api`: the address by which processes of jobs reach it."""
+
+    folder: Path
+    records: RecordStore
+    journals_url: str
+    journals: Store
+    tokens: JobTokens
+    api: str
+    sandbox: str = "process"
+    secrets: dict[str, Revealed] = field(default_factory=dict)
+
+    def of(self, tenant: str) -> TenantRecords:
+        return TenantRecords(self.records, tenant)
+
+    def tenant(self, id_: str, **quotas: Any) -> None:
+        self.records.insert(Tenant(tenant=TENANTS, id=id_, name=id_, quotas=Quotas(**quotas)))
+
+    def parts(self, lease_s: float = LEASE_S) -> WorkerParts:
+        return WorkerParts(
+            name=worker_name(),
+            records=self.records,
+            journals=self.journals,
+            tokens=self.tokens,
+            api=self.api,
+            folder=self.folder / "jobs",
+            lease_s=lease_s,
+            sandbox=self.sandbox,
+            secrets=lambda tenant: self.secrets.get(tenant, Revealed()),
+        )
+
+    def submit(self, repo: Path, settings: Mapping[str, Any], tenant: str = "acme") -> Job:
+        job = Job(
+            tenant=tenant,
+            id=new_id("job"),
+            repo_url=str(repo),
+            settings={"repo": str(repo), **settings},
+            created_by="key:test",
+        )
+        self.records.insert(job)
+        return job
+
+    def get(self, job: Job) -> Job:
+        found = self.records.get(Job, job.tenant, job.id)
+        assert found is not None
+        return found
+
+    def until(self, job: Job, wanted: Callable[[Job], bool], timeout_s: float = WAIT_S) -> Job:
+        """Wait until the job is as wanted, and return it."""
+        until = time.monotonic() + timeout_s
+        while not wanted(found := self.get(job)):
+            assert time.monotonic() < until, f"waited in vain; the job is {found!r}\n{self.log(job)}"
+            time.sleep(0.05)
+        return found
+
+    def ended(self, job: Job, timeout_s: float = WAIT_S) -> Job:
+        return self.until(job, lambda found: found.status in ENDED, timeout_s)
+
+    def log(self, job: Job) -> str:
+        texts = [self.folder / "jobs" / job.id / name for name in ("job.log", "results/run.log")]
+        return "\n".join(f"--- {path.name}\n{path.read_text()[-4000:]}" for path in texts if path.exists())
+
+
+@contextmanager
+def platform(folder: Path, journals: str | None = None, records: str | None = None) -> Iterator[Platform]:
+    """A service over SQLite files, or other databases."""
+    opened = open_records(records or str(folder / "records.db"))
+    where = journals or str(folder / "journals.db")
+    store = open_store(where)
+    tokens = JobTokens(opened, [MASTER])
+    try:
+        with served(service_of(opened, where, lambda token, _=None: tokens.check(token))) as url:
+            yield Platform(folder, opened, where, store, tokens, url)
+    finally:
+        store.close()
+        opened.close()
+
+
+@contextmanager
+def working(parts: WorkerParts, at_once: int = 2) -> Iterator[Worker]:
+    """A worker in a thread of this process; it is drained at the end of the block."""
+    worker = Worker(parts, at_once)
+    thread = threading.Thread(target=worker.run, name="worker")
+    thread.start()
+    try:
+        yield worker
+    finally:
+        worker.drain()
+        thread.join(WAIT_S)
+        assert not thread.is_alive(), "the worker did not drain"
+
+
+def word_repository(folder: Path) -> Path:
+    """A repository of the program that wants words in its components, and proposes its own texts."""
+    files = {"gepa.toml": 'program = "program.py"\n', "program.py": PROGRAM.read_text()}
+    commit(folder, files)
+    return folder
+
+
+def word_settings(log: Path, *, metric_calls: int = 60, seed: int = 0, slower: int = 1) -> dict[str, Any]:
+    """The settings of a short run; the program notes in `log` what it runs."""
+    setup = Setup(train=6, val=4, proposals="1x1", metric_calls=metric_calls, seed=seed)
+
+    def rows(first: int, count: int) -> list[dict[str, Any]]:
+        found = [setup._row(number, log) for number in range(first, first + count)]
+        return [{**row, "ms": row["ms"] * slower} for row in found]  # type: ignore[operator]
+
+    return {
+        "trainset": rows(0, 6),
+        "valset": rows(6, 4),
+        "testset": rows(10, 4),
+        "seed": seed,
+        "max_metric_calls": metric_calls,
+        "reflection_minibatch_size": 3,
+        "lease_s": 2.0,
+        "name": "words",
+    }
