@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
 from evolverpc_common.network_addresses import Network
-from gepa_client.settings.groups import ROW_SUFFIXES
+from gepa_client.settings.groups import ROW_SUFFIXES, SandboxSettings, parse_secret_header
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.repositories.destinations import DestinationRefused, destination_of, refused_network
 
@@ -57,6 +57,15 @@ SECRET_ARGUMENTS = re.compile(r"(api_?)?key|token|password|secret|authorization|
 
 CONNECTING_ARGUMENTS = frozenset({"api_base", "base_url", "custom_llm_provider", "azure_endpoint", "vertex_location"})
 
+RESERVED = re.compile(
+    r"PATH|HOME|IFS|ENV|BASH_ENV|SHELL|TMPDIR|LANG|TZ|NODE_OPTIONS|HOSTALIASES|RES_OPTIONS|NETRC|.*_PROXY"
+    r"|(LD|DYLD|PYTHON|GIT|GEPA|XDG|SSL|LC|UV|PIP|NPM|OPENSSL|CURL|MALLOC|GCONV|LITELLM)_?.*",
+    re.IGNORECASE,
+)
+"""Variables that change what the service's own processes do: no secret is handed to them by such a name."""
+
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
 LARGEST: dict[str, float] = {
     "sandbox_cpu": 8,
     "sandbox_memory_mb": 16_384,
@@ -89,14 +98,25 @@ class _OwnSettings(BaseModel):
         return given
 
 
+class _SandboxSettings(_OwnSettings):
+    """Every setting of sandboxes that a tenant may choose; the reference of settings describes each."""
+
+
 if TYPE_CHECKING:
     Options = _OwnSettings
+    SandboxOptions = _SandboxSettings
 else:
     Options = create_model(
         "Options",
         __base__=_OwnSettings,
         __doc__=_OwnSettings.__doc__,
         **{name: _option(field) for name, field in RunConfig.model_fields.items() if name not in DECIDED},
+    )
+    SandboxOptions = create_model(
+        "SandboxOptions",
+        __base__=_SandboxSettings,
+        __doc__=_SandboxSettings.__doc__,
+        **{name: _option(field) for name, field in SandboxSettings.model_fields.items() if name not in DECIDED},
     )
 
 
@@ -108,10 +128,10 @@ class SettingRefused(Exception):
         self.field = field
 
 
-def checked_settings(given: Mapping[str, Any], networks: Sequence[Network]) -> dict[str, Any]:
+def checked_settings(given: Mapping[str, Any], networks: Sequence[Network], *, must_end: bool = True) -> dict[str, Any]:
     """Return the settings of a job as they are stored: those that were given, as JSON. Resolves names, so it blocks.
 
-    `given`: with `repo`. `networks`: besides the public ones that the operator allows.
+    `given`: with `repo`. `networks`: besides the public ones that the operator allows. `must_end`: a limit is needed.
 
     Raises:
         SettingRefused: a setting is unknown, decided by the service, wrong, or leads to a private network.
@@ -130,6 +150,9 @@ def checked_settings(given: Mapping[str, Any], networks: Sequence[Network]) -> d
         for host in getattr(config, name):
             if (reason := refused_network(host, networks)) is not None:
                 raise SettingRefused(name, reason)
+    for variable in named_secrets(config.model_dump(mode="json")):
+        if not VARIABLE.fullmatch(variable) or RESERVED.fullmatch(variable):
+            raise SettingRefused("pass_env", f"`{variable[:128]}` cannot be the name of a secret: choose another one")
     for provider, described in (config.model_providers or {}).items():
         try:
             destination_of(described.base_url, networks)
@@ -140,7 +163,7 @@ def checked_settings(given: Mapping[str, Any], networks: Sequence[Network]) -> d
             raise SettingRefused("reflection_lm_kwargs", f"`{name}` is a secret: give it to PUT /secrets/{{name}}")
         if name in CONNECTING_ARGUMENTS:
             raise SettingRefused("reflection_lm_kwargs", f"`{name}`: name a provider in `model_providers`")
-    if not config.ends:
+    if must_end and not config.ends:
         raise SettingRefused("max_metric_calls", "nothing would end the job: give `max_metric_calls` or `max_cost_usd`")
     return config.model_dump(mode="json", exclude_unset=True)
 
@@ -170,3 +193,15 @@ def _refused(error: ValidationError) -> SettingRefused:
     named = re.search(r"`(\w+)`", message)
     field = ".".join(map(str, first["loc"])) or (named[1] if named else "options")
     return SettingRefused(field, message)
+
+
+def named_secrets(settings: Mapping[str, Any]) -> list[str]:
+    """Return the names of secrets that settings refer to: for the program, for headers, and keys of providers."""
+    names = [*_texts(settings.get("pass_env"))]
+    names += [parse_secret_header(text)[3] for text in _texts(settings.get("secret_headers"))]
+    providers = (settings.get("model_providers") or {}).values()
+    return [*names, *(each["key_env"] for each in providers if each.get("key_env"))]
+
+
+def _texts(value: Any) -> Sequence[str]:
+    return [value] if isinstance(value, str) else list(value or ())

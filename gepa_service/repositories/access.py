@@ -1,6 +1,7 @@
 """Test whether a repository can be read, and run git so that it connects to nothing but the judged addresses."""
 
 import asyncio
+import base64
 import re
 import tempfile
 import urllib.parse
@@ -95,9 +96,16 @@ def git_settings(repository: AllowedRepository) -> dict[str, str]:
     return settings | {"http.curloptResolve": f"{url_host(where.host)}:{where.port}:{addresses}"}
 
 
-def git_configuration(repository: AllowedRepository) -> str:
-    """Return `git_settings` as a file for `GIT_CONFIG_GLOBAL`, for processes that run git by themselves."""
-    lines = [f"[{section}]\n\t{name} = {value}" for section, name, value in _split(git_settings(repository))]
+def git_configuration(repository: AllowedRepository, credentials: tuple[str, str] | None = None) -> str:
+    """Return `git_settings` as a file for `GIT_CONFIG_GLOBAL`, for processes that run git by themselves.
+
+    `credentials`: user and password, which git then sends to this repository alone.
+    """
+    settings = git_settings(repository)
+    if credentials is not None:
+        pair = base64.b64encode(":".join(credentials).encode()).decode()
+        settings[f"http.{repository.url}.extraHeader"] = f"Authorization: Basic {pair}"
+    lines = [f"[{section}]\n\t{name} = {value}" for section, name, value in _split(settings)]
     return "\n".join(lines) + "\n"
 
 

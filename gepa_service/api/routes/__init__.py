@@ -14,7 +14,9 @@ from gepa_service.api.routes import (
     members,
     programs,
     repositories,
+    rollouts,
     secrets,
+    steps,
     usage,
 )
 
@@ -27,6 +29,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     job_events.router,
     programs.router,
     deliver.router,
+    rollouts.router,
+    steps.router,
     keys.router,
     members.router,
     secrets.router,

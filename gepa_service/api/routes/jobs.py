@@ -69,6 +69,12 @@ class Target(BaseModel):
             raise ValueError("give one of `repo_url` and `client_id`")
         return self
 
+    def with_target(self, given: dict[str, Any], repo: str, ref: str | None, flags: list[str]) -> dict[str, Any]:
+        """Return settings with the repository, and with flags of gepa-server besides those that are given."""
+        whole = [*shlex.split(given.get("server_args", "")), *self.server_args(), *flags]
+        found = given | {"repo": repo} | ({"ref": ref} if ref is not None else {})
+        return found | ({"server_args": shlex.join(whole)} if whole else {})
+
     def server_args(self) -> list[str]:
         """Return the flags of gepa-server that these fields stand for."""
         flags = [] if self.program is None else ["--program", self.program]
@@ -111,19 +117,17 @@ class OptimizeRequest(Target):
 
     def settings(self, repo: str) -> dict[str, Any]:
         """Return the settings of the job, as they were given. Raises `SettingRefused`."""
-        found = self.options.model_dump(mode="json", exclude_unset=True) | {"repo": repo}
-        if self.ref is not None:
-            found["ref"] = self.ref
+        found = self.options.model_dump(mode="json", exclude_unset=True)
         for name in OWN:
             if getattr(self, name) is not None:
                 found[SAME.get(name, name)] = getattr(self, name)
-        flags = [*shlex.split(found.get("server_args", "")), *self.server_args()]
+        flags = []
         for split, name in SPLITS.items():
             if getattr(self, name) is not None:
                 found[name] = getattr(self, name)
             elif (path := getattr(self, f"{name}_path")) is not None:
                 flags += ["--datasets", f"{split}={_path(path, name)}"]
-        return found | ({"server_args": shlex.join(flags)} if flags else {})
+        return self.with_target(found, repo, self.ref, flags)
 
 
 class Submitted(BaseModel):
@@ -308,10 +312,13 @@ async def repository_of(service: Service, records: TenantRecords, asked: Target)
     return known.repo_url, known.id
 
 
-async def settings_or_problem(service: Service, given: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+async def settings_or_problem(
+    service: Service, given: Callable[[], dict[str, Any]], *, must_end: bool = True
+) -> dict[str, Any]:
     """Return checked settings. Raises a 422 problem that names the field of the request."""
     try:
-        return await in_thread(lambda: checked_settings(given(), service.repositories.allow_networks))
+        networks = service.repositories.allow_networks
+        return await in_thread(lambda: checked_settings(given(), networks, must_end=must_end))
     except SettingRefused as error:
         own = {SAME.get(name, name): name for name in OWN}
         name = error.field.partition(".")[0]

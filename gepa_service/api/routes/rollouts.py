@@ -1,0 +1,215 @@
+"""Batches of rollouts: submitted, and polled while their results come."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from gepa_service.api.access import Parts, Reader, Writer
+from gepa_service.api.documented import documented
+from gepa_service.api.pages import Paging
+from gepa_service.api.problems import Problem, not_found
+from gepa_service.api.routes.jobs import Rows, Target, repository_of, settings_or_problem
+from gepa_service.api.routes.programs import known_program
+from gepa_service.api.routes.repositories import Id
+from gepa_service.api.threads import in_thread
+from gepa_service.jobs.settings_of_jobs import SandboxOptions
+from gepa_service.model.rollouts import WORK_ENDED, ProgramWork, TaskResult, WorkStatus
+from gepa_service.records.record import new_id, now
+from gepa_service.records.store import TenantRecords
+
+router = APIRouter(tags=["rollouts"])
+
+LONGEST_COMPONENT = 1_000_000
+MOST_COMPONENTS = 1000
+LONGEST_BATCH_S = 24 * 3600.0
+ComponentName = Annotated[str, Field(min_length=1, max_length=400)]
+Texts = Annotated[
+    dict[ComponentName, Annotated[str, Field(max_length=LONGEST_COMPONENT)]],
+    Field(min_length=1, max_length=MOST_COMPONENTS),
+]
+Seconds = Annotated[float, Field(gt=0, le=LONGEST_BATCH_S)]
+
+
+class WorkRequest(Target):
+    """What is common to rollouts and steps. The candidate: `candidate`, a version, or else the program's seed.
+
+    `parallelism`: tasks that run at the same time. `task_timeout_s`, `timeout_s`: seconds of one task, and of all.
+    `traces`: return the trajectory of each run. `options`: settings of the sandboxes.
+    """
+
+    candidate: Texts | None = None
+    program_id: Id | None = None
+    parallelism: Annotated[int, Field(ge=1, le=1000)] = 4
+    task_timeout_s: Seconds = 300.0
+    timeout_s: Seconds = 3600.0
+    traces: bool = False
+    options: SandboxOptions = SandboxOptions()
+
+    @model_validator(mode="after")
+    def _one_candidate(self) -> Self:
+        if self.candidate is not None and self.program_id is not None:
+            raise ValueError("`candidate` and `program_id` are given: texts, or a version that has them")
+        return self
+
+
+class RolloutsRequest(WorkRequest):
+    """A batch: a row for each task."""
+
+    tasks: Rows
+
+
+class BatchAccepted(BaseModel):
+    """A batch that was accepted."""
+
+    batch_id: str
+    status: WorkStatus
+
+
+class TaskError(BaseModel):
+    """Why a task has no score. `type`: the class of an exception of the program, or the status."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    message: str
+
+
+class TaskView(BaseModel):
+    """The result of a task, by its index in the request. `trajectory`: if traces were asked for."""
+
+    index: int
+    status: Literal["ok", "program_error", "timeout", "infra_error", "cancelled"]
+    score: float | None
+    output: JsonValue
+    feedback: str | None
+    error: TaskError | None
+    trajectory: JsonValue
+    log: str | None
+    seconds: float
+
+    @classmethod
+    def of(cls, record: TaskResult) -> "TaskView":
+        """Return what is shown of a record."""
+        return cls(index=record.index, **shown_result(record.result))
+
+
+class BatchView(BaseModel):
+    """A batch and a page of its results.
+
+    `partial`: some tasks have no result of the program. `done`, `total`: tasks. `next`: what the next page of results
+    follows, null before the first result; poll with it until `complete`: no results follow.
+    """
+
+    batch_id: str
+    status: WorkStatus
+    reason: str | None
+    done: int
+    failed: int
+    total: int
+    results: list[TaskView]
+    next: str | None
+    complete: bool
+    created: datetime
+    started: datetime | None
+    completed: datetime | None
+
+
+@router.post("/rollouts/batch", status_code=202, responses=documented(404, 409))
+async def submit(asked: RolloutsRequest, caller: Writer, service: Parts) -> BatchAccepted:
+    """Submit a batch: each task is run by the program in a sandbox, with the texts of one candidate."""
+    records = service.of(caller)
+    work = await work_of(service, records, asked, caller.actor, what="rollouts", tasks=asked.tasks)
+    await in_thread(records.insert, work)
+    return BatchAccepted(batch_id=work.id, status=work.status)
+
+
+@router.get("/rollouts/batch/{batch_id}", responses=documented(404))
+async def batch(batch_id: Id, caller: Reader, service: Parts, query: Paging) -> BatchView:
+    """Return the progress of a batch, and its results in the order in which they came."""
+    records = service.of(caller)
+    found = await _batch(records, batch_id)
+    where = {"work_id": batch_id}
+    page = await in_thread(lambda: records.page(TaskResult, where, after=query.after, limit=query.limit))
+    return BatchView(
+        batch_id=found.id,
+        total=len(found.tasks),
+        results=[TaskView.of(each) for each in page],
+        next=page[-1].id if page else query.after,
+        complete=len(page) < query.limit and found.status in WORK_ENDED,
+        **found.model_dump(include=set(BatchView.model_fields) & set(ProgramWork.model_fields)),
+    )
+
+
+@router.post("/rollouts/batch/{batch_id}/cancel", responses=documented(404, 409))
+async def cancel(batch_id: Id, caller: Writer, service: Parts) -> BatchAccepted:
+    """Cancel a batch; the results that are there are kept."""
+    records = service.of(caller)
+    found = await _batch(records, batch_id)
+
+    def change(work: ProgramWork) -> ProgramWork:
+        if work.status == "cancelled" or (work.wanted == "cancel" and work.status == "running"):
+            return work
+        if work.status in WORK_ENDED:
+            raise Problem(409, "wrong-status", "Status does not allow it", f"the batch is {work.status}")
+        ended = {"status": "cancelled", "reason": "cancelled", "completed": now()} if work.status == "queued" else {}
+        return work.model_copy(update={"wanted": "cancel", **ended})
+
+    changed = await in_thread(records.change, found, change)
+    return BatchAccepted(batch_id=changed.id, status=changed.status)
+
+
+async def _batch(records: TenantRecords, batch_id: str) -> ProgramWork:
+    found = await in_thread(records.get, ProgramWork, batch_id)
+    if found is None or found.what != "rollouts":
+        raise not_found("batch")
+    return found
+
+
+async def work_of(
+    service: Parts,
+    records: TenantRecords,
+    asked: WorkRequest,
+    actor: str,
+    *,
+    what: Literal["rollouts", "step"],
+    tasks: list[dict[str, JsonValue]],
+    flags: list[str] | None = None,
+    mutation: dict[str, Any] | None = None,
+) -> ProgramWork:
+    """Return the record of work that is asked for; `flags`: further ones of gepa-server. Raises a problem."""
+    repo_url, client_id = await repository_of(service, records, asked)
+    candidate: dict[str, str] | None = asked.candidate
+    ref = asked.ref
+    if asked.program_id is not None:
+        version = await known_program(records, asked.program_id)
+        candidate, ref = version.texts, ref or version.base_commit
+    given = asked.options.model_dump(mode="json", exclude_unset=True)
+    settings = await settings_or_problem(
+        service, lambda: asked.with_target(given, repo_url, ref, flags or []), must_end=False
+    )
+    return ProgramWork(
+        tenant=records.tenant,
+        id=new_id("batch" if what == "rollouts" else "step"),
+        what=what,
+        repo_url=repo_url,
+        ref=ref,
+        client_id=client_id,
+        settings=settings,
+        candidate=candidate,
+        mutation=mutation,
+        tasks=tuple(tasks),
+        traces=asked.traces,
+        parallelism=asked.parallelism,
+        task_timeout_s=asked.task_timeout_s,
+        timeout_s=asked.timeout_s,
+        created_by=actor,
+    )
+
+
+def shown_result(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of an `ExampleResult` that are shown."""
+    names = [name for name in TaskView.model_fields if name != "index"]
+    return {name: result.get(name) for name in names}

@@ -1,0 +1,166 @@
+"""One step: a mutation of a program, and the run of test examples before and after, in one call."""
+
+import asyncio
+import time
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from gepa_service.api.access import Parts, Reader, Writer
+from gepa_service.api.documented import Responses, documented
+from gepa_service.api.problems import not_found
+from gepa_service.api.routes.repositories import Id
+from gepa_service.api.routes.rollouts import TaskError, Texts, WorkRequest, shown_result, work_of
+from gepa_service.api.threads import in_thread
+from gepa_service.model.rollouts import PROMPT, WORK_ENDED, ProgramWork, WorkStatus
+from gepa_service.records.store import TenantRecords
+
+router = APIRouter(tags=["rollouts"])
+
+POLL_S = 0.2
+LONGEST_WAIT_S = 600.0
+LONGEST_REQUEST = 100_000
+LONGEST_PATCH = 4_000_000
+MOST_EXAMPLES = 200
+
+
+class PromptChange(BaseModel):
+    """New texts of components, in place of those of the candidate."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["prompt"]
+    texts: Texts
+
+
+class CodeRequest(BaseModel):
+    """A change of the code in plain words, which the program's coding agent makes. `location`: where it looks first."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["change_request"]
+    request: Annotated[str, Field(min_length=1, max_length=LONGEST_REQUEST)]
+    location: Annotated[str, Field(min_length=1, max_length=400)] | None = None
+
+
+class CodePatch(BaseModel):
+    """A unified diff that is applied to the code."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["patch"]
+    diff: Annotated[str, Field(min_length=1, max_length=LONGEST_PATCH)]
+
+
+class StepRequest(WorkRequest):
+    """A step. `examples`: rows that are run with the candidate before and after the mutation.
+
+    `wait_s`: how long the answer may be awaited; then the step goes on, and `GET /execute_step/{id}` returns it.
+    """
+
+    mutation: Annotated[PromptChange | CodeRequest | CodePatch, Field(discriminator="kind")]
+    examples: Annotated[list[dict[str, JsonValue]], Field(max_length=MOST_EXAMPLES)] = Field(default_factory=list)
+    wait_s: Annotated[float, Field(ge=0, le=LONGEST_WAIT_S)] = LONGEST_WAIT_S
+
+
+class ExampleRun(BaseModel):
+    """A run of an example with one candidate. `trajectory`: the trace, if it was asked for."""
+
+    status: Literal["ok", "program_error", "timeout", "infra_error", "cancelled"]
+    score: float | None
+    output: JsonValue
+    feedback: str | None
+    error: TaskError | None
+    trajectory: JsonValue
+    log: str | None
+    seconds: float
+
+
+class ExampleTried(BaseModel):
+    """An example before and after the mutation."""
+
+    example: JsonValue
+    before: ExampleRun
+    after: ExampleRun
+
+
+class StepView(BaseModel):
+    """A step. `made`: whether the mutation was made; else `stage` and `message` state why not.
+
+    `candidate`: the texts after it. `branch`, `commit`, `diff`, `summary`: of a change of code; `bundle`: base64 of a
+    git bundle that holds the branch. `program_json`: what the program saved for the candidate.
+    """
+
+    step_id: str
+    status: WorkStatus
+    reason: str | None
+    made: bool | None = None
+    stage: str | None = None
+    message: str | None = None
+    candidate: dict[str, str] | None = None
+    branch: str | None = None
+    commit: str | None = None
+    diff: str | None = None
+    summary: str | None = None
+    bundle: str | None = None
+    program_json: dict[str, JsonValue] | None = None
+    examples: list[ExampleTried] = Field(default_factory=list)
+
+    @classmethod
+    def of(cls, work: ProgramWork) -> "StepView":
+        """Return what is shown of a record."""
+        result = work.result or {}
+        tried = [
+            ExampleTried(
+                example=each["task"],
+                before=ExampleRun(**shown_result(each["before"])),
+                after=ExampleRun(**shown_result(each["after"])),
+            )
+            for each in result.get("tried", [])
+        ]
+        names = set(cls.model_fields) - {"step_id", "status", "reason", "examples"}
+        shown = {name: result[name] for name in names if name in result}
+        return cls(step_id=work.id, status=work.status, reason=work.reason, examples=tried, **shown)
+
+
+STILL_RUNNING: Responses = {202: {"model": StepView, "description": "The step goes on; poll GET /execute_step/{id}."}}
+
+
+@router.post("/execute_step", responses={**documented(404, 409), **STILL_RUNNING})
+async def execute(asked: StepRequest, caller: Writer, service: Parts, response: Response) -> StepView:
+    """Make one mutation, run the examples with it, and return outputs, traces, branch and program."""
+    records = service.of(caller)
+    mutation = asked.mutation.model_dump(exclude_none=True)
+    flags = [] if mutation["kind"] == PROMPT else ["--allow-mutations"]
+    work = await work_of(
+        service,
+        records,
+        asked,
+        caller.actor,
+        what="step",
+        tasks=asked.examples,
+        flags=flags,
+        mutation=mutation,
+    )
+    await in_thread(records.insert, work)
+    until = time.monotonic() + asked.wait_s
+    while work.status not in WORK_ENDED and time.monotonic() < until:
+        await asyncio.sleep(POLL_S)
+        work = await _known(records, work.id)
+    if work.status not in WORK_ENDED:
+        response.status_code = 202
+    return StepView.of(work)
+
+
+@router.get("/execute_step/{step_id}", responses=documented(404))
+async def step(step_id: Id, caller: Reader, service: Parts) -> StepView:
+    """Return a step."""
+    return StepView.of(await _known(service.of(caller), step_id))
+
+
+async def _known(records: TenantRecords, step_id: str) -> ProgramWork:
+    found = await in_thread(records.get, ProgramWork, step_id)
+    if found is None or found.what != "step":
+        raise not_found("step")
+    return found

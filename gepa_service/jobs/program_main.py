@@ -1,0 +1,279 @@
+"""The process that works on a tenant's program: it starts sandboxes, calls their servers, and prints what comes.
+
+Started as `python -P -m gepa_service.jobs.program_main`; standard input has a `WorkOrder`, standard output gets
+messages of `program_messages`. Its environment has the secrets of the tenant that the sandboxes need, and no others.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from evolverpc_common.settings.sources import SettingsError
+from gepa_client.errors import ClientError, summary
+from gepa_client.evolution.manual_mutation import mutate_once
+from gepa_client.fleet.endpoints_file import Address, read_endpoints_file
+from gepa_client.gepa.rows import Row
+from gepa_client.sandboxing.session import SandboxSession, SessionNotStarted, signals_interrupt
+from gepa_client.sandboxing.session_interface import Log
+from gepa_client.sandboxing.setup import open_setup
+from gepa_client.settings.run_config import RunConfig
+from gepa_client.transport.rpc import RpcClient
+from gepa_service.jobs.program_messages import StepDone, TaskDone, WorkFailed, WorkLog, WorkMessage, WorkOrder, WorkOver
+from gepa_service.model.rollouts import PROMPT
+from protocol import ApplyMutationResult, Candidate
+from protocol.errors import MutationRejected, RpcError
+
+Emit = Callable[[WorkMessage], None]
+
+ATTEMPTS = 3
+"""Attempts of a task whose sandbox was lost or refused it."""
+
+GRACE_S = 15.0
+"""Seconds by which the deadline of a call is later than the time of its task, which the server keeps itself."""
+
+FINALIZE_S = 120.0
+
+
+def main() -> None:
+    """Do the work of the order on standard input."""
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no message
+    order = WorkOrder.model_validate_json(sys.stdin.readline())
+
+    def emit(message: WorkMessage) -> None:
+        out.write(message.model_dump_json().encode() + b"\n")
+        out.flush()
+
+    with signals_interrupt():
+        try:
+            emit(_worked(order, emit))
+        except KeyboardInterrupt:
+            emit(WorkFailed(message="the worker ended this process"))
+        except (SessionNotStarted, SettingsError, ClientError, RpcError, ValueError, OSError) as error:
+            emit(WorkFailed(message=summary(error)))
+
+
+def _worked(order: WorkOrder, emit: Emit) -> WorkOver:
+    config = RunConfig.model_validate(order.settings)
+    session = SandboxSession(config, order.id, open_setup, size=config.sandboxes)
+
+    def show(log: Log) -> None:
+        emit(WorkLog(text=log.text))
+
+    try:
+        session.start(show, lambda text: emit(WorkLog(text=text)))
+        fleet = session.settings.fleet
+        assert fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
+        if order.what == "rollouts":
+            return asyncio.run(_Rollouts(order, fleet, emit).run())
+        address = read_endpoints_file(fleet)[0]
+        result = asyncio.run(_step(order, address, emit))
+        emit(StepDone(result={**result, "program_json": _program_json(session, address, result["finalized"])}))
+        return WorkOver()
+    finally:
+        if not session.close():
+            emit(WorkLog(text="not all sandboxes have ended in time"))
+
+
+def _client(address: Address) -> RpcClient:
+    return RpcClient(
+        address.url,
+        token_file=address.token_file,
+        proxy_token_file=address.proxy_token_file,
+        allow_insecure=address.allow_insecure,
+    )
+
+
+class _Rollouts:
+    """The tasks of a batch, each run by whichever sandbox is the least busy."""
+
+    def __init__(self, order: WorkOrder, fleet: Path, emit: Emit) -> None:
+        self._order, self._fleet, self._emit = order, fleet, emit
+        self._clients: dict[str, RpcClient] = {}
+        self._open = contextlib.AsyncExitStack()
+        self._busy: dict[str, int] = {}
+        self._seed: Candidate | None = order.candidate
+
+    async def run(self) -> WorkOver:
+        """Run all tasks; those that are left when the time of the batch is over are cancelled."""
+        left = list(reversed(self._order.tasks))
+        running: dict[int, float] = {}
+
+        async def worker() -> None:
+            while left:
+                index, task = left.pop()
+                running[index] = time.monotonic()
+                self._emit(TaskDone(index=index, result=await self._result(task)))
+                del running[index]
+
+        timed_out = False
+        try:
+            async with asyncio.timeout(self._order.timeout_s), asyncio.TaskGroup() as group:
+                for _ in range(min(self._order.parallelism, len(left))):
+                    group.create_task(worker())
+        except TimeoutError:
+            timed_out = True
+            for index in [*running, *(index for index, _ in reversed(left))]:
+                self._emit(TaskDone(index=index, result=_none("cancelled", "the time of the batch is over")))
+        finally:
+            await self._open.aclose()
+        return WorkOver(timed_out=timed_out)
+
+    async def _result(self, task: dict[str, Any]) -> dict[str, Any]:
+        problem = ""
+        for attempt in range(ATTEMPTS):
+            url, client = await self._least_busy()
+            self._busy[url] += 1
+            try:
+                return await self._evaluated(client, task)
+            except TimeoutError:
+                return _none("timeout", f"no result within {self._order.task_timeout_s:g} s")
+            except (ClientError, RpcError) as error:
+                problem = summary(error)
+                await asyncio.sleep(0.5 * 3**attempt)
+            finally:
+                self._busy[url] -= 1
+        return _none("infra_error", problem)
+
+    async def _evaluated(self, client: RpcClient, task: dict[str, Any]) -> dict[str, Any]:
+        if client.discovery is None:
+            await client.discover()
+        if client.discovery is not None and self._seed is None:
+            self._seed = client.discovery.program.seed_candidate
+        limit = self._order.task_timeout_s
+        async with asyncio.timeout(limit + GRACE_S):
+            answer = await client.evaluate(
+                self._seed or {},
+                [Row("0", task).wire],
+                capture_traces=self._order.traces,
+                call_id=uuid.uuid4().hex if client.offers("idempotency") else None,
+                example_timeout_s=limit if client.offers("example_timeout") else None,
+                timeout_s=limit + GRACE_S,
+            )
+        found: dict[str, Any] = answer["results"][0]
+        return found
+
+    async def _least_busy(self) -> tuple[str, RpcClient]:
+        """Return a client of the sandboxes that are there now."""
+        listed = await asyncio.to_thread(read_endpoints_file, self._fleet)
+        for address in listed:
+            if address.url not in self._clients:
+                client = self._clients[address.url] = _client(address)
+                self._busy[address.url] = 0
+                await self._open.enter_async_context(client)
+        if not listed:
+            raise ClientError("no sandbox is there at present")
+        url = min((address.url for address in listed), key=lambda each: self._busy[each])
+        return url, self._clients[url]
+
+
+def _none(status: str, message: str) -> dict[str, Any]:
+    """Return the result of a task without one of the program."""
+    error = {"type": status, "message": message}
+    return {"status": status, "score": None, "output": None, "error": error, "seconds": 0.0}
+
+
+async def _step(order: WorkOrder, address: Address, emit: Emit) -> dict[str, Any]:
+    """Make one mutation, and run the tasks before and after."""
+    rows = [Row(str(index), task) for index, task in order.tasks]
+    mutation = order.mutation or {}
+    async with asyncio.timeout(order.timeout_s), _client(address) as client:
+        discovery = await client.discover()
+        before = order.candidate or discovery.program.seed_candidate
+        found: dict[str, Any] = {"made": True, "stage": None, "message": None, "branch": None, "commit": None}
+        found |= {"diff": None, "summary": None, "bundle": None, "tried": []}
+        if mutation.get("kind") == PROMPT:
+            after = {**before, **mutation["texts"]}
+            found["tried"] = await _compared(client, before, after, rows, order)
+        else:
+            if "mutations" not in discovery.capabilities:
+                raise SettingsError("the program's code cannot be changed: its server offers no mutations")
+            try:
+                step = await mutate_once(
+                    client,
+                    before,
+                    mutation,
+                    rows,
+                    timeout_s=order.timeout_s,
+                    report=lambda text: emit(WorkLog(text=text)),
+                    on_made=lambda _: None,
+                )
+            except MutationRejected as error:
+                refused = {"made": False, "stage": str(error.details.get("stage", "")), "message": summary(error)}
+                return {**found, **refused, "candidate": before, "finalized": None}
+            after = step.made.candidate
+            found |= _made(step.made)
+            found["tried"] = [
+                {"before": each.before, "after": each.after, "task": each.row.data} for each in step.tried
+            ]
+        finalized = await _finalized(client, after, found["tried"])
+    return {**found, "candidate": after, "finalized": finalized}
+
+
+def _made(made: ApplyMutationResult) -> dict[str, Any]:
+    return made.model_dump(mode="json", include={"branch", "commit", "diff", "summary", "bundle"})
+
+
+async def _compared(
+    client: RpcClient, before: Candidate, after: Candidate, rows: list[Row], order: WorkOrder
+) -> list[dict[str, Any]]:
+    gate = asyncio.Semaphore(order.parallelism)
+
+    async def run(candidate: Candidate, row: Row) -> dict[str, Any]:
+        async with gate:
+            try:
+                async with asyncio.timeout(order.task_timeout_s + GRACE_S):
+                    answer = await client.evaluate(candidate, [row.wire], capture_traces=order.traces)
+            except TimeoutError:
+                return _none("timeout", f"no result within {order.task_timeout_s:g} s")
+            except (ClientError, RpcError) as error:
+                return _none("infra_error", summary(error))
+            found: dict[str, Any] = answer["results"][0]
+            return found
+
+    results = await asyncio.gather(*(run(each, row) for row in rows for each in (before, after)))
+    pairs = zip(results[::2], results[1::2], strict=True)
+    return [{"task": row.data, "before": one, "after": two} for row, (one, two) in zip(rows, pairs, strict=True)]
+
+
+async def _finalized(client: RpcClient, candidate: Candidate, tried: list[dict[str, Any]]) -> str | None:
+    """Have the program write the candidate to its artifacts, if it can; return its message."""
+    if not client.offers("finalize"):
+        return None
+    scores = [each["after"]["score"] or 0.0 for each in tried]
+    best = sum(scores) / len(scores) if scores else 0.0
+    run = {"id": uuid.uuid4().hex, "metric_calls": 2 * len(tried), "candidates": 2, "seed_score": best}
+    try:
+        params = {"best_candidate": candidate, "best_score": best, "run": run}
+        answer = await client.call("finalize", params, timeout_s=FINALIZE_S)
+    except (ClientError, RpcError) as error:
+        return summary(error)
+    return str(answer.get("message") or "") if isinstance(answer, Mapping) else None
+
+
+def _program_json(session: SandboxSession, address: Address, finalized: str | None) -> dict[str, Any] | None:
+    """Return the first JSON object among the files that the program wrote for the candidate."""
+    if finalized is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="gepa-artifacts-") as folder:
+        session.collect_artifacts(address.url, Path(folder) / "artifacts")
+        for file in sorted(Path(folder).rglob("*.json")):
+            try:
+                read = json.loads(file.read_bytes())
+            except (ValueError, OSError, RecursionError):
+                continue
+            if isinstance(read, dict):
+                return read
+    return None
+
+
+if __name__ == "__main__":
+    main()

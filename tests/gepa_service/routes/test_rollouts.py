@@ -1,0 +1,219 @@
+"""Batches of rollouts and single steps, done by a worker in sandboxes."""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_service.api.service import Service
+from gepa_service.jobs.program_worker import Machine, ProgramWorker
+from gepa_service.model.rollouts import ProgramWork, TaskResult
+from gepa_service.records.store import TenantRecords
+from tests.gepa_service.routes.conftest import Caller
+from tests.sandbox_runtime.source.repositories import commit
+
+WAIT_S = 100
+PROGRAM = """
+import os, time
+
+seed_candidate = {"prompt": "plain"}
+
+
+def run(example, candidate):
+    time.sleep(example.get("sleep", 0))
+    if "fail" in example:
+        raise ValueError("no such word")
+    return f"{candidate['prompt']} {example['text']} {os.environ.get('OWN_KEY', 'none')}"
+
+
+def score(example, output):
+    return float(output.startswith("better")), "start with better"
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    commit(tmp_path / "program", {"program.py": PROGRAM, "gepa.toml": 'program = "program.py"\nworkers = 4\n'})
+    return str(tmp_path / "program")
+
+
+@pytest.fixture
+def worker(service: Service, tmp_path: Path) -> Iterator[ProgramWorker]:
+    """A worker that runs while the test does; its sandboxes isolate nothing."""
+
+    def secrets(tenant: str, names: Sequence[str]) -> dict[str, str]:
+        return dict.fromkeys(names, f"{tenant}'s")
+
+    machine = Machine("process", service.repositories, tmp_path / "cache", secrets, lambda _: None)
+    made, stop = ProgramWorker(service.records, machine, "worker-1"), threading.Event()
+    thread = threading.Thread(target=made.run, args=(stop,))
+    thread.start()
+    yield made
+    stop.set()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+
+
+async def polled(caller: Caller, batch_id: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Poll a batch to its end; return its last state, and all results in the order they came."""
+    results: list[dict[str, Any]] = []
+    after = None
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            query = {"limit": 2, **({"after": after} if after is not None else {})}
+            page = (await caller("GET", f"/rollouts/batch/{batch_id}", params=query)).json()
+            results += page["results"]
+            if page["complete"]:
+                return page, results
+            after = page["next"]
+            if not page["results"]:
+                await asyncio.sleep(0.1)
+
+
+async def test_a_batch_returns_the_result_of_every_task_once(
+    editor: Caller, program: str, worker: ProgramWorker
+) -> None:
+    tasks = [{"text": f"t{at}", "sleep": 0.3 if at == 0 else 0} for at in range(5)] + [{"text": "x", "fail": 1}]
+    body = {
+        "repo_url": program,
+        "tasks": tasks,
+        "candidate": {"prompt": "better"},
+        "options": {"pass_env": ["OWN_KEY"]},
+    }
+    accepted = await editor("POST", "/rollouts/batch", body)
+    assert (accepted.status_code, accepted.json()["status"]) == (202, "queued"), accepted.text
+    ended, results = await polled(editor, accepted.json()["batch_id"])
+    assert (ended["status"], ended["done"], ended["failed"], ended["total"]) == ("completed", 6, 0, 6), ended
+    assert sorted(each["index"] for each in results) == list(range(6))
+    assert results[0]["index"] != 0
+    by_index = {each["index"]: each for each in results}
+    assert by_index[1]["output"] == "better t1 acme's"
+    assert (by_index[1]["score"], by_index[5]["status"], by_index[5]["error"]["type"]) == (
+        1.0,
+        "program_error",
+        "ValueError",
+    )
+
+
+async def test_the_time_of_a_batch_cancels_the_rest_and_a_task_has_its_own(
+    editor: Caller, program: str, worker: ProgramWorker
+) -> None:
+    tasks = [{"text": "quick"}, *({"text": "slow", "sleep": 60} for _ in range(30))]
+    body = {"repo_url": program, "tasks": tasks, "parallelism": 2, "task_timeout_s": 3, "timeout_s": 20}
+    accepted = await editor("POST", "/rollouts/batch", body)
+    ended, results = await polled(editor, accepted.json()["batch_id"])
+    assert ended["status"] == "partial", [each["error"] for each in results][:6]
+    assert sorted(each["index"] for each in results) == list(range(31))
+    assert {each["status"] for each in results} == {"ok", "timeout", "cancelled"}
+
+
+async def test_a_repository_without_a_program_fails_its_batch_with_the_reason(
+    editor: Caller, tmp_path: Path, worker: ProgramWorker
+) -> None:
+    commit(tmp_path / "empty", {"README": "nothing"})
+    body = {"repo_url": str(tmp_path / "empty"), "tasks": [{"text": "a"}]}
+    accepted = await editor("POST", "/rollouts/batch", body)
+    ended, results = await polled(editor, accepted.json()["batch_id"])
+    assert (ended["status"], results) == ("failed", [])
+    assert "no gepa.toml" in ended["reason"]
+
+
+async def test_a_cancelled_batch_ends_its_process(
+    editor: Caller, program: str, worker: ProgramWorker, acme: TenantRecords
+) -> None:
+    body = {"repo_url": program, "tasks": [{"text": "a"}, {"text": "slow", "sleep": 90}], "parallelism": 1}
+    batch_id = (await editor("POST", "/rollouts/batch", body)).json()["batch_id"]
+    async with asyncio.timeout(WAIT_S):
+        while not acme.count(TaskResult, {"work_id": batch_id}):  # noqa: ASYNC110  there is nothing to wait on
+            await asyncio.sleep(0.1)
+        await editor("POST", f"/rollouts/batch/{batch_id}/cancel")
+        ended, results = await polled(editor, batch_id)
+    assert (ended["status"], [each["index"] for each in results]) == ("cancelled", [0])
+    assert (await editor("POST", f"/rollouts/batch/{batch_id}/cancel")).status_code == 200
+
+
+async def test_a_step_changes_texts_and_runs_examples_before_and_after_in_one_call(
+    editor: Caller, program: str, worker: ProgramWorker
+) -> None:
+    body = {
+        "repo_url": program,
+        "mutation": {"kind": "prompt", "texts": {"prompt": "better"}},
+        "examples": [{"text": "a"}, {"text": "b"}],
+        "wait_s": WAIT_S,
+    }
+    answered = await editor("POST", "/execute_step", body)
+    step = answered.json()
+    assert (answered.status_code, step["status"], step["made"]) == (200, "completed", True), step
+    assert step["candidate"] == {"prompt": "better"}
+    scores = [(each["before"]["score"], each["after"]["score"], each["after"]["output"]) for each in step["examples"]]
+    assert scores == [(0.0, 1.0, "better a none"), (0.0, 1.0, "better b none")]
+    assert (await editor("GET", f"/execute_step/{step['step_id']}")).json() == step
+
+
+async def test_a_step_applies_a_patch_and_returns_its_branch(
+    editor: Caller, program: str, worker: ProgramWorker
+) -> None:
+    head = "\n import os, time\n \n"
+    patch = f"--- a/program.py\n+++ b/program.py\n@@ -1,5 +1,5 @@\n {head}"
+    patch += '-seed_candidate = {"prompt": "plain"}\n+seed_candidate = {"prompt": "plain"}  # kept\n \n'
+    body = {
+        "repo_url": program,
+        "mutation": {"kind": "patch", "diff": patch},
+        "examples": [{"text": "a"}],
+        "wait_s": WAIT_S,
+    }
+    step = (await editor("POST", "/execute_step", body)).json()
+    assert step["status"] == "completed", step
+    assert step["made"], step["message"]
+    assert "# kept" in step["diff"]
+    assert step["branch"].startswith("evolve/")
+    assert len(step["commit"]) == 40
+    assert step["bundle"]
+    assert step["examples"][0]["after"]["output"] == "plain a none"
+
+
+async def test_a_step_that_takes_longer_than_its_wait_is_polled(editor: Caller, program: str) -> None:
+    body = {"repo_url": program, "mutation": {"kind": "prompt", "texts": {"prompt": "b"}}, "wait_s": 0}
+    answered = await editor("POST", "/execute_step", body)
+    assert (answered.status_code, answered.json()["status"]) == (202, "queued")
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/rollouts/batch", {}),
+        ("/rollouts/batch", {"tasks": []}),
+        ("/rollouts/batch", {"tasks": [{}], "parallelism": 0}),
+        ("/rollouts/batch", {"tasks": [{}], "candidate": {}}),
+        ("/rollouts/batch", {"tasks": [{}], "candidate": {"a": 1}}),
+        ("/rollouts/batch", {"tasks": [{}], "candidate": {"a": "b"}, "program_id": "p"}),
+        ("/rollouts/batch", {"tasks": [{}], "options": {"seed": 1}}),
+        ("/rollouts/batch", {"tasks": [{}], "options": {"sandbox": "process"}}),
+        ("/rollouts/batch", {"tasks": [{}], "timeout_s": 1e9}),
+        ("/execute_step", {}),
+        ("/execute_step", {"mutation": {"kind": "merge"}}),
+        ("/execute_step", {"mutation": {"kind": "prompt", "texts": {}}}),
+        ("/execute_step", {"mutation": {"kind": "patch", "diff": ""}}),
+        ("/execute_step", {"mutation": {"kind": "change_request", "request": 5}}),
+    ],
+)
+async def test_wrong_fields_are_refused(editor: Caller, program: str, path: str, fields: dict[str, Any]) -> None:
+    assert (await editor("POST", path, {"repo_url": program, **fields})).status_code == 422
+
+
+async def test_foreign_work_is_not_there(editor: Caller, stranger: Caller, program: str, acme: TenantRecords) -> None:
+    work = ProgramWork(tenant="acme", id="batch_1", what="rollouts", repo_url=program, settings={}, created_by="k")
+    acme.insert(work)
+    acme.insert(work.model_copy(update={"id": "step_1", "what": "step"}))
+    for method, path, name in (
+        ("GET", "/rollouts/batch/{}", "batch_1"),
+        ("POST", "/rollouts/batch/{}/cancel", "batch_1"),
+        ("GET", "/execute_step/{}", "step_1"),
+    ):
+        foreign, absent = await stranger(method, path.format(name)), await stranger(method, path.format("absent"))
+        assert (foreign.status_code, foreign.json()) == (404, absent.json())
+    body = {"repo_url": program, "tasks": [{}], "program_id": "absent"}
+    assert (await editor("POST", "/rollouts/batch", body)).status_code == 404
