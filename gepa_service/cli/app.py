@@ -16,6 +16,7 @@ HELP = """Optimize many people's programs over HTTP.
 COMMANDS = {
     "up": "Start the whole service on this machine.",
     "api": "Serve the HTTP API.",
+    "worker": "Run the jobs of all tenants.",
     "keys": "Create, list and revoke API keys of a tenant.",
 }
 

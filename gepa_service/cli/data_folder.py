@@ -47,6 +47,7 @@ class DataFolder:
         return {
             variable_of("records"): str(self.records),
             variable_of("journals"): str(self.journals),
+            variable_of("work_folder"): str(self.path / "work"),
             FILE_VARIABLE: str(self.master_key),
         }
 

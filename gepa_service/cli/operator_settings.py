@@ -31,6 +31,11 @@ class OperatorSettings(BaseModel):
     public_url: Annotated[
         str, Field(pattern=r"^https?://[^/?#@]+/?$", description="By which others reach the API, without a path.")
     ]
+    api_url: Annotated[
+        str | None,
+        Field(pattern=r"^https?://[^/?#@]+/?$", description="By which workers reach the API, if by another."),
+    ] = None
+    work_folder: Annotated[Path, Field(description="The folder of what workers work on.")] = Path("service-work")
     sandbox: Annotated[
         Literal["bubblewrap", "process", "modal"], Field(description="What isolates the programs of tenants.")
     ] = "bubblewrap"

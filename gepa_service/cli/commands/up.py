@@ -55,6 +55,7 @@ def up(
     sandbox: Annotated[
         Sandbox, typer.Option(help="What isolates programs and optimizers; `process` isolates nothing.")
     ] = Sandbox.BUBBLEWRAP,
+    jobs: Annotated[int, typer.Option(min=1, max=1000, help="Jobs that run at the same time.")] = 2,
     local_repositories: Annotated[
         bool | None,
         typer.Option(help="Whether folders of this machine may be connected.", show_default="on loopback"),
@@ -77,13 +78,14 @@ def up(
                 **os.environ,
                 **folder.variables(),
                 variable_of("public_url"): public_url or url,
+                variable_of("api_url"): url,
                 variable_of("sandbox"): sandbox.value,
                 variable_of("allow_local"): str(local).lower(),
             }
             _check_database(read_operator_settings(environment), environment)
             print(f"Starting the service in {data}", file=sys.stderr, flush=True)
             with published_address(folder, url):
-                received = _run(folder, sock, url, environment, as_json)
+                received = _run(folder, sock, url, environment, jobs, as_json)
     except OperatorError as error:
         refuse(str(error))
     except PartFailed as error:
@@ -112,12 +114,14 @@ def _check_database(settings: OperatorSettings, environment: Mapping[str, str]) 
         raise OperatorError(str(error)) from None
 
 
-def _run(folder: DataFolder, sock: socket.socket, url: str, environment: dict[str, str], as_json: bool) -> int:
+def _run(
+    folder: DataFolder, sock: socket.socket, url: str, environment: dict[str, str], jobs: int, as_json: bool
+) -> int:
     """Run the API and a worker until a signal; return its number."""
     command = [sys.executable, "-P", "-m", "gepa_service.cli"]
     parts = [
         Part("API", [*command, "api", "--fd", str(sock.fileno())], environment, [sock.fileno()]),
-        Part("worker", [*command, "worker"], environment),
+        Part("worker", [*command, "worker", "--jobs", str(jobs)], environment),
     ]
 
     def announce() -> None:
