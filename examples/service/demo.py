@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -88,7 +89,7 @@ def main(flags: list[str]) -> int:
         print("\n== Look at the version, and promote it\n")
         version = service.call("GET", f"/program/{job['program_id']}")
         print(f"  score {version['seed_score']:.2f} -> {version['score']:.2f} on the validation rows")
-        print(f"  certificate: {certified(version)}")
+        print(textwrap.fill(f"certificate: {certified(version)}", 78, initial_indent="  ", subsequent_indent="  "))
         service.call("POST", f"/program/{job['program_id']}/promote", {})
         [active] = service.call("GET", "/programs/active")["items"]
         print(f"  the active version is {active['program_id']}")
@@ -146,13 +147,13 @@ def followed(service: Service, job_id: str, began: float) -> dict[str, Any]:
 
 def is_scored(event: dict[str, Any]) -> bool:
     """Return whether an event of the run reports a scored example."""
-    return bool(event.get("type") == "example")
+    return event.get("type") == "results"
 
 
 def certified(version: dict[str, Any]) -> str:
     """Return what the certificate of a version states."""
     certificate = version["certificate"]
-    return "none" if certificate is None else f"{version['verdict']}. {certificate.get('statement', '')}"
+    return "none" if certificate is None else str(certificate["statement"])
 
 
 def end(service: Service, *, keep: bool) -> None:
@@ -170,7 +171,7 @@ def end(service: Service, *, keep: bool) -> None:
 
 def _shortened(body: dict[str, Any]) -> str:
     text = json.dumps(body)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return text if len(text) <= 48 else text[:45] + "..."
 
 
 if __name__ == "__main__":
