@@ -18,6 +18,7 @@ from gepa_client.run.supervisor import DRIVER, LaunchedDriver
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_service.jobs.driver_place import DriverPlace, RelayedSandboxes, model_access
 from gepa_service.jobs.job_order import JobOrder
+from gepa_service.jobs.journal_relay import journal_relay
 from gepa_service.jobs.relays import Relays
 from sandbox_runtime import Closed, ResourceLimits
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
@@ -39,6 +40,7 @@ PACKAGES = ("gepa_client", "protocol", "evolverpc_common")
 MEMORY_MB, PROCESSES, WORKSPACE_MB = 4096, 256, 256
 LIFETIME_S = 30 * 24 * 3600.0
 KILLED = -9
+JOURNAL_PORT = 19_999
 
 
 @contextlib.asynccontextmanager
@@ -64,7 +66,8 @@ async def isolated(order: JobOrder, session: SandboxSession) -> AsyncIterator[Dr
         models = gateway.open_session("driver", Closed())
         await models.serve(*await container.listen(MODELS_PORT, TUNNEL_PORT))
         relays = await stack.enter_async_context(Relays(container, shared, session.settings.fleet, order.token_file))
-        store = await relays.add(order.api)
+        [journal] = await container.listen(JOURNAL_PORT)
+        await stack.enter_async_context(journal_relay(journal, order.api, order.run_id))
         keys = models.env(MODELS_URL, TUNNEL_URL).items()
         variables = {
             **{name: value for name, value in keys if not name.lower().endswith("_proxy")},
@@ -77,7 +80,7 @@ async def isolated(order: JobOrder, session: SandboxSession) -> AsyncIterator[Dr
         launch = _Launch(asyncio.get_running_loop(), container, variables)
         sandboxes = RelayedSandboxes(session, relays.fleet, relays.original)
         user = container.user
-        yield DriverPlace(launch, sandboxes, store, lambda folder: _give(folder, user))
+        yield DriverPlace(launch, sandboxes, f"http://127.0.0.1:{JOURNAL_PORT}", lambda folder: _give(folder, user))
 
 
 def _give(folder: Path, user: int | None) -> None:

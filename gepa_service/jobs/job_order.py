@@ -24,7 +24,7 @@ class JobOrder(BaseModel):
     folder: Path
     token_file: Path
     settings: dict[str, Any]
-    budget: dict[str, float]
+    budget: dict[str, int | float]
     isolated: bool
     secrets: dict[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""Relays from a container's own loopback to addresses outside: the API, and the servers of a job's sandboxes.
+"""Relays from a container's own loopback to the servers of a job's sandboxes.
 
 The endpoints file of the sandboxes is followed; a copy of it, with the relays' addresses, is for the driver.
 """
@@ -33,6 +33,7 @@ class Relays:
         self._by_target: dict[str, str] = {}
         self._written: dict[Path, str] = {}
         self._following: asyncio.Task[None] | None = None
+        self._connections: set[asyncio.Task[None]] = set()
         self.original: dict[str, str] = {}
         self.fleet = shared / "fleet"
         self.token = shared / "token"
@@ -48,6 +49,9 @@ class Relays:
             await asyncio.wait([self._following])
         for server in self._servers:
             server.close()
+        for connection in tuple(self._connections):
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
 
     async def add(self, target: str) -> str:
         """Return the address inside that leads to this one outside."""
@@ -56,7 +60,15 @@ class Relays:
             [listening] = await self._container.listen(port)
 
             async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                await _relayed(target, reader, writer)
+                task = asyncio.current_task()
+                assert task is not None  # noqa: S101  within a coroutine there is one
+                self._connections.add(task)
+                try:
+                    await _relayed(target, reader, writer)
+                except asyncio.CancelledError:
+                    return  # the relays close
+                finally:
+                    self._connections.discard(task)
 
             self._servers.append(await asyncio.start_server(relay, sock=listening))
             parts = urlsplit(target)

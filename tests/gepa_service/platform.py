@@ -145,3 +145,16 @@ def word_settings(log: Path, *, metric_calls: int = 60, seed: int = 0, slower: i
         "lease_s": 2.0,
         "name": "words",
     }
+
+
+def processes_of(job: Job) -> list[int]:
+    """The job processes of a job and what they started on this machine: those that work in its folder."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            where, state = (folder / "cwd").readlink(), (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if job.id in where.parts and state not in "ZX":
+            found.append(int(folder.name))
+    return found

@@ -1,15 +1,28 @@
 """A worker runs jobs to their ends, and leaves them whole when it is stopped."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gepa_service.jobs import control
+from gepa_service.model.job import Job
 from gepa_service.model.program import Program
-from tests.gepa_service.platform import Platform, platform, word_repository, word_settings, working
+from tests.faults.execution_log import executions, until
+from tests.gepa_service.platform import (
+    Platform,
+    platform,
+    processes_of,
+    word_repository,
+    word_settings,
+    working,
+)
+from tests.sandbox_runtime.source.repositories import commit
 
 
 @pytest.fixture
-def service(tmp_path: Path):  # type: ignore[no-untyped-def]
+def service(tmp_path: Path) -> Iterator[Platform]:
     with platform(tmp_path) as opened:
         yield opened
 
@@ -27,3 +40,84 @@ def test_a_job_becomes_a_version_of_its_program(service: Platform, tmp_path: Pat
     assert program is not None
     assert program.score == ended.progress.best_score
     assert program.verdict in {"improved", "no difference", "worse"}
+
+
+def slow(service: Platform, folder: Path, **given: Any) -> Job:
+    """A job whose examples take long enough for something to happen meanwhile."""
+    settings = word_settings(folder / "log", metric_calls=200, slower=10)
+    return service.submit(word_repository(folder / "repo"), {**settings, **given})
+
+
+def begun(job: Job) -> bool:
+    return job.progress.metric_calls > 10
+
+
+def test_a_cancelled_job_ends_at_once_and_its_token_with_it(service: Platform, tmp_path: Path) -> None:
+    job = slow(service, tmp_path)
+    with working(service.parts()):
+        service.until(job, begun)
+        token = (tmp_path / "jobs" / job.id / "token").read_text().strip()
+        assert service.tokens.check(token) is not None
+        cancelled = control.cancel(service.of("acme"), service.journals, service.get(job), "key:ann")
+        assert cancelled.status == "cancelled"
+        assert service.tokens.check(token) is None
+        until(lambda: not processes_of(job), "the processes of the job to end")
+        rows = len(executions(tmp_path / "log"))
+    assert len(executions(tmp_path / "log")) == rows
+    assert service.journals.run(job.id).status == "cancelled"
+    assert service.get(job).status == "cancelled"
+
+
+def test_a_paused_job_continues_where_it_was(service: Platform, tmp_path: Path) -> None:
+    job = slow(service, tmp_path)
+    acme = service.of("acme")
+    with working(service.parts()):
+        service.until(job, begun)
+        control.pause(acme, service.journals, service.get(job), "key:ann")
+        paused = service.until(job, lambda found: found.status == "paused")
+        assert paused.claim is None
+        assert not processes_of(job)
+        before = service.journals.parts(job.id)["search"]
+        control.set_budget(acme, service.journals, service.get(job), "key:ann", {"max_metric_calls": 90})
+        control.resume(acme, service.journals, service.get(job), "key:ann")
+        ended = service.ended(job)
+    assert ended.status == "completed", f"{ended!r}\n{service.log(job)}"
+    assert ended.attempts == 2
+    assert 90 <= ended.progress.metric_calls < 200
+    assert service.journals.parts(job.id)["search"] > before
+
+
+def test_the_budget_of_a_running_job_reaches_its_optimizer(service: Platform, tmp_path: Path) -> None:
+    job = slow(service, tmp_path)
+    with working(service.parts()):
+        service.until(job, begun)
+        control.set_budget(service.of("acme"), service.journals, service.get(job), "key:ann", {"max_metric_calls": 70})
+        ended = service.ended(job)
+    assert (ended.status, ended.attempts) == ("completed", 1)
+    assert 70 <= ended.progress.metric_calls < 150
+
+
+def test_a_drained_worker_leaves_its_job_to_another(service: Platform, tmp_path: Path) -> None:
+    job = slow(service, tmp_path, max_metric_calls=80)
+    with working(service.parts()):
+        service.until(job, begun)
+    left = service.get(job)
+    assert (left.status, left.claim) == ("pending", None)
+    with working(service.parts()):
+        ended = service.ended(job)
+    assert (ended.status, ended.attempts) == ("completed", 2), f"{ended!r}\n{service.log(job)}"
+
+
+def test_a_program_that_fails_its_check_fails_the_job_with_its_errors(service: Platform, tmp_path: Path) -> None:
+    repo = word_repository(tmp_path / "repo")
+    commit(
+        repo, {"program.py": (repo / "program.py").read_text() + "\ndef run(*_):\n    raise ValueError('no luck')\n"}
+    )
+    job = service.submit(repo, word_settings(tmp_path / "log"))
+    with working(service.parts()):
+        ended = service.ended(job)
+    assert ended.status == "failed"
+    assert ended.failure is not None
+    assert ended.failure["kind"] == "preflight"
+    assert "no luck" in str(ended.failure["check"]["examples"])
+    assert service.journals.runs() == []

@@ -1,0 +1,139 @@
+"""A hostile optimizer with a valid token of its job reaches nothing of another job, tenant, or of the machine."""
+
+import json
+import os
+import re
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_client.journal.entries import StoredRun
+from gepa_client.sandboxing.session_interface import NoSandboxes
+from gepa_client.settings.run_config import RunConfig
+from gepa_service.api.routes import ROUTERS
+from gepa_service.jobs import isolated_driver
+from gepa_service.jobs.driver_place import place_for
+from gepa_service.jobs.job_order import JobOrder
+from gepa_service.jobs.queue import Queue
+from gepa_service.model.job import Job
+from tests.gepa_service.platform import Platform, platform
+
+HOSTILE = Path(__file__).with_name("hostile.py")
+SECRET = "sk-of-the-tenant-0123456789"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Platform]:
+    with platform(tmp_path) as opened:
+        yield opened
+
+
+def claimed(service: Platform, tenant: str) -> Job:
+    service.submit(service.folder, {"max_metric_calls": 5}, tenant)
+    job = Queue(service.records, f"worker of {tenant}", 10.0).claim()
+    assert job is not None
+    assert job.tenant == tenant
+    service.journals.create(StoredRun(id=job.id, config={}))
+    return job
+
+
+def routes(*jobs: str) -> list[tuple[str, str]]:
+    """Every route of the application, for each of these jobs, and each method of the journal for foreign ones."""
+    paths = [
+        (method, route.path)
+        for router in ROUTERS
+        for route in router.routes
+        for method in getattr(route, "methods", ())
+        if "/journal/" not in route.path
+    ]
+    found = [(method, re.sub(r"\{[^}]*\}", job, path)) for method, path in paths for job in jobs]
+    methods = ("run", "parts", "write", "update", "claim", "release", "create", "requests", "runs")
+    return [
+        *dict.fromkeys(found),
+        *(("POST", f"/job/{job}/journal/{method}") for job in jobs[1:] for method in methods),
+    ]
+
+
+def test_a_hostile_optimizer_reaches_nothing_but_its_own(
+    service: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, other = claimed(service, "acme"), claimed(service, "rival")
+    folder, others = tmp_path / "jobs" / own.id, tmp_path / "jobs" / other.id
+    for each in (folder, others / "shared"):
+        each.mkdir(parents=True)
+    (folder / "token").write_text(service.tokens.issue(own))
+    (folder / "job.log").write_text("a log")
+    (others / "token").write_text(service.tokens.issue(other))
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    with ExitStack() as stack:
+        servers = [stack.enter_context(closing(socket.create_server(("127.0.0.1", 0)))) for _ in range(2)]
+        own_server, other_server = (f"http://127.0.0.1:{each.getsockname()[1]}" for each in servers)
+        listening = stack.enter_context(closing(socket.socket(socket.AF_UNIX)))
+        unix = f"{stack.enter_context(tempfile.TemporaryDirectory(prefix='gepa-'))}/server"
+        listening.bind(unix)
+        listening.listen()
+        abstract = stack.enter_context(closing(socket.socket(socket.AF_UNIX)))
+        abstract.bind(f"\0{other.id}")
+        abstract.listen()
+        (folder / "1.token").write_text("t")
+        (folder / "fleet").write_text(f"{own_server} token-file=1.token\n")
+        settings = RunConfig(repo=str(tmp_path), max_metric_calls=5, fleet=folder / "fleet")
+        order = JobOrder(
+            run_id=own.id,
+            api=service.api,
+            folder=folder,
+            token_file=folder / "token",
+            settings={},
+            budget={},
+            isolated=True,
+        )
+        monkeypatch.setattr(isolated_driver, "DRIVER", (sys.executable, "-P", "-c", HOSTILE.read_text()))
+        place = stack.enter_context(place_for(order, NoSandboxes(settings)))  # type: ignore[arg-type]
+        api_port = int(service.api.rpartition(":")[2])
+        ports = [api_port, int(other_server.rpartition(":")[2]), int(own_server.rpartition(":")[2]), 22, 27017]
+        context: dict[str, Any] = {
+            "job": own.id,
+            "store": place.store,
+            "own_server_port": 20_000,
+            "files": [
+                *map(str, (tmp_path / "records.db", tmp_path / "journals.db", others / "token", folder / "job.log")),
+                *map(str, (others, folder / "home", Path(__file__), Path(__file__).parents[3] / "gepa_service")),
+                *(
+                    "/root/.ssh",
+                    "/etc/shadow",
+                    "/etc/ssh",
+                    "/var/log",
+                    "/home",
+                    "/proc/1/root/etc/shadow",
+                    "/sys/kernel",
+                ),
+            ],
+            "written": [sys.prefix + "/x", "/etc/x", "/usr/x", str(folder / "shared" / "token"), str(others / "x")],
+            "hosts": [*(("127.0.0.1", port) for port in ports), ("1.1.1.1", 53), ("169.254.169.254", 80)],
+            "sockets": [unix, f"@{other.id}", "/run/docker.sock", "/run/dbus/system_bus_socket"],
+            "routes": routes(own.id, other.id),
+            "words": [SECRET, service.tokens.issue(other)[:60]],
+            "pids": [os.getpid(), os.getppid()],
+        }
+        with (tmp_path / "hostile.log").open("w+b") as log:
+            driver = place.launch("0", log, ())
+            assert driver.stdin is not None
+            assert driver.stdout is not None
+            with driver.stdin as stdin:
+                stdin.write(json.dumps(context).encode() + b"\n")
+            with driver.stdout as stdout:
+                answer = stdout.read()
+            status = driver.wait(60)
+        assert status == 0, (tmp_path / "hostile.log").read_text()
+    found = json.loads(answer)
+    assert found.pop("own journal") == 200, "the attempts would be in vain for want of any connection"
+    assert found.pop("own server") == "connected"
+    assert len(found) > 100
+    reached = {name: got for name, got in found.items() if got is not None}
+    assert reached == {}
