@@ -11,13 +11,14 @@ from gepa_service.api.service import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.cli.open_service import opened_service
 from gepa_service.cli.operator_settings import OperatorError, OperatorSettings
-from gepa_service.jobs.attempt import Revealed, WorkerParts
+from gepa_service.jobs.attempt import WorkerParts
 from gepa_service.jobs.program_worker import Machine, ProgramWorker
+from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.jobs.worker import LEASE_S, Worker, worker_name
 from gepa_service.model.program import Repository
 from gepa_service.model.rollouts import ProgramWork
 from gepa_service.secrets.master_key import source_of
-from gepa_service.secrets.reveal import reveal
+from gepa_service.secrets.vault import Vault
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ def opened_worker(settings: OperatorSettings, environment: Mapping[str, str], at
     except OSError as error:
         raise OperatorError(f"{folder} cannot be made: {error.strerror}") from None
     with opened_service(settings, environment) as service, contextlib.closing(_store(settings)) as journals:
-        secrets = _Secrets(service)
-        name = worker_name()
+        assert service.vault is not None  # noqa: S101  `opened_service` makes one
+        vault, name = service.vault, worker_name()
         parts = WorkerParts(
             name=name,
             records=service.records,
@@ -52,13 +53,13 @@ def opened_worker(settings: OperatorSettings, environment: Mapping[str, str], at
             folder=folder / "jobs",
             lease_s=LEASE_S,
             sandbox=settings.sandbox,
-            secrets=secrets.of_job,
+            secrets=lambda tenant: revealed(vault, tenant),
         )
         machine = Machine(
             sandbox=settings.sandbox,
             policy=service.repositories,
             cache=_cache(folder),
-            secrets=secrets.named,
+            secrets=lambda tenant, names: _named(vault, tenant, names),
             git_credentials=lambda work: _git_credentials(service, work),
         )
         yield OpenWorker(Worker(parts, at_once), ProgramWorker(service.records, machine, name))
@@ -77,28 +78,10 @@ def _cache(folder: Path) -> Path:
     return found
 
 
-@dataclass(frozen=True)
-class _Secrets:
-    """Reveals the secrets of tenants to the processes of their jobs."""
-
-    service: Service
-
-    def of_job(self, tenant: str) -> Revealed:
-        """Return all secrets of a tenant, and the headers that the gateway puts them on as."""
-        if self.service.vault is None:
-            return Revealed()
-        found = reveal(self.service.vault, tenant)
-        headers = [
-            f"{each['host']} {each['header']}={each['prefix']}{name}"
-            for name, secret in found.items()
-            for each in secret.headers
-        ]
-        return Revealed({name: secret.value for name, secret in found.items()}, tuple(headers))
-
-    def named(self, tenant: str, names: Sequence[str]) -> Mapping[str, str]:
-        """Return those of these secrets that there are."""
-        found = self.of_job(tenant).variables if names else {}
-        return {name: found[name] for name in names if name in found}
+def _named(vault: Vault, tenant: str, names: Sequence[str]) -> Mapping[str, str]:
+    """Return those of these secrets of a tenant that there are."""
+    found = revealed(vault, tenant).variables if names else {}
+    return {name: found[name] for name in names if name in found}
 
 
 def _git_credentials(service: Service, work: ProgramWork) -> tuple[str, str] | None:
