@@ -26,7 +26,7 @@ help:
 	@echo "                  (ARGS=... goes to gepa-client optimize: make demo ARGS='--reflection-lm openai/gpt-5')"
 	@echo "make demo-sandbox the same example over 20 sandboxes (bubblewrap), and that the result is the same"
 	@echo "make demo-service the service: connect a repository, optimize it over HTTP, promote the result; needs no key"
-	@echo "                  (ARGS=--keep leaves it running, with its page)"
+	@echo "                  (ARGS=--keep leaves it running, and prints its key)"
 	@echo "make example      the starter of an agent framework, by the name in ARGS=NAME; needs no key; without ARGS: the names"
 	@echo "make test         every check there is: format, lint, types, tests of both languages, packages, examples"
 	@echo "                  (ARGS=lint runs one of them)"

@@ -1,7 +1,7 @@
 """`make demo-service`: start the service, connect a repository, optimize it over HTTP, and promote the result.
 
 Nothing leaves this machine: the repository is a folder, and the program proposes its own texts. `--keep` leaves the
-service running, so that its page can be opened.
+service running, so that you can call it.
 """
 
 import contextlib
@@ -159,14 +159,17 @@ def certified(version: dict[str, Any]) -> str:
 def end(service: Service, *, keep: bool) -> None:
     """Print what to do next; with `keep`, wait until Ctrl-C."""
     print("\n== What next\n")
-    if keep:
-        print(f"  the page of the service: {service.url}/\n  its key: {service.key}\n  Ctrl-C ends it")
-        with contextlib.suppress(KeyboardInterrupt):
-            while True:
-                time.sleep(60)
-    else:
-        print(f"  The page was at {service.url}/; keep it:  make demo-service ARGS=--keep")
-        print("  A service of your own:  .venv/bin/gepa-service up")
+    if not keep:
+        print("  make demo-service ARGS=--keep   leaves it running, and prints its key")
+        print("  .venv/bin/gepa-service up       starts a service of your own: docs/guides/service.md")
+        return
+    print("  The service runs. In another terminal:\n")
+    print(f"export GEPA_SERVICE_URL={service.url}\nexport GEPA_SERVICE_KEY={service.key}\n")
+    print('  curl -H "Authorization: Bearer $GEPA_SERVICE_KEY" $GEPA_SERVICE_URL/jobs')
+    print(f"  {service.url}/openapi.json describes every route.\n\n  Ctrl-C ends it.", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(60)
 
 
 def _shortened(body: dict[str, Any]) -> str:
