@@ -7,11 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from gepa_service.api.documented import FieldError, ProblemBody
+from gepa_service.api.audit import WRITES
+from gepa_service.api.documented import FieldError, ProblemBody, documented
+from gepa_service.api.idempotency import LONGEST_KEY
+from gepa_service.api.route_table import permission_of, routes_of
+
+IDEMPOTENCY_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": r"^[\x20-\x7e]+$"},
+    "description": "A write that is sent again with the same key within a day has the response of the first.",
+}
 
 DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "openapi.json"
 
@@ -25,17 +35,20 @@ def document_of(app: FastAPI) -> dict[str, Any]:
     schemas = made.setdefault("components", {}).setdefault("schemas", {})
     made["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
     made["security"] = [{"bearer": []}]
-    for route in app.routes:
-        if isinstance(route, APIRoute) and not _has_caller(route.dependant):
-            for method in route.methods or ():
-                made["paths"][route.path_format][method.lower()]["security"] = []
+    for route in routes_of(app):
+        if not isinstance(route, APIRoute) or not route.include_in_schema:
+            continue
+        for method in route.methods or ():
+            operation = made["paths"][route.path_format][method.lower()]
+            if permission_of(route) is None:
+                operation["security"] = []
+            elif method in WRITES:
+                operation.setdefault("parameters", []).append(IDEMPOTENCY_KEY)
+                operation["responses"] |= {
+                    str(status): each for status, each in documented(409).items() if status == 409
+                }
     schemas["ProblemBody"], schemas["FieldError"] = problem, FieldError.model_json_schema(ref_template=template)
     return made
-
-
-def _has_caller(dependant: Dependant) -> bool:
-    """Return whether a route requires a caller, see `access.requires`."""
-    return hasattr(dependant.call, "permission") or any(map(_has_caller, dependant.dependencies))
 
 
 def text() -> str:

@@ -10,15 +10,15 @@ from evolverpc_common.installation import installed_version
 
 HELP = """Optimize many people's programs over HTTP.
 
-`up` is the whole service on one machine. `api` and `worker` are its parts, any number of each, over MongoDB.
+The database is named by --database or GEPA_SERVICE_DATABASE, the master key by GEPA_SERVICE_MASTER_KEY_FILE.
 """
 
 COMMANDS = {
-    "up": "Start the whole service on this machine.",
-    "api": "Serve the HTTP API.",
-    "worker": "Run the jobs of all tenants.",
-    "keys": "Create, list and revoke API keys of a tenant.",
+    "tenants": "Create, list and change tenants.",
+    "keys": "Create, list and revoke API keys.",
+    "secrets": "Replace the keys that encrypt secrets.",
 }
+"""Each is a module of `gepa_service.cli.commands` with a function of its name, or an `APP` of commands."""
 
 
 def build(loaded: str | None) -> typer.Typer:
@@ -27,7 +27,7 @@ def build(loaded: str | None) -> typer.Typer:
         help=HELP,
         no_args_is_help=True,
         add_completion=False,
-        rich_markup_mode=None,
+        rich_markup_mode=None,  # plain help gives every flag in full, however long its name
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -45,7 +45,7 @@ def build(loaded: str | None) -> typer.Typer:
             app.command(name, help=summary)(_not_loaded)
             continue
         module = import_module(f"gepa_service.cli.commands.{name}")
-        if (group := getattr(module, "APP", None)) is not None:  # a command with commands of its own
+        if (group := getattr(module, "APP", None)) is not None:
             app.add_typer(group, name=name, short_help=summary)
         else:
             app.command(name, short_help=summary)(getattr(module, name))

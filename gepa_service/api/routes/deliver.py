@@ -59,7 +59,7 @@ class Delivered(BaseModel):
 
 @router.post("/program/{program_id}/deliver", responses=documented(404, 409, 502))
 async def deliver(program_id: Id, asked: DeliverRequest, caller: Writer, service: Parts) -> Delivered:
-    """Push the version as a branch and open a pull request, or return a patch; a second request returns the first."""
+    """Push the version as a branch and open a pull request, or return a patch. A second request returns the first."""
     records = service.of(caller)
     program = await known_program(records, program_id)
     if asked.mode == "patch":

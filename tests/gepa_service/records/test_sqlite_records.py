@@ -155,7 +155,10 @@ def test_the_queries_of_a_queue_of_ten_thousand_jobs_use_indexes(records: Sqlite
         for newest_first in (False, True):
             query, values = page_query(Job, tenant, where, after=jobs[500].id, limit=10, newest_first=newest_first)
             plan = records._connection.execute(f"EXPLAIN QUERY PLAN {query}", values).fetchall()
-            assert not [step for *_, step in plan if step.startswith("SCAN")], plan
+            steps = [step for *_, step in plan]
+            one_value = where is None or len(where) == 1
+            assert not [step for step in steps if step.startswith("SCAN")], plan
+            assert not one_value or not any("TEMP B-TREE FOR ORDER" in step for step in steps), plan
     pending = {f"t{number}": 0 for number in range(20)}
     for job in jobs:
         pending[job.tenant] += job.status == "pending"

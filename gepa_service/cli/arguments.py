@@ -1,0 +1,55 @@
+"""Arguments of several commands, and the database that they open."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Annotated
+
+import typer
+
+from evolverpc_common.printed_commands import without_password
+from gepa_client.cli.arguments import PAUSED
+from gepa_client.cli.views.console import refuse
+from gepa_service.model.tenant import TENANTS, Tenant
+from gepa_service.records.every import every
+from gepa_service.records.open_records import open_records
+from gepa_service.records.store import RecordError, RecordStore, RecordsUnavailable
+from gepa_service.secrets.envelope import SecretDamaged
+from gepa_service.secrets.master_key import MasterKeyError
+
+DEFAULT_DATABASE = "service/records.db"
+
+Database = Annotated[
+    str,
+    typer.Option(
+        "--database",
+        envvar="GEPA_SERVICE_DATABASE",
+        metavar="FILE|URL",
+        help="The service's records: a SQLite file or a mongodb:// URL.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+TenantName = Annotated[str, typer.Argument(metavar="TENANT", help="Its id, or its name if no other has it.")]
+
+
+@contextmanager
+def open_cli_records(database: str) -> Iterator[RecordStore]:
+    """Open the records for the block; print what prevents it and exit with 2, or 3 if trying later can help."""
+    try:
+        with closing(open_records(database)) as records:
+            yield records
+    except RecordsUnavailable as error:
+        refuse(f"{error}; the database is {without_password(database)}", PAUSED)
+    except (RecordError, MasterKeyError, SecretDamaged) as error:
+        refuse(str(error))
+
+
+def find_tenant(records: RecordStore, named: str) -> Tenant:
+    """Return the tenant of an id or a name. Exits with 2 if there is none, or several."""
+    by_id = records.get(Tenant, TENANTS, named)
+    if by_id is not None:
+        return by_id
+    found = [tenant for tenant in every(records, Tenant, TENANTS) if tenant.name == named]
+    if len(found) != 1:
+        why = f"{len(found)} tenants have this name: give an id" if found else "no tenant has this id or name"
+        refuse(f"{named}: {why}; gepa-service tenants list shows all")
+    return found[0]

@@ -1,0 +1,116 @@
+"""`gepa-service tenants`: create, list and change tenants."""
+
+from typing import Annotated, Any
+
+import typer
+
+from gepa_client.cli.views.console import echo, make_console, plain_table, print_json, refuse, safe_line
+from gepa_service.cli.arguments import DEFAULT_DATABASE, AsJson, Database, TenantName, find_tenant, open_cli_records
+from gepa_service.model.tenant import TENANTS, Quotas, Tenant
+from gepa_service.records.every import every
+from gepa_service.records.record import new_id
+from gepa_service.records.store import changed
+
+APP = typer.Typer(help="Create, list and change tenants.", no_args_is_help=True, rich_markup_mode=None)
+
+LONGEST_NAME = 200
+
+JobsAtOnce = Annotated[int | None, typer.Option(min=0, metavar="N", help="Jobs that run at the same time.")]
+JobsQueued = Annotated[int | None, typer.Option(min=0, metavar="N", help="Jobs that wait.")]
+Sandboxes = Annotated[int | None, typer.Option(min=0, metavar="N", help="Sandboxes of all its jobs.")]
+UsdPerMonth = Annotated[float | None, typer.Option(min=0, metavar="USD", help="What its jobs may cost in a month.")]
+Requests = Annotated[int | None, typer.Option(min=0, metavar="N", help="Requests to the API in a minute.")]
+
+
+@APP.command()
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="For people; it need not be unique.")],
+    jobs_at_once: JobsAtOnce = None,
+    jobs_queued: JobsQueued = None,
+    sandboxes: Sandboxes = None,
+    usd_per_month: UsdPerMonth = None,
+    requests_per_minute: Requests = None,
+    database: Database = DEFAULT_DATABASE,
+    as_json: AsJson = False,
+) -> None:
+    """Create a tenant, with the default quotas unless they are given."""
+    if not 0 < len(name) <= LONGEST_NAME:
+        refuse(f"a tenant's name has 1 to {LONGEST_NAME} characters")
+    given = _given(jobs_at_once, jobs_queued, sandboxes, usd_per_month, requests_per_minute)
+    made = Tenant(tenant=TENANTS, id=new_id("tenant"), name=name, quotas=Quotas(**given))
+    with open_cli_records(database) as records:
+        records.insert(made)
+    if as_json:
+        print_json(_as_json(made))
+        return
+    console = make_console()
+    echo(console, f"created {safe_line(made.id)}")
+    echo(console, f"next: gepa-service keys create {safe_line(made.id)} --role owner")
+
+
+@APP.command("list")
+def list_(database: Database = DEFAULT_DATABASE, as_json: AsJson = False) -> None:
+    """List the tenants and their quotas."""
+    with open_cli_records(database) as records:
+        found = list(every(records, Tenant, TENANTS))
+    if as_json:
+        for tenant in found:
+            print_json(_as_json(tenant))
+        return
+    console = make_console()
+    if not found:
+        echo(console, "no tenants; next: gepa-service tenants create NAME")
+        return
+    table = plain_table("tenant", "name", right=Quotas.model_fields)
+    for tenant in found:
+        quotas = tenant.quotas.model_dump().values()
+        figures = ("no limit" if each is None else f"{each:,}" for each in quotas)
+        table.add_row(safe_line(tenant.id), safe_line(tenant.name), *figures)
+    console.print(table, soft_wrap=not console.is_terminal)
+
+
+@APP.command()
+def change(
+    tenant: TenantName,
+    jobs_at_once: JobsAtOnce = None,
+    jobs_queued: JobsQueued = None,
+    sandboxes: Sandboxes = None,
+    usd_per_month: UsdPerMonth = None,
+    requests_per_minute: Requests = None,
+    database: Database = DEFAULT_DATABASE,
+    as_json: AsJson = False,
+) -> None:
+    """Change quotas of a tenant; those that are not given stay. They hold within seconds."""
+    given = _given(jobs_at_once, jobs_queued, sandboxes, usd_per_month, requests_per_minute)
+    if not given:
+        refuse("give at least one quota; gepa-service tenants change --help lists them")
+    with open_cli_records(database) as records:
+        found = find_tenant(records, tenant)
+        after = changed(
+            records, found, lambda each: each.model_copy(update={"quotas": each.quotas.model_copy(update=given)})
+        )
+    if as_json:
+        print_json(_as_json(after))
+    else:
+        echo(make_console(), f"changed {safe_line(after.id)}")
+
+
+def _given(
+    jobs_at_once: int | None,
+    jobs_queued: int | None,
+    sandboxes: int | None,
+    usd_per_month: float | None,
+    requests_per_minute: int | None,
+) -> dict[str, Any]:
+    quotas = {
+        "jobs_at_once": jobs_at_once,
+        "jobs_queued": jobs_queued,
+        "sandboxes": sandboxes,
+        "usd_per_month": usd_per_month,
+        "requests_per_minute": requests_per_minute,
+    }
+    return {name: value for name, value in quotas.items() if value is not None}
+
+
+def _as_json(tenant: Tenant) -> dict[str, Any]:
+    return tenant.model_dump(mode="json", include={"id", "name", "quotas", "created"})

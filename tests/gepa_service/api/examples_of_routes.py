@@ -1,0 +1,221 @@
+"""One example request for each route, by `METHOD PATH`, and the resources that these requests name.
+
+A new route needs a line in `EXAMPLES`. If it names a resource of a new kind, it also needs a maker in `RESOURCES`,
+which puts `MARKER` into every text of what it makes.
+"""
+
+import contextlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gepa_client.errors import RunExists
+from gepa_client.journal import open_store
+from gepa_service.api.service import Service
+from gepa_service.auth.keys import make_key
+from gepa_service.auth.members import make_member
+from gepa_service.model.job import Job, Status
+from gepa_service.model.job_log import LogChunk, LogLine
+from gepa_service.model.program import ActiveVersion, Program, Promotion, Repository
+from gepa_service.model.tenant import AuditEntry
+from gepa_service.records.record import new_id, now
+from tests.gepa_client.journal.sample_runs import run
+
+MARKER = "marker-of-a-foreign-tenant"
+"""In the records of the tenant beta alone."""
+
+ABSENT = "absent_resource"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A request that a permitted caller makes of its own resource, and the status of its response.
+
+    `resource`: the kind of the resource that it names: as its path's first parameter, or in the body. `body`: what is
+    sent, or a function of the resource's id. `params`: other parameters of the path. `upserts`: the resource is made if
+    it is absent, so that none is refused.
+    """
+
+    status: int = 200
+    resource: str | None = None
+    body: Any = None
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    upserts: bool = False
+    params: Mapping[str, str] = field(default_factory=dict)
+
+    def path(self, template: str, id_: str) -> str:
+        """The path of a request for a resource."""
+        for name, value in self.params.items():
+            template = template.replace(f"{{{name}}}", value)
+        return re.sub(r"\{[^}]*\}", id_, template)
+
+    def content(self, id_: str) -> Any:
+        """The body of a request for a resource."""
+        return self.body(id_) if callable(self.body) else self.body
+
+
+def text_for(tenant: str) -> str:
+    return MARKER if tenant == "beta" else "text"
+
+
+def _job(status: Status) -> Callable[[Service, str], str]:
+    def make(service: Service, tenant: str) -> str:
+        text = text_for(tenant)
+        made = Job(
+            tenant=tenant,
+            id=new_id("job"),
+            repo_url=f"https://example.org/{text}",
+            created_by=text,
+            status=status,
+            reason=text,
+            settings={"name": text},
+            failure={"message": text},
+        )
+        service.records.insert(made)
+        with contextlib.closing(open_store(service.journals)) as store:
+            store.create(run(made.id, name=text, reason=text, status=status))
+        return made.id
+
+    return make
+
+
+def _repository(service: Service, tenant: str) -> str:
+    text = text_for(tenant)
+    made = Repository(tenant=tenant, id=new_id("client"), repo_url=f"https://example.org/{text}", detail=text)
+    service.records.insert(made)
+    return made.id
+
+
+def _key(service: Service, tenant: str) -> str:
+    _, made = make_key(tenant, text_for(tenant), "viewer")
+    service.records.insert(made)
+    return made.id
+
+
+def _member(service: Service, tenant: str) -> str:
+    made = make_member(tenant, "https://issuer.example", text_for(tenant) + new_id("s"), "viewer")
+    service.records.insert(made)
+    return made.id
+
+
+def _secret(service: Service, tenant: str) -> str:
+    name = new_id("SECRET")
+    assert service.vault is not None
+    service.vault.put(tenant, name, text_for(tenant), [{"host": f"{text_for(tenant)}.example.org"}])
+    return name
+
+
+def _audit_entry(service: Service, tenant: str) -> str:
+    text = text_for(tenant)
+    made = AuditEntry(tenant=tenant, id=new_id("audit"), actor=text, action=text, resource=text, status=200)
+    service.records.insert(made)
+    return made.id
+
+
+def _log(service: Service, tenant: str) -> str:
+    made = new_id("log")
+    line = LogLine(at=now(), source="worker", text=text_for(tenant))
+    service.records.insert(LogChunk(tenant=tenant, id=made, job_id=ABSENT, lines=(line,)))
+    return made
+
+
+def _program(service: Service, tenant: str) -> str:
+    text = text_for(tenant)
+    made = Program(
+        tenant=tenant,
+        id=new_id("program"),
+        line=text,
+        job_id=text,
+        repo_url=text,
+        texts={"prompt": text},
+        diff=text,
+        patch=text,
+        verdict="improved",
+    )
+    service.records.insert(made)
+    return made.id
+
+
+def _active(service: Service, tenant: str) -> str:
+    made = _program(service, tenant)
+    line = text_for(tenant)
+    id_ = new_id("promotion")
+    service.records.insert(Promotion(tenant=tenant, id=id_, line=line, program_id=made, actor=line))
+    active = ActiveVersion(
+        tenant=tenant, id=new_id("active"), line=line, program_id=made, promotion_id=id_, since=now()
+    )
+    service.records.insert(active)
+    return made
+
+
+def _job_of_token(service: Service, tenant: str) -> str:
+    if tenant != "acme":
+        return _job("running")(service, tenant)
+    with contextlib.closing(open_store(service.journals)) as store, contextlib.suppress(RunExists):
+        store.create(run("job_of_token"))
+    return "job_of_token"
+
+
+RESOURCES: dict[str, Callable[[Service, str], str]] = {
+    "pending job": _job("pending"),
+    "paused job": _job("paused"),
+    "ended job": _job("completed"),
+    "job of the job token": _job_of_token,
+    "log": _log,
+    "program": _program,
+    "active program": _active,
+    "repository": _repository,
+    "key": _key,
+    "member": _member,
+    "secret": _secret,
+    "audit entry": _audit_entry,
+}
+"""Makes a resource of a tenant and returns its id."""
+
+OPTIMIZE = {"program": "program.py", "trainset_path": "rows.jsonl", "reflection_lm": "openai/x", "max_metric_calls": 9}
+MEMBER = {"issuer": "https://issuer.example", "subject": "ann", "role": "viewer"}
+
+EXAMPLES: dict[str, Example] = {
+    "GET /openapi.json": Example(),
+    "GET /health": Example(),
+    "GET /ready": Example(),
+    "GET /metrics": Example(),
+    "POST /connect-git": Example(422, body={"repo_url": "/no/repository/here"}),
+    "GET /repositories": Example(),
+    "POST /github/install": Example(409),
+    "GET /github/callback": Example(409, query="?state=s&code=c&installation_id=1"),
+    "POST /github/installations": Example(409, body={"confirmation": "c"}),
+    "POST /github/webhook": Example(409, body={}, headers={"x-github-event": "push", "x-github-delivery": "d"}),
+    "POST /optimize": Example(202, "repository", lambda id_: {"client_id": id_, **OPTIMIZE}),
+    "GET /jobs": Example(),
+    "GET /job/{job_id}": Example(200, "pending job"),
+    "PATCH /job/{job_id}": Example(200, "pending job", {"max_metric_calls": 50}),
+    "POST /job/{job_id}/cancel": Example(200, "pending job"),
+    "POST /job/{job_id}/pause": Example(200, "pending job"),
+    "POST /job/{job_id}/resume": Example(200, "paused job"),
+    "GET /job/{job_id}/stream": Example(200, "ended job"),
+    "GET /job/{job_id}/events": Example(200, "ended job"),
+    "GET /job/{job_id}/logs": Example(200, "ended job"),
+    "GET /job/{job_id}/report": Example(409, "ended job"),
+    "GET /job/{job_id}/certificate": Example(409, "ended job"),
+    "POST /job/{job_id}/journal/{method}": Example(200, "job of the job token", {}, params={"method": "run"}),
+    "GET /programs": Example(),
+    "GET /programs/active": Example(),
+    "GET /program/{program_id}": Example(200, "program"),
+    "POST /program/{program_id}/promote": Example(200, "program", {}),
+    "POST /program/{program_id}/rollback": Example(409, "program"),
+    "POST /program/{program_id}/deliver": Example(200, "program", {"mode": "patch"}),
+    "GET /keys": Example(),
+    "POST /keys": Example(201, body={"name": "ci", "role": "viewer"}),
+    "DELETE /keys/{key_id}": Example(200, "key"),
+    "GET /members": Example(),
+    "POST /members": Example(201, body=MEMBER),
+    "DELETE /members/{member_id}": Example(204, "member"),
+    "GET /secrets": Example(),
+    "PUT /secrets/{name}": Example(204, "secret", {"value": "value"}, upserts=True),
+    "DELETE /secrets/{name}": Example(204, "secret"),
+    "GET /usage": Example(),
+    "GET /audit": Example(),
+}

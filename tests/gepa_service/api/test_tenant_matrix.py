@@ -1,0 +1,160 @@
+"""Every route, by every kind of key, for own, foreign and absent resources: no tenant reaches what is another's.
+
+The rows are the application's own routes: a route without an example request fails.
+"""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from gepa_service.api.access import Reader, Writer
+from gepa_service.api.app import create_app
+from gepa_service.api.route_table import permission_of, routes_of
+from gepa_service.api.service import Service
+from gepa_service.auth.principal import PERMISSIONS, Permission
+from gepa_service.model.tenant import TENANTS
+from tests.gepa_service.api.conftest import Client
+from tests.gepa_service.api.examples_of_routes import ABSENT, EXAMPLES, MARKER, RESOURCES, Example
+
+ROLES = {
+    "viewer": ("acme", "viewer"),
+    "editor": ("acme", "editor"),
+    "owner": ("acme", "owner"),
+    "job token": ("acme", "job"),
+    "other tenant's owner": ("beta", "owner"),
+}
+REFUSED = (None, "expired", "revoked")
+OWNERS = {"own": "acme", "foreign": "beta", "absent": None}
+
+
+def table(app: FastAPI) -> dict[str, Permission | None]:
+    """The routes of an application, by `METHOD PATH`, with what each requires."""
+    return {
+        f"{method} {route.path}": permission_of(route)
+        for route in routes_of(app)
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+
+
+TABLE = table(create_app(None))
+
+
+def expected(kind: str | None, required: Permission | None, example: Example, owner: str | None) -> int:
+    """The rule: first who calls, then what the role permits, then whose the resource is."""
+    if required is None:
+        return example.status
+    if kind in REFUSED or kind is None:
+        return 401
+    tenant, role = ROLES[kind]
+    if required not in PERMISSIONS[role]:
+        return 403
+    if example.resource is None or example.upserts or owner == tenant:
+        return example.status
+    return 404
+
+
+def without_time(response: httpx.Response) -> tuple[int, bytes, list[tuple[str, str]]]:
+    return response.status_code, response.content, sorted(response.headers.items())
+
+
+def foreign_records(path: Path) -> list[Any]:
+    """What is stored of beta, but for what the API notes of beta's own requests."""
+    connection = sqlite3.connect(path)
+    try:
+        query = "SELECT * FROM record WHERE kind NOT IN ('audit', 'usage') ORDER BY kind, tenant, id"
+        rows = connection.execute(query).fetchall()
+    finally:
+        connection.close()
+    return [row for row in rows if row[1] == "beta" or (row[1] == TENANTS and '"beta"' in row[4])]
+
+
+def test_every_route_has_an_example_and_every_example_a_route() -> None:
+    assert EXAMPLES.keys() == TABLE.keys()
+
+
+def test_a_route_without_an_example_is_noticed() -> None:
+    app = create_app(None)
+
+    async def new(caller: Reader) -> None:
+        return None
+
+    app.add_api_route("/new", new)
+    assert table(app).keys() - EXAMPLES.keys() == {"GET /new"}
+    assert table(app)["GET /new"] is Permission.READ
+
+
+def test_public_routes_are_these_alone() -> None:
+    public = {name for name, required in TABLE.items() if required is None}
+    assert public == {
+        "GET /openapi.json",
+        "GET /health",
+        "GET /ready",
+        "GET /metrics",
+        "GET /github/callback",
+        "POST /github/webhook",
+    }
+
+
+def test_every_kind_of_resource_carries_the_marker(service: Service, tokens: object, tmp_path: Path) -> None:
+    for make in RESOURCES.values():
+        before = foreign_records(tmp_path / "records.db")
+        make(service, "beta")
+        made = [row for row in foreign_records(tmp_path / "records.db") if row not in before]
+        assert all(MARKER in str(row) for row in made if row[0] != "tenant"), made
+
+
+@pytest.mark.parametrize("name", sorted(TABLE))
+async def test_no_caller_gets_more_than_its_role_and_its_tenants_resources(
+    call: Client, service: Service, tmp_path: Path, name: str
+) -> None:
+    method, path = name.split(" ", 1)
+    example, required = EXAMPLES[name], TABLE[name]
+    for make in RESOURCES.values():  # what lists must not show
+        make(service, "beta")
+    for kind in (*REFUSED, *ROLES):
+        responses: dict[str, httpx.Response] = {}
+        for resource, owner in OWNERS.items():
+            if example.resource is None and resource != "own":
+                continue
+            id_ = ABSENT
+            if owner is not None and example.resource is not None:
+                id_ = RESOURCES[example.resource](service, owner)
+            before = foreign_records(tmp_path / "records.db")
+            headers = {key.replace("-", "_"): value for key, value in example.headers.items()}
+            response = await call(
+                kind, method, example.path(path, id_) + example.query, example.content(id_), **headers
+            )
+            assert response.status_code == expected(kind, required, example, owner), (kind, resource, response.text)
+            if kind != "other tenant's owner":
+                assert MARKER not in response.text + str(response.headers), (kind, resource)
+                assert foreign_records(tmp_path / "records.db") == before, (kind, resource)
+            responses[resource] = response
+        if example.resource is not None and kind != "other tenant's owner":
+            assert without_time(responses["foreign"]) == without_time(responses["absent"]), kind
+        if example.resource is not None and kind == "other tenant's owner":
+            assert without_time(responses["own"]) == without_time(responses["absent"])
+
+
+async def test_a_job_token_reaches_no_other_job_of_its_own_tenant(call: Client, service: Service) -> None:
+    other = RESOURCES["pending job"](service, "acme")
+    responses = [await call("job token", "POST", f"/job/{id_}/journal/run", {}) for id_ in (other, ABSENT)]
+    assert without_time(responses[0]) == without_time(responses[1])
+    assert responses[0].status_code == 404
+
+
+async def test_the_matrix_notices_a_route_that_shows_another_tenants_records(
+    call: Client, app: FastAPI, service: Service
+) -> None:
+    """The marker is what a route that forgets the tenant would show."""
+    from gepa_service.model.job import Job
+
+    async def leaking(caller: Writer) -> list[str]:
+        return [job.repo_url for job in service.records.page(Job, None)]
+
+    app.add_api_route("/leaking", leaking)
+    RESOURCES["pending job"](service, "beta")
+    assert MARKER in (await call("editor", "GET", "/leaking")).text

@@ -1,0 +1,136 @@
+"""The commands of an operator, as processes."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_service.auth.keys import check_key
+from gepa_service.model.tenant import TENANTS, Tenant
+from gepa_service.records.open_records import open_records
+from gepa_service.secrets.master_key import parse_keys
+from gepa_service.secrets.reveal import reveal
+from gepa_service.secrets.vault import Vault
+
+KEY = base64.b64encode(b"k" * 32).decode()
+NEW = base64.b64encode(b"n" * 32).decode()
+
+
+class Commands:
+    def __init__(self, folder: Path) -> None:
+        self.database = folder / "records.db"
+        self.environment = {**os.environ, "GEPA_SERVICE_DATABASE": str(self.database), "NO_COLOR": "1"}
+        self.environment.pop("GEPA_SERVICE_MASTER_KEY_FILE", None)
+
+    def __call__(self, *arguments: str, status: int = 0) -> str:
+        command = [Path(sys.executable).parent / "gepa-service", *arguments]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == status, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout if status == 0 else done.stderr
+
+    def created(self, *arguments: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self(*arguments, "--json"))
+        return found
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Commands:
+    return Commands(tmp_path)
+
+
+@pytest.mark.timeout(180)
+def test_a_tenant_gets_a_key_that_works_until_it_is_revoked(commands: Commands) -> None:
+    tenant = commands.created("tenants", "create", "Acme", "--requests-per-minute", "30")
+    assert tenant["quotas"]["requests_per_minute"] == 30
+    key = commands("keys", "create", "Acme", "--role", "owner", "--name", "first").strip()
+    records = open_records(str(commands.database))
+    found = check_key(records, key)
+    assert (found.tenant, found.role) == (tenant["id"], "owner")
+    (listed,) = [json.loads(line) for line in commands("keys", "list", "Acme", "--json").splitlines()]
+    assert (listed["name"], listed["revoked"]) == ("first", None)
+    assert "hashed" not in listed
+    assert "revoked" in commands("keys", "revoke", str(tenant["id"]), listed["id"])
+    assert check_key(records, key) is None
+    assert "revoked" in commands("keys", "list", "Acme")
+    records.close()
+
+
+@pytest.mark.timeout(180)
+def test_quotas_are_changed_and_listed_and_others_stay(commands: Commands) -> None:
+    commands("tenants", "create", "Acme", "--sandboxes", "3")
+    commands("tenants", "change", "Acme", "--usd-per-month", "12.5")
+    (listed,) = [json.loads(line) for line in commands("tenants", "list", "--json").splitlines()]
+    assert (listed["quotas"]["usd_per_month"], listed["quotas"]["sandboxes"]) == (12.5, 3)
+    assert "12.5" in commands("tenants", "list")
+
+
+@pytest.mark.timeout(180)
+def test_secrets_stay_readable_while_both_kinds_of_keys_are_replaced(commands: Commands, tmp_path: Path) -> None:
+    tenant = str(commands.created("tenants", "create", "Acme")["id"])
+    path = tmp_path / "master"
+    path.write_text(f"{KEY}\n")
+    path.chmod(0o600)
+    commands.environment["GEPA_SERVICE_MASTER_KEY_FILE"] = str(path)
+    records = open_records(str(commands.database))
+    old, new = (Vault(records, parse_keys(each.encode(), "test")) for each in (KEY, NEW))
+    old.verify()
+    old.put(tenant, "MODEL_KEY", "value")
+    assert "1 secrets" in commands("secrets", "rotate")
+    assert "1 secrets" in commands("secrets", "rotate", "Acme")
+    path.write_text(f"{NEW}\n")
+    assert "nothing was changed" in " ".join(commands("secrets", "rotate", "--master", status=2).lower().split())
+    path.write_text(f"{NEW}\n{KEY}\n")
+    assert "1 tenants" in commands("secrets", "rotate", "--master")
+    assert reveal(new, tenant)["MODEL_KEY"].value == "value"
+    records.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("keys", "create", "absent"), "no tenant"),
+        (("keys", "revoke", "Acme", "absent"), "no key"),
+        (("tenants", "change", "Acme"), "at least one quota"),
+        (("tenants", "create", ""), "characters"),
+        (("secrets", "rotate"), "set one of"),
+        (("secrets", "rotate", "Acme", "--master"), "leave TENANT out"),
+        (("tenants", "list", "--database", "postgres://user:secret@host"), "postgres"),
+    ],
+)
+def test_a_wrong_command_is_refused_with_what_to_do(
+    commands: Commands, arguments: tuple[str, ...], message: str
+) -> None:
+    records = open_records(str(commands.database))
+    records.insert(Tenant(tenant=TENANTS, id="tenant_1", name="Acme"))
+    records.close()
+    printed = " ".join(commands(*arguments, status=2).split())
+    assert message in printed
+    assert "secret@" not in printed
+
+
+def test_a_name_of_two_tenants_needs_the_id(commands: Commands) -> None:
+    records = open_records(str(commands.database))
+    for number in "12":
+        records.insert(Tenant(tenant=TENANTS, id=f"tenant_{number}", name="Acme"))
+    records.close()
+    assert "give an id" in " ".join(commands("keys", "create", "Acme", status=2).split())
+    assert commands("keys", "create", "tenant_2").startswith("grk_")
+
+
+def test_a_database_that_is_away_ends_the_command_with_3(commands: Commands) -> None:
+    commands.environment["GEPA_SERVICE_DATABASE"] = "mongodb://user:secret@127.0.0.1:1/x"
+    printed = commands("tenants", "list", status=3)
+    assert "secret" not in printed
+
+
+def test_help_names_every_command_and_its_flags(commands: Commands) -> None:
+    printed = commands("--help")
+    for name in ("tenants", "keys", "secrets"):
+        assert name in printed
+        assert "Usage: gepa-service" in commands(name, "--help")
