@@ -1,5 +1,6 @@
 """Write `gepa_service/client/operations.py` from the routes of the API; `--check` compares it."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from gepa_service.api.app import create_app
+from gepa_service.api.route_table import routes_of
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "gepa_service" / "client" / "operations.py"
@@ -21,7 +23,7 @@ HEAD = '''"""The operations of the API, a method each. Written by scripts/servic
 from typing import Literal
 
 {imports}
-from gepa_service.client.connection import Connection
+from gepa_service.client.connection import Connection, quoted
 
 
 class Operations(Connection):
@@ -36,7 +38,7 @@ def text() -> str:
     document = app.openapi()
     models: dict[str, str] = {}
     methods = []
-    for route in app.routes:
+    for route in routes_of(app):
         if isinstance(route, APIRoute) and route.include_in_schema and route.path_format not in LEFT_OUT:
             [verb] = route.methods
             methods.append("\n".join(_method(route, verb, document["paths"][route.path_format][verb.lower()], models)))
@@ -48,14 +50,15 @@ def _method(route: APIRoute, verb: str, described: dict[str, Any], models: dict[
     path = [each for each in described.get("parameters", ()) if each["in"] == "path"]
     query = [each for each in described.get("parameters", ()) if each["in"] == "query"]
     body = None if route.body_field is None else _named(route.body_field.field_info.annotation, models)
-    answer = route.response_model
+    answer = route.response_model or route.responses.get(200, {}).get("model")
     positional = [f"{each['name']}: str" for each in path] + ([] if body is None else [f"body: {body}"])
     keywords = [f"{each['name']}: {_type(each['schema'])} | None = None" for each in query]
     keywords += ["idempotency_key: str | None = None"] if verb in ("POST", "PUT", "PATCH", "DELETE") else []
     keywords += ['accept: str = "text/html"'] if _is_document(described) else []
     arguments = ", ".join(["self", *positional, *(["*", *keywords] if keywords else [])])
     returned = "None" if route.status_code == 204 else "bytes" if _is_document(described) else _named(answer, models)
-    given = [f'"{verb}"', f'f"{route.path_format}"' if path else f'"{route.path_format}"']
+    filled = re.sub(r"\{(\w+)\}", r"{quoted(\1)}", route.path_format)
+    given = [f'"{verb}"', f'f"{filled}"' if path else f'"{filled}"']
     given += (
         [f"query={{{', '.join(f'{name!r}: {name}' for name in (each['name'] for each in query))}}}"] if query else []
     )

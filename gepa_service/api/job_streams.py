@@ -10,11 +10,12 @@ from fastapi import Request
 from pydantic import BaseModel, JsonValue
 
 from gepa_client.page.event_log import EventLog
-from gepa_client.page.page_events import PageEvent, Run, StoreTrouble
+from gepa_client.page.page_events import PageEvent, Run, StatedFact, StoreTrouble, Summary
 from gepa_client.page.watched_runs import WatchedRun
 from gepa_service.api.access import caller_of
 from gepa_service.api.problems import Problem
 from gepa_service.api.threads import in_thread
+from gepa_service.auth.oidc import IssuerUnavailable
 from gepa_service.jobs.report import shown_settings
 from gepa_service.model.job import ENDED, Job, Progress, Status
 from gepa_service.records.store import RecordStore, RecordsUnavailable
@@ -80,7 +81,15 @@ class JobEventLog(EventLog):
             self.is_gone = False
             hidden: dict[str, Any] = {"output": None, "driver": None, "store": "", "commands": []}
             event = event.model_copy(update={**hidden, "settings": shown_settings(event.settings)})
+        elif isinstance(event, Summary):
+            facts = [_without_address(fact) for fact in event.facts]
+            event = event.model_copy(update={"facts": facts, "settings": shown_settings(event.settings)})
         super().add(event)
+
+
+def _without_address(fact: StatedFact) -> StatedFact:
+    """Return a fact of the summary; that of the program without the address of the server behind which it ran."""
+    return fact if fact.label != "program" else fact.model_copy(update={"text": fact.text.rpartition(", ")[0]})
 
 
 @dataclass
@@ -148,11 +157,12 @@ class JobStreams:
         self._jobs = {}
 
     async def _checked(self, request: Request) -> bool:
+        known = {name: value for name, value in request.scope.get("state", {}).items() if name != "principal"}
         try:
-            await caller_of(request)
+            await caller_of(Request({**request.scope, "state": known}))
         except Problem as problem:
             return problem.status != 401
-        except RecordsUnavailable:
+        except (RecordsUnavailable, IssuerUnavailable):
             return True  # not known at present; the next check decides
         return True
 

@@ -10,10 +10,15 @@ from evolverpc_common.installation import installed_version
 
 HELP = """Optimize many people's programs over HTTP.
 
+`up` is the whole service on one machine; `api` and `worker` are its parts, any number of each, over MongoDB.
+
 The database is named by --database or GEPA_SERVICE_DATABASE, the master key by GEPA_SERVICE_MASTER_KEY_FILE.
 """
 
 COMMANDS = {
+    "up": "Start the whole service on this machine.",
+    "api": "Serve the HTTP API.",
+    "worker": "Run the jobs of all tenants.",
     "tenants": "Create, list and change tenants.",
     "keys": "Create, list and revoke API keys.",
     "secrets": "Replace the keys that encrypt secrets.",

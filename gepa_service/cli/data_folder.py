@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolverpc_common.files import lock_if_free
-from gepa_service.cli.operator_settings import OperatorError, variable_of
-from gepa_service.secrets.master_key import FILE_VARIABLE, MasterKeyError, create_key_file
+from gepa_service.cli.service_parts import ConfigurationError
+from gepa_service.secrets.master_key import MasterKeyError, create_key_file
 
 PRIVATE = 0o700
 OTHERS = 0o077
@@ -30,7 +30,7 @@ class DataFolder:
     @property
     def journals(self) -> Path:
         """The store of runs."""
-        return self.path / "runs.db"
+        return self.path / "journals.db"
 
     @property
     def master_key(self) -> Path:
@@ -42,26 +42,17 @@ class DataFolder:
         """Where the service that runs in this folder is reached, as JSON."""
         return self.path / "address.json"
 
-    def variables(self) -> dict[str, str]:
-        """Return the variables that name these files."""
-        return {
-            variable_of("records"): str(self.records),
-            variable_of("journals"): str(self.journals),
-            variable_of("work_folder"): str(self.path / "work"),
-            FILE_VARIABLE: str(self.master_key),
-        }
+    @property
+    def work(self) -> Path:
+        """The folder of jobs."""
+        return self.path / "work"
 
     def create_master_key(self) -> None:
-        """Write a new master key unless there is one. Raises `OperatorError`."""
+        """Write a new master key unless there is one. Raises `ConfigurationError`."""
         try:
             create_key_file(self.master_key)
         except MasterKeyError as error:
-            raise OperatorError(str(error)) from None
-
-    def require_service(self) -> None:
-        """Raise `OperatorError` if no service was started in this folder."""
-        if not self.records.exists():
-            raise OperatorError(f"{self.path} holds no data of a service: start one there with gepa-service up --data")
+            raise ConfigurationError(str(error)) from None
 
 
 @contextlib.contextmanager
@@ -69,25 +60,27 @@ def opened_folder(path: Path) -> Iterator[DataFolder]:
     """Create the folder if it is absent, readable by its owner alone, and hold it while the block runs.
 
     Raises:
-        OperatorError: it cannot be used, others may read it, or another process holds it.
+        ConfigurationError: it cannot be used, others may read it, or another process holds it.
     """
     folder = DataFolder(path.absolute())
     try:
         folder.path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         mode = stat.S_IMODE(folder.path.stat().st_mode)
         if mode & OTHERS:
-            raise OperatorError(f"{path} may be read by others (mode {mode:03o}): chmod 700 {path}")
+            raise ConfigurationError(f"{path} may be read by others (mode {mode:03o}): chmod 700 {path}")
         if folder.records.exists() and not folder.master_key.exists():
-            raise OperatorError(
+            raise ConfigurationError(
                 f"{folder.master_key} is missing, and secrets in {path} were encrypted by it: put it back, "
                 "or give another --data"
             )
         with lock_if_free(folder.path / "lock") as is_free:
             if not is_free:
-                raise OperatorError(f"a service runs in {path} already{_at(folder)}: end it, or give another --data")
+                raise ConfigurationError(
+                    f"a service runs in {path} already{_at(folder)}: end it, or give another --data"
+                )
             yield folder
     except OSError as error:
-        raise OperatorError(f"{path} cannot be used: {error.strerror or error}") from None
+        raise ConfigurationError(f"{path} cannot be used: {error.strerror or error}") from None
 
 
 @contextlib.contextmanager

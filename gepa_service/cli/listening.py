@@ -4,13 +4,13 @@ import errno
 import socket
 
 from evolverpc_common.network_addresses import url_host
-from gepa_service.cli.operator_settings import OperatorError
+from gepa_service.cli.service_parts import ConfigurationError
 
 BACKLOG = 2048
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a listening socket, which child processes inherit. Raises `OperatorError`."""
+    """Return a listening socket, which child processes inherit. Raises `ConfigurationError`."""
     where = f"cannot listen on {host} port {port}"
     try:
         family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -24,8 +24,8 @@ def bound_socket(host: str, port: int) -> socket.socket:
             raise
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise OperatorError(f"{where}: the port is in use; give another --port (0 for a free one)") from None
-        raise OperatorError(f"{where}: {error.strerror}") from None
+            raise ConfigurationError(f"{where}: the port is in use; give another --port (0 for a free one)") from None
+        raise ConfigurationError(f"{where}: {error.strerror}") from None
     sock.set_inheritable(True)
     return sock
 

@@ -1,6 +1,7 @@
 """Requests to a service: the key, errors as problems, answers as models."""
 
 import json
+import urllib.parse
 from collections.abc import Mapping
 from typing import Any, Self, TypeVar
 
@@ -12,7 +13,7 @@ ANSWER_S = 60.0
 
 
 class ServiceProblem(Exception):
-    """The service refused a request. `status`: of HTTP. `body`: the problem (RFC 9457), with `type`, `detail`, `field`."""
+    """The service refused a request. `status`: of HTTP. `body`: the problem, with `type`, `detail`, `field`."""
 
     def __init__(self, status: int, body: Mapping[str, Any]) -> None:
         super().__init__(f"{status}: {body.get('detail') or body}")
@@ -76,6 +77,11 @@ class Connection:
         if answer.is_error:
             raise problem_of(answer)
         return answer.content
+
+
+def quoted(name: str) -> str:
+    """Return a part of a path."""
+    return urllib.parse.quote(name, safe="")
 
 
 def problem_of(answer: httpx.Response) -> ServiceProblem:

@@ -17,6 +17,7 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from gepa_client.settings.groups import SandboxKind
+from gepa_service.jobs.job_environment import basic_environment, usable_secrets
 from gepa_service.jobs.program_messages import (
     MESSAGES,
     StepDone,
@@ -37,10 +38,12 @@ from gepa_service.records.store import (
     RecordExists,
     RecordStore,
     RecordsUnavailable,
+    TenantRecords,
     changed,
 )
 from gepa_service.repositories.access import RepositoryRefused, allowed_repository, git_configuration
 from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.webhooks.outbox import emit
 
 IDLE_S = 0.2
 BEAT_S = 2.0
@@ -59,9 +62,6 @@ KEPT_LOG = 20
 
 INCONCLUSIVE = frozenset({"infra_error", "cancelled"})
 """Statuses of results that are not of the program."""
-
-PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Variables of the worker that its processes get."""
 
 
 @dataclass(frozen=True)
@@ -160,14 +160,15 @@ class ProgramWorker:
         configuration = folder / "gitconfig"
         configuration.touch(mode=0o600)
         configuration.write_text(git_configuration(repository, self._machine.git_credentials(work)), encoding="utf-8")
-        kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        for name in ("home", "tmp"):
+            (folder / name).mkdir()
         own = {
-            "HOME": str(folder),
+            **basic_environment(folder),
             "XDG_CACHE_HOME": str(self._machine.cache),
             "GIT_CONFIG_GLOBAL": str(configuration),
             "GIT_CONFIG_NOSYSTEM": "1",
         }
-        return {**self._machine.secrets(work.tenant, named_secrets(work.settings)), **kept, **own}
+        return usable_secrets(self._machine.secrets(work.tenant, named_secrets(work.settings))) | own
 
     def _end(self, work: ProgramWork, status: WorkStatus, reason: str | None, **more: Any) -> None:
         def change(found: ProgramWork) -> ProgramWork:
@@ -176,7 +177,10 @@ class ProgramWorker:
             ended = {"status": status, "reason": reason, "completed": now(), "claim": None, **more}
             return found.model_copy(update=ended)
 
-        changed(self._records, work, change)
+        written = changed(self._records, work, change)
+        if written.status == status and work.what == "rollouts":
+            counts = {"batch_id": work.id, "done": written.done, "failed": written.failed, "total": len(work.tasks)}
+            emit(TenantRecords(self._records, work.tenant), "batch.ended", {**counts, "status": status})
 
     def order(self, work: ProgramWork) -> WorkOrder:
         """Return what the process does: the tasks that have no result yet."""

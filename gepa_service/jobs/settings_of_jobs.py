@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 from evolverpc_common.network_addresses import Network
 from gepa_client.settings.groups import ROW_SUFFIXES, SandboxSettings, parse_secret_header
 from gepa_client.settings.run_config import RunConfig
+from gepa_service.jobs.job_environment import REFUSED_SECRETS
 from gepa_service.repositories.destinations import DestinationRefused, destination_of, refused_network
 
 _SERVICE = "the service decides it"
@@ -56,13 +57,6 @@ SECRET_ARGUMENTS = re.compile(r"(api_?)?key|token|password|secret|authorization|
 """Arguments of a model that would hold a secret: settings are stored and shown."""
 
 CONNECTING_ARGUMENTS = frozenset({"api_base", "base_url", "custom_llm_provider", "azure_endpoint", "vertex_location"})
-
-RESERVED = re.compile(
-    r"PATH|HOME|IFS|ENV|BASH_ENV|SHELL|TMPDIR|LANG|TZ|NODE_OPTIONS|HOSTALIASES|RES_OPTIONS|NETRC|.*_PROXY"
-    r"|(LD|DYLD|PYTHON|GIT|GEPA|XDG|SSL|LC|UV|PIP|NPM|OPENSSL|CURL|MALLOC|GCONV|LITELLM)_?.*",
-    re.IGNORECASE,
-)
-"""Variables that change what the service's own processes do: no secret is handed to them by such a name."""
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
@@ -151,7 +145,7 @@ def checked_settings(given: Mapping[str, Any], networks: Sequence[Network], *, m
             if (reason := refused_network(host, networks)) is not None:
                 raise SettingRefused(name, reason)
     for variable in named_secrets(config.model_dump(mode="json")):
-        if not VARIABLE.fullmatch(variable) or RESERVED.fullmatch(variable):
+        if not VARIABLE.fullmatch(variable) or REFUSED_SECRETS.fullmatch(variable):
             raise SettingRefused("pass_env", f"`{variable[:128]}` cannot be the name of a secret: choose another one")
     for provider, described in (config.model_providers or {}).items():
         try:

@@ -37,7 +37,7 @@ class Reader:
 
     def type(self, command: str, timeout_s: float = WAIT_S) -> str:
         """Run a command of the page; return what it printed."""
-        set_up = pages.block(PAGE, "export GEPA_SERVICE_URL=http://127.0.0.1:8080").text.splitlines()[2]
+        set_up = pages.block(PAGE, "export GEPA_SERVICE_URL=http://127.0.0.1:8600").text.splitlines()[2]
         for there, here in {**REPLACED, "https://github.com/you/program": str(self.repository)}.items():
             command = command.replace(there, here)
         given = {"GEPA_SERVICE_URL": self.service["url"], "GEPA_SERVICE_KEY": self.service["key"], **self.variables}

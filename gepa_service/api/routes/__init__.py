@@ -18,6 +18,7 @@ from gepa_service.api.routes import (
     secrets,
     steps,
     usage,
+    webhooks,
 )
 
 ROUTERS: tuple[APIRouter, ...] = (
@@ -31,6 +32,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     deliver.router,
     rollouts.router,
     steps.router,
+    webhooks.router,
     keys.router,
     members.router,
     secrets.router,

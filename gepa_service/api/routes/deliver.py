@@ -23,6 +23,7 @@ from gepa_service.records.record import now
 from gepa_service.records.store import RecordChanged, RecordExists, TenantRecords
 from gepa_service.repositories.delivery import TEXTS, Change, push
 from gepa_service.repositories.github import DELIVER, GitHub, GitHubFailed, owner_and_name
+from gepa_service.webhooks.outbox import emit
 from sandbox_runtime.api.sandbox import SandboxError
 
 router = APIRouter(tags=["programs"])
@@ -80,7 +81,9 @@ async def deliver(program_id: Id, asked: DeliverRequest, caller: Writer, service
     except BaseException:
         await in_thread(_abandoned, records, begun)
         raise
-    return _delivered(program, delivery)
+    view = _delivered(program, delivery)
+    await in_thread(emit, records, "program.delivered", view.model_dump(mode="json", exclude={"patch"}))
+    return view
 
 
 async def _deliver(

@@ -15,6 +15,7 @@ from gepa_service.api.threads import in_thread
 from gepa_service.jobs import promotions
 from gepa_service.model.program import ActiveVersion, Program, Promotion
 from gepa_service.records.store import TenantRecords
+from gepa_service.webhooks.outbox import emit
 
 router = APIRouter(tags=["programs"])
 
@@ -175,9 +176,10 @@ async def promote(program_id: Id, asked: PromoteRequest, caller: Writer, service
     found = await known_program(records, program_id)
     reason = asked.reason if asked.force else None
     try:
-        return PromotionView.of(await in_thread(promotions.promote, records, found, caller.actor, reason))
+        made = await in_thread(promotions.promote, records, found, caller.actor, reason)
     except promotions.PromotionRefused as error:
         raise _refused(error) from None
+    return await _announced(records, made)
 
 
 @router.post("/program/{program_id}/rollback", responses=documented(404, 409))
@@ -186,9 +188,16 @@ async def rollback(program_id: Id, caller: Writer, service: Parts) -> PromotionV
     records = service.of(caller)
     found = await known_program(records, program_id)
     try:
-        return PromotionView.of(await in_thread(promotions.roll_back, records, found, caller.actor))
+        made = await in_thread(promotions.roll_back, records, found, caller.actor)
     except promotions.PromotionRefused as error:
         raise _refused(error) from None
+    return await _announced(records, made)
+
+
+async def _announced(records: TenantRecords, made: Promotion) -> PromotionView:
+    view = PromotionView.of(made)
+    await in_thread(emit, records, "program.promoted", view.model_dump(mode="json"))
+    return view
 
 
 async def known_program(records: TenantRecords, program_id: str) -> Program:

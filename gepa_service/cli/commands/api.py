@@ -1,58 +1,83 @@
-"""`gepa-service api`: serve the HTTP API, by the variables `GEPA_SERVICE_...`."""
+"""`gepa-service api`: serve the HTTP API."""
 
-import logging
-import os
-import socket
+from pathlib import Path
 from typing import Annotated
 
 import typer
-import uvicorn
 
-from gepa_service.api.app import create_app
-from gepa_service.cli.listening import bound_socket, url_of
-from gepa_service.cli.open_service import opened_service
-from gepa_service.cli.operator_settings import OperatorError, read_operator_settings
-from gepa_service.cli.printing import refuse
+from gepa_client.cli.views.console import refuse
+from gepa_service.cli.arguments import DEFAULT_DATABASE, Database
+from gepa_service.cli.service_parts import ConfigurationError, opened_service
 
-STREAMS_END_S = 3
-"""Seconds that open streams may take to end."""
+DEFAULT_JOURNALS = "service-data/journals.db"
+SHUTDOWN_S = 5
+BACKLOG = 2048
+KEEP_ALIVE_S = 15
 
 
 def api(
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for a free one.")] = 8080,
+    database: Database = DEFAULT_DATABASE,
+    journals: Annotated[
+        str,
+        typer.Option(
+            envvar="GEPA_SERVICE_JOURNALS", metavar="FILE|URL", help="The store of runs, as --store elsewhere."
+        ),
+    ] = DEFAULT_JOURNALS,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8600,
     descriptor: Annotated[
-        int | None, typer.Option("--fd", min=3, help="A listening socket that was inherited, instead of both.")
+        int | None, typer.Option("--fd", min=3, help="A listening socket that it inherited, instead of both.")
+    ] = None,
+    public_url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="GEPA_SERVICE_PUBLIC_URL", metavar="URL", help="By which it is reached (default http://HOST:PORT)."
+        ),
+    ] = None,
+    allow_local: Annotated[
+        bool, typer.Option("--allow-local", help="Let tenants connect repositories in folders of this machine.")
+    ] = False,
+    allow_network: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CIDR", help="A network that is reached besides public ones; repeatable."),
+    ] = None,
+    github_app: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="GEPA_SERVICE_GITHUB_APP", metavar="FILE", help="A TOML file that describes the GitHub App."
+        ),
+    ] = None,
+    oidc: Annotated[
+        list[str] | None,
+        typer.Option(metavar="'ISSUER AUDIENCE'", help="An OIDC issuer whose tokens are accepted; repeatable."),
     ] = None,
 ) -> None:
-    """Serve the HTTP API until SIGTERM or Ctrl-C; any number of them share the databases.
+    """Serve the HTTP API until SIGTERM; requests in flight end first, and streams are closed."""
+    import uvicorn  # with the application a second of imports, which `--help` does not need
 
-    Settings are variables, which the workers share: GEPA_SERVICE_RECORDS, GEPA_SERVICE_JOURNALS,
-    GEPA_SERVICE_PUBLIC_URL, one of GEPA_SERVICE_MASTER_KEY_FILE, _MASTER_KEY and _MASTER_KEY_COMMAND, and those in
-    docs/guides/service.md.
-    """
-    logging.basicConfig(level=logging.WARNING, format="api: %(levelname)s: %(message)s")
+    from gepa_service.api.app import create_app
+
     try:
-        settings = read_operator_settings(os.environ)
-        with (
-            bound_socket(host, port) if descriptor is None else socket.socket(fileno=descriptor) as sock,
-            opened_service(settings, os.environ) as service,
-        ):
-            if descriptor is None:
-                print(
-                    f"The API listens at {url_of(sock)}. Next: gepa-service worker, with the same variables", flush=True
-                )
-            config = uvicorn.Config(
+        with opened_service(
+            database,
+            journals,
+            public_url or f"http://{host}:{port}",
+            allow_local=allow_local,
+            allow_networks=allow_network or (),
+            github_app=github_app,
+            oidc=oidc or (),
+        ) as service:
+            uvicorn.run(
                 create_app(service),
-                log_config=None,
+                host=host,
+                port=port,
+                fd=descriptor,
+                log_level="info" if descriptor is None else "warning",
                 access_log=False,
-                lifespan="on",
-                proxy_headers=False,
                 server_header=False,
-                timeout_graceful_shutdown=STREAMS_END_S,
+                backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=SHUTDOWN_S,
             )
-            uvicorn.Server(config).run(sockets=[sock])
-    except OperatorError as error:
+    except ConfigurationError as error:
         refuse(str(error))
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None

@@ -8,7 +8,7 @@ import contextlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from gepa_client.errors import RunExists
 from gepa_client.journal import open_store
@@ -18,7 +18,9 @@ from gepa_service.auth.members import make_member
 from gepa_service.model.job import Job, Status
 from gepa_service.model.job_log import LogChunk, LogLine
 from gepa_service.model.program import ActiveVersion, Program, Promotion, Repository
+from gepa_service.model.rollouts import ProgramWork, TaskResult, task_result_id
 from gepa_service.model.tenant import AuditEntry
+from gepa_service.model.webhook import Webhook, WebhookDelivery
 from gepa_service.records.record import new_id, now
 from tests.gepa_client.journal.sample_runs import run
 
@@ -158,6 +160,47 @@ def _job_of_token(service: Service, tenant: str) -> str:
     return "job_of_token"
 
 
+def _work(what: Literal["rollouts", "step"]) -> Callable[[Service, str], str]:
+    def make(service: Service, tenant: str) -> str:
+        text = text_for(tenant)
+        made = ProgramWork(
+            tenant=tenant,
+            id=new_id("work"),
+            what=what,
+            repo_url=text,
+            settings={"name": text},
+            candidate={"prompt": text},
+            tasks=({"text": text},),
+            result={"candidate": {"prompt": text}},
+            reason=text,
+            created_by=text,
+        )
+        service.records.insert(made)
+        result = {"status": "ok", "score": 1.0, "output": text, "seconds": 0.1}
+        done = TaskResult(tenant=tenant, id=task_result_id(made.id, 0), work_id=made.id, index=0, result=result)
+        service.records.insert(done)
+        return made.id
+
+    return make
+
+
+def _webhook(service: Service, tenant: str) -> str:
+    text = text_for(tenant)
+    made = Webhook(
+        tenant=tenant,
+        id=new_id("webhook"),
+        url=f"https://example.org/{text}",
+        events=("ping",),
+        created_by=text,
+    )
+    service.records.insert(made)
+    sent = WebhookDelivery(
+        tenant=tenant, id=new_id("delivery"), webhook_id=made.id, event="ping", payload={"text": text}
+    )
+    service.records.insert(sent)
+    return made.id
+
+
 RESOURCES: dict[str, Callable[[Service, str], str]] = {
     "pending job": _job("pending"),
     "paused job": _job("paused"),
@@ -171,10 +214,14 @@ RESOURCES: dict[str, Callable[[Service, str], str]] = {
     "member": _member,
     "secret": _secret,
     "audit entry": _audit_entry,
+    "batch": _work("rollouts"),
+    "step": _work("step"),
+    "webhook": _webhook,
 }
 """Makes a resource of a tenant and returns its id."""
 
 OPTIMIZE = {"program": "program.py", "trainset_path": "rows.jsonl", "reflection_lm": "openai/x", "max_metric_calls": 9}
+STEP = {"mutation": {"kind": "prompt", "texts": {"prompt": "a"}}, "wait_s": 0}
 MEMBER = {"issuer": "https://issuer.example", "subject": "ann", "role": "viewer"}
 
 EXAMPLES: dict[str, Example] = {
@@ -207,6 +254,16 @@ EXAMPLES: dict[str, Example] = {
     "POST /program/{program_id}/promote": Example(200, "program", {}),
     "POST /program/{program_id}/rollback": Example(409, "program"),
     "POST /program/{program_id}/deliver": Example(200, "program", {"mode": "patch"}),
+    "POST /rollouts/batch": Example(202, "repository", lambda id_: {"client_id": id_, "tasks": [{"text": "a"}]}),
+    "GET /rollouts/batch/{batch_id}": Example(200, "batch"),
+    "POST /rollouts/batch/{batch_id}/cancel": Example(200, "batch"),
+    "POST /execute_step": Example(202, "repository", lambda id_: {"client_id": id_, **STEP}),
+    "GET /execute_step/{step_id}": Example(200, "step"),
+    "POST /webhooks": Example(422, body={"url": "https://10.0.0.1/hook", "events": ["ping"]}),
+    "GET /webhooks": Example(),
+    "DELETE /webhooks/{webhook_id}": Example(204, "webhook"),
+    "POST /webhooks/{webhook_id}/ping": Example(202, "webhook"),
+    "GET /webhooks/{webhook_id}/deliveries": Example(200, "webhook"),
     "GET /keys": Example(),
     "POST /keys": Example(201, body={"name": "ci", "role": "viewer"}),
     "DELETE /keys/{key_id}": Example(200, "key"),

@@ -1,0 +1,116 @@
+"""Make the parts of an API from what an operator configures: databases, master key, GitHub App, OIDC issuers."""
+
+import hashlib
+import hmac
+import os
+import stat
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evolverpc_common.network_addresses import parse_networks
+from gepa_service.api.service import Service
+from gepa_service.auth.job_tokens import JobTokens
+from gepa_service.auth.oidc import OidcIssuer, OidcTokens
+from gepa_service.auth.recognize import Recognizer
+from gepa_service.cli.arguments import open_cli_records
+from gepa_service.repositories.github import GitHub, GitHubSettings
+from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.secrets.master_key import source_of
+from gepa_service.secrets.vault import Vault
+
+
+class ConfigurationError(Exception):
+    """The configuration cannot be used; the text names the option or the file, and holds no secret."""
+
+
+class GitHubAppFile(BaseModel):
+    """A TOML file that describes the service's GitHub App. `private_key_file`: from the folder of this file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    app_id: str
+    slug: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")]
+    client_id: str
+    client_secret: str
+    webhook_secret: Annotated[str, Field(min_length=16)]
+    private_key_file: Path
+    host: str = "github.com"
+    api: str = "https://api.github.com"
+    web: str = "https://github.com"
+
+
+def derived_key(master: bytes, purpose: str) -> bytes:
+    """Return the key of one purpose: who has it learns nothing of the master key."""
+    return hmac.digest(master, f"evolverpc {purpose} 1".encode(), hashlib.sha256)
+
+
+def read_github_app(file: Path, state_key: bytes) -> GitHub:
+    """Return the GitHub App that a file describes. Raises `ConfigurationError`."""
+    try:
+        if stat.S_IMODE(file.stat().st_mode) & 0o077:
+            raise ConfigurationError(f"{file} holds secrets, and others may read it: chmod 600 {file}")
+        read = GitHubAppFile.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+        key = (file.parent / read.private_key_file).read_text(encoding="utf-8")
+        shared = read.model_dump(exclude={"private_key_file"})
+        return GitHub(GitHubSettings(**shared, key=key, state_key=state_key))
+    except ValidationError as error:  # its own text would show the secrets
+        fields = ", ".join(".".join(map(str, fault["loc"])) for fault in error.errors())
+        raise ConfigurationError(f"{file}: missing or wrong: {fields}") from None
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{file} cannot be used: {getattr(error, 'strerror', None) or error}") from None
+
+
+def parse_issuers(texts: Sequence[str]) -> list[OidcIssuer]:
+    """Return the OIDC issuers, each given as `ISSUER AUDIENCE`. Raises `ConfigurationError`."""
+    found = []
+    for text in texts:
+        issuer, _, audience = text.partition(" ")
+        try:
+            found.append(OidcIssuer(issuer, audience.strip()))
+        except ValueError as error:
+            raise ConfigurationError(f"--oidc '{text}': {error}; give 'ISSUER AUDIENCE'") from None
+    return found
+
+
+@contextmanager
+def opened_service(
+    database: str,
+    journals: str,
+    public_url: str,
+    *,
+    allow_local: bool = False,
+    allow_networks: Sequence[str] = (),
+    github_app: Path | None = None,
+    oidc: Sequence[str] = (),
+) -> Iterator[Service]:
+    """Open the parts for the block. Exits, with a message, if the database or the master key cannot be used.
+
+    Raises:
+        ConfigurationError: another option cannot be used.
+    """
+    try:
+        networks = parse_networks(allow_networks)
+    except ValueError as error:
+        raise ConfigurationError(f"--allow-network: {error}") from None
+    issuers = parse_issuers(oidc)
+    with open_cli_records(database) as records:
+        masters = source_of(os.environ).read()
+        vault = Vault(records, masters)
+        vault.verify()
+        present = masters[0].value
+        tokens = JobTokens(records, [each.value for each in masters])
+        yield Service(
+            records=records,
+            journals=journals,
+            recognize=Recognizer(records, tokens, OidcTokens(issuers)),
+            public_url=public_url,
+            repositories=RepositoryPolicy(allow_local=allow_local, allow_networks=networks),
+            github=None if github_app is None else read_github_app(github_app, derived_key(present, "github state")),
+            webhook_key=derived_key(present, "webhooks"),
+            vault=vault,
+        )

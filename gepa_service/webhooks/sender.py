@@ -1,0 +1,163 @@
+"""Send queued events, again with growing pauses if the receiver fails, a bounded number of times."""
+
+import asyncio
+import contextlib
+import json
+import random
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from evolverpc_common.network_addresses import Network
+from gepa_service.model.webhook import Attempt, DeliveryStatus, Webhook, WebhookDelivery
+from gepa_service.records.every import every
+from gepa_service.records.record import now
+from gepa_service.records.store import LARGEST_PAGE, RecordChanged, RecordStore, RecordsUnavailable, changed
+from gepa_service.repositories.destinations import Destination, DestinationRefused, destination_of
+from gepa_service.webhooks.signing import SIGNATURE, secret_of, signature
+
+FIRST_PAUSE_S = 5.0
+LONGEST_PAUSE_S = 3600.0
+MOST_ATTEMPTS = 8
+REQUEST_S = 10.0
+AT_ONCE = 16
+IDLE_S = 1.0
+LONGEST_ERROR = 300
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Sends what is due. `key`: of `secret_of`. `networks`: besides the public ones that the operator allows.
+
+    `first_pause_s`: seconds before the second attempt, three times as long before each further one.
+    """
+
+    records: RecordStore
+    key: bytes = field(repr=False)
+    networks: Sequence[Network] = ()
+    first_pause_s: float = FIRST_PAUSE_S
+
+    def run(self, stop: threading.Event) -> None:
+        """Send until `stop` is set."""
+        while not stop.is_set():
+            sent = 0
+            with contextlib.suppress(RecordsUnavailable):
+                sent = asyncio.run(self.once())
+            if not sent:
+                stop.wait(IDLE_S)
+
+    async def once(self) -> int:
+        """Send what is due now; return how many requests were made. Raises `RecordsUnavailable`."""
+        due = await asyncio.to_thread(self._begun)
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def send(delivery: WebhookDelivery, webhook: Webhook) -> None:
+            async with gate:
+                attempt = await self._attempt(delivery, webhook)
+            await asyncio.to_thread(self._record, delivery, attempt)
+
+        await asyncio.gather(*(send(*each) for each in due))
+        return len(due)
+
+    def _begun(self) -> list[tuple[WebhookDelivery, Webhook]]:
+        """Claim what is due: its next time is moved on first, so that no other worker sends it too."""
+        found: list[tuple[WebhookDelivery, Webhook]] = []
+        for delivery in every(self.records, WebhookDelivery, None, {"status": "pending"}):
+            if delivery.due > now() or len(found) >= LARGEST_PAGE:
+                continue
+            webhook = self.records.get(Webhook, delivery.tenant, delivery.webhook_id)
+            gone = {"status": "failed", "attempts": (*delivery.attempts, Attempt(at=now(), error="it was deleted"))}
+            due = now() + timedelta(seconds=REQUEST_S + self._pause(delivery.begun))
+            changes: dict[str, Any] = {"due": due, "begun": delivery.begun + 1} if webhook is not None else gone
+            with contextlib.suppress(RecordChanged):
+                claimed = self.records.replace(delivery.model_copy(update=changes))
+                if webhook is not None:
+                    found.append((claimed, webhook))
+        return found
+
+    def _pause(self, begun: int) -> float:
+        """Return the seconds before the next attempt, spread so that not all receivers are asked at once."""
+        pause: float = min(LONGEST_PAUSE_S, self.first_pause_s * 3**begun)
+        return pause * random.uniform(0.8, 1.2)  # noqa: S311  no secret depends on it
+
+    async def _attempt(self, delivery: WebhookDelivery, webhook: Webhook) -> Attempt:
+        present = int(time.time())
+        whole = {
+            "id": delivery.id,
+            "event": delivery.event,
+            "created": delivery.created.isoformat(),
+            **delivery.payload,
+        }
+        body = json.dumps(whole, separators=(",", ":")).encode()
+        secret = secret_of(self.key, webhook.tenant, webhook.id)
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "evolverpc",
+            "X-EvolveRPC-Event": delivery.event,
+            "X-EvolveRPC-Delivery": delivery.id,
+            SIGNATURE: signature(secret, body, present),
+        }
+        try:
+            where = await asyncio.to_thread(destination_of, webhook.url, self.networks)
+            connector = aiohttp.TCPConnector(resolver=_Judged(where), use_dns_cache=False, force_close=True)
+            timeout = aiohttp.ClientTimeout(total=REQUEST_S)
+            async with (
+                aiohttp.ClientSession(
+                    connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
+                ) as session,
+                session.post(webhook.url, data=body, headers=headers, allow_redirects=False) as response,
+            ):
+                return Attempt(at=now(), status=response.status)
+        except DestinationRefused as error:
+            return Attempt(at=now(), error=str(error)[:LONGEST_ERROR])
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            return Attempt(at=now(), error=f"no response: {type(error).__name__}")
+
+    def _record(self, delivery: WebhookDelivery, attempt: Attempt) -> None:
+        status: DeliveryStatus = "pending"
+        if attempt.status is not None and 200 <= attempt.status < 300:
+            status = "delivered"
+        elif delivery.begun >= MOST_ATTEMPTS or attempt.status == 410:
+            status = "failed"
+
+        def change(found: WebhookDelivery) -> WebhookDelivery:
+            due = now() + timedelta(seconds=self._pause(found.begun - 1))
+            update = {"attempts": (*found.attempts, attempt), "status": status, "due": due}
+            return found.model_copy(update=update)
+
+        with contextlib.suppress(RecordChanged):  # deleted with its webhook
+            changed(self.records, delivery, change)
+
+
+class _Judged(AbstractResolver):
+    """Resolves the one host to the addresses that were judged."""
+
+    def __init__(self, where: Destination) -> None:
+        self._where = where
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Return the addresses."""
+        del family
+        return [
+            ResolveResult(
+                hostname=host,
+                host=str(address),
+                port=port,
+                family=socket.AF_INET6 if address.version == 6 else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in self._where.addresses
+        ]
+
+    async def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,114 @@
+"""`gepa-service api`, as a process."""
+
+import base64
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gepa_service.auth.keys import make_key
+from gepa_service.cli.service_parts import ConfigurationError, parse_issuers, read_github_app
+from gepa_service.model.tenant import TENANTS, Tenant
+from gepa_service.records.open_records import open_records
+
+WAIT_S = 60
+
+
+@contextlib.contextmanager
+def running(folder: Path, *arguments: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    master = base64.b64encode(b"m" * 32).decode()
+    process = subprocess.Popen(
+        [str(Path(sys.executable).parent / "gepa-service"), "api", "--port", str(port), *arguments],
+        cwd=folder,
+        env={**os.environ, "GEPA_SERVICE_MASTER_KEY": master},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield f"http://127.0.0.1:{port}", process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def answered(url: str, process: "subprocess.Popen[str]") -> None:
+    until = time.monotonic() + WAIT_S
+    while True:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        try:
+            if httpx.get(f"{url}/health").status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.1)
+
+
+def test_it_serves_the_keys_of_the_database_and_ends_on_sigterm_with_an_open_stream(tmp_path: Path) -> None:
+    (tmp_path / "service").mkdir()
+    records = open_records(str(tmp_path / "service" / "records.db"))
+    records.insert(Tenant(tenant=TENANTS, id="acme", name="acme"))
+    key, record = make_key("acme", "test", "editor", None)
+    records.insert(record)
+    with running(tmp_path, "--allow-local") as (url, process):
+        answered(url, process)
+        headers = {"Authorization": f"Bearer {key}"}
+        assert httpx.get(f"{url}/jobs", headers=headers).json() == {"items": [], "next": None}
+        assert httpx.get(f"{url}/jobs").status_code == 401
+        body = {"repo_url": str(tmp_path), "max_metric_calls": 5}
+        job = httpx.post(f"{url}/optimize", json=body, headers=headers).json()["job_id"]
+        with httpx.stream("GET", f"{url}/job/{job}/stream", headers=headers, timeout=WAIT_S) as stream:
+            assert stream.status_code == 200
+            next(stream.iter_lines())
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WAIT_S) in (0, -signal.SIGTERM)
+    records.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--allow-network", "everything"], "--allow-network"),
+        (["--oidc", "http://issuer"], "--oidc"),
+        (["--github-app", "missing.toml"], "missing.toml"),
+    ],
+)
+def test_a_wrong_option_is_named(tmp_path: Path, arguments: list[str], words: str) -> None:
+    with running(tmp_path, *arguments) as (_, process):
+        printed, _ = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 2, printed
+    assert words in printed
+    assert "Traceback" not in printed
+
+
+def test_a_file_of_the_app_that_others_may_read_is_refused_and_no_secret_is_repeated(tmp_path: Path) -> None:
+    file = tmp_path / "app.toml"
+    file.write_text('app_id = "1"\nwebhook_secret = "hunter2"\n')
+    with pytest.raises(ConfigurationError, match="chmod 600"):
+        read_github_app(file, b"k" * 32)
+    file.chmod(0o600)
+    with pytest.raises(ConfigurationError, match="slug") as refused:
+        read_github_app(file, b"k" * 32)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_issuers_are_given_with_their_audience() -> None:
+    (found,) = parse_issuers(["https://issuer.example client"])
+    assert (found.issuer, found.audience) == ("https://issuer.example", "client")
+
+
+def test_the_committed_document_is_that_of_the_routes() -> None:
+    checked: Any = subprocess.run([sys.executable, "-m", "gepa_service.api.openapi", "--check"], timeout=WAIT_S)
+    assert checked.returncode == 0

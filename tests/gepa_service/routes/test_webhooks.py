@@ -1,0 +1,206 @@
+"""Outgoing webhooks: signed, retried a bounded number of times, and never sent to a private network."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+from aiohttp import web
+
+from gepa_service.api.service import Service
+from gepa_service.model.program import Program
+from gepa_service.model.webhook import Webhook, WebhookDelivery
+from gepa_service.records.record import now
+from gepa_service.records.store import TenantRecords
+from gepa_service.webhooks.sender import MOST_ATTEMPTS, Sender
+from tests.gepa_service.routes.conftest import LOOPBACK, Caller
+
+
+@dataclass
+class Receiver:
+    """`status`: what it answers. `received`: bodies with headers."""
+
+    url: str = ""
+    status: int = 200
+    received: list[tuple[bytes, dict[str, str]]] = field(default_factory=list)
+
+    async def take(self, request: web.Request) -> web.Response:
+        self.received.append((await request.read(), dict(request.headers)))
+        return web.Response(status=self.status, headers={"Location": "http://127.0.0.1:1/"})
+
+
+@asynccontextmanager
+async def receiving() -> AsyncIterator[Receiver]:
+    receiver = Receiver()
+    app = web.Application()
+    app.router.add_post("/hook", receiver.take)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
+        yield receiver
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with receiving() as started:
+        yield started
+
+
+@pytest.fixture
+def owner(client: httpx.AsyncClient) -> Caller:
+    return Caller(client, "acme-owner")
+
+
+@pytest.fixture
+def sender(service: Service) -> Sender:
+    return Sender(service.records, service.webhook_key, LOOPBACK, first_pause_s=0.0)
+
+
+async def registered(owner: Caller, url: str, *events: str) -> dict[str, Any]:
+    made = await owner("POST", "/webhooks", {"url": url, "events": list(events or ["ping"])})
+    assert made.status_code == 201, made.text
+    found: dict[str, Any] = made.json()
+    return found
+
+
+def due_now(acme: TenantRecords) -> list[WebhookDelivery]:
+    """Make what is pending due."""
+    pending = acme.page(WebhookDelivery, {"status": "pending"})
+    return [acme.replace(each.model_copy(update={"due": now() - timedelta(seconds=1)})) for each in pending]
+
+
+async def test_a_promotion_is_sent_once_signed_with_the_secret_of_the_webhook(
+    owner: Caller, receiver: Receiver, sender: Sender, acme: TenantRecords
+) -> None:
+    webhook = await registered(owner, receiver.url, "program.promoted")
+    await registered(owner, receiver.url, "job.completed")
+    acme.insert(
+        Program(tenant="acme", id="p", line="l", job_id="j", repo_url="r", texts={"a": "b"}, verdict="improved")
+    )
+    await owner("POST", "/program/p/promote", {})
+    assert await sender.once() == 1
+    assert await sender.once() == 0
+    ((body, headers),) = receiver.received
+    stamp, _, sent = headers["X-EvolveRPC-Signature"].partition(",v1=")
+    expected = hmac.new(webhook["secret"].encode(), stamp[2:].encode() + b"." + body, hashlib.sha256).hexdigest()
+    assert sent == expected
+    read = json.loads(body)
+    assert (read["event"], read["program_id"], read["actor"]) == ("program.promoted", "p", "key:acme-owner")
+    logged = (await owner("GET", f"/webhooks/{webhook['webhook_id']}/deliveries")).json()["items"]
+    assert [(each["status"], each["attempts"][0]["status"]) for each in logged] == [("delivered", 200)]
+
+
+async def test_a_receiver_that_fails_is_tried_again_a_bounded_number_of_times(
+    owner: Caller, receiver: Receiver, sender: Sender, acme: TenantRecords
+) -> None:
+    receiver.status = 503
+    webhook = await registered(owner, receiver.url)
+    await owner("POST", f"/webhooks/{webhook['webhook_id']}/ping")
+    for _ in range(MOST_ATTEMPTS + 2):
+        await sender.once()
+        due_now(acme)
+    assert len(receiver.received) == MOST_ATTEMPTS
+    (logged,) = (await owner("GET", f"/webhooks/{webhook['webhook_id']}/deliveries")).json()["items"]
+    assert (logged["status"], {each["status"] for each in logged["attempts"]}) == ("failed", {503})
+
+
+async def test_pauses_grow(owner: Caller, receiver: Receiver, service: Service, acme: TenantRecords) -> None:
+    receiver.status = 500
+    webhook = await registered(owner, receiver.url)
+    await owner("POST", f"/webhooks/{webhook['webhook_id']}/ping")
+    pauses = []
+    for _ in range(3):
+        await Sender(service.records, service.webhook_key, LOOPBACK).once()
+        (pending,) = acme.page(WebhookDelivery)
+        pauses.append((pending.due - now()).total_seconds())
+        due_now(acme)
+    assert pauses[0] < pauses[1] < pauses[2]
+
+
+async def test_two_senders_send_an_event_once(
+    owner: Caller, receiver: Receiver, service: Service, acme: TenantRecords
+) -> None:
+    webhook = await registered(owner, receiver.url)
+    for _ in range(5):
+        await owner("POST", f"/webhooks/{webhook['webhook_id']}/ping")
+    senders = [Sender(service.records, service.webhook_key, LOOPBACK) for _ in range(4)]
+    await asyncio.gather(*(each.once() for each in senders))
+    assert len(receiver.received) == 5
+
+
+async def test_a_redirect_is_a_failure_that_is_not_followed(
+    owner: Caller, receiver: Receiver, sender: Sender, acme: TenantRecords
+) -> None:
+    receiver.status = 302
+    webhook = await registered(owner, receiver.url)
+    await owner("POST", f"/webhooks/{webhook['webhook_id']}/ping")
+    await sender.once()
+    (logged,) = acme.page(WebhookDelivery)
+    assert (logged.status, logged.attempts[0].status) == ("pending", 302)
+
+
+async def test_a_name_that_became_private_gets_nothing(
+    owner: Caller, receiver: Receiver, service: Service, acme: TenantRecords
+) -> None:
+    webhook = await registered(owner, receiver.url)
+    await owner("POST", f"/webhooks/{webhook['webhook_id']}/ping")
+    await Sender(service.records, service.webhook_key).once()
+    (logged,) = acme.page(WebhookDelivery)
+    assert logged.attempts[0].error is not None
+    assert "public" in logged.attempts[0].error
+    assert receiver.received == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"url": "https://10.0.0.1/hook", "events": ["ping"]},
+        {"url": "http://example.com/hook", "events": ["ping"]},
+        {"url": "file:///etc/passwd", "events": ["ping"]},
+        {"url": "https://a:b@example.com/", "events": ["ping"]},
+        {"url": "https://[::1", "events": ["ping"]},
+        {"url": "https://example.com:99999/", "events": ["ping"]},
+        {"url": "https://93.184.216.34/", "events": []},
+        {"url": "https://93.184.216.34/", "events": ["everything"]},
+        {"url": "x" * 3000, "events": ["ping"]},
+        {},
+    ],
+)
+async def test_a_wrong_webhook_is_refused(owner: Caller, body: Any) -> None:
+    assert (await owner("POST", "/webhooks", body)).status_code == 422
+    assert (await owner("GET", "/webhooks")).json()["items"] == []
+
+
+async def test_webhooks_are_for_owners_and_of_one_tenant(
+    owner: Caller, editor: Caller, stranger: Caller, receiver: Receiver
+) -> None:
+    webhook = await registered(owner, receiver.url)
+    name = webhook["webhook_id"]
+    for method, path in (("DELETE", ""), ("POST", "/ping"), ("GET", "/deliveries")):
+        foreign = await stranger(method, f"/webhooks/{name}{path}")
+        absent = await stranger(method, f"/webhooks/absent{path}")
+        assert (foreign.status_code, foreign.json()) == (404, absent.json())
+        assert (await editor(method, f"/webhooks/{name}{path}")).status_code == 403
+    listed = (await owner("GET", "/webhooks")).json()
+    assert [each["webhook_id"] for each in listed["items"]] == [name]
+    assert "secret" not in listed["items"][0]
+    assert (await owner("DELETE", f"/webhooks/{name}")).status_code == 204
+    assert (await owner("DELETE", f"/webhooks/{name}")).status_code == 404
+
+
+async def test_there_is_a_largest_number(owner: Caller, acme: TenantRecords, receiver: Receiver) -> None:
+    for at in range(20):
+        acme.insert(Webhook(tenant="acme", id=f"w{at}", url=receiver.url, events=("ping",), created_by="k"))
+    refused = await owner("POST", "/webhooks", {"url": receiver.url, "events": ["ping"]})
+    assert refused.status_code == 409
