@@ -18,6 +18,9 @@ TARGET = ROOT / "gepa_service" / "client" / "operations.py"
 LEFT_OUT = {"/github/callback", "/github/webhook", "/metrics", "/job/{job_id}/stream"}
 """Routes for browsers, GitHub and Prometheus, and the one that `ServiceClient.follow` reads."""
 
+NAMES = {"/rollouts/batch/{batch_id}/cancel": "cancel_batch"}
+"""Methods whose route has the name of another one."""
+
 HEAD = '''"""The operations of the API, a method each. Written by scripts/service_client.py: do not edit."""
 
 from typing import Literal
@@ -42,6 +45,9 @@ def text() -> str:
         if isinstance(route, APIRoute) and route.include_in_schema and route.path_format not in LEFT_OUT:
             [verb] = route.methods
             methods.append("\n".join(_method(route, verb, document["paths"][route.path_format][verb.lower()], models)))
+    names = [re.findall(r"def (\w+)", method)[0] for method in methods]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise SystemExit(f"several routes are named {', '.join(sorted(twice))}: give them names in NAMES")
     imports = "\n".join(f"from {module} import {name}" for name, module in sorted(models.items()))
     return _formatted(HEAD.format(imports=imports) + "\n" + "\n\n".join(methods) + "\n")
 
@@ -66,8 +72,9 @@ def _method(route: APIRoute, verb: str, described: dict[str, Any], models: dict[
     given += ["idempotency_key=idempotency_key"] if "idempotency_key: str | None = None" in keywords else []
     given += ["accept=accept"] if _is_document(described) else []
     call = f"self._bytes({', '.join(given)})"
-    yield f"    def {route.name}({arguments}) -> {returned}:"
-    yield f'        """{(route.description or "").partition(chr(10))[0]}"""'
+    summary = re.split(r"\. |; |\n", route.description or "")[0].removesuffix(".")
+    yield f"    def {NAMES.get(route.path_format, route.name)}({arguments}) -> {returned}:"
+    yield f'        """{summary}."""'
     if returned == "None":
         yield f"        {call}"
     elif returned == "bytes":

@@ -32,7 +32,7 @@ class Operations(Connection):
         return self._model(dict[str, str], "GET", "/ready")
 
     def connect_git(self, body: ConnectRequest, *, idempotency_key: str | None = None) -> Connected:
-        """Connect a repository, whose access is tested at once. A repository that is connected already keeps its id."""
+        """Connect a repository, whose access is tested at once."""
         return self._model(Connected, "POST", "/connect-git", body=body, idempotency_key=idempotency_key)
 
     def repositories(self, *, after: str | None = None, limit: int | None = None) -> RepositoryPage:
@@ -50,7 +50,7 @@ class Operations(Connection):
         )
 
     def optimize(self, body: OptimizeRequest, *, idempotency_key: str | None = None) -> Submitted:
-        """Submit an optimization. A worker checks the program on a few rows first; if that fails, the job does."""
+        """Submit an optimization."""
         return self._model(Submitted, "POST", "/optimize", body=body, idempotency_key=idempotency_key)
 
     def jobs(
@@ -60,7 +60,7 @@ class Operations(Connection):
         after: str | None = None,
         limit: int | None = None,
     ) -> JobPage:
-        """List jobs, the newest first; `status`: only those with one of these."""
+        """List jobs, the newest first."""
         return self._model(JobPage, "GET", "/jobs", query={"status": status, "after": after, "limit": limit})
 
     def job(self, job_id: str) -> JobView:
@@ -72,11 +72,11 @@ class Operations(Connection):
         return self._model(JobView, "PATCH", f"/job/{quoted(job_id)}", body=body, idempotency_key=idempotency_key)
 
     def cancel(self, job_id: str, *, idempotency_key: str | None = None) -> JobView:
-        """End a job for good; what it has found is kept."""
+        """End a job for good."""
         return self._model(JobView, "POST", f"/job/{quoted(job_id)}/cancel", idempotency_key=idempotency_key)
 
     def pause(self, job_id: str, *, idempotency_key: str | None = None) -> JobView:
-        """Stop a job; nothing is lost, and `resume` continues it."""
+        """Stop a job."""
         return self._model(JobView, "POST", f"/job/{quoted(job_id)}/pause", idempotency_key=idempotency_key)
 
     def resume(self, job_id: str, *, idempotency_key: str | None = None) -> JobView:
@@ -133,7 +133,7 @@ class Operations(Connection):
         return self._model(VersionView, "GET", f"/program/{quoted(program_id)}")
 
     def promote(self, program_id: str, body: PromoteRequest, *, idempotency_key: str | None = None) -> PromotionView:
-        """Make a version the active one of its program; refused unless its certificate states `improved`, or by force."""
+        """Make a version the active one of its program."""
         return self._model(
             PromotionView, "POST", f"/program/{quoted(program_id)}/promote", body=body, idempotency_key=idempotency_key
         )
@@ -145,7 +145,7 @@ class Operations(Connection):
         )
 
     def deliver(self, program_id: str, body: DeliverRequest, *, idempotency_key: str | None = None) -> Delivered:
-        """Push the version as a branch and open a pull request, or return a patch. A second request returns the first."""
+        """Push the version as a branch and open a pull request, or return a patch."""
         return self._model(
             Delivered, "POST", f"/program/{quoted(program_id)}/deliver", body=body, idempotency_key=idempotency_key
         )
@@ -160,8 +160,8 @@ class Operations(Connection):
             BatchView, "GET", f"/rollouts/batch/{quoted(batch_id)}", query={"after": after, "limit": limit}
         )
 
-    def cancel(self, batch_id: str, *, idempotency_key: str | None = None) -> BatchAccepted:
-        """Cancel a batch; the results that are there are kept."""
+    def cancel_batch(self, batch_id: str, *, idempotency_key: str | None = None) -> BatchAccepted:
+        """Cancel a batch."""
         return self._model(
             BatchAccepted, "POST", f"/rollouts/batch/{quoted(batch_id)}/cancel", idempotency_key=idempotency_key
         )
@@ -175,7 +175,7 @@ class Operations(Connection):
         return self._model(StepView, "GET", f"/execute_step/{quoted(step_id)}")
 
     def register(self, body: WebhookRequest, *, idempotency_key: str | None = None) -> RegisteredWebhook:
-        """Register a webhook. Its secret is shown in this answer."""
+        """Register a webhook."""
         return self._model(RegisteredWebhook, "POST", "/webhooks", body=body, idempotency_key=idempotency_key)
 
     def webhooks(self, *, after: str | None = None, limit: int | None = None) -> WebhookPage:
@@ -183,7 +183,7 @@ class Operations(Connection):
         return self._model(WebhookPage, "GET", "/webhooks", query={"after": after, "limit": limit})
 
     def delete(self, webhook_id: str, *, idempotency_key: str | None = None) -> None:
-        """Delete a webhook; what was queued for it is not sent."""
+        """Delete a webhook."""
         self._bytes("DELETE", f"/webhooks/{quoted(webhook_id)}", idempotency_key=idempotency_key)
 
     def ping(self, webhook_id: str, *, idempotency_key: str | None = None) -> DeliveryView:
@@ -207,11 +207,11 @@ class Operations(Connection):
         return self._model(KeyPage, "GET", "/keys", query={"after": after, "limit": limit})
 
     def delete_key(self, key_id: str, *, idempotency_key: str | None = None) -> KeyView:
-        """Revoke a key, at once. It stays in the list."""
+        """Revoke a key, at once."""
         return self._model(KeyView, "DELETE", f"/keys/{quoted(key_id)}", idempotency_key=idempotency_key)
 
     def add_member(self, body: MemberRequest, *, idempotency_key: str | None = None) -> MemberView:
-        """Add a member; one that is there gets this role."""
+        """Add a member."""
         return self._model(MemberView, "POST", "/members", body=body, idempotency_key=idempotency_key)
 
     def members(self, *, after: str | None = None, limit: int | None = None) -> MemberPage:
@@ -223,7 +223,7 @@ class Operations(Connection):
         self._bytes("DELETE", f"/members/{quoted(member_id)}", idempotency_key=idempotency_key)
 
     def put_secret(self, name: str, body: SecretRequest, *, idempotency_key: str | None = None) -> None:
-        """Write a secret, over one of this name. Jobs that start from now on use it."""
+        """Write a secret, over one of this name."""
         self._bytes("PUT", f"/secrets/{quoted(name)}", body=body, idempotency_key=idempotency_key)
 
     def secrets(self, *, after: str | None = None, limit: int | None = None) -> SecretPage:
