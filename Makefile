@@ -1,5 +1,5 @@
 # Everything a user needs: `make demo` and `make test`. Each sets up what it needs, given Python 3.11+ and git; all but
-# `make demo` need Node 20+ too.
+# the demos need Node 20+ too.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -17,7 +17,7 @@ $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint co
 endef
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-sandbox example docs test faults conformance bench setup python git node bubblewrap clean
+.PHONY: help demo demo-sandbox demo-service example docs test faults conformance bench setup python git node bubblewrap clean
 .DEFAULT:
 	@echo "no target '$@'; make help names them" >&2; exit 1
 
@@ -25,6 +25,8 @@ help:
 	@echo "make demo         optimize the tickets example, in TypeScript too if Node is there; needs no key"
 	@echo "                  (ARGS=... goes to gepa-client optimize: make demo ARGS='--reflection-lm openai/gpt-5')"
 	@echo "make demo-sandbox the same example over 20 sandboxes (bubblewrap), and that the result is the same"
+	@echo "make demo-service the service: connect a repository, optimize it over HTTP, promote the result; needs no key"
+	@echo "                  (ARGS=--keep leaves it running, and prints its key)"
 	@echo "make example      the starter of an agent framework, by the name in ARGS=NAME; needs no key; without ARGS: the names"
 	@echo "make test         every check there is: format, lint, types, tests of both languages, packages, examples"
 	@echo "                  (ARGS=lint runs one of them)"
@@ -44,6 +46,9 @@ demo: .venv/.installed
 
 demo-sandbox: bubblewrap .venv/.installed-sandbox
 	@$(BIN)/python examples/tickets/demo_sandbox.py $(ARGS)
+
+demo-service: .venv/.installed-service
+	@$(BIN)/python examples/service/demo.py $(ARGS)
 
 example: .venv/.installed-sandbox
 	@$(BIN)/python examples/frameworks/run.py $(ARGS)
@@ -99,13 +104,19 @@ bubblewrap:
 	@echo "Installing what the tests need (about half a minute)"
 	$(INSTALL)
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import claude_agent_sdk, gepa_client.run.driver, rpc_server.cli.serve'
-	@touch $@ .venv/.installed .venv/.installed-sandbox
+	@touch $@ .venv/.installed .venv/.installed-sandbox .venv/.installed-service
 
 .venv/.installed-sandbox: EXTRAS := server,client,sandbox
 .venv/.installed-sandbox: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing the server, the client and what sandboxes need (about half a minute)"
 	$(INSTALL)
 	@touch $@ .venv/.installed
+
+.venv/.installed-service: EXTRAS := server,service
+.venv/.installed-service: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing the server, the client and the service (about half a minute)"
+	$(INSTALL)
+	@touch $@ .venv/.installed .venv/.installed-sandbox
 
 # Beside the environment, without what it requires (datasets, instructor, ...): only its adapter is used, which needs
 # gepa, requests and pydantic.

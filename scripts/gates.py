@@ -59,6 +59,8 @@ GATES = (
     Gate("imports", (tool("lint-imports"), "--no-cache")),
     Gate("worker runs on Python 3.8", (tool("vermin"), "-t=3.8-", "--violations", "--no-tips", "rpc_server/worker")),
     Gate("settings drift", (tool("python"), "-m", "scripts.settings_reference", "--check")),
+    Gate("service drift", (tool("python"), "-m", "gepa_service.api.openapi", "--check")),
+    Gate("service client drift", (tool("python"), "-m", "scripts.service_client", "--check")),
     Gate("schema drift", (tool("python"), "-m", "protocol", "--check")),
     Gate("openapi drift", (tool("python"), "-m", "gepa_service.api.openapi", "--check")),
     Gate("typescript format", npm("format:check"), TS),

@@ -4,20 +4,21 @@ import sys
 from importlib import import_module
 from typing import Annotated
 
-from pathlib import Path
-from typing import Annotated, Literal
-
 import typer
 
 from evolverpc_common.installation import installed_version
 
 HELP = """Optimize many people's programs over HTTP.
 
+`up` is the whole service on one machine; `api` and `worker` are its parts, any number of each, over MongoDB.
+
 The database is named by --database or GEPA_SERVICE_DATABASE, the master key by GEPA_SERVICE_MASTER_KEY_FILE.
 """
 
 COMMANDS = {
+    "up": "Start the whole service on this machine.",
     "api": "Serve the HTTP API.",
+    "worker": "Run the jobs of all tenants.",
     "tenants": "Create, list and change tenants.",
     "keys": "Create, list and revoke API keys.",
     "secrets": "Replace the keys that encrypt secrets.",
@@ -54,33 +55,6 @@ def build(loaded: str | None) -> typer.Typer:
         else:
             app.command(name, short_help=summary)(getattr(module, name))
     return app
-
-
-@app.command()
-def worker(
-    records: Annotated[str, typer.Option(help="Database of records: a SQLite file or a mongodb:// URL.")],
-    journals: Annotated[str, typer.Option(help="Store of runs: a SQLite file or a mongodb:// URL.")],
-    api: Annotated[str, typer.Option(help="Address of the API, as this machine reaches it.")],
-    folder: Annotated[Path, typer.Option(help="For the files of jobs.")] = Path("jobs"),
-    jobs: Annotated[int, typer.Option(min=1, help="Jobs at the same time.")] = 2,
-    sandbox: Annotated[
-        Literal["bubblewrap", "process"], typer.Option(help="Backend of sandboxes; process isolates nothing.")
-    ] = "bubblewrap",
-    lease_s: Annotated[
-        float, typer.Option(min=1.0, help="Seconds without a sign of life after which others take over a job.")
-    ] = 10.0,
-) -> None:
-    """Run jobs. SIGTERM lets others continue them. The master key is named by GEPA_SERVICE_MASTER_KEY_FILE."""
-    from gepa_client.errors import JournalError
-    from gepa_service.cli.worker import work
-    from gepa_service.records.store import RecordError
-    from gepa_service.secrets.master_key import MasterKeyError
-
-    try:
-        work(records, journals, api, folder, jobs, sandbox, lease_s)
-    except (RecordError, JournalError, MasterKeyError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from None
 
 
 def main() -> None:

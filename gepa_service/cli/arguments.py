@@ -16,7 +16,7 @@ from gepa_service.records.store import RecordError, RecordStore, RecordsUnavaila
 from gepa_service.secrets.envelope import SecretDamaged
 from gepa_service.secrets.master_key import MasterKeyError
 
-DEFAULT_DATABASE = "service/records.db"
+DEFAULT_DATABASE = "service-data/records.db"
 
 Database = Annotated[
     str,

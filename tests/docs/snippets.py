@@ -49,6 +49,13 @@ RUN = {
         "docs/guides/sandboxes.md: import asyncio",
     ],
     "tests/rpc_server/dspy/test_live_equality.py": ["docs/guides/dspy.md: # optimize_student.py"],
+    "tests/docs/test_service_page.py": [
+        "docs/guides/service.md: export GEPA_SERVICE_URL=http://127.0.0.1:8600",
+        """docs/guides/service.md: api POST /connect-git '{"repo_url": "https://github.com/you/program"}'""",
+        "docs/guides/service.md: api GET /job/$JOB/stream",
+        "docs/guides/service.md: api GET /job/$JOB/certificate",
+        """docs/guides/service.md: api PUT /secrets/OPENAI_API_KEY '{"value": "sk-..."}'""",
+    ],
     "tests/docs/test_store_queries.py": [
         "docs/guides/long-runs.md: SELECT id, started, json_extract(best, '$.score') AS score, json_extract(best, '$.texts.\"qa.prompt\"') AS prompt",
         "docs/guides/long-runs.md: from pymongo import MongoClient",
@@ -102,6 +109,8 @@ NOT_RUN = {
     'docs/guides/sandboxes.md: secret_headers = ["api.example.com Authorization=Bearer EXAMPLE_TOKEN", "gitlab.example.com PRIVATE-TOKEN=GITLAB_TOKEN"]': "hosts of the reader's own; tests/sandbox_runtime/gateway/test_secret_headers.py sends such requests",
     'docs/guides/sandboxes.md: base = os.environ["GATEWAY_URL_API_EXAMPLE_COM"]': "in a sandbox of the reader's own; tests/sandbox_runtime/gateway/test_secret_headers.py sends such requests",
     "docs/guides/sandboxes.md: gepa-client sandboxes --publish --sandbox modal --repo https://github.com/you/program": "needs an account at Modal; tests/support/modal_cloud runs it if there is one",
+    "docs/guides/service.md: pip install '.[server,service]'     # in the clone; and bubblewrap: apt install bubblewrap": "tests/gepa_service/cli/test_up.py starts the service",
+    "docs/guides/service.md: export GEPA_SERVICE_DATABASE=mongodb://db.example.org/service GEPA_SERVICE_JOURNALS=mongodb://db.example.org/runs": "hosts of the reader's own; `up` starts both commands, and tests of records run over MongoDB",
     'docs/guides/typescript.md: import { defineProgram, readRows, splitRows } from "evolverpc";': "clients/typescript/tests/row-sources.test.ts makes the same calls",
     "docs/guides/typescript.md: npm init --yes && npm pkg set type=module && npm install PATH_TO_CLONE/clients/typescript openai && npm install --save-dev tsx": "downloads packages; `npm run pack-check` installs the package",
     "docs/guides/typescript.md: npx tsx program.ts": "test_programs.py compiles and runs the program",

@@ -14,7 +14,9 @@ from tests.docs import pages, snippets
 sys.path.insert(0, str(pages.ROOT / "docs" / "_ext"))
 import command_reference
 
-COMMAND = re.compile(r"\b(gepa-client steer [a-z-]+|gepa-client [a-z][a-z-]*|gepa-server)\b")
+COMMAND = re.compile(
+    r"\b(gepa-client steer [a-z-]+|gepa-client [a-z][a-z-]*|gepa-service keys [a-z]+|gepa-service [a-z]+|gepa-server)\b"
+)
 OTHER_TOOLS = {"--help", "--help-all", "--version", "--save-dev", "--stdio", "--detach", "--conformance", "--wheel"}
 """Flags of npm, Modal, `evolverpc-conformance` and the like, in running text."""
 
@@ -51,7 +53,8 @@ def test_every_command_in_a_page_exists_and_has_the_flags_given_to_it(page: str)
 
 @pytest.mark.parametrize("page", [page for page in pages.PAGES if page.startswith(("README", "docs/guides", "docs/q"))])
 def test_every_flag_in_the_text_of_a_guide_is_one_of_a_command(page: str) -> None:
-    known = set().union(*(flags(name) for name in command_reference.helps("gepa-client")), flags("gepa-server"))
+    programs = ("gepa-client", "gepa-service", "gepa-server")
+    known = set().union(*(flags(name) for program in programs for name in command_reference.helps(program)))
     given = {
         flag for code in re.findall(r"`([^`\n]+)`", pages.text(page)) for flag in re.findall(r"--[a-z][a-z-]+", code)
     }

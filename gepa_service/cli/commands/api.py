@@ -9,7 +9,7 @@ from gepa_client.cli.views.console import refuse
 from gepa_service.cli.arguments import DEFAULT_DATABASE, Database
 from gepa_service.cli.service_parts import ConfigurationError, opened_service
 
-DEFAULT_JOURNALS = "service/journals.db"
+DEFAULT_JOURNALS = "service-data/journals.db"
 SHUTDOWN_S = 5
 BACKLOG = 2048
 KEEP_ALIVE_S = 15
@@ -25,6 +25,9 @@ def api(
     ] = DEFAULT_JOURNALS,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8600,
+    descriptor: Annotated[
+        int | None, typer.Option("--fd", min=3, help="A listening socket that it inherited, instead of both.")
+    ] = None,
     public_url: Annotated[
         str | None,
         typer.Option(
@@ -68,7 +71,8 @@ def api(
                 create_app(service),
                 host=host,
                 port=port,
-                log_level="info",
+                fd=descriptor,
+                log_level="info" if descriptor is None else "warning",
                 access_log=False,
                 server_header=False,
                 backlog=BACKLOG,

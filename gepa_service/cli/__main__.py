@@ -1,0 +1,5 @@
+"""`python -m gepa_service.cli`: the command `gepa-service` of this interpreter."""
+
+from gepa_service.cli.app import main
+
+main()

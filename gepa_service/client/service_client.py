@@ -1,0 +1,65 @@
+"""The client: the operations of the API, and the events of a job as they happen."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+
+from gepa_service.client.connection import ServiceUnreachable, problem_of
+from gepa_service.client.operations import Operations
+
+SILENT_S = 60.0
+"""A stream that sends nothing for this long, not even a comment, is lost."""
+
+RETRY_S = 1.0
+MOST_RETRIES = 30
+
+
+class ServiceClient(Operations):
+    """A client of a service; see `Connection` for its arguments."""
+
+    def follow(self, job_id: str) -> Iterator[dict[str, Any]]:
+        """Yield the events of a job as they happen, until its last one; a lost connection is made again.
+
+        The events of the job itself have the type `job`. `{"type": "reset"}` precedes those of another server, which
+        come from the beginning.
+
+        Raises:
+            ServiceProblem: the job is unknown, or the key is refused.
+            ServiceUnreachable: the service stays away.
+        """
+        last: str | None = None
+        retries = 0
+        while True:
+            try:
+                for name, id_, event in self._stream(job_id, last):
+                    last, retries = id_ or last, 0
+                    if name == "end":
+                        return
+                    if name != "revoked":  # the next request has the reason
+                        yield {"type": name} if name else event
+            except (httpx.TransportError, ServiceUnreachable) as error:
+                if retries >= MOST_RETRIES:
+                    raise ServiceUnreachable(f"the events of {job_id}: {error}") from error
+            retries += 1
+            time.sleep(RETRY_S)
+
+    def _stream(self, job_id: str, last: str | None) -> Iterator[tuple[str, str, Any]]:
+        headers = {} if last is None else {"Last-Event-ID": last}
+        timeout = httpx.Timeout(SILENT_S)
+        with self._http.stream("GET", f"/job/{job_id}/stream", headers=headers, timeout=timeout) as answer:
+            if answer.is_error:
+                answer.read()
+                if answer.status_code in (429, 502, 503, 504):
+                    raise ServiceUnreachable(str(problem_of(answer)))
+                raise problem_of(answer)
+            fields: dict[str, str] = {}
+            for line in answer.iter_lines():
+                if line:
+                    name, _, value = line.partition(": ")
+                    fields[name] = value
+                elif "data" in fields:
+                    yield fields.get("event", ""), fields.get("id", ""), json.loads(fields["data"])
+                    fields = {}

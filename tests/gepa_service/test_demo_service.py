@@ -1,0 +1,38 @@
+"""`make demo-service`, run as people run it: what it prints, and that it leaves nothing behind."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DEMO = Path(__file__).resolve().parents[2] / "examples" / "service" / "demo.py"
+LIMIT_S = 280
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_the_demo_improves_a_program_over_http_and_promotes_the_version(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GEPA_")}
+    done = subprocess.run(
+        [sys.executable, str(DEMO)],
+        cwd=tmp_path,
+        env=environment | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert all(len(line) <= 80 for line in lines), max(lines, key=len)
+    [scores] = re.findall(r"score (\d\.\d\d) -> (\d\.\d\d) on the validation rows", done.stdout)
+    assert float(scores[1]) - float(scores[0]) >= 0.15
+    assert "certificate: improved" in done.stdout
+    assert re.search(r"first example was scored \d+\.\d s after POST /optimize", done.stdout)
+    [program] = re.findall(r"the active version is (program_\w+)", done.stdout)
+    assert f"POST /program/{program}/promote" in done.stdout
+    assert ".venv/bin/gepa-service up" in lines[-1]
+    assert list(tmp_path.iterdir()) == []
