@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from gepa_client.page.page_events import SentText
+from gepa_client.page.page_fact import SentText
 
 
 class _Answer(BaseModel):
