@@ -42,6 +42,7 @@ class HeartbeatReader:
             no_result_s=found.get("no_result_s") if driven else None,
             waiting=found.get("waiting"),
             waiting_for=found.get("waiting_for"),
+            waiting_since=found.get("waiting_since"),
             reflecting_since=found.get("reflecting_since"),
             reflecting=found.get("reflecting") or [],
             endpoints=[

@@ -11,7 +11,8 @@ from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.store import Store
 from gepa_client.page.page_answers import PromptShown, ProposalShown, RowCompared, RowShown, TextsCompared
 from gepa_client.page.page_fact import SentText, sent_text
-from gepa_client.page.shown_text import NotThere
+from gepa_client.page.recovered_prompts import recovered_prompts
+from gepa_client.page.shown_text import NotThere, part_of
 
 READ_BEFORE, READ_AFTER = 4_096, 20_000
 """Entries beside the beginning of a proposal among which are its minibatch, and its evaluation."""
@@ -22,7 +23,7 @@ def proposal(store: Store, run_id: str, at: int, decided: int | None) -> Proposa
     run, candidates = store.run(run_id), store.candidates(run_id)
     until = decided if decided is not None else at + READ_AFTER
     history = ProposalHistory(store, run, candidates, until, start=max(0, at - READ_BEFORE))
-    found = _proposals(run, candidates, history, [at])
+    found = _proposals(store, run, candidates, history, [at])
     if not found:
         raise NotThere(f"no proposal begins at {at}")
     return found[at]
@@ -31,19 +32,27 @@ def proposal(store: Store, run_id: str, at: int, decided: int | None) -> Proposa
 def proposals(store: Store, run_id: str, numbers: Sequence[int]) -> dict[int, ProposalShown]:
     """Return several proposals of a run that has ended, by where they begin; its entries are read once."""
     run, candidates = store.run(run_id), store.candidates(run_id)
-    return _proposals(run, candidates, ProposalHistory(store, run, candidates), numbers)
+    return _proposals(store, run, candidates, ProposalHistory(store, run, candidates), numbers)
 
 
 def _proposals(
-    run: StoredRun, candidates: Sequence[CandidateRecord], history: ProposalHistory, numbers: Sequence[int]
+    store: Store,
+    run: StoredRun,
+    candidates: Sequence[CandidateRecord],
+    history: ProposalHistory,
+    numbers: Sequence[int],
 ) -> dict[int, ProposalShown]:
     found = history.proposals(numbers, texts=False)
     children = history.children() if found else {}
-    return {one.number: _proposal(run, candidates, one, children.get(one.number)) for one in found}
+    return {one.number: _proposal(store, run, candidates, one, children.get(one.number)) for one in found}
 
 
 def _proposal(
-    run: StoredRun, candidates: Sequence[CandidateRecord], one: AnalyzedProposal, child: Mapping[str, str] | None
+    store: Store,
+    run: StoredRun,
+    candidates: Sequence[CandidateRecord],
+    one: AnalyzedProposal,
+    child: Mapping[str, str] | None,
 ) -> ProposalShown:
     compared: dict[str, TextsCompared] = {}
     if child is not None and one.parent is not None:
@@ -53,11 +62,14 @@ def _proposal(
             for name, text_ in after.items()
             if before.get(name, "") != text_
         }
+    asked = recovered_prompts(store, run, one.number, candidates[one.parent].texts) if one.parent is not None else {}
     prompts = [
         PromptShown(
             component=name,
             model=run.config.get("reflection_lm"),
-            prompt=_records_shown(one.records.get(name, ())),
+            prompt=part_of(asked[name].text) if name in asked else None,
+            hints=list(asked[name].hints) if name in asked else [],
+            records=_records_shown(one.records.get(name, ())),
             answer=_excerpt(one.answers.get(name)),
         )
         for name in one.components

@@ -1,5 +1,7 @@
 """Read a run's store as it grows, and turn what is new into events of the page."""
 
+from typing import Any
+
 from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store, named_store
@@ -10,6 +12,7 @@ from gepa_client.page.event_log import EventLog
 from gepa_client.page.heartbeat_reader import HeartbeatReader
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import Position, RunWarning, Steer, StoreTrouble
+from gepa_client.page.page_fact import TEXT_BEGINNING
 from gepa_client.page.pool_reader import PoolReader
 from gepa_client.page.proposal_reader import ProposalReader
 from gepa_client.page.recorded_decisions import KnownRun
@@ -19,6 +22,9 @@ from gepa_client.page.totals_reader import TotalsReader
 
 LIVE_POLL_S = 0.1
 IDLE_POLL_S = 1.0
+
+DETAILS = 20
+"""Texts of a proposal by hand that its event names."""
 
 
 class RunReader:
@@ -144,7 +150,16 @@ class RunReader:
                     action=str(asked.action.get("kind")),
                     requested=asked.created,
                     by=asked.author,
-                    detail=asked.action,
+                    detail={name: _bounded(value) for name, value in asked.action.items()},
                     outcome=asked.outcome if asked.reason is None else f"{asked.outcome}: {asked.reason}",
                 )
             )
+
+
+def _bounded(value: Any) -> Any:
+    """Return a member of an action with the beginnings of its texts: a text by hand has up to a million characters."""
+    if isinstance(value, dict):
+        return {name: _bounded(part) for name, part in list(value.items())[:DETAILS]}
+    if isinstance(value, str) and len(value) > TEXT_BEGINNING:
+        return f"{value[:TEXT_BEGINNING]} [{len(value) - TEXT_BEGINNING:,} more characters]"
+    return value

@@ -4,8 +4,8 @@ import { useRef, useState } from "preact/hooks";
 import { post } from "../connection";
 import type { View } from "../state/view";
 import type { SteerAction } from "../steer-action";
+import { Commands } from "./commands";
 import { candidateName, score } from "./format";
-import { Commands } from "./header";
 import { Inline } from "./text";
 
 type Form = "cancel" | "budget" | "propose" | "pin" | "hint";
@@ -115,7 +115,10 @@ function Fields({ form, view, onSend }: FieldsProps) {
 function Cancel({ onSend }: Pick<FieldsProps, "onSend">) {
   return (
     <>
-      <p>The run stops for good after the examples in flight. Its results are kept; it cannot be resumed.</p>
+      <p>
+        The run ends after the examples in flight, as cancelled: it takes no requests any more. Its results are kept,
+        and <code>gepa-client resume</code> can still continue it.
+      </p>
       <p class="field">
         <button type="button" class="primary" onClick={() => onSend({ kind: "cancel" })}>
           Cancel the run

@@ -84,7 +84,7 @@ function Item({ proposal }: { proposal: Proposal }) {
       {proposal.before !== null && proposal.after !== null && (
         <span class="quiet">
           {" "}
-          {score(proposal.before)} {"\u2192"} {score(proposal.after)}
+          {counted(proposal.size, "row")}: {score(proposal.before)} {"\u2192"} {score(proposal.after)}
         </span>
       )}
       <br />
@@ -213,7 +213,21 @@ function Prompt({ prompt, byProgram }: { prompt: PromptShown; byProgram: boolean
         {byProgram ? "What the program read" : "Prompt and answer"}:{" "}
         <Inline text={prompt.component ?? "all components"} length={80} />
       </h2>
-      <Part name={byProgram ? "Records" : "What reflection read"} value={prompt.prompt} />
+      {prompt.hints.length > 0 && (
+        <p>
+          With {prompt.hints.length === 1 ? "the hint" : "the hints"} of users:{" "}
+          {prompt.hints.map((hint, at) => (
+            <q key={at}>
+              <Inline text={hint} length={300} />
+            </q>
+          ))}
+        </p>
+      )}
+      {prompt.prompt !== null ? (
+        <Part name="Prompt" value={prompt.prompt} />
+      ) : (
+        <Part name={byProgram ? "Records" : "What reflection read"} value={prompt.records} />
+      )}
       <Part name={byProgram ? "What it proposed" : "Answer"} value={prompt.answer} />
     </section>
   );
@@ -231,11 +245,19 @@ function Changed({ component, before, after }: { component: string; before: stri
   );
 }
 
-export function Row({ row, opened = false }: { row: RowCompared; opened?: boolean }) {
+interface RowProps {
+  readonly row: RowCompared;
+  /** Ids of training and of validation rows may look alike. */
+  readonly kind?: string;
+  readonly opened?: boolean;
+}
+
+export function Row({ row, kind = "Training row", opened = false }: RowProps) {
   return (
     <details open={opened}>
       <summary>
-        Row <Inline text={row.row} length={60} />: {score(row.before?.score)} {"\u2192"} {score(row.after?.score)}{" "}
+        {kind} <Inline text={row.row} length={60} />: score {score(row.before?.score)} {"\u2192"}{" "}
+        {score(row.after?.score)}{" "}
         {row.input !== null && (
           <span class="quiet">
             <Inline text={row.input.text} length={100} />
