@@ -17,7 +17,10 @@ export interface Wait {
 /** Return what the run waits for, the cause before its effects; `at`: milliseconds since 1970. */
 export function waitsOf({ latest: { run, now } }: View, at: number): readonly Wait[] {
   if (run?.driven !== true || now === undefined) return [];
-  const passed = (iso: string | null) => (iso === null ? null : Math.max(0, (at - Date.parse(iso)) / 1_000));
+  const passed = (iso: string | null) => {
+    const began = Date.parse(iso ?? "");
+    return Number.isNaN(began) ? null : Math.max(0, (at - began) / 1_000);
+  };
   const waits: Wait[] = [];
   if (now.lost) {
     const since = now.beat_age_s === null ? null : new Date(at - now.beat_age_s * 1_000).toISOString();

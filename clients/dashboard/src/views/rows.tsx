@@ -66,7 +66,7 @@ export function RowsView({ view, params, api }: ViewProps) {
           {matrix.columns.length === 0 || view.rows.length === 0 ? (
             <p class="empty">No result on a validation row yet.</p>
           ) : form === "map" ? (
-            <Picture matrix={matrix} view={view} onOpen={choose} />
+            <Picture matrix={matrix} view={view} candidate={candidate} row={row} onOpen={choose} />
           ) : (
             <Table matrix={matrix} view={view} />
           )}
@@ -138,10 +138,13 @@ function matrixOf(pool: Pool, view: View): Matrix {
 interface PictureProps {
   readonly matrix: Matrix;
   readonly view: View;
+  /** The cell that is open beside the map. */
+  readonly candidate: number | null;
+  readonly row: number | null;
   readonly onOpen: (candidate: number | null, row: number) => void;
 }
 
-function Picture({ matrix, view, onOpen }: PictureProps) {
+function Picture({ matrix, view, candidate, row, onOpen }: PictureProps) {
   const theme = useTheme();
   const canvas = useRef<HTMLCanvasElement>(null);
   const map = useRef<HeatMap | null>(null);
@@ -171,6 +174,12 @@ function Picture({ matrix, view, onOpen }: PictureProps) {
   }, []);
   useEffect(() => map.current?.setTheme(theme), [theme]);
   useEffect(() => map.current?.setData(matrix.data), [matrix]);
+  useEffect(() => {
+    const [column, line] = [matrix.candidates.indexOf(candidate), matrix.data.order.indexOf(row ?? -1)];
+    if (candidate === null || column < 0 || line < 0 || map.current === null) return;
+    map.current.moveTo({ column, line });
+    setCursor(map.current.cursor);
+  }, [candidate, row]);
 
   const go = (cell: Cell) => {
     const shown = map.current;
