@@ -129,6 +129,10 @@ class PageServer:
         run = f"&run={run_id}" if run_id is not None else ""
         return f"http://{self._host}/#token={self.token}{run}"
 
+    def read_ahead(self, run_id: str) -> None:
+        """Begin to read a run before a page asks for it, while its browser starts."""
+        self._watched.get(run_id)
+
     async def _stores(self, _app: web.Application) -> AsyncIterator[None]:
         yield
         await asyncio.to_thread(self._watched.close)
