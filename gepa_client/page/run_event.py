@@ -64,7 +64,9 @@ def _parent(parent: dict[str, Any] | None) -> ParentRun | None:
 
 def _commands(run: StoredRun, store: str | None, *, end: int, has_code: bool) -> Iterator[CommandHint]:
     if run.status == "running":
-        yield CommandHint(command=command("cancel", run.id, store=store), what="end the run for good")
+        yield CommandHint(
+            command=command("cancel", run.id, store=store), what="end the run; it can be resumed all the same"
+        )
     if run.status in ("paused", "failed"):
         resumed = run.resumed_by or command("resume", run.id, store=store)
         yield CommandHint(command=resumed, what="continue the run; nothing that is recorded is paid for again")

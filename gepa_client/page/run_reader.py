@@ -99,6 +99,8 @@ class RunReader:
         for message in run.counters.get("warnings") or ():
             self._log.add(RunWarning(at=None, message=str(message)))
         if ended and not self._ending.is_read(run):
+            self._add_position(more=more, complete=False)  # what follows takes seconds of a long run
+            self._log.published()
             self.totals.read(self._store, at_once=True)
         elif self._reads_totals:
             self.totals.read(self._store)
@@ -106,16 +108,19 @@ class RunReader:
             self._ending.read(run)
         elif driven:
             self._ending.resumed()
+        self._add_position(more=more, complete=ended)
+        return more
+
+    def _add_position(self, *, more: bool, complete: bool) -> None:
         self._log.add(
             Position(
                 end=self._entries.shown_end,
                 read=self._entries.ordered if more else self._entries.first_missing,
                 replayed=self._decisions.replayed,
                 why_not_replayed=self._decisions.why_not,
-                complete=ended,
+                complete=complete,
             )
         )
-        return more
 
     def _read_first(self, run: StoredRun, *, driven: bool) -> None:
         """Read what the first paint needs."""

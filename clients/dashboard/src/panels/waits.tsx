@@ -21,16 +21,14 @@ export function Waits({ view }: { view: View }) {
             {seconds !== null && `, for ${duration(seconds)}`}
           </h2>
           <p>
-            {detail !== null && (
-              <>
-                <Inline text={detail} length={600} />
-                {". "}
-              </>
-            )}
-            {since !== null && `Since ${time(since)}.`}
+            {since !== null && `Since ${time(since)}. `}
+            {detail !== null && <Inline text={detail} length={600} />}
           </p>
         </div>
       ))}
+      {waitsForServer(view) && (
+        <p>Start a server again at its address: the run continues by itself, without a command.</p>
+      )}
       {away.length > 0 && (
         <ul>
           {away.map(({ name, state, detail }) => (
@@ -38,7 +36,7 @@ export function Waits({ view }: { view: View }) {
               <code>
                 <Inline text={name} length={100} />
               </code>{" "}
-              is {state}
+              is <Inline text={state} />
               {detail !== null && (
                 <>
                   : <Inline text={detail} length={300} />
@@ -50,6 +48,10 @@ export function Waits({ view }: { view: View }) {
       )}
     </section>
   );
+}
+
+function waitsForServer({ latest: { now } }: View): boolean {
+  return now !== undefined && !now.lost && now.waiting_for !== null;
 }
 
 /** The time in milliseconds since 1970, anew every few seconds: a wait grows although nothing arrives. */

@@ -81,10 +81,7 @@ function Figures({ view }: { view: View }) {
       <div>
         <dt>best mean score</dt>
         <dd>
-          {best === undefined ? "none yet" : `${score(best.score)} (${candidateName(best.index)})`}
-          {tied > 0 && (
-            <span class="quiet">{`, which ${counted(tied, "other candidate")} also ${tied === 1 ? "has" : "have"}`}</span>
-          )}
+          {best === undefined ? "none yet" : `${score(best.score)} (${candidateName(best.index)}${tiedWith(tied)})`}
         </dd>
       </div>
       {seed !== undefined && best !== undefined && best.index !== 0 && (
@@ -123,6 +120,10 @@ function Figures({ view }: { view: View }) {
       )}
     </dl>
   );
+}
+
+function tiedWith(others: number): string {
+  return others > 0 ? `, tied with ${counted(others, "other")}` : "";
 }
 
 function Notices({ view, status, lost }: { view: View; status: Status; lost: boolean }) {

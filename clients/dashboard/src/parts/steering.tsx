@@ -4,7 +4,6 @@ import { useRef, useState } from "preact/hooks";
 import { post } from "../connection";
 import type { View } from "../state/view";
 import type { SteerAction } from "../steer-action";
-import { Commands } from "./commands";
 import { candidateName, score } from "./format";
 import { Inline } from "./text";
 
@@ -40,11 +39,9 @@ export function Steering({ view, api }: Props) {
     if (!sent.failed) dialog.current?.close();
   };
   if (!driven) {
-    const resume = view.latest.run?.commands.filter(({ command }) => command.includes(" resume ")) ?? [];
     return (
       <div class="steer">
         <span class="quiet">Not running.</span>
-        <Commands commands={resume} />
       </div>
     );
   }
@@ -117,7 +114,7 @@ function Cancel({ onSend }: Pick<FieldsProps, "onSend">) {
     <>
       <p>
         The run ends after the examples in flight, as cancelled: it takes no requests any more. Its results are kept,
-        and <code>gepa-client resume</code> can still continue it.
+        and it can be resumed all the same.
       </p>
       <p class="field">
         <button type="button" class="primary" onClick={() => onSend({ kind: "cancel" })}>

@@ -22,10 +22,14 @@ const OUTCOMES: Record<Proposal["outcome"], string> = {
   empty: "no new text",
   unfinished: "not decided",
 };
+/** Proposals that the list has at first, the last ones: thousands take seconds to draw. */
+const LISTED = 200;
+
 const FILTERS = ["all", "kept", "rejected", "raced_out", "empty", "unfinished", "pending"] as const;
 
 export function ReflectionView({ view, params, api }: ViewProps) {
   const [filter, setFilter] = useState<(typeof FILTERS)[number]>("all");
+  const [listed, setListed] = useState(LISTED);
   const shown = view.proposals.filter(({ outcome }) => filter === "all" || outcome === filter);
   const at = numberOf(params, "proposal");
   const chosen = view.proposals.find((proposal) => proposal.at === at) ?? shown.at(-1);
@@ -57,15 +61,23 @@ export function ReflectionView({ view, params, api }: ViewProps) {
           </div>
           <div class="split">
             <nav class="list" aria-label="Proposals">
-              {shown.toReversed().map((proposal) => (
-                <a
-                  key={proposal.key}
-                  href={href("reflection", { proposal: proposal.at })}
-                  aria-current={proposal === chosen ? "true" : undefined}
-                >
-                  <Item proposal={proposal} />
-                </a>
-              ))}
+              {shown
+                .slice(-listed)
+                .reverse()
+                .map((proposal) => (
+                  <a
+                    key={proposal.key}
+                    href={href("reflection", { proposal: proposal.at })}
+                    aria-current={proposal === chosen ? "true" : undefined}
+                  >
+                    <Item proposal={proposal} />
+                  </a>
+                ))}
+              {shown.length > listed && (
+                <button type="button" onClick={() => setListed(listed + LISTED)}>
+                  Show {count(Math.min(LISTED, shown.length - listed))} of {count(shown.length - listed)} earlier ones
+                </button>
+              )}
             </nav>
             {chosen !== undefined && <Chosen view={view} api={api} proposal={chosen} />}
           </div>

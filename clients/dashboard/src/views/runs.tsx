@@ -197,7 +197,7 @@ function joined(runs: readonly RunListed[]): uPlot.AlignedData {
   ] as uPlot.AlignedData;
 }
 
-/** Settings that say most about a run, first. */
+/** The settings that define a run, which are listed first. */
 const FIRST = [
   "url",
   "program",
