@@ -100,7 +100,11 @@ def servers(folder: Path, variables: dict[str, str], *programs: str) -> Iterator
 
 
 @pytest.mark.parametrize(
-    ("package", "reflection"), [("openai", "openai/gpt-5"), ("anthropic", "anthropic/claude-sonnet-4-5")]
+    ("package", "reflection"),
+    [
+        ("openai", "openai/gpt-5"),
+        pytest.param("anthropic", "anthropic/claude-sonnet-4-5", marks=pytest.mark.long),
+    ],
 )
 def test_the_quick_start_checks_the_program_and_improves_its_prompt(
     tmp_path: Path, fork_server: ForkServer, package: str, reflection: str
