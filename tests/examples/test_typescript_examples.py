@@ -79,7 +79,7 @@ def better(instructions: str, message: str) -> str:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("name", ["banking77", "judge"])
+@pytest.mark.parametrize("name", ["banking77", pytest.param("judge", marks=pytest.mark.long)])
 def test_an_example_of_one_file_gets_better(folder: Path, fork_server: ForkServer, name: str) -> None:
     client = str(write_commands(fork_server, folder.parent))
     with ModelServer(answer).in_thread() as server:
