@@ -16,6 +16,9 @@ $(BIN)/uv pip install --quiet --python $(BIN)/python $(COMPILED) --constraint co
 $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
 endef
 
+# What is installed for Python, TypeScript and the dashboard does not depend on each other, and waits for the network.
+MAKEFLAGS += --jobs=3
+
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-sandbox demo-service example docs test faults conformance bench setup python git node bubblewrap clean
 .DEFAULT:

@@ -35,7 +35,7 @@ from gepa.core.result import GEPAResult  # noqa: E402
 from gepa.strategies.proposal_sampling import PxNSampling, SingleMutationSampling  # noqa: E402
 
 from benchmarks import hashed_task, ours, stub_endpoints  # noqa: E402
-from gepa_client import ConcurrentReflection, Row, RowLoader  # noqa: E402
+from gepa_client import ConcurrentDatasets, ConcurrentReflection, Row, RowLoader  # noqa: E402
 
 try:
     PeerAdapter = importlib.import_module("gepa_rpc.adapter").RPCAdapter
@@ -131,7 +131,15 @@ def run_ours(url: str, folder: Path, sampling: Any) -> GEPAResult[Any, Any]:
         reflection = ConcurrentReflection(
             hashed_task.HashedModel(REFLECTION_S), max_workers=hashed_task.MODEL_WORKERS, journal=adapter.journal
         )
-        return _optimize(adapter, sampling, *loaders, reflection_strategy=reflection, callbacks=adapter.callbacks)
+        datasets = ConcurrentDatasets(adapter)
+        return _optimize(
+            adapter,
+            sampling,
+            *loaders,
+            reflection_strategy=reflection,
+            module_selector=datasets,
+            callbacks=[*adapter.callbacks, datasets],
+        )
 
 
 def run_in_process(sampling: Any) -> GEPAResult[Any, Any]:

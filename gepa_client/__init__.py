@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gepa_client.fleet import FleetEvent
     from gepa_client.gepa.adapter import RemoteAdapter
     from gepa_client.gepa.batch_evaluator import ExampleDone
+    from gepa_client.gepa.concurrent_datasets import ConcurrentDatasets
     from gepa_client.gepa.hooks import Failure, Failures
     from gepa_client.gepa.litellm_model import LiteLLMModel
     from gepa_client.gepa.reflection import ConcurrentReflection, ProgramReflection
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BadResponse",
     "ClientError",
+    "ConcurrentDatasets",
     "ConcurrentReflection",
     "ConnectionLost",
     "ExampleDone",
@@ -51,6 +53,7 @@ __all__ = [
 
 _HOMES = {
     "gepa.adapter": ("RemoteAdapter",),
+    "gepa.concurrent_datasets": ("ConcurrentDatasets",),
     "gepa.results": ("Trajectory",),
     "errors": ("BadResponse", "ClientError", "ConnectionLost", "Interrupted", "Refused", "RowsError"),
     "gepa.hooks": ("Failure", "Failures"),

@@ -1,6 +1,7 @@
 """Run every gate and print the time each took; the first that fails ends the run, with the command to repeat it alone.
 
-The Python tests run beside all other gates, which run one after the other and show their output when they end.
+Three lanes run side by side: the Python tests, the tests in TypeScript, and all other gates. A lane runs its gates one
+after the other; all but the Python tests show their output when they end.
 
 `python scripts/gates.py` runs all; `python scripts/gates.py types "python tests"` runs those named.
 """
@@ -49,8 +50,12 @@ def npm(script: str, *args: str) -> tuple[str, ...]:
 
 PYTHON_TESTS = Gate("python tests", (tool("python"), "-m", "pytest", "-n", WORKERS, "--dist", "worksteal"))
 TYPESCRIPT_PACKAGE = Gate("typescript package", npm("pack-check"), TS)
-WITH_PACKAGE = (TYPESCRIPT_PACKAGE, PYTHON_TESTS)
-"""In this order: the first builds again what the second uses."""
+TYPESCRIPT_TESTS = Gate("typescript tests", npm("test"), TS)
+DASHBOARD_TESTS = Gate("dashboard tests", npm("test"), DASHBOARD)
+WITH_PACKAGE = (PYTHON_TESTS, TYPESCRIPT_TESTS)
+"""They use what the gate `typescript package` builds again, so they begin when it has ended."""
+LANES = ((TYPESCRIPT_PACKAGE, PYTHON_TESTS), (DASHBOARD_TESTS, TYPESCRIPT_TESTS))
+"""Gates that run beside the others, which are one lane."""
 GATES = (
     Gate("format", (tool("ruff"), "format", "--check", ".")),
     Gate("lint", (tool("ruff"), "check", ".")),
@@ -73,8 +78,8 @@ GATES = (
     Gate("dashboard drift", npm("drift"), DASHBOARD),
     Gate("types", (tool("mypy"),)),
     Gate("wheel", (tool("python"), "scripts/wheel_check.py")),
-    Gate("typescript tests", npm("test"), TS),
-    Gate("dashboard tests", npm("test"), DASHBOARD),
+    TYPESCRIPT_TESTS,
+    DASHBOARD_TESTS,
     TYPESCRIPT_PACKAGE,
     PYTHON_TESTS,
 )
@@ -88,19 +93,28 @@ def main(names: list[str]) -> int:
         return 2
     started = time.monotonic()
     chosen = [gate for gate in GATES if not names or gate.name in names]
-    lanes = ([gate for gate in chosen if gate not in WITH_PACKAGE], [gate for gate in chosen if gate in WITH_PACKAGE])
-    failed = threading.Event()
+    beside = [[gate for gate in lane if gate in chosen] for lane in LANES]
+    lanes = [*beside, [gate for gate in chosen if not any(gate in lane for lane in LANES)]]
+    failed, built = threading.Event(), threading.Event()
+    if TYPESCRIPT_PACKAGE not in chosen:
+        built.set()
     with ThreadPoolExecutor(len(lanes)) as threads:
-        list(threads.map(lambda lane: run_lane(lane, failed), lanes))
+        list(threads.map(lambda lane: run_lane(lane, built, failed), lanes))
     if failed.is_set():
         return 1
     print(f"All gates passed in {time.monotonic() - started:.0f} s. Next: make demo", flush=True)
     return 0
 
 
-def run_lane(gates: list[Gate], failed: threading.Event) -> None:
-    """Run these gates one after the other; stop when one of them, or one of another lane, has failed."""
+def run_lane(gates: list[Gate], built: threading.Event, failed: threading.Event) -> None:
+    """Run these gates one after the other; stop when one of them, or one of another lane, has failed.
+
+    `built`: set when the gate `typescript package` has ended.
+    """
     for gate in gates:
+        while gate in WITH_PACKAGE and not built.wait(POLL_S):
+            if failed.is_set():
+                return
         began = time.monotonic()
         with tempfile.TemporaryFile() as output:
             live = gate is PYTHON_TESTS
@@ -118,6 +132,8 @@ def run_lane(gates: list[Gate], failed: threading.Event) -> None:
             again = f"again alone: (cd {gate.folder} && {shlex.join(gate.command)})"
             print(f"== {gate.name} failed; {again}", file=sys.stderr, flush=True)
             return
+        if gate is TYPESCRIPT_PACKAGE:
+            built.set()
 
 
 def run(gate: Gate, stop: threading.Event, output: IO[bytes] | None) -> int | None:

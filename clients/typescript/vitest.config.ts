@@ -10,8 +10,8 @@ const IN_OWN_PROCESSES = ["tests/spans.test.ts", "tests/model-calls.test.ts"];
 export default defineConfig({
   test: {
     globalSetup: "tests/compile-programs.ts",
-    testTimeout: 20_000,
-    hookTimeout: 20_000,
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
     // What the person running the tests has set is none of theirs.
     env: { GEPA_TOKEN: "", GEPA_READY_JSON: "", GEPA_CLIENT: OPTIMIZER },
     // To import the package again for each file takes a quarter of the time of all tests.

@@ -25,7 +25,7 @@ COMMANDS = {
     "replay": "Replay a run from its record; call no server.",
     "steer": "Steer a run: a text, a hint, a budget, a pin.",
     "pause": "Stop a run; `resume` continues it.",
-    "cancel": "Stop a run for good; keep what it found.",
+    "cancel": "End a run; keep what it found.",
     "fork": "Start a new run from a point of another.",
     "export": "Write a run to one JSON file.",
     "import": "Import a run that was exported.",

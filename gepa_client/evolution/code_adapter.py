@@ -1,6 +1,7 @@
 """The adapter for runs whose code evolves: it resolves added components and merges the code of merged candidates."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from gepa.core.callbacks import EvaluationEndEvent, EvaluationStartEvent, IterationStartEvent
@@ -8,6 +9,7 @@ from gepa.core.state import GEPAState
 
 from gepa_client.evolution.mutations import MutationRequest, MutationRunner, wait_for_answers
 from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.gepa.reflective_datasets import DatasetJob
 from gepa_client.gepa.results import Batch
 from protocol import Candidate, JsonValue
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, branch_of, commit_of
@@ -107,11 +109,23 @@ class EvolvingAdapter:
         self, candidate: Candidate, eval_batch: Batch, components_to_update: Sequence[str]
     ) -> dict[str, list[dict[str, JsonValue]]]:
         """Make records as the adapter does; for `added_components`, of each added component in use."""
+        return self._adapter.make_reflective_dataset(
+            candidate, eval_batch, self._texts(candidate, components_to_update)
+        )
+
+    def expect_datasets(self, jobs: Sequence[DatasetJob]) -> None:
+        """Announce them to the adapter."""
+        self._adapter.expect_datasets(
+            [replace(job, components=self._texts(job.candidate, job.components)) for job in jobs]
+        )
+
+    def _texts(self, candidate: Candidate, components: Sequence[str]) -> list[str]:
+        """Return the components with, in place of `added_components`, each of those in use."""
+        if ADDED_COMPONENTS not in components:
+            return list(components)
         unused = self._adapter.commits.unused(candidate)
-        names = [name for name in components_to_update if name != ADDED_COMPONENTS]
-        if ADDED_COMPONENTS in components_to_update:
-            names += [name for name in added_to(candidate) if name not in unused]
-        return self._adapter.make_reflective_dataset(candidate, eval_batch, names)
+        names = [name for name in components if name != ADDED_COMPONENTS]
+        return names + [name for name in added_to(candidate) if name not in unused]
 
     def __getattr__(self, name: str) -> Any:
         """Return what the adapter has."""

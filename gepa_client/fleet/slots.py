@@ -227,22 +227,22 @@ class InFlightLimit:
         self._held = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    @contextlib.asynccontextmanager
-    async def hold(self, examples: int) -> AsyncIterator[None]:
+    def hold(self, examples: int) -> contextlib.AbstractAsyncContextManager[None]:
         """Count the examples, at most `most`, as in flight during the block."""
-        if self.most is None:
-            yield
-            return
+        return contextlib.nullcontext() if self.most is None else self._hold(examples, self.most)
+
+    @contextlib.asynccontextmanager
+    async def _hold(self, examples: int, most: int) -> AsyncIterator[None]:
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((examples, granted))
-        self._serve(self.most)
+        self._serve(most)
         try:
             await granted
             yield
         finally:
             if granted.done() and not granted.cancelled():
                 self._held -= examples
-            self._serve(self.most)
+            self._serve(most)
 
     def _serve(self, most: int) -> None:
         while self._waiting:

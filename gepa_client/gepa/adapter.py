@@ -27,7 +27,15 @@ from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem, ExampleDone
 from gepa_client.gepa.hooks import Failures, TracePolicy
 from gepa_client.gepa.known_results import KnownResults
-from gepa_client.gepa.reflective_datasets import STATE_KEY, ProposalJob, Records, ReflectiveDatasets, propose_new_texts
+from gepa_client.gepa.reflective_datasets import (
+    STATE_KEY,
+    Dataset,
+    DatasetJob,
+    ProposalJob,
+    Records,
+    ReflectiveDatasets,
+    propose_new_texts,
+)
 from gepa_client.gepa.results import Batch, BatchBuilder, Results
 from gepa_client.gepa.rows import AnyRow, RowLoader, as_row, list_server_rows
 from gepa_client.journal.entries import EVALUATE, RETRACE
@@ -172,6 +180,8 @@ class RemoteAdapter:
         self._datasets = ReflectiveDatasets(
             self.fleet, self.journal, self._evaluator, self.discovery, self.call_timeout_s, seed
         )
+        self._expected_datasets: list[DatasetJob] = []
+        self._made_datasets: list[tuple[DatasetJob, Dataset | ProgramFailed]] = []
         # GEPA reads the attribute unconditionally.
         self.propose_new_texts: ProposalFn | None = self._propose_new_texts if self.offers("proposals") else None
         for one in fleets:
@@ -303,6 +313,14 @@ class RemoteAdapter:
 
     # --- reflection --------------------------------------------------------------------------------------------------
 
+    def expect_datasets(self, jobs: Sequence[DatasetJob]) -> None:
+        """Announce the reflective datasets that are requested next, in this order: they are then made at once.
+
+        Without effect if the program must make one after another.
+        """
+        self._expected_datasets = list(jobs) if self._datasets.overlap else []
+        self._made_datasets = []
+
     def make_reflective_dataset(
         self, candidate: Candidate, eval_batch: Batch, components_to_update: Sequence[str]
     ) -> dict[str, list[dict[str, JsonValue]]]:
@@ -317,14 +335,26 @@ class RemoteAdapter:
         try:
             if eval_batch.trajectories is None:
                 raise BadResponse("the batch was evaluated without traces")
-            making = self._datasets.make(candidate, eval_batch.trajectories, list(components_to_update))
-            return self.wait_for(making)
-        except ProgramFailed as error:
-            self.failures.record("make_reflective_dataset", error)
-            raise
+            made = self._made(DatasetJob(candidate, eval_batch.trajectories, list(components_to_update)))
         except (RpcError, ClientError) as error:
             status: InterruptStatus = "paused" if isinstance(error, ConnectionLost) else "failed"
             raise Interrupted(status, f"make_reflective_dataset: {summary(error)}") from error
+        if isinstance(made, ProgramFailed):
+            self.failures.record("make_reflective_dataset", made)
+            raise made
+        return made
+
+    def _made(self, job: DatasetJob) -> Dataset | ProgramFailed:
+        """Return what was made for this job, after making it with all that are expected after it."""
+        if self._made_datasets and self._made_datasets[0][0] == job:
+            return self._made_datasets.pop(0)[1]
+        expected = self._expected_datasets[:1] == [job]
+        jobs = self._expected_datasets if expected else [job]
+        found = self.wait_for(self._datasets.make(jobs))
+        if expected:
+            self._expected_datasets = []
+            self._made_datasets = list(zip(jobs[1:], found[1:], strict=True))
+        return found[0]
 
     def propose(self, jobs: Sequence[ProposalJob]) -> list[dict[str, str] | Exception]:
         """Return the program's new texts for each job, all requested at once; the exception for a job that failed.

@@ -52,6 +52,8 @@ class RecordBudget:
         The longest texts are cut in the middle, with a line that states how much is left out; records are left out,
         the last first, only if a prompt has less than `LEAST_RECORD_TOKENS` for each.
         """
+        if self.prompt_tokens is None and self.record_tokens is None:
+            return FittedRecords(records)
         sizes = [_size(record) for record in records]
         most = max(sizes, default=0)
         if self.record_tokens is not None:

@@ -160,6 +160,18 @@ class ConcurrentReflection(_ReflectionStrategy):
                 proposals[task.job].raw_lm_outputs[task.component] = answer.text
         return [ReflectionProposal({}) if at in failed else found for at, found in enumerate(proposals)]
 
+    def prompt(self, candidate: Mapping[str, str], records: Records, name: str) -> Prompt:
+        """Return the prompt for a new text of a component, with the present hints."""
+        prompt: Prompt = InstructionProposalSignature.prompt_renderer(
+            {
+                "current_instruction_doc": candidate[name],
+                "dataset_with_feedback": self.fitted(candidate, records, name).records,
+                "prompt_template": self._template(name),
+            }
+        )
+        prompt = self._hinted(prompt)
+        return self.check.bounded(prompt) if self.check is not None else prompt
+
     def fitted(self, candidate: Mapping[str, str], records: Records, name: str) -> FittedRecords:
         """Return the records of a component as its prompt shows them."""
         template = self._template(name) or InstructionProposalSignature.default_prompt_template
@@ -184,17 +196,8 @@ class ConcurrentReflection(_ReflectionStrategy):
     ) -> "_Task":
         if given is not None:
             return _Task(job, name, self._hinted(given), form or AnswerForm(block=True), before=None)
-        prompt: Prompt = InstructionProposalSignature.prompt_renderer(
-            {
-                "current_instruction_doc": candidate[name],
-                "dataset_with_feedback": self.fitted(candidate, records, name).records,
-                "prompt_template": self._template(name),
-            }
-        )
-        prompt = self._hinted(prompt)
-        if self.check is not None:
-            prompt = self.check.bounded(prompt)
         template = self._template(name) or InstructionProposalSignature.default_prompt_template
+        prompt = self.prompt(candidate, records, name)
         return _Task(job, name, prompt, AnswerForm(wants_block(template)), before=candidate[name])
 
     def _hinted(self, prompt: Prompt) -> Prompt:

@@ -1,7 +1,7 @@
 """Reflective datasets: made by the program from its traces and state, with images, and turned by it into proposals."""
 
+import asyncio
 import base64
-import contextlib
 import functools
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,6 +18,7 @@ from gepa_client.journal.entries import PROPOSAL, REFLECTIVE_DATASET
 from gepa_client.journal.journal import Journal, KeyedCall, execute_missing, gather_recorded
 from gepa_client.journal.requests import RecordedRequest, RequestKey, complete, request_key
 from gepa_client.transport.calls import Call, Reply
+from gepa_client.transport.event_loop import GroupTask
 from gepa_client.transport.responses import validated
 from protocol import Candidate, DiscoverResult, JsonValue, MakeReflectiveDatasetResult, ProposeNewTextsResult
 from protocol.base import MAX_SAFE_INTEGER
@@ -63,6 +64,27 @@ class AdapterState:
         return {} if instance == self._made_by else self.checkpoint()
 
 
+@dataclass(frozen=True)
+class DatasetJob:
+    """A reflective dataset to make: of a candidate's traced minibatch, for these components."""
+
+    candidate: Candidate
+    traced: list[Trajectory]
+    components: list[str]
+
+    @property
+    def key(self) -> RequestKey:
+        """What identifies the request in the journal."""
+        scored = [[each.row.digest, _without_trace(complete(each.scored))] for each in self.traced]
+        return request_key(
+            REFLECTIVE_DATASET,
+            f"make a reflective dataset of {len(self.traced)} examples for {', '.join(self.components)}",
+            self.candidate,
+            scored,
+            self.components,
+        )
+
+
 @dataclass
 class ReflectiveDatasets:
     """Requests records from the instance that holds a minibatch's traces, unless the journal has them.
@@ -78,49 +100,56 @@ class ReflectiveDatasets:
     call_timeout_s: float
     seed: int = 0
     state: AdapterState = field(default_factory=AdapterState)
+    _retracing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    """Held by the one job that traces its minibatch again: a server may have room for the traces of one alone."""
 
-    async def make(self, candidate: Candidate, traced: list[Trajectory], components: list[str]) -> Dataset:
-        """Return the records of a traced minibatch, with their images as `gepa.Image`.
+    @property
+    def overlap(self) -> bool:
+        """Whether datasets may be made at once: an adapter, or a program with state, may build on the one before."""
+        return not (self.discovery.limits.whole_batches or STATE_KEY in self.discovery.capabilities)
 
-        Traces that are gone are made once more, into `traced`; again only if the process that kept them is gone too.
+    async def make(self, jobs: Sequence[DatasetJob]) -> list[Dataset | ProgramFailed]:
+        """Return the records of each job, with their images as `gepa.Image`; several jobs are requested at once.
+
+        A failure of the program takes the place of records that it could not make; that is recorded too. Traces that
+        are gone are made once more, into `traced`; again only if the process that kept them is gone too.
 
         Raises:
-            ProgramFailed: the program could not make them; that is recorded too.
             Interrupted, RpcError, ClientError: there is no answer.
         """
-        scored = [[trajectory.row.digest, _without_trace(complete(trajectory.scored))] for trajectory in traced]
-        key = request_key(
-            REFLECTIVE_DATASET,
-            f"make a reflective dataset of {len(traced)} examples for {', '.join(components)}",
-            candidate,
-            scored,
-            components,
+        answers = await self._recorded(
+            [job.key for job in jobs], lambda at, request, task: self._made(jobs[at], request, task)
         )
+        return [
+            answer if isinstance(answer, ProgramFailed) else with_images(answer["dataset"], answer.get("images") or {})
+            for answer in answers
+        ]
 
-        async def execute(request: RecordedRequest) -> JsonValue:
-            with contextlib.suppress(TrajectoryExpired):
-                return await self._request_records(request, candidate, traced, components)
+    async def _made(self, job: DatasetJob, request: RecordedRequest, task: GroupTask) -> JsonValue:
+        tried = list(job.traced)
+        try:
+            return await self._request_records(job, request, task)
+        except TrajectoryExpired:
+            task.begun = False  # nothing is lost if another job fails meanwhile
+        async with self._retracing:
+            task.begun = True
             for _ in range(MAX_RETRACES):
-                item = EvaluationItem(candidate, [trajectory.row for trajectory in traced], trace=True)
-                fresh = await self.evaluator.retrace(item, request)
-                traced[:] = [
-                    replace(trajectory, result=result) for trajectory, result in zip(traced, fresh, strict=True)
-                ]
+                if job.traced == tried:  # else another job of the same minibatch has traced it
+                    item = EvaluationItem(job.candidate, [each.row for each in tried], trace=True)
+                    fresh = await self.evaluator.retrace(item, request)
+                    job.traced[:] = [replace(each, result=result) for each, result in zip(tried, fresh, strict=True)]
+                tried = list(job.traced)
                 try:
-                    return await self._request_records(request, candidate, traced, components)
+                    return await self._request_records(job, request, task)
                 except TrajectoryExpired as error:
-                    if self._kept_by_one_process(traced):
+                    if self._kept_by_one_process(tried):
                         why = "trajectories expire as soon as they are made; raise max_trace_bytes"
                         raise Interrupted("paused", why) from error
-            raise Interrupted(
-                "paused",
-                f"trajectories were made again {MAX_RETRACES} times, and each time the server that kept them ended; "
-                "its log may show why",
-            )
-
-        answer = await self._recorded(key, execute)
-        dataset: Dataset = with_images(answer["dataset"], answer.get("images") or {})
-        return dataset
+        raise Interrupted(
+            "paused",
+            f"trajectories were made again {MAX_RETRACES} times, and each time the server that kept them ended; "
+            "its log may show why",
+        )
 
     def _kept_by_one_process(self, traced: Sequence[Trajectory]) -> bool:
         """Whether one process keeps all traces and still runs: if it lacks them, it has dropped them itself."""
@@ -134,21 +163,21 @@ class ReflectiveDatasets:
         params = {"candidate": candidate, **empty}
         self.state.restore({STATE_KEY: state})
         key = request_key("adapter_state", "take over the adapter's state", state)
-        await self._recorded(key, lambda request: self._call(request, params, Pin()))
+        [answer] = await self._recorded([key], lambda _at, request, task: self._call(request, params, Pin(), task))
+        if isinstance(answer, ProgramFailed):
+            raise answer
 
-    async def _request_records(
-        self, request: RecordedRequest, candidate: Candidate, traced: Sequence[Trajectory], components: list[str]
-    ) -> JsonValue:
-        instances = {instance for one in traced if (instance := instance_of(one.result)) is not None}
+    async def _request_records(self, job: DatasetJob, request: RecordedRequest, task: GroupTask) -> JsonValue:
+        instances = {instance for one in job.traced if (instance := instance_of(one.result)) is not None}
         batch = {
-            "batch": [trajectory.row.wire for trajectory in traced],
-            "results": [complete(trajectory.result) for trajectory in traced],
+            "batch": [trajectory.row.wire for trajectory in job.traced],
+            "results": [complete(trajectory.result) for trajectory in job.traced],
         }
-        params = {"candidate": candidate, "eval_batch": batch, "components_to_update": components}
+        params = {"candidate": job.candidate, "eval_batch": batch, "components_to_update": job.components}
         params["seed"] = (self.seed + request.number) % (MAX_SAFE_INTEGER + 1)
-        return await self._call(request, params, Pin(min(instances) if instances else None))
+        return await self._call(request, params, Pin(min(instances) if instances else None), task)
 
-    async def _call(self, request: RecordedRequest, params: Mapping[str, Any], pin: Pin) -> JsonValue:
+    async def _call(self, request: RecordedRequest, params: Mapping[str, Any], pin: Pin, task: GroupTask) -> JsonValue:
         call = Call(
             "make_reflective_dataset",
             params,
@@ -158,29 +187,31 @@ class ReflectiveDatasets:
             optional={"seed": "steps"},
             instance_params=self.state.params_for,
         )
-        reply = await self.fleet.call(call, self.journal.attempts(request, REFLECTIVE_DATASET), pin=pin)
+        reply = await self.fleet.call(call, self.journal.attempts(request, REFLECTIVE_DATASET, task), pin=pin)
         answer = reply.value
         return {**answer, "made_by": reply.instance} if STATE_KEY in answer else answer
 
     async def _recorded(
-        self, key: RequestKey, execute: Callable[[RecordedRequest], Awaitable[JsonValue]]
-    ) -> Mapping[str, Any]:
-        """Return the recorded answer, or that of `execute` once it is recorded; a `ProgramFailed` is recorded too.
+        self,
+        keys: Sequence[RequestKey],
+        execute: Callable[[int, RecordedRequest, GroupTask], Awaitable[JsonValue]],
+    ) -> list[Any]:
+        """Return each recorded answer, or that of `execute` once it is recorded; a `ProgramFailed` takes its place.
 
         The program's state is kept with the instance that has it. An instance that still runs has continued from there,
         as this run did; but not if the answer comes from the run that this one was forked from: the state then travels
         with the next request. Raises: what `execute` raises.
         """
-        [request] = self.journal.ask([key])
-        [answer] = await execute_missing(
-            self.journal, [request], lambda _at, _task: execute(request), failures=(ProgramFailed,)
+        requests = self.journal.ask(keys)
+        answers = await execute_missing(
+            self.journal, requests, lambda at, task: execute(at, requests[at], task), failures=(ProgramFailed,)
         )
-        if isinstance(answer, Exception):
-            raise answer
         if STATE_KEY in self.discovery.capabilities:
-            made_by = answer.get("made_by") if request.number >= self.journal.inherited else None
-            self.state.keep(answer.get(STATE_KEY), made_by)
-        return dict(answer)
+            for request, answer in zip(requests, answers, strict=True):
+                if not isinstance(answer, ProgramFailed):
+                    made_by = answer.get("made_by") if request.number >= self.journal.inherited else None
+                    self.state.keep(answer.get(STATE_KEY), made_by)
+        return answers
 
 
 def _dataset_of(answer: JsonValue, *, keeps_state: bool) -> Reply[dict[str, Any]]:

@@ -300,6 +300,8 @@ class JournaledAttempts:
 
     def unfinished(self) -> tuple[str, str | None] | None:
         """Return (url, instance) of an attempt of an earlier process with no recorded end, or no recorded answer."""
+        if not self.request.attempts:
+            return None
         if self.kind == RETRACE:
             return None  # one of many examples that are traced for the same request: which one is unknown
         made = [

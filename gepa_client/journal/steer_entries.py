@@ -116,7 +116,7 @@ class Pause(_Action):
 
 
 class Cancel(_Action):
-    """Stop the run for good after the examples in flight."""
+    """End the run after the examples in flight."""
 
     kind: Literal["cancel"] = "cancel"
 

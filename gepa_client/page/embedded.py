@@ -17,11 +17,15 @@ from evolverpc_common.files import replace_file
 from evolverpc_common.printed_commands import command
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import Store, named_store
-from gepa_client.page import details
 from gepa_client.page.built_page import asset
+from gepa_client.page.cell_reader import CellReader
 from gepa_client.page.event_log import EventLog, to_json
+from gepa_client.page.explanation_answers import explained, provenance
+from gepa_client.page.proposal_answers import proposals
 from gepa_client.page.recorded_decisions import KnownRun
 from gepa_client.page.run_reader import RunReader
+from gepa_client.page.shown_text import NotThere, text_part
+from gepa_client.page.transcript_answers import transcript
 from gepa_client.run.output_folder import REPORT_PAGE
 
 LARGEST_EVENTS, LARGEST_ANSWERS = 8 << 20, 4 << 20
@@ -58,7 +62,7 @@ def exported(store: Store, url: str, run_id: str, known: KnownRun, until: int | 
     written = _bounded_events(events, known, left_out)
     answers = _Answers(f"/api/runs/{quote(run_id, safe=SAFE)}")
     for path, read in _wanted(store, run_id, known, events):
-        with suppress(details.NotThere):
+        with suppress(NotThere):
             answers.add(path, read())
     if answers.omitted:
         left_out.append(f"{answers.omitted} prompts, results or texts for which there is no room")
@@ -148,22 +152,22 @@ def _wanted(
     found = known.explained
     if found is None:
         return
-    yield "/explanation", partial(details.explained, found)
+    yield "/explanation", partial(explained, found)
     steps = [step.reason.number for step in found.steps if step.reason is not None]
     others = [one.number for one in found.others]
-    shown = details.proposals(store, run_id, [*steps, *others]) if steps or others else {}
+    shown = proposals(store, run_id, [*steps, *others]) if steps or others else {}
     candidates = {event["index"]: event for event in events if event["type"] == "candidate"}
     for index in dict.fromkeys((found.best, 0)):
         for name, sent in candidates[index]["texts"].items() if index in candidates else ():
             if sent["omitted"]:
                 path = f"/text?candidate={index}&component={quote(name, safe=SAFE)}"
-                yield path, partial(details.text, store, run_id, index, name, 0)
+                yield path, partial(text_part, store, run_id, index, name, 0)
     kept = {
         event["candidate"]: (event["at"], event["decided"])
         for event in events
         if event["type"] == "proposal" and event["candidate"] is not None and not event["merge"]
     }
-    yield f"/provenance?candidate={found.best}", partial(details.provenance, store, run_id, found.best, kept, shown)
+    yield f"/provenance?candidate={found.best}", partial(provenance, store, run_id, found.best, kept, shown)
     for number in (*steps, *reversed(others)):
         if number in shown:
             yield f"/proposal?at={number}", partial(shown.__getitem__, number)
@@ -171,8 +175,8 @@ def _wanted(
     changes = [event["at"] for event in events if event["type"] == "mutation"]
     for at in dict.fromkeys((*made, *changes[-TRANSCRIPTS:])):
         if at is not None:
-            yield f"/transcript?at={at}", partial(details.transcript, store, run_id, at)
-    cells = details.CellReader(store, run_id)
+            yield f"/transcript?at={at}", partial(transcript, store, run_id, at)
+    cells = CellReader(store, run_id)
     for candidate, place in _cells(known, events):
         yield f"/cell?candidate={candidate}&row={place}", partial(cells.cell, candidate, place)
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from gepa_client.page.page_events import SentText
+from gepa_client.page.page_fact import SentText
 
 
 class _Answer(BaseModel):
@@ -83,11 +83,17 @@ class Cell(_Answer):
 
 
 class PromptShown(_Answer):
-    """A prompt for new texts and its answer. `prompt`: what reflection read, as the journal records it."""
+    """A prompt for new texts and its answer.
+
+    `prompt`: the whole prompt, None if it cannot be made again from the journal. `hints`: those of users in it.
+    `records`: what it was made from, a part of them if they are many or long.
+    """
 
     component: str | None
     model: str | None
     prompt: SentText | None
+    hints: list[str]
+    records: SentText | None
     answer: SentText | None
 
 

@@ -28,10 +28,15 @@ from pydantic import BaseModel
 
 from gepa_client.errors import JournalError, NoSuchRun, RequestExists, SteeringRefused, StoreUnavailable
 from gepa_client.journal.store import Store, find_run, open_store
-from gepa_client.page import details
 from gepa_client.page.built_page import ASSETS
+from gepa_client.page.cell_reader import CellReader
 from gepa_client.page.connections import BACKLOG, REQUEST_S, Connections
 from gepa_client.page.event_log import EventLog, to_json
+from gepa_client.page.explanation_answers import explanation, provenance
+from gepa_client.page.proposal_answers import proposal
+from gepa_client.page.run_list import runs
+from gepa_client.page.shown_text import NotThere, text_part
+from gepa_client.page.transcript_answers import transcript
 from gepa_client.page.watched_runs import WatchedRuns
 
 T = TypeVar("T")
@@ -124,6 +129,10 @@ class PageServer:
         run = f"&run={run_id}" if run_id is not None else ""
         return f"http://{self._host}/#token={self.token}{run}"
 
+    def read_ahead(self, run_id: str) -> None:
+        """Begin to read a run before a page asks for it, while its browser starts."""
+        self._watched.get(run_id)
+
     async def _stores(self, _app: web.Application) -> AsyncIterator[None]:
         yield
         await asyncio.to_thread(self._watched.close)
@@ -147,7 +156,7 @@ class PageServer:
             response = self._refused(request) or await handler(request)
         except web.HTTPException as error:
             response = _error(error.status, error.reason)
-        except (details.NotThere, NoSuchRun) as error:
+        except (NotThere, NoSuchRun) as error:
             response = _error(404, str(error))
         except StoreUnavailable as error:
             response = _error(503, str(error))
@@ -198,7 +207,7 @@ class PageServer:
     # --- runs --------------------------------------------------------------------------------------------------------
 
     async def _runs(self, _request: web.Request) -> web.Response:
-        return _json(await self._read(details.runs))
+        return _json(await self._read(runs))
 
     async def _run(self, request: web.Request) -> web.Response:
         return _json({"run_id": await self._run_id(request)})
@@ -244,7 +253,7 @@ class PageServer:
         watched = self._watched.get(run_id)
 
         def read(store: Store) -> BaseModel:
-            cells = watched.cells = watched.cells or details.CellReader(store, run_id)
+            cells = watched.cells = watched.cells or CellReader(store, run_id)
             return cells.cell(candidate, row) if name is None else cells.part(candidate, row, name, start)
 
         return _json(await self._read(read))
@@ -252,13 +261,13 @@ class PageServer:
     async def _text(self, request: web.Request) -> web.Response:
         run_id, candidate = await self._run_id(request), _number(request, "candidate")
         component, start = request.query.get("component", ""), _number(request, "from", 0)
-        return _json(await self._read(lambda store: details.text(store, run_id, candidate, component, start)))
+        return _json(await self._read(lambda store: text_part(store, run_id, candidate, component, start)))
 
     async def _proposal(self, request: web.Request) -> web.Response:
         run_id, at = await self._run_id(request), _number(request, "at")
         made = [each for each in self._watched.get(run_id).log.last_of("proposal") if each["at"] == at]
         decided = made[0]["decided"] if made else None
-        return _json(await self._read(lambda store: details.proposal(store, run_id, at, decided)))
+        return _json(await self._read(lambda store: proposal(store, run_id, at, decided)))
 
     async def _provenance(self, request: web.Request) -> web.Response:
         run_id, candidate = await self._run_id(request), _number(request, "candidate")
@@ -268,15 +277,15 @@ class PageServer:
             for each in made
             if each["candidate"] is not None and not each["merge"]
         }
-        return _json(await self._read(lambda store: details.provenance(store, run_id, candidate, kept)))
+        return _json(await self._read(lambda store: provenance(store, run_id, candidate, kept)))
 
     async def _explanation(self, request: web.Request) -> web.Response:
         run_id = await self._run_id(request)
-        return _json(await self._read(lambda store: details.explanation(store, run_id)))
+        return _json(await self._read(lambda store: explanation(store, run_id)))
 
     async def _transcript(self, request: web.Request) -> web.Response:
         run_id, at = await self._run_id(request), _number(request, "at")
-        return _json(await self._read(lambda store: details.transcript(store, run_id, at)))
+        return _json(await self._read(lambda store: transcript(store, run_id, at)))
 
     async def _post_steer(self, request: web.Request) -> web.Response:
         run_id, steer = await self._run_id(request), self._steer

@@ -19,7 +19,7 @@ from gepa_client.journal.history import RecordedRow
 from gepa_client.journal.requests import SHOWN, digest_of, evaluated_of
 from gepa_client.journal.run_events import CandidateFound, NoProposal, Rejected, StepFailed
 from gepa_client.journal.store import Store
-from gepa_client.page.page_events import Proposal, ProposalOutcome
+from gepa_client.page.search_events import Proposal, ProposalOutcome
 
 AROUND = 64
 """Numbers beside the evaluations of a minibatch that are read with them."""

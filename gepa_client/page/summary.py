@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from evolverpc_common.display_text import line
 from gepa_client.analysis.explanation import Explanation
-from gepa_client.page.page_events import TEXT_SENT, FailedStep, SentText, StatedFact, Summary, SummaryTable
+from gepa_client.page.ending_events import FailedStep, StatedFact, Summary, SummaryTable
+from gepa_client.page.page_fact import TEXT_SENT, SentText
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.proposed_texts import COPY_COLUMNS, UNUSABLE_COLUMNS, copied_table, unusable_rows
 from gepa_client.report.record import RunRecord

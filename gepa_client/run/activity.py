@@ -93,7 +93,9 @@ class Activity:
     def _note_fleet(self, event: FleetChanged) -> None:
         detail = line(event.detail, LONGEST_DETAIL)
         if event.kind in ("waiting", "back", "joined"):
-            self._now["waiting_for"] = detail if event.kind == "waiting" else None
+            waits = event.kind == "waiting"
+            since = self._now.get("waiting_since") or now()
+            self._now |= {"waiting_for": detail if waits else None, "waiting_since": since if waits else None}
         if event.url is not None and event.kind == "refused":
             self._refused[event.url] = detail
         elif event.url is not None:

@@ -17,6 +17,7 @@ from gepa_client.certificate.repeats import Repeats, decide, part_of_test, recor
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
+from gepa_client.gepa.concurrent_datasets import ConcurrentDatasets
 from gepa_client.gepa.known_results import KnownResults
 from gepa_client.gepa.litellm_model import LiteLLMModel, is_hopeless
 from gepa_client.gepa.record_budget import RecordBudget
@@ -207,6 +208,9 @@ class Optimization:
         if isinstance(reflection, ConcurrentReflection):
             reflection.hints = steering.hints
         arguments = steered(arguments, steering)
+        perfect_score = config.perfect_score if config.skip_perfect_score else None
+        datasets = ConcurrentDatasets(arguments["adapter"], arguments["module_selector"], perfect_score)
+        arguments["module_selector"] = datasets
         watcher = RunWatcher(
             self.emit,
             self._best,
@@ -222,7 +226,8 @@ class Optimization:
         )
         steering.on_taken = watcher.on_steered
         prices = PriceGuard(config, journal, self.emit)
-        own_callbacks = [watcher, guard, prices, ScorerGuard(config, journal, self.emit), IdleGuard(journal, self.emit)]
+        scorers, idle = ScorerGuard(config, journal, self.emit), IdleGuard(journal, self.emit)
+        own_callbacks = [datasets, watcher, guard, prices, scorers, idle]
         arguments |= strategies.acceptance_arguments(config, arguments, splits.train)
         if is_deterministic(config, self.adapter.discovery):
             self.adapter.known = KnownResults(journal, lambda message: self.emit(Warned(message=message)))

@@ -88,6 +88,7 @@ class HttpTransport:
             self._session = aiohttp.ClientSession(
                 connector=connector(self._url, keepalive_timeout=KEEP_ALIVE_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),  # `post` has its own
             )
 
     async def close(self) -> None:
@@ -107,14 +108,13 @@ class HttpTransport:
             raise ConnectionLost(self._cut, sent=False, refused=True)
         if self._session is None:
             raise Refused("the client is not open: use `async with RpcClient(...)`")
-        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
-        until_cut = asyncio.timeout(None)
+        until_cut = asyncio.timeout(timeout_s)
         try:
             async with until_cut:
                 self._in_flight.add(until_cut)
                 try:
                     async with self._session.post(
-                        self._http_url, data=body, headers=self._headers, timeout=timeout, allow_redirects=False
+                        self._http_url, data=body, headers=self._headers, allow_redirects=False
                     ) as response:
                         return HttpResponse(
                             status=response.status,

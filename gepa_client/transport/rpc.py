@@ -176,7 +176,7 @@ class RpcClient:
         instance = self.instance_id if call_id is not None else None
         try:
             asked = time.monotonic()
-            answer = await self._until_answered(method, dict(params or {}), meta, deadline, instance, resends)
+            answer = await self._until_answered(method, params or {}, meta, deadline, instance, resends)
             while call_id is not None and method in METHODS and method != "get_result" and is_pending(answer):
                 if time.monotonic() >= deadline:
                     raise ConnectionLost(f"{method} was still running after {limit_s:g} s")
@@ -197,7 +197,7 @@ class RpcClient:
     async def _until_answered(
         self,
         method: str,
-        params: dict[str, Any],
+        params: Mapping[str, Any],
         meta: dict[str, Any],
         deadline: float,
         instance: str | None,
@@ -242,7 +242,7 @@ class RpcClient:
         with contextlib.suppress(ClientError, RpcError):
             await self._post("cancel", {"call_id": call_id}, {}, time.monotonic() + CANCEL_TIMEOUT_S)
 
-    async def _post(self, method: str, params: dict[str, Any], meta: dict[str, Any], deadline: float) -> JsonValue:
+    async def _post(self, method: str, params: Mapping[str, Any], meta: dict[str, Any], deadline: float) -> JsonValue:
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             raise ConnectionLost(f"{method} was not answered by its deadline")
@@ -301,8 +301,10 @@ class RpcClient:
         reply.instance = self.instance_id
         return reply
 
-    async def _params(self, call: Call[T]) -> dict[str, Any]:
+    async def _params(self, call: Call[T]) -> Mapping[str, Any]:
         """Return the params for this server: without optional ones that it does not understand."""
+        if not call.optional and call.instance_params is None:
+            return call.params
         unknown = {name for name, capability in call.optional.items() if not self.offers(capability)}
         params = {name: value for name, value in call.params.items() if name not in unknown}
         if call.instance_params is not None:

@@ -16,7 +16,6 @@ from rpc_server.program.process_output import report_output
 from rpc_server.program.program import Program, ResultDict, TrajectoryRefs
 from rpc_server.rpc import wire
 from rpc_server.rpc.params import error_message, error_path
-from rpc_server.settings.process_limits import answer_bytes
 
 
 class CallJob(ABC):
@@ -67,6 +66,7 @@ class EvaluateJob(CallJob):
         capture_traces: bool,
         group: str | None,
         max_result_bytes: int,
+        max_bytes: int,
         call_id: str | None = None,
         timeout_s: float | None = None,
         items: Sequence[CandidateItem] | None = None,
@@ -83,7 +83,7 @@ class EvaluateJob(CallJob):
         self._refs = refs
         self._results: list[orjson.Fragment | None] = [None] * len(batch)
         self._max_result_bytes = max_result_bytes
-        self._max_bytes = answer_bytes()
+        self._max_bytes = max_bytes
         self._bytes = 0
         self._started = time.monotonic()
 

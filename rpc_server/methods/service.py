@@ -54,6 +54,7 @@ from rpc_server.program.program import WRITE_TEXTS, Program, ProgramRefs, combin
 from rpc_server.rpc import wire
 from rpc_server.rpc.dispatch import Dispatcher, Handler
 from rpc_server.rpc.params import invalid, read_params
+from rpc_server.settings.process_limits import answer_bytes
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.worktree_program import WorktreeProgram
 
@@ -82,6 +83,7 @@ class Service:
         self.instance_id = uuid.uuid4().hex
         self.limits = combined_limits(program.limits, settings)
         self._max_result_bytes = self.limits.max_result_bytes or settings.max_result_bytes
+        self._max_bytes = answer_bytes()
         self._program = program
         self._drain_s = settings.drain_s
         self._datasets = datasets
@@ -223,6 +225,7 @@ class Service:
             timeout_s=_example_timeout_s(request),
             items=request.items,
             max_result_bytes=self._max_result_bytes,
+            max_bytes=self._max_bytes,
         )
 
     def _make_reflective_dataset(self, request: MakeReflectiveDatasetParams, params: dict[str, Any]) -> CallJob:

@@ -100,7 +100,11 @@ def servers(folder: Path, variables: dict[str, str], *programs: str) -> Iterator
 
 
 @pytest.mark.parametrize(
-    ("package", "reflection"), [("openai", "openai/gpt-5"), ("anthropic", "anthropic/claude-sonnet-4-5")]
+    ("package", "reflection"),
+    [
+        ("openai", "openai/gpt-5"),
+        pytest.param("anthropic", "anthropic/claude-sonnet-4-5", marks=pytest.mark.long),
+    ],
 )
 def test_the_quick_start_checks_the_program_and_improves_its_prompt(
     tmp_path: Path, fork_server: ForkServer, package: str, reflection: str
@@ -120,6 +124,15 @@ def test_the_quick_start_checks_the_program_and_improves_its_prompt(
     assert "from {:.2f} to {:.2f}".format(*scores) in page
     report = (run / "report.md").read_text()
     assert re.search(r"cost: `\$0\.\d+ evaluation, \$0\.\d+ reflection`", report), report
+
+
+def test_the_check_of_the_quick_start_passes_the_program_with_anthropic(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
+    copy_example(tmp_path)
+    with demo_model() as variables, servers(tmp_path, variables, "with_anthropic.py") as urls:
+        [line] = pages.block("docs/quickstart.md", "gepa-client check").commands()
+        Reader(tmp_path, urls, variables | {"GEPA_TOKEN": TOKEN}, fork_server).runs(line)
 
 
 def test_the_commands_about_fleets_long_runs_and_gains_work_one_after_the_other(

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,22 +41,33 @@ class World:
     mark: str
     fork_server: ForkServer
 
-    def serving(self) -> Any:
+    def serving(self) -> AbstractContextManager[ServerEndpoint]:
         """`with world.serving() as endpoint`: gepa-server beside the program."""
-        env = {**self.agent_environment, "XDG_CACHE_HOME": str(self.folder / "cache"), MARK: self.mark}
-        return running_server(evolve.server_command(), cwd=self.repository, env=env)
+        return self.fork_server.running_server(cwd=self.repository, env=self._variables)
+
+    def serving_as_a_user(self) -> AbstractContextManager[ServerEndpoint]:
+        """The same, as a process whose environment shows `MARK`."""
+        return running_server(evolve.server_command(), cwd=self.repository, env=self._variables)
+
+    @property
+    def _variables(self) -> dict[str, str]:
+        return {**self.agent_environment, "XDG_CACHE_HOME": str(self.folder / "cache"), MARK: self.mark}
 
     def client(
-        self, endpoint: ServerEndpoint | None, *arguments: object, variables: Mapping[str, str] | None = None
+        self,
+        endpoint: ServerEndpoint | None,
+        *arguments: object,
+        variables: Mapping[str, str] | None = None,
+        status: int = 0,
     ) -> str:
-        """Return what a `gepa-client` command prints, run in `folder`; its exit status must be 0."""
-        status, stdout, stderr = self.fork_server.run(
+        """Return what a `gepa-client` command prints, run in `folder`; its exit status must be this."""
+        ended, stdout, stderr = self.fork_server.run(
             [str(argument) for argument in arguments],
             folder=self.folder,
             environment={**self.environment(endpoint), **(variables or {})},
             timeout_s=RUN_S,
         )
-        assert status == 0, (stdout + stderr).decode()
+        assert ended == status, (stdout + stderr).decode()
         return stdout.decode()
 
     def optimize(self, endpoint: ServerEndpoint, *arguments: object) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ def until(found: Callable[[], Any], what: str) -> Any:
     while time.monotonic() < end:
         if result := found():
             return result
-        time.sleep(0.02)
+        time.sleep(0.05)
     raise AssertionError(f"{what}: not within {SOON_S:g} s")
 
 
@@ -34,11 +34,12 @@ def processes(here: World, *words: str) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
-            command = (entry / "cmdline").read_bytes().decode(errors="replace") if environment else ""
+            command = (entry / "cmdline").read_bytes().decode(errors="replace") if entry.name.isdigit() else ""
+            sought = command != "" and all(word in command for word in words)
+            environment = (entry / "environ").read_bytes() if sought else b""
         except OSError:
             continue
-        if f"{MARK}={here.mark}".encode() in environment.split(b"\0") and all(word in command for word in words):
+        if f"{MARK}={here.mark}".encode() in environment.split(b"\0"):
             found.append(int(entry.name))
     return found
 
@@ -85,7 +86,7 @@ def left_behind(here: World) -> list[str]:
 @pytest.mark.timeout(300)
 def test_a_run_whose_mutation_was_killed_three_times_ends_as_an_undisturbed_one(world: Callable[..., World]) -> None:
     here = world("python", short=True)
-    with here.serving() as endpoint:
+    with here.serving_as_a_user() as endpoint:
         with started(here, here.optimize_arguments(endpoint), endpoint):
             first = an_agent_at_work(here)
             os.kill(first, signal.SIGKILL)
@@ -95,7 +96,7 @@ def test_a_run_whose_mutation_was_killed_three_times_ends_as_an_undisturbed_one(
             an_agent_at_work(here)
             os.kill(endpoint.pid, signal.SIGKILL)
     until(lambda: not processes(here), "the end of every process of the killed server")
-    with here.serving() as endpoint:
+    with here.serving_as_a_user() as endpoint:
         here.client(endpoint, *resuming(here, endpoint))
 
     assert result_of(here) == {

@@ -214,7 +214,7 @@ def test_functions_that_block_the_interpreter_are_reported_on_the_terminal(folde
     assert f"`kill -9 {process.pid}`" in found
 
 
-@pytest.mark.parametrize("kind", ["file", "functions"])
+@pytest.mark.parametrize("kind", ["file", pytest.param("functions", marks=pytest.mark.long)])
 def test_ctrl_c_pauses_the_run_and_resume_continues_it_without_repeating_anything(
     folder: Path, fork_server: ForkServer, kind: str
 ) -> None:

@@ -103,6 +103,7 @@ def test_a_flag_that_does_not_exist_ends_the_demo_with_its_message(tmp_path: Pat
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_the_typescript_program_behind_gepa_server_learns_the_same(tmp_path: Path, fork_server: ForkServer) -> None:
     served = {
         TICKETS / "python": ["--python", sys.executable],

@@ -32,6 +32,8 @@ MODELS = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 VARIABLES = {"LITELLM_LOCAL_MODEL_COST_MAP": "1", "MASTRA_TELEMETRY_DISABLED": "1"}
 AS_A_USER = "openai"
 """The example whose script, command and server are started as a user does; those of the others are forks."""
+SHORT = (AS_A_USER, "ai-sdk")
+"""One of each language, run by `make test`. How calls of the others become steps: `tests/rpc_server/program`."""
 Run = Callable[..., tuple[int, str]]
 
 pytestmark = pytest.mark.timeout(600)  # the first run installs the frameworks
@@ -86,10 +88,12 @@ def table(page: Path, head: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:])]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=NODE) if (FRAMEWORKS / name / "package.json").is_file() else name for name in NAMES],
-)
+def marks(name: str) -> list[pytest.MarkDecorator]:
+    in_node = (FRAMEWORKS / name / "package.json").is_file()
+    return [NODE] * in_node + [pytest.mark.long] * (name not in SHORT)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in NAMES])
 def test_a_starter_with_at_most_fifteen_lines_changed_gets_better(tmp_path: Path, run: Run, name: str) -> None:
     if name == AS_A_USER:
         done = run_as_a_user(tmp_path, name, "--no-check")
@@ -100,12 +104,23 @@ def test_a_starter_with_at_most_fifteen_lines_changed_gets_better(tmp_path: Path
     printed = LAST_LINE.fullmatch(output.splitlines()[-1])
     assert printed is not None, output
     assert float(printed[3]) - float(printed[2]) >= 0.3
-    assert int(printed[5]) <= MOST_LINES
-    [row] = [row for row in table(FRAMEWORKS / "README.md", "| framework |") if row[0].startswith(f"[{name}]")]
-    assert row[2:] == [printed[5], printed[4]], "the table of README.md"
+    assert shown_in_table(name) == [printed[5], printed[4]], "the table of README.md"
     texts = output[output.index("\n\n") :]
     changed = [block for block in re.split(r"\n\n(?=\S+:\n)", texts) if "\n  + " in block]
     assert len(changed) == 2, "both components are to change"
+
+
+def shown_in_table(name: str) -> list[str]:
+    """The number of lines changed and the scores of the test split, in the table of all examples."""
+    [row] = [row for row in table(FRAMEWORKS / "README.md", "| framework |") if row[0].startswith(f"[{name}]")]
+    return row[2:]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_patch_of_an_example_changes_at_most_fifteen_lines(frameworks: dict[str, ModuleType], name: str) -> None:
+    changed = frameworks["starter"].Example(name).lines_changed()
+    assert changed <= MOST_LINES
+    assert shown_in_table(name)[0] == str(changed)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,12 +5,14 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gepa_client.cli.model_server import Conversation, ModelServer
+from tests.support.forked_client import ForkServer
+from tests.support.forked_commands import write_commands
+from tests.support.installed import installed
 from tests.support.pnpm_workspace import needs_npm_registry
 
 ROOT = Path(__file__).parents[2]
@@ -28,16 +30,26 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the examples with their packages."""
-    top = tmp_path_factory.mktemp("top")
-    (top / "clients").symlink_to(PACKAGE.parent)
-    copy = top / "examples" / "typescript"
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the examples, with their packages."""
+    lock = (EXAMPLES / "package-lock.json").read_text()
+    packages = installed("typescript-examples", lock, install) / "examples" / "typescript" / "node_modules"
+    copy = tmp_path / "typescript"
     shutil.copytree(EXAMPLES, copy, ignore=shutil.ignore_patterns("node_modules"))
-    flags = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--prefer-offline")
-    subprocess.run(["npm", "ci", *flags], cwd=copy, check=True, timeout=300)
+    (copy / "node_modules").symlink_to(packages)
     return copy
+
+
+def install(folder: Path) -> None:
+    """The packages of the examples, by npm; `clients` is where their lock has it."""
+    place = folder / "examples" / "typescript"
+    place.mkdir(parents=True)
+    (folder / "clients").symlink_to(PACKAGE.parent)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(EXAMPLES / name, place)
+    flags = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", "--prefer-offline")
+    subprocess.run(["npm", "ci", *flags], cwd=place, check=True, timeout=300)
 
 
 def answer(conversation: Conversation) -> str:
@@ -67,11 +79,11 @@ def better(instructions: str, message: str) -> str:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("name", ["banking77", "judge"])
-def test_an_example_of_one_file_gets_better(folder: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["banking77", pytest.param("judge", marks=pytest.mark.long)])
+def test_an_example_of_one_file_gets_better(folder: Path, fork_server: ForkServer, name: str) -> None:
+    client = str(write_commands(fork_server, folder.parent))
     with ModelServer(answer).in_thread() as server:
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        environment = {**os.environ, **server.variables, "PATH": path, "LITELLM_LOCAL_MODEL_COST_MAP": "1"}
+        environment = {**os.environ, **server.variables, "GEPA_CLIENT": client, "LITELLM_LOCAL_MODEL_COST_MAP": "1"}
         command = ["npx", "tsx", f"{name}.ts"]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gepa_client.analysis.explanation import Explanation
-from gepa_client.page.details import explained
+from gepa_client.page.explanation_answers import explained
 from gepa_client.page.summary import summary_of
 from gepa_client.report.record import RunRecord
 

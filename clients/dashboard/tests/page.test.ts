@@ -128,6 +128,9 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     }
     await page.locator("#cell-heading:focus").waitFor();
     expect(await page.evaluate(() => location.hash)).toContain("candidate=1");
+    await page.keyboard.press("Escape");
+    await page.locator(".map:focus").waitFor();
+    expect(await page.locator(".cell").count()).toBe(0);
     await show(page, "#/tree");
     await page.locator(".graph").focus();
     for (const key of ["Home", "ArrowRight", "Enter"]) await page.keyboard.press(key);

@@ -317,7 +317,8 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     last_result: "2026-01-05T10:07:00Z",
     no_result_s: driven ? 1.5 : null,
     waiting: driven ? 3 : 0,
-    waiting_for: driven ? text("waiting", "a slot: all 8 are in use") : null,
+    waiting_for: driven ? text("waiting", "no endpoint is left; last error: connection refused") : null,
+    waiting_since: driven ? text("waiting since", "2026-01-05T10:28:00Z") : null,
     reflecting_since: null,
     reflecting: [],
     endpoints: driven
@@ -515,6 +516,8 @@ function proposalAnswer(sent: Sent, text: Text) {
         component: text("component", "instructions"),
         model: text("model", "openai/gpt-5"),
         prompt: sent("prompt", "Here are the instructions and what went wrong.\n\n# Example 1"),
+        hints: [text("hint", "Answers name the product.")],
+        records: sent("records", "Inputs: My card was charged twice."),
         answer: sent("answer", "```\nClassify the ticket.\n```"),
       },
     ],

@@ -21,7 +21,7 @@ def cancel(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a run for good; examples in flight end first, and all results are kept.
+    """End a run; examples in flight end first, and all results are kept. `gepa-client resume` can still continue it.
 
     Exits with 0 if the run has stopped, 1 if it is still stopping after --wait, 2 if it cannot be cancelled.
     """

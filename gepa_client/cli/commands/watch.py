@@ -59,6 +59,7 @@ async def _serve(server: PageServer, run_id: str, port: int, *, opens: bool, end
         loop.run_in_executor(None, _wait_for_stdin, loop, over)
     async with serving(server, port):
         address = server.address(run_id)
+        server.read_ahead(run_id)
         echo(make_console(), f"page: {address}")
         echo(make_console(), "Ctrl-C ends the page; the run continues")
         with _redirection(address) if opens else contextlib.nullcontext() as redirection:

@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 from sandbox_runtime import ServerEndpoint, running_server
-from tests.gepa_client.conftest import TIMEOUT_S, Ran, command, environment
+from tests.gepa_client.conftest import Ran, environment
 from tests.gepa_client.stored_code import git
+from tests.support.forked_client import ForkServer
 
 PROGRAM = """
 seed_candidate = {"greeting": "hello"}
@@ -34,15 +34,16 @@ def made_with(repository: Path, old: str, new: str) -> str:
     return patch
 
 
-def mutate(folder: Path, endpoint: ServerEndpoint, *arguments: str) -> Ran:
-    ended = subprocess.run(
-        command("mutate", endpoint.url, *arguments), cwd=folder, env=environment() | {"GEPA_TOKEN": endpoint.token},
-        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
-    return Ran(ended.returncode, ended.stdout, ended.stderr)
+def mutate(fork_server: ForkServer, folder: Path, endpoint: ServerEndpoint, *arguments: str) -> Ran:
+    status, stdout, stderr = fork_server.run(
+        ["mutate", endpoint.url, *arguments], folder=folder, environment=environment() | {"GEPA_TOKEN": endpoint.token}
+    )
+    return Ran(status, stdout.decode(), stderr.decode())
 
 
-def test_two_steps_one_upon_the_other_and_a_third_that_the_check_refuses(tmp_path: Path) -> None:
+def test_two_steps_one_upon_the_other_and_a_third_that_the_check_refuses(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
     repository = tmp_path / "repository"
     repository.mkdir()
     git(repository, "init", "--quiet", "--initial-branch", "main")
@@ -60,18 +61,20 @@ def test_two_steps_one_upon_the_other_and_a_third_that_the_check_refuses(tmp_pat
     home = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": os.devnull}
     with running_server(server, cwd=repository, env=home) as endpoint:
         rows = ("--examples", "rows.jsonl")
-        first = mutate(tmp_path, endpoint, "--patch", "half.patch", *rows, "--output", "first.json")
+        first = mutate(fork_server, tmp_path, endpoint, "--patch", "half.patch", *rows, "--output", "first.json")
         assert first.status == 0, first.stdout + first.stderr
         assert "score 0 -> 0.5, mean of 2 rows" in first.stdout
-        second = mutate(tmp_path, endpoint, "--patch", "all.patch", *rows, "--candidate", "first.json", "--json")
+        second = mutate(
+            fork_server, tmp_path, endpoint, "--patch", "all.patch", *rows, "--candidate", "first.json", "--json"
+        )
         printed = json.loads(second.stdout)
         assert (printed["score_before"], printed["score_after"]) == (0.5, 1.0)
-        refused = mutate(tmp_path, endpoint, "--patch", "more.patch")
+        refused = mutate(fork_server, tmp_path, endpoint, "--patch", "more.patch")
         assert refused.status == 1
         assert "rejected at stage check" in refused.stdout
         assert "42" in refused.stdout
         assert "+    return 2.0" in refused.stdout
-        misfit = mutate(tmp_path, endpoint, "--patch", "all.patch")
+        misfit = mutate(fork_server, tmp_path, endpoint, "--patch", "all.patch")
         assert "what to do: make the patch against the commit of the candidate" in misfit.stdout
     assert (git(repository, "status", "--porcelain"), git(repository, "rev-parse", "HEAD")) == before
     branches = git(repository, "for-each-ref", "--format=%(refname:short)", "refs/heads/evolve/").split()

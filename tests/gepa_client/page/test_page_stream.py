@@ -98,7 +98,7 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
         datasets={"train": rows(30), "val": rows(8, 100)},
         evaluate=half_scored,
         propose=wavering(seed),
-        delay_s=0.1,
+        delay_s=0.4,  # so that the run has not ended when its driver is killed, however busy the machine is
     )
     store = str(tmp_path / "runs.db")
     url = serve(script)
@@ -119,6 +119,7 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
     assert running.poll() is None
     kill_driver(store, run_id)
     running.communicate(timeout=TIMEOUT_S)
+    script.delay_s = 0.05
     resumed = start("resume", run_id, url, "--store", store)
     asyncio.run(visit.look(chosen.randint(1, 10)))
     resumed.communicate(timeout=TIMEOUT_S)

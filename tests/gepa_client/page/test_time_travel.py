@@ -25,6 +25,8 @@ RUNS: dict[str, tuple[object, ...]] = {
     "reuse": ("--deterministic",),
     "paired": ("--acceptance", "paired", "--reflection-minibatch-size", 6),
 }
+KINDS = [pytest.param("plain", marks=pytest.mark.long), *(kind for kind in RUNS if kind != "plain")]
+"""The steered run is a plain one."""
 
 
 def wavering(seed: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -100,7 +102,7 @@ def test_the_page_of_a_steered_run_equals_its_replay(
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("kind", RUNS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_page_at_a_place_equals_the_replay_until_there(
     kind: str, serve: Callable[[Script], str], cli: Callable[..., Ran], tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ from gepa_client import report
 from gepa_client.analysis.proposals import TextChange
 from gepa_client.evolution.patches import Words
 from gepa_client.journal.run_events import CallRefused, CandidateFound, Finished, StepFailed, Warned
-from gepa_client.page.details import explained as explained_shown
+from gepa_client.page.explanation_answers import explained as explained_shown
 from gepa_client.report.markdown import CHANGED, TEXT
 from gepa_client.report.record import RunRecord
 from gepa_client.run.output_folder import HostTotals

@@ -7,7 +7,7 @@ import pytest
 
 from gepa_client.fleet import Address
 from gepa_client.fleet.endpoint import Endpoint
-from gepa_client.journal.run_events import Phase, Progress
+from gepa_client.journal.run_events import FleetChanged, Phase, Progress
 from gepa_client.run import activity
 from gepa_client.run.activity import Activity
 from gepa_client.transport.calls import Call, Reply
@@ -40,3 +40,16 @@ def test_a_run_in_which_nothing_finishes_states_so_and_lists_what_is_in_flight_l
     assert found["no_result_s"] < 10
     assert [(each["digest"], each["limit_s"]) for each in found["longest"]] == [("6", 7.0), ("7", 7.0)]
     assert noted.changes()["now"]["longest"] == []
+
+
+def test_a_fleet_without_an_endpoint_is_waited_for_since_its_first_report() -> None:
+    noted = Activity()
+    emit = noted.observed(lambda _event: None)
+    emit(FleetChanged(kind="waiting", url=None, detail="no endpoint is left", after=None))
+    first = noted.changes()["now"]
+    assert datetime.fromisoformat(first["waiting_since"]).tzinfo is not None
+    emit(FleetChanged(kind="waiting", url=None, detail="no endpoint is left; connection refused", after=None))
+    again = noted.changes()["now"]
+    assert (again["waiting_since"], again["waiting_for"][-7:]) == (first["waiting_since"], "refused")
+    emit(FleetChanged(kind="back", url="http://127.0.0.1:9", detail="", after=None))
+    assert (noted.changes()["now"]["waiting_for"], noted.changes()["now"]["waiting_since"]) == (None, None)

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from gepa_client import load_result
-from gepa_client.journal.entries import CONTROL, STEER, SteeringRequest
+from gepa_client.journal.entries import CONTROL, REFLECTIVE_DATASET, SEARCH, STEER, SteeringRequest
+from gepa_client.journal.history import entries
 from gepa_client.journal.steer_entries import Pin, SetBudget
 from gepa_client.journal.store import open_store
+from gepa_client.page.proposal_answers import proposals
 from gepa_client.steering.queue import request
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
 from tests.gepa_client.run.steered import found, steered
@@ -133,7 +135,7 @@ def test_a_candidate_that_is_dropped_is_neither_a_parent_nor_the_best_anywhere(
 
 
 def test_hints_are_in_prompts_as_long_as_they_are_in_force(
-    serve: Serve, cli: Cli, words: Script, model: list[str | int]
+    serve: Serve, cli: Cli, words: Script, model: list[str | int], tmp_path: Path
 ) -> None:
     words.seed = {"rules": "", "style": ""}
     run = not_begun(cli, serve(words), *model)
@@ -149,6 +151,11 @@ def test_hints_are_in_prompts_as_long_as_they_are_in_force(
     assert all(heading in prompt for prompt in prompts)
     assert ["Think of the sea." in prompt for prompt in prompts] == [True] + [False] * (len(prompts) - 1)
     assert found(cli("replay", run, "--json")) == found(ended)
+    with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
+        begun = [entry.number for entry in entries(store, run, SEARCH) if entry.kind == REFLECTIVE_DATASET]
+        shown = [one for each in proposals(store, run, begun).values() for one in each.prompts]
+    assert sorted(one.prompt.text for one in shown if one.prompt is not None) == sorted(prompts)
+    assert [one.hints for one in shown[:2]] == [["Prefer warm colours.", "Think of the sea."], ["Prefer warm colours."]]
 
 
 @pytest.mark.parametrize(

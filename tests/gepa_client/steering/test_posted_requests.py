@@ -13,6 +13,7 @@ from gepa_client.journal.entries import CONTROL, STEER
 from gepa_client.steering.posted_requests import post_request
 from gepa_client.steering.queue import MOST_WAITING
 from tests.gepa_client.page.browsing import Browser, served
+from tests.gepa_client.page.page_state import read_run
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 
 
@@ -41,6 +42,12 @@ def test_a_run_that_no_process_drives_is_cancelled_at_once_and_the_record_names_
     assert outcomes == {made["id"]: ("taken", None), waiting: ("refused", "the run was cancelled before it was taken")}
     [entry] = store.entries(RUN_ID, CONTROL)
     assert (entry.kind, made["author"].encode() in entry.answer) == (STEER, True)
+
+
+def test_the_event_of_a_long_text_by_hand_has_its_beginning(store: Store, tmp_path: Path) -> None:
+    post_request(store, RUN_ID, {"kind": "propose", "texts": {"rules": "a" * 500_000}})
+    [asked] = read_run(str(tmp_path / "store.db"), RUN_ID).of("steer")
+    assert asked["detail"]["texts"]["rules"] == "a" * 2_000 + " [498,000 more characters]"
 
 
 @pytest.mark.parametrize(

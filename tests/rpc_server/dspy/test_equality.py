@@ -90,6 +90,7 @@ def merged(parents: list[int | None]) -> bool:
     return len(parents) == 2
 
 
+@pytest.mark.long
 def test_a_program_of_the_oldest_dspy_is_optimised(project, oldest_dspy_python):
     runs = [("gepa", 0)]
     with served(project, oldest_dspy_python, runs) as urls:

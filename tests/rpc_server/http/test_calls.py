@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from protocol import Progress, errors
-from rpc_server.methods import jobs
+from rpc_server.methods import service
 from rpc_server.methods.call_ledger import AdmissionController, CallLedger
 from rpc_server.methods.jobs import EvaluateJob, ProgramCallJob
 
@@ -104,8 +104,9 @@ async def test_a_cancelled_evaluation_has_the_results_that_were_partial_before(s
     assert [result["status"] for result in answer["results"]] == ["ok", "cancelled"]
 
 
-async def test_partial_results_stay_within_the_size_of_an_answer(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "answer_bytes", lambda: 25_000)
+async def test_partial_results_stay_within_the_size_of_an_answer(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "answer_bytes", lambda: 25_000)
+    server = await start()
     await running(server, "x" * 20_000, "y" * 20_000, WAITING, call_id="c")
     partial = await server.call("get_result", {"call_id": "c", "partial": True})
     assert partial["pending"]["progress"]["done"] == 2

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protocol import errors
-from rpc_server.methods import jobs
+from rpc_server.methods import service
 from rpc_server.settings.process_limits import answer_bytes, memory_bytes, share
 from rpc_server.settings.settings import Settings
 
@@ -43,7 +43,7 @@ async def test_a_trajectory_counts_where_it_is_sent_along_and_is_kept_behind_a_r
 async def test_an_answer_that_is_too_large_as_a_whole_ends_the_call_and_no_other(
     start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "answer_bytes", lambda: 50_000)
+    monkeypatch.setattr(service, "answer_bytes", lambda: 50_000)
     server = await start(max_result_bytes=LIMIT)
     with pytest.raises(errors.LimitExceeded) as refused:
         await server.evaluate(*["x" * 15_000] * 5)

@@ -107,12 +107,17 @@ export interface RowCompared {
   after: RowShown | null;
 }
 /**
- * A prompt for new texts and its answer. `prompt`: what reflection read, as the journal records it.
+ * A prompt for new texts and its answer.
+ *
+ * `prompt`: the whole prompt, None if it cannot be made again from the journal. `hints`: those of users in it.
+ * `records`: what it was made from, a part of them if they are many or long.
  */
 export interface PromptShown {
   component: string | null;
   model: string | null;
   prompt: SentText | null;
+  hints: string[];
+  records: SentText | null;
   answer: SentText | null;
 }
 /**

@@ -577,8 +577,9 @@ export interface FailedStep {
  * `rate`: examples per second; 0 if none has finished for half a minute. `longest`: the examples that have been in
  * flight longest, from 10 s on. `last_result`: when an example last finished, ISO 8601, `no_result_s` seconds before
  * the heartbeat; None before the first one. `waiting`: calls that wait for a slot; `waiting_for`: what the fleet
- * lacks. `reflecting_since`: ISO 8601. `beat_age_s`: seconds since the last heartbeat was seen to change; None if the
- * run is not driven. `lost`: no heartbeat for longer than the lease: the driver is dead or cut off.
+ * lacks, since `waiting_since`, ISO 8601. `reflecting_since`: ISO 8601. `beat_age_s`: seconds since the last heartbeat
+ * was seen to change; None if the run is not driven. `lost`: no heartbeat for longer than the lease: the driver is
+ * dead or cut off.
  */
 export interface Now {
   id: number;
@@ -594,6 +595,7 @@ export interface Now {
   no_result_s: number | null;
   waiting: number | null;
   waiting_for: string | null;
+  waiting_since: string | null;
   reflecting_since: string | null;
   reflecting: string[];
   endpoints: EndpointNow[];

@@ -1,8 +1,8 @@
 /** The run: its program, rows, places, commands and settings. */
 
+import { Commands } from "../parts/commands";
 import { Fact } from "../parts/fact";
 import { count, time } from "../parts/format";
-import { Commands } from "../parts/header";
 import { Inline } from "../parts/text";
 import type { View } from "../state/view";
 

@@ -27,11 +27,6 @@ export function Activity({ now }: { now: Now }) {
           {now.rate === null ? "unknown" : now.rate === 0 ? "nothing finishes" : score(now.rate)}
         </Fact>
         <Fact name="waiting for a slot">{counted(now.waiting ?? 0, "call")}</Fact>
-        {now.waiting_for !== null && (
-          <Fact name="waits for">
-            <Inline text={now.waiting_for} length={300} />
-          </Fact>
-        )}
         {now.reflecting_since !== null && (
           <Fact name="reflecting">
             on <Inline text={now.reflecting.join(", ") || "the program"} /> since {time(now.reflecting_since)}

@@ -48,7 +48,7 @@ function Step({ view, parent, candidate }: { view: View; parent: Candidate; cand
       <a href={href("text", { candidate: candidate.index, with: parent.index })}>
         {candidate.parents.length > 1 ? "Merge" : "Candidate"} {candidate.index}
       </a>
-      : {score(parent.score)} {"\u2192"} <strong>{score(candidate.score)}</strong>
+      : mean score {score(parent.score)} {"\u2192"} <strong>{score(candidate.score)}</strong>
       {proposal !== undefined && (
         <>
           ,{" "}

@@ -1,25 +1,33 @@
-/** What to do about a run that failed or was paused because of its program, and with which command. */
+/** What to do about a run that failed or was paused although its program failed on examples: first the program. */
 
-import { Commands } from "../parts/header";
+import { Commands } from "../parts/commands";
+import { count } from "../parts/format";
 import { Inline } from "../parts/text";
 import { failedAt, failedRows } from "../state/failed-rows";
+import { firstFailure } from "../state/failing";
 import type { View } from "../state/view";
 
 export function NextStep({ view }: { view: View }) {
   const { failures, run } = view.latest;
-  const place = failedAt(failures?.groups.find(({ traceback }) => traceback)?.traceback ?? "");
+  const first = firstFailure(view);
+  if (run === undefined || failures === undefined || first === undefined) return null;
+  const place = failedAt(first.traceback ?? "");
   const seedFailed = seedFails(view);
-  const resume = run?.commands.find(({ command }) => command.startsWith("gepa-client resume "));
-  if (failures === undefined || failures.failed === 0) return null;
+  const resume = run.commands.filter(({ command }) => command.startsWith("gepa-client resume "));
+  const others = run.commands.filter((command) => !resume.includes(command));
   return (
     <>
-      <h3>What to do next</h3>
       <ol class="numbered">
         <li>
-          Fix the program
+          Fix the program: {count(failures.failed)} of {count(failures.evaluated)} examples failed, first with{" "}
+          <strong>
+            <Inline text={first.type} length={80} />
+          </strong>
+          : <Inline text={first.message} length={200} />
           {place !== null && (
             <>
-              : the first failure is in{" "}
+              {" "}
+              in{" "}
               <code>
                 <Inline text={place.file} length={200} />, line {place.line}
               </code>
@@ -31,11 +39,16 @@ export function NextStep({ view }: { view: View }) {
           <li>Start a new run: the seed failed, and its recorded failures stay in this one, also if it is resumed.</li>
         ) : (
           <li>
-            Resume the run. Failures that are recorded keep their scores; only examples without a result are evaluated.
-            {resume !== undefined && <Commands commands={[{ command: resume.command, what: "" }]} />}
+            Then resume the run. Failures that are recorded keep their scores; only examples without a result are
+            evaluated.
+            <Commands commands={resume.map(({ command }) => ({ command, what: "" }))} />
           </li>
         )}
       </ol>
+      <details>
+        <summary>Other commands</summary>
+        <Commands commands={seedFailed ? run.commands : others} />
+      </details>
     </>
   );
 }

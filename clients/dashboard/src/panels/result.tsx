@@ -6,7 +6,6 @@ import { Block, Inline } from "../parts/text";
 import { href } from "../route";
 import type { View } from "../state/view";
 import { BestText } from "./best-text";
-import { NextStep } from "./next-step";
 
 export function Result({ view, api }: { view: View; api: string }) {
   const { certificate, run, ties, stop, finished, failures } = view.latest;
@@ -14,6 +13,9 @@ export function Result({ view, api }: { view: View; api: string }) {
   const best = view.candidates.find(({ index }) => index === view.best);
   const seed = view.candidates[0];
   const { counts } = view;
+  const tied = view.candidates
+    .filter((each) => best !== undefined && each !== best && each.score === best.score)
+    .map(({ index }) => index);
   return (
     <section class="panel">
       <h2>Result {run?.driven ? "so far" : ""}</h2>
@@ -30,7 +32,14 @@ export function Result({ view, api }: { view: View; api: string }) {
               <>
                 <a href={href("text", { candidate: best.index })}>Candidate {best.index}</a> is best: it scores{" "}
                 <strong>{score(best.score)}</strong> {onRows(view)}, the seed <strong>{score(seed.score)}</strong> (
-                {signed(best.score - seed.score)}).
+                {signed(best.score - seed.score)}).{" "}
+                {tied.length > 0 && (
+                  <>
+                    {tied.length === 1 ? "Candidate" : "Candidates"} {tied.slice(0, 5).join(", ")}
+                    {tied.length > 5 && ` and ${count(tied.length - 5)} more`} {tied.length === 1 ? "has" : "have"} the
+                    same mean score{ties === undefined && "; of these, the first one counts as best"}.
+                  </>
+                )}
               </>
             )}
           </p>
@@ -83,7 +92,6 @@ export function Result({ view, api }: { view: View; api: string }) {
           <Reason text={reason} />
         </>
       )}
-      {!run?.driven && (run?.status === "failed" || run?.status === "paused") && <NextStep view={view} />}
     </section>
   );
 }

@@ -2,9 +2,12 @@
 
 import type { Status } from "../connection";
 import type { CommandHint } from "../generated/events";
+import { NextStep } from "../panels/next-step";
 import { href } from "../route";
+import { failuresFirst } from "../state/failing";
 import { LIVE, type View } from "../state/view";
-import { candidateName, count, duration, score, spent } from "./format";
+import { Commands } from "./commands";
+import { candidateName, count, counted, duration, score, spent } from "./format";
 import { onRows } from "./rows-scored";
 import { Inline } from "./text";
 
@@ -72,11 +75,14 @@ function Figures({ view }: { view: View }) {
   const { now, run, spending } = view.latest;
   const best = view.candidates.find(({ index }) => index === view.best);
   const seed = view.candidates[0];
+  const tied = best === undefined ? 0 : view.candidates.filter((each) => each.score === best.score).length - 1;
   return (
     <dl class="figures">
       <div>
-        <dt>best</dt>
-        <dd>{best === undefined ? "none yet" : `${score(best.score)} (${candidateName(best.index)})`}</dd>
+        <dt>best mean score</dt>
+        <dd>
+          {best === undefined ? "none yet" : `${score(best.score)} (${candidateName(best.index)}${tiedWith(tied)})`}
+        </dd>
       </div>
       {seed !== undefined && best !== undefined && best.index !== 0 && (
         <div>
@@ -84,7 +90,7 @@ function Figures({ view }: { view: View }) {
           <dd>{score(seed.score)}</dd>
         </div>
       )}
-      {best !== undefined && view.onTraining && (
+      {best !== undefined && (
         <div>
           <dt>{onRows(view)}</dt>
         </div>
@@ -114,6 +120,10 @@ function Figures({ view }: { view: View }) {
       )}
     </dl>
   );
+}
+
+function tiedWith(others: number): string {
+  return others > 0 ? `, tied with ${counted(others, "other")}` : "";
 }
 
 function Notices({ view, status, lost }: { view: View; status: Status; lost: boolean }) {
@@ -173,7 +183,7 @@ function Notices({ view, status, lost }: { view: View; status: Status; lost: boo
             : <Inline text={reason.split("\n")[0] ?? ""} length={120} />
           </>
         )}
-        <Commands commands={commands} />
+        {run.status !== "running" && failuresFirst(view) ? <NextStep view={view} /> : <Commands commands={commands} />}
       </div>,
     );
   }
@@ -196,22 +206,4 @@ function resume(commands: readonly CommandHint[]): CommandHint[] {
   const command = sameRun("resume", commands);
   if (command === undefined || commands.some((each) => each.command.startsWith("gepa-client resume "))) return [];
   return [{ command, what: "continue the run, once its lease has ended" }];
-}
-
-export function Commands({ commands }: { commands: readonly CommandHint[] }) {
-  if (commands.length === 0) return null;
-  return (
-    <ul class="commands">
-      {commands.map(({ command, what }) => (
-        <li key={command}>
-          <code>
-            <Inline text={command} length={400} />
-          </code>{" "}
-          <span class="quiet">
-            <Inline text={what} length={200} />
-          </span>
-        </li>
-      ))}
-    </ul>
-  );
 }

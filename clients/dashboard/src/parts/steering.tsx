@@ -5,7 +5,6 @@ import { post } from "../connection";
 import type { View } from "../state/view";
 import type { SteerAction } from "../steer-action";
 import { candidateName, score } from "./format";
-import { Commands } from "./header";
 import { Inline } from "./text";
 
 type Form = "cancel" | "budget" | "propose" | "pin" | "hint";
@@ -40,11 +39,9 @@ export function Steering({ view, api }: Props) {
     if (!sent.failed) dialog.current?.close();
   };
   if (!driven) {
-    const resume = view.latest.run?.commands.filter(({ command }) => command.includes(" resume ")) ?? [];
     return (
       <div class="steer">
         <span class="quiet">Not running.</span>
-        <Commands commands={resume} />
       </div>
     );
   }
@@ -115,7 +112,10 @@ function Fields({ form, view, onSend }: FieldsProps) {
 function Cancel({ onSend }: Pick<FieldsProps, "onSend">) {
   return (
     <>
-      <p>The run stops for good after the examples in flight. Its results are kept; it cannot be resumed.</p>
+      <p>
+        The run ends after the examples in flight, as cancelled: it takes no requests any more. Its results are kept,
+        and it can be resumed all the same.
+      </p>
       <p class="field">
         <button type="button" class="primary" onClick={() => onSend({ kind: "cancel" })}>
           Cancel the run

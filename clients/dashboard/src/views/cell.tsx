@@ -13,26 +13,44 @@ import type { View } from "../state/view";
 interface Props {
   readonly view: View;
   readonly api: string;
-  readonly embedded: boolean;
   readonly candidate: number;
   readonly row: number;
 }
 
 export function CellDetails({ view, api, candidate, row }: Props) {
+  const panel = useRef<HTMLElement>(null);
   const heading = useRef<HTMLHeadingElement>(null);
   const id = view.rows[row] ?? null;
   const path = `${api}/cell?candidate=${candidate}&row=${row}`;
   const answer = useAnswer<Cell>(id === null ? null : path);
   const value = view.candidates.find(({ index }) => index === candidate)?.scores[row];
-  useEffect(() => heading.current?.focus(), [candidate, row]);
+  const opener = useRef<HTMLElement | null>(null);
+  useEffect(() => {
+    const focused = document.activeElement;
+    if (focused instanceof HTMLElement && !panel.current?.contains(focused)) opener.current = focused;
+    heading.current?.focus({ preventScroll: true });
+    panel.current?.scrollIntoView({ block: "nearest" });
+  }, [candidate, row]);
+  const close = () => {
+    refine({ candidate: null, row: null });
+    if (opener.current?.isConnected) opener.current.focus();
+    else document.querySelector<HTMLElement>(".map")?.focus();
+  };
   return (
-    <section class="panel" aria-labelledby="cell-heading">
+    <section
+      class="panel cell"
+      aria-labelledby="cell-heading"
+      ref={panel}
+      onKeyDown={(event) => {
+        if (event.key === "Escape") close();
+      }}
+    >
       <div class="tools">
         <h2 id="cell-heading" ref={heading} tabIndex={-1}>
-          Row <Inline text={id ?? String(row)} length={80} /> with{" "}
+          Validation row <Inline text={id ?? String(row)} length={80} /> with{" "}
           <a href={href("text", { candidate })}>{candidateName(candidate)}</a>: {score(value)}
         </h2>
-        <button type="button" onClick={() => refine({ candidate: null, row: null })}>
+        <button type="button" onClick={close}>
           Close
         </button>
       </div>

@@ -11,7 +11,9 @@ import { Failures } from "../panels/failures";
 import { Result } from "../panels/result";
 import { Spending } from "../panels/spending";
 import { Steers } from "../panels/steers";
+import { Waits } from "../panels/waits";
 import { Warnings } from "../panels/warnings";
+import { failuresFirst } from "../state/failing";
 
 export function NowView({ view, api }: ViewProps) {
   const { run, spending, now } = view.latest;
@@ -22,12 +24,14 @@ export function NowView({ view, api }: ViewProps) {
         and what fails.
       </p>
       <div class="panels">
+        <Waits view={view} />
+        {failuresFirst(view) && <Failures view={view} />}
         <Result view={view} api={api} />
         {run?.driven && now !== undefined && <Activity now={now} />}
         <BestLine view={view} />
         <Budget view={view} />
         {now !== undefined && now.endpoints.length > 0 && <Endpoints now={now} />}
-        <Failures view={view} />
+        {!failuresFirst(view) && <Failures view={view} />}
         <Warnings view={view} />
         <CopiedRows view={view} />
         {spending !== undefined && <Spending spending={spending} />}

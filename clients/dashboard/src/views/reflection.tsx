@@ -22,10 +22,14 @@ const OUTCOMES: Record<Proposal["outcome"], string> = {
   empty: "no new text",
   unfinished: "not decided",
 };
+/** Proposals that the list has at first, the last ones: thousands take seconds to draw. */
+const LISTED = 200;
+
 const FILTERS = ["all", "kept", "rejected", "raced_out", "empty", "unfinished", "pending"] as const;
 
 export function ReflectionView({ view, params, api }: ViewProps) {
   const [filter, setFilter] = useState<(typeof FILTERS)[number]>("all");
+  const [listed, setListed] = useState(LISTED);
   const shown = view.proposals.filter(({ outcome }) => filter === "all" || outcome === filter);
   const at = numberOf(params, "proposal");
   const chosen = view.proposals.find((proposal) => proposal.at === at) ?? shown.at(-1);
@@ -57,15 +61,23 @@ export function ReflectionView({ view, params, api }: ViewProps) {
           </div>
           <div class="split">
             <nav class="list" aria-label="Proposals">
-              {shown.toReversed().map((proposal) => (
-                <a
-                  key={proposal.key}
-                  href={href("reflection", { proposal: proposal.at })}
-                  aria-current={proposal === chosen ? "true" : undefined}
-                >
-                  <Item proposal={proposal} />
-                </a>
-              ))}
+              {shown
+                .slice(-listed)
+                .reverse()
+                .map((proposal) => (
+                  <a
+                    key={proposal.key}
+                    href={href("reflection", { proposal: proposal.at })}
+                    aria-current={proposal === chosen ? "true" : undefined}
+                  >
+                    <Item proposal={proposal} />
+                  </a>
+                ))}
+              {shown.length > listed && (
+                <button type="button" onClick={() => setListed(listed + LISTED)}>
+                  Show {count(Math.min(LISTED, shown.length - listed))} of {count(shown.length - listed)} earlier ones
+                </button>
+              )}
             </nav>
             {chosen !== undefined && <Chosen view={view} api={api} proposal={chosen} />}
           </div>
@@ -84,7 +96,7 @@ function Item({ proposal }: { proposal: Proposal }) {
       {proposal.before !== null && proposal.after !== null && (
         <span class="quiet">
           {" "}
-          {score(proposal.before)} {"\u2192"} {score(proposal.after)}
+          {counted(proposal.size, "row")}: {score(proposal.before)} {"\u2192"} {score(proposal.after)}
         </span>
       )}
       <br />
@@ -213,7 +225,21 @@ function Prompt({ prompt, byProgram }: { prompt: PromptShown; byProgram: boolean
         {byProgram ? "What the program read" : "Prompt and answer"}:{" "}
         <Inline text={prompt.component ?? "all components"} length={80} />
       </h2>
-      <Part name={byProgram ? "Records" : "What reflection read"} value={prompt.prompt} />
+      {prompt.hints.length > 0 && (
+        <p>
+          With {prompt.hints.length === 1 ? "the hint" : "the hints"} of users:{" "}
+          {prompt.hints.map((hint, at) => (
+            <q key={at}>
+              <Inline text={hint} length={300} />
+            </q>
+          ))}
+        </p>
+      )}
+      {prompt.prompt !== null ? (
+        <Part name="Prompt" value={prompt.prompt} />
+      ) : (
+        <Part name={byProgram ? "Records" : "What reflection read"} value={prompt.records} />
+      )}
       <Part name={byProgram ? "What it proposed" : "Answer"} value={prompt.answer} />
     </section>
   );
@@ -231,11 +257,19 @@ function Changed({ component, before, after }: { component: string; before: stri
   );
 }
 
-export function Row({ row, opened = false }: { row: RowCompared; opened?: boolean }) {
+interface RowProps {
+  readonly row: RowCompared;
+  /** Ids of training and of validation rows may look alike. */
+  readonly kind?: string;
+  readonly opened?: boolean;
+}
+
+export function Row({ row, kind = "Training row", opened = false }: RowProps) {
   return (
     <details open={opened}>
       <summary>
-        Row <Inline text={row.row} length={60} />: {score(row.before?.score)} {"\u2192"} {score(row.after?.score)}{" "}
+        {kind} <Inline text={row.row} length={60} />: score {score(row.before?.score)} {"\u2192"}{" "}
+        {score(row.after?.score)}{" "}
         {row.input !== null && (
           <span class="quiet">
             <Inline text={row.input.text} length={100} />

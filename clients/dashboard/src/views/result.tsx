@@ -7,12 +7,13 @@ import type { ChangeShown, Explained, MovedRows, ProposalShown } from "../genera
 import type { StatedFact, Summary, SummaryTable } from "../generated/events";
 import { Failures } from "../panels/failures";
 import { Warnings } from "../panels/warnings";
+import { Commands } from "../parts/commands";
 import { candidateName, count, counted } from "../parts/format";
-import { Commands } from "../parts/header";
 import { Loaded } from "../parts/loaded";
 import { Scrolled } from "../parts/scrolled";
 import { Frame, Inline } from "../parts/text";
 import { href } from "../route";
+import { failuresFirst } from "../state/failing";
 import type { View } from "../state/view";
 import { visible } from "../text/visible";
 import { Part } from "./cell";
@@ -21,6 +22,15 @@ import { Change, Component } from "./text";
 
 /** Rows of a group that are open at first. */
 const OPENED = 3;
+
+/** What the certificate states besides its verdict: for readers who check it. */
+const DETAILS = new Map([
+  ["test", "scores of test rows"],
+  ["validation", "scores of validation rows"],
+  ["noise", "how much scores vary"],
+  ["took", "examples scored"],
+  ["committed to", "digest of the test rows"],
+]);
 
 /** Changes of code that are listed. */
 const REFUSED = 50;
@@ -33,12 +43,13 @@ export function ResultView({ view, api }: ViewProps) {
     <>
       <p class="about">What the run came to, and why: the best text, each change on the way to it, and its rows.</p>
       {run?.driven && <p class="empty">The run has not ended; the other views show it as it is.</p>}
+      {failuresFirst(view) && <Failures view={view} />}
       {summary !== undefined && !run?.driven && <Story summary={summary} />}
       <Warnings view={view} />
       {scored && <Best view={view} api={api} />}
       <Loaded answer={answer}>{(found) => <Explanation found={found} view={view} api={api} />}</Loaded>
       <NotKept view={view} api={api} />
-      <Failures view={view} />
+      {!failuresFirst(view) && <Failures view={view} />}
       {summary !== undefined && !run?.driven && <Ending summary={summary} />}
       {run !== undefined && (
         <section class="panel">
@@ -78,7 +89,18 @@ function Story({ summary }: { summary: Summary }) {
       {summary.certificate.length > 0 && (
         <section class="panel">
           <h2>Is the gain real?</h2>
-          <Facts facts={summary.certificate} />
+          <Facts facts={summary.certificate.filter(({ label }) => !DETAILS.has(label))} />
+          {summary.certificate.some(({ label }) => DETAILS.has(label)) && (
+            <details>
+              <summary>How this was measured</summary>
+              <Facts
+                facts={summary.certificate.flatMap(({ label, text }) => {
+                  const plain = DETAILS.get(label);
+                  return plain === undefined ? [] : [{ label: plain, text }];
+                })}
+              />
+            </details>
+          )}
         </section>
       )}
     </>
@@ -248,7 +270,7 @@ function Groups({ groups, opened }: { groups: readonly MovedRows[]; opened: bool
             {group.count > group.rows.length && `, ${count(group.rows.length)} of them here`}
           </summary>
           {group.rows.map((row, at) => (
-            <Row key={row.row} row={row} opened={opened && at < OPENED} />
+            <Row key={row.row} row={row} kind="Validation row" opened={opened && at < OPENED} />
           ))}
         </details>
       ))}

@@ -34,13 +34,14 @@ interface Matrix {
   readonly failed: number;
 }
 
-export function RowsView({ view, params, api, embedded }: ViewProps) {
+export function RowsView({ view, params, api }: ViewProps) {
   const [form, setForm] = useState<"map" | "table">("map");
   const [sorted, setSorted] = useState<OrderName>("difficulty");
   const pool = useMemo(() => poolOf(view, sorted), [view.candidates, view.rows.length, view.latest.failures, sorted]);
   const matrix = useMemo(() => matrixOf(pool, view), [pool, view]);
   const candidate = numberOf(params, "candidate");
   const row = numberOf(params, "row");
+  const opened = candidate !== null && row !== null;
   const choose = (index: number | null, place: number) => refine({ candidate: index, row: place });
   return (
     <>
@@ -60,23 +61,18 @@ export function RowsView({ view, params, api, embedded }: ViewProps) {
           onChange={setForm}
         />
       </div>
-      {matrix.columns.length === 0 || view.rows.length === 0 ? (
-        <p class="empty">No result on a validation row yet.</p>
-      ) : form === "map" ? (
-        <Picture matrix={matrix} view={view} onOpen={choose} />
-      ) : (
-        <Table matrix={matrix} view={view} />
-      )}
-      {candidate !== null && row !== null && (
-        <CellDetails
-          key={`${candidate} ${row}`}
-          view={view}
-          api={api}
-          embedded={embedded}
-          candidate={candidate}
-          row={row}
-        />
-      )}
+      <div class={opened ? "beside" : undefined}>
+        <div>
+          {matrix.columns.length === 0 || view.rows.length === 0 ? (
+            <p class="empty">No result on a validation row yet.</p>
+          ) : form === "map" ? (
+            <Picture matrix={matrix} view={view} candidate={candidate} row={row} onOpen={choose} />
+          ) : (
+            <Table matrix={matrix} view={view} />
+          )}
+        </div>
+        {opened && <CellDetails view={view} api={api} candidate={candidate} row={row} />}
+      </div>
     </>
   );
 }
@@ -142,10 +138,13 @@ function matrixOf(pool: Pool, view: View): Matrix {
 interface PictureProps {
   readonly matrix: Matrix;
   readonly view: View;
+  /** The cell that is open beside the map. */
+  readonly candidate: number | null;
+  readonly row: number | null;
   readonly onOpen: (candidate: number | null, row: number) => void;
 }
 
-function Picture({ matrix, view, onOpen }: PictureProps) {
+function Picture({ matrix, view, candidate, row, onOpen }: PictureProps) {
   const theme = useTheme();
   const canvas = useRef<HTMLCanvasElement>(null);
   const map = useRef<HeatMap | null>(null);
@@ -156,7 +155,7 @@ function Picture({ matrix, view, onOpen }: PictureProps) {
     if (element === null) return;
     const made = new HeatMap(element, theme);
     map.current = made;
-    const observer = new ResizeObserver(() => made.scrollBy(0, 0));
+    const observer = new ResizeObserver(() => made.moveTo(made.cursor)); // a cell that is opened beside it narrows it
     observer.observe(element);
     const wheel = (event: WheelEvent) => {
       event.preventDefault();
@@ -175,6 +174,12 @@ function Picture({ matrix, view, onOpen }: PictureProps) {
   }, []);
   useEffect(() => map.current?.setTheme(theme), [theme]);
   useEffect(() => map.current?.setData(matrix.data), [matrix]);
+  useEffect(() => {
+    const [column, line] = [matrix.candidates.indexOf(candidate), matrix.data.order.indexOf(row ?? -1)];
+    if (candidate === null || column < 0 || line < 0 || map.current === null) return;
+    map.current.moveTo({ column, line });
+    setCursor(map.current.cursor);
+  }, [candidate, row]);
 
   const go = (cell: Cell) => {
     const shown = map.current;
@@ -302,7 +307,7 @@ function described(matrix: Matrix, view: View, { column, line }: Cell) {
   const clusters = matrix.order.clusters;
   return (
     <>
-      Row <Inline text={view.rows[place] ?? "unknown"} length={60} /> (place {count(line + 1)} of{" "}
+      Validation row <Inline text={view.rows[place] ?? "unknown"} length={60} /> (place {count(line + 1)} of{" "}
       {count(matrix.data.order.length)}, mean {score(matrix.means[place])}
       {(clusters.at(-1) ?? 0) > 0 && `, group ${(clusters[line] ?? 0) + 1}`}),{" "}
       {index == null ? (

@@ -197,8 +197,29 @@ function joined(runs: readonly RunListed[]): uPlot.AlignedData {
   ] as uPlot.AlignedData;
 }
 
+/** The settings that define a run, which are listed first. */
+const FIRST = [
+  "url",
+  "program",
+  "reflection_lm",
+  "max_metric_calls",
+  "max_cost_usd",
+  "max_seconds",
+  "trainset",
+  "valset",
+  "testset",
+  "reflection_minibatch_size",
+  "validation",
+  "seed",
+];
+
+function inOrder(names: ReadonlySet<string>): string[] {
+  const others = [...names].filter((name) => !FIRST.includes(name)).sort();
+  return [...FIRST.filter((name) => names.has(name)), ...others];
+}
+
 function Settings({ runs }: { runs: readonly RunListed[] }) {
-  const names = [...new Set(runs.flatMap(({ settings }) => Object.keys(settings)))].sort();
+  const names = inOrder(new Set(runs.flatMap(({ settings }) => Object.keys(settings))));
   const shown = (run: RunListed, name: string) =>
     name in run.settings ? JSON.stringify(run.settings[name]) : "not set";
   const differing = names.filter((name) => new Set(runs.map((run) => shown(run, name))).size > 1);

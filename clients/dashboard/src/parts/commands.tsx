@@ -1,0 +1,22 @@
+/** Commands that a user may type next, and what they do. */
+
+import type { CommandHint } from "../generated/events";
+import { Inline } from "./text";
+
+export function Commands({ commands }: { commands: readonly CommandHint[] }) {
+  if (commands.length === 0) return null;
+  return (
+    <ul class="commands">
+      {commands.map(({ command, what }) => (
+        <li key={command}>
+          <code>
+            <Inline text={command} length={400} />
+          </code>{" "}
+          <span class="quiet">
+            <Inline text={what} length={200} />
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}

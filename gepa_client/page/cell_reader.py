@@ -1,0 +1,139 @@
+"""Read the result of a candidate on a row with all that is recorded of it: input, output, steps, log."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from gepa_client.journal.entries import EVALUATE, SEARCH, CandidateRecord
+from gepa_client.journal.history import RecordedRow, entries, entries_at, results_at, validation_rows
+from gepa_client.journal.requests import digest_of, evaluate_key
+from gepa_client.journal.store import Store
+from gepa_client.page.page_answers import Cell, RowShown, StepShown
+from gepa_client.page.page_fact import SentText
+from gepa_client.page.shown_text import NotThere, as_text, candidate_of, part_of, shown
+
+STEPS_SENT = 500
+"""Steps of one example, those within steps included."""
+
+
+class CellReader:
+    """Finds the results of a run's candidates on rows. It reads the numbers of evaluations once, then those after."""
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        self._store, self._id = store, run_id
+        self._rows: list[RecordedRow] = []
+        self._numbers: dict[bytes, list[int]] = {}
+        self._read_to = 0
+
+    def cell(self, candidate: int, place: int) -> Cell:
+        """Return a candidate's result on the validation row at this place."""
+        kept, row = candidate_of(self._store, self._id, candidate), self._row(place)
+        number, result = self._result(kept, row)
+        ends = self._store.finished_at(self._id, SEARCH, [number]) if number is not None else []
+        usage = (ends[-1].usage if ends else None) or {}
+        steps, why = _steps(result)
+        return Cell(
+            row=row.id,
+            input=shown(row.data),
+            result=None if result is None else _row_shown(result),
+            number=number,
+            seconds=(result or {}).get("seconds"),
+            input_tokens=usage.get("input_tokens"),
+            output_tokens=usage.get("output_tokens"),
+            cost_usd=usage.get("cost_usd"),
+            steps=steps,
+            no_steps=why,
+        )
+
+    def part(self, candidate: int, place: int, name: str, start: int) -> SentText:
+        """Return a member of the result (`output`, `feedback`, `trajectory`, ...) or `input` from a character on."""
+        kept, row = candidate_of(self._store, self._id, candidate), self._row(place)
+        result = self._result(kept, row)[1] or {}
+        value = row.data if name == "input" else result.get(name)
+        if value is None:
+            raise NotThere(f"candidate {candidate} has no {name!r} on row {row.id}")
+        return part_of(as_text(value), start)
+
+    def _row(self, place: int) -> RecordedRow:
+        self._rows = self._rows or validation_rows(self._store, self._id)
+        if not 0 <= place < len(self._rows):
+            raise NotThere(f"the run has no validation row at place {place}; it has {len(self._rows)} rows")
+        return self._rows[place]
+
+    def _result(self, kept: CandidateRecord, row: RecordedRow) -> tuple[int | None, dict[str, Any] | None]:
+        candidate, example = digest_of(kept.texts), digest_of(row.example)
+        digests = [evaluate_key(candidate, example, row.id, trace).digest for trace in (True, False)]
+        self._read_on()
+        numbers = {digest: self._numbers.get(bytes.fromhex(digest), []) for digest in digests}
+        found = results_at(self._store, self._id, [(kept, row)], numbers).get((kept.index, row.row_id))
+        if found is None:
+            return None, None
+        last = [number for each in numbers.values() for number in each]
+        for entry in entries_at(self._store, self._id, SEARCH, last):
+            if orjson.loads(entry.answer) == found:
+                return entry.number, found
+        return None, found
+
+    def _read_on(self) -> None:
+        for entry in entries(self._store, self._id, SEARCH, self._read_to, largest=0):
+            if entry.kind == EVALUATE:
+                numbers = self._numbers.setdefault(bytes.fromhex(entry.digest), [])
+                if entry.number not in numbers:
+                    numbers.append(entry.number)
+            if entry.number == self._read_to:
+                self._read_to += 1  # up to the first number that is missing yet
+
+
+def _row_shown(result: Mapping[str, Any]) -> RowShown:
+    error = result.get("error") or {}
+    message = None
+    if error:
+        message = f"{error.get('type')}: {error.get('message')}"
+        message += f"\n{error['traceback']}" if error.get("traceback") else ""
+    return RowShown(
+        status=str(result.get("status")),
+        score=result.get("score"),
+        output=shown(result.get("output")),
+        feedback=shown(result.get("feedback")),
+        component_feedback=shown(result.get("component_feedback") or None),
+        error=shown(message),
+        log=shown(result.get("log") or error.get("log")),
+    )
+
+
+def _steps(result: Mapping[str, Any] | None) -> tuple[list[StepShown], str | None]:
+    """Return the steps of a result's trajectory; if there are none, why."""
+    if result is None:
+        return [], "nothing is recorded"
+    trajectory = result.get("trajectory")
+    if trajectory is None:
+        if result.get("trajectory_ref"):
+            return [], "the trajectory stayed at its server, which keeps it for a while"
+        return [], "this evaluation captured no trace; minibatches do"
+    steps = trajectory.get("steps") if isinstance(trajectory, dict) else None
+    if not isinstance(steps, list):
+        return [StepShown(**_step_fields({"name": "trajectory", "outputs": trajectory}), steps=[])], None
+    left = [STEPS_SENT]
+    return [_step(each, left) for each in steps if isinstance(each, dict) and left[0] > 0], None
+
+
+def _step(step: Mapping[str, Any], left: list[int]) -> StepShown:
+    left[0] -= 1
+    inner = [_step(each, left) for each in step.get("steps") or () if isinstance(each, dict) and left[0] > 0]
+    return StepShown(**_step_fields(step), steps=inner)
+
+
+def _step_fields(step: Mapping[str, Any]) -> dict[str, Any]:
+    error, usage = step.get("error"), step.get("usage") or {}
+    message = f"{error.get('type')}: {error.get('message')}" if isinstance(error, dict) else error
+    return {
+        "name": str(step.get("name") or step.get("component") or "step"),
+        "component": step.get("component"),
+        "input": shown(step.get("inputs")),
+        "output": shown(step.get("outputs")),
+        "error": shown(message),
+        "seconds": step.get("seconds"),
+        "input_tokens": usage.get("input_tokens"),
+        "output_tokens": usage.get("output_tokens"),
+    }

@@ -1,0 +1,171 @@
+"""Read the entries of the search in order, each once, and what small ones hold."""
+
+import ast
+from collections.abc import Sequence
+
+import orjson
+
+from evolverpc_common.display_text import line
+from gepa_client.analysis.proposals import REFLECTION
+from gepa_client.evolution.names import branch_run_name
+from gepa_client.journal.entries import (
+    COMPLETION,
+    EVALUATE,
+    MUTATION,
+    PROPOSAL,
+    RACE,
+    SEARCH,
+    STOP,
+    AttemptFinished,
+    Entry,
+)
+from gepa_client.journal.mutation_entries import MutationEntry
+from gepa_client.journal.records import PAGE
+from gepa_client.journal.store import Store
+from gepa_client.page.ending_events import Stopped
+from gepa_client.page.event_log import EventLog
+from gepa_client.page.page_fact import TEXT_BEGINNING, sent_text
+from gepa_client.page.pool_reader import PoolReader
+from gepa_client.page.proposal_reader import ProposalReader
+from gepa_client.page.result_reader import ResultReader
+from gepa_client.page.search_events import Mutation, Race, RaceStanding, Reflection
+
+PAGES_AT_ONCE = 8
+"""Pages of entries that one poll reads at most, so that what it found is sent soon."""
+
+
+class EntryReader:
+    """The entries of one run. `end`: the place after the last one; `ordered`: all below this place were read.
+
+    `model`: the reflection model, None if the program proposes.
+    """
+
+    def __init__(self, store: Store, run_id: str, log: EventLog, pool: PoolReader, results: ResultReader) -> None:
+        self._store, self._id, self._log = store, run_id, log
+        self._pool, self._results = pool, results
+        self.model: str | None = None
+        self.end = 0
+        self.ordered = 0
+        self._missing: set[int] = set()
+        self._stop: int | None = None
+        self._waiting: dict[int, Entry] = {}
+
+    @property
+    def shown_end(self) -> int:
+        """The place after the last entry that is not a stop, which a resumed run takes out."""
+        return self.end - (self._stop == self.end - 1)
+
+    @property
+    def first_missing(self) -> int:
+        """The first place without an entry."""
+        return min(self._missing, default=self.end)
+
+    def read(self, proposals: ProposalReader) -> bool:
+        """Read new entries, without the answers that are not needed; return whether there are more."""
+        fresh, more = self._fresh()
+        for entry in fresh:
+            self._missing.discard(entry.number)
+            if entry.kind != STOP:
+                self._waiting[entry.number] = entry
+        stops = [entry.number for entry in fresh if entry.kind == STOP]
+        self._missing.update(stops)  # it may be taken out, and another entry take its number
+        if self._stop is not None and not stops:
+            self._log.add(Stopped(at=self._stop, status=None, reason=None))
+        self._stop = min(stops, default=None)
+        while (entry_ := self._waiting.pop(self.ordered, None)) is not None:
+            self.ordered += 1
+            begun = proposals.read(entry_)
+            if begun is not None:
+                self._log.add(begun)
+        answers = [entry for entry in fresh if entry.kind in (COMPLETION, PROPOSAL, MUTATION, RACE, STOP)]
+        self._read_answers(answers, proposals)
+        self._results.read([entry for entry in fresh if entry.kind == EVALUATE], proposals, caught_up=not more)
+        return more
+
+    def _fresh(self) -> tuple[list[Entry], bool]:
+        """Return entries that were missing and new ones, and whether there are more."""
+        known = sorted(self._missing)[:PAGE]
+        fresh = list(self._store.entries_at(self._id, SEARCH, known)) if known else []
+        more = False
+        for _ in range(PAGES_AT_ONCE):
+            page = self._store.entries(self._id, SEARCH, self.end, PAGE, largest=0)
+            for entry in page:
+                self._missing.update(range(self.end, entry.number))
+                self.end = entry.number + 1
+            fresh += page
+            more = len(page) == PAGE
+            if not more:
+                break
+        return fresh, more
+
+    def _read_answers(self, found: Sequence[Entry], proposals: ProposalReader) -> None:
+        """Add what small entries hold."""
+        numbers = [entry.number for entry in found]
+        answered: list[Entry] = []
+        for start in range(0, len(numbers), PAGE):
+            answered += self._store.entries_at(self._id, SEARCH, numbers[start : start + PAGE])
+        ends = {end.number: end for end in self._store.finished_at(self._id, SEARCH, numbers)} if numbers else {}
+        for entry in answered:
+            if entry.kind == RACE:
+                self._log.add(_race(entry))
+            elif entry.kind == MUTATION:
+                self._add_mutation(entry)
+            elif entry.kind == STOP:
+                stop = orjson.loads(entry.answer)
+                self._log.add(Stopped(at=entry.number, status=stop["status"], reason=stop["reason"]))
+            else:
+                proposal = proposals.answered.get(entry.number)
+                self._log.add(_reflection(entry, proposal, self.model, ends.get(entry.number)))
+
+    def _add_mutation(self, entry: Entry) -> None:
+        found = MutationEntry.model_validate_json(entry.answer)
+        made, refused = found.applied, found.rejected
+        usage = made.usage if made is not None else refused.usage if refused is not None else None
+        if made is not None:
+            self._pool.mutations[made.commit] = entry.number
+        self._log.add(
+            Mutation(
+                at=entry.number,
+                kind=found.kind,
+                branch=f"evolve/{branch_run_name(self._id)}/{entry.number}",
+                commit=made.commit if made is not None else None,
+                parent_commit=found.parent,
+                request=sent_text(found.request),
+                location=found.location,
+                stage=refused.stage if refused is not None else None,
+                reason=line(refused.reason, TEXT_BEGINNING) if refused is not None else None,
+                files=list(made.files) if made is not None else [],
+                summary=made.summary if made is not None else None,
+                cost_usd=usage.cost_usd if usage is not None else None,
+            )
+        )
+
+
+def _race(entry: Entry) -> Race:
+    decision = orjson.loads(entry.answer)
+    standings = [
+        RaceStanding(**{name: found[name] for name in ("candidate", "compared", "mean", "bound", "drops")})
+        for found in decision["proposals"]
+    ]
+    rows, block = decision["validation_rows"], len(decision["rows"])
+    return Race(at=entry.number + 1, validation_rows=rows, rows=block, proposals=standings)
+
+
+def _reflection(entry: Entry, proposal: int | None, model: str | None, end: AttemptFinished | None) -> Reflection:
+    usage = (end.usage if end is not None else None) or {}
+    read = REFLECTION.fullmatch(entry.about)
+    return Reflection(
+        at=entry.number,
+        proposal=proposal,
+        component=str(ast.literal_eval(read["name"])) if read is not None else None,
+        model=model,
+        again=read["first"] if read is not None else None,
+        input_tokens=_count(usage.get("input_tokens")),
+        output_tokens=_count(usage.get("output_tokens")),
+        cost_usd=usage.get("cost_usd"),
+        seconds=end.seconds if end is not None else None,
+    )
+
+
+def _count(value: object) -> int | None:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,93 @@
+"""What a run does at this moment, by the last heartbeat of its driver."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from gepa_client.analysis.failed_examples import EntryNames
+from gepa_client.journal.entries import EVALUATE, SEARCH, Entry, StoredRun
+from gepa_client.journal.history import selection_rows
+from gepa_client.journal.lease import lease_seconds
+from gepa_client.journal.store import Store
+from gepa_client.page.moment_events import EndpointNow, Forecast, LongInFlight, Now
+
+
+class HeartbeatReader:
+    """The heartbeats of one run."""
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        self._store, self._id = store, run_id
+        self._beat: tuple[int, float] | None = None
+        """The last heartbeat, and when it was seen first."""
+        self._in_flight: dict[str, tuple[str, str]] = {}
+        """Row and candidate of listed examples, by the digest of their request."""
+
+    def event(self, run: StoredRun, *, driven: bool) -> Now:
+        """Return the event of this moment."""
+        now = time.monotonic()
+        if self._beat is None or self._beat[0] != run.claim.beat:
+            self._beat = (run.claim.beat, now)
+        age = now - self._beat[1] if driven else None
+        counters = run.counters
+        found: dict[str, Any] = counters.get("now") or {}
+        return Now(
+            phase=found.get("phase"),
+            iteration=counters.get("iteration"),
+            metric_calls=counters.get("metric_calls"),
+            evaluated=found.get("evaluated"),
+            in_flight=found.get("in_flight") if driven else None,
+            rate=found.get("rate") if driven else None,
+            longest=self._longest(found.get("longest") or ()) if driven else [],
+            last_result=found.get("last_result"),
+            no_result_s=found.get("no_result_s") if driven else None,
+            waiting=found.get("waiting"),
+            waiting_for=found.get("waiting_for"),
+            waiting_since=found.get("waiting_since"),
+            reflecting_since=found.get("reflecting_since"),
+            reflecting=found.get("reflecting") or [],
+            endpoints=[
+                EndpointNow(
+                    name=str(each.get("name")),
+                    state=str(each.get("state")),
+                    slots=each.get("slots"),
+                    in_flight=each.get("in_flight"),
+                    detail=each.get("detail"),
+                )
+                for each in found.get("endpoints") or ()
+            ],
+            spent_usd=counters.get("spent_usd"),
+            active_seconds=counters.get("active_seconds"),
+            beat_age_s=None if age is None else float(int(age)),
+            lost=age is not None and age > lease_seconds(run),
+            forecast=_forecast(run, found) if driven else None,
+        )
+
+    def _longest(self, found: Sequence[dict[str, Any]]) -> list[LongInFlight]:
+        """Return examples of a heartbeat with the names of their rows and candidates, each named once."""
+        digests = {each["digest"] for each in found}
+        if not digests <= self._in_flight.keys():
+            names = EntryNames(self._store.candidates(self._id), selection_rows(self._store, self._id))
+            self._in_flight = {
+                each["digest"]: names.row_and_candidate(Entry(SEARCH, 0, EVALUATE, each["digest"], each["about"], b""))
+                for each in found
+            }
+        return [
+            LongInFlight(row=row, candidate=candidate, seconds=each["seconds"], limit_s=each["limit_s"])
+            for each in found
+            for row, candidate in [self._in_flight[each["digest"]]]
+        ]
+
+
+def _forecast(run: StoredRun, now: dict[str, Any]) -> Forecast | None:
+    """Return when the budget of metric calls ends at the present rate; None if it is not known."""
+    budget, used, rate = run.counters.get("max_metric_calls"), run.counters.get("metric_calls"), now.get("rate")
+    if not budget or used is None or not rate or now.get("phase") != "optimizing":
+        return None
+    left = max(0, budget - used)
+    spent = run.counters.get("spent_usd") or 0.0
+    priced = spent > 0 and used > 0 and not run.counters.get("unpriced")
+    return Forecast(
+        limit="max_metric_calls",
+        seconds_left=left / rate,
+        cost_usd=spent + left * spent / used if priced else None,
+    )

@@ -1,0 +1,76 @@
+"""What a run began with, as the page needs it: the program's description, the rows, the sealed test rows."""
+
+from typing import Any
+
+import orjson
+
+from gepa_client.journal.entries import COMMITMENT, START
+from gepa_client.journal.history import DISCOVERY, RecordedRow, discovery, row_counts, selection_rows
+from gepa_client.journal.requests import digest_of
+from gepa_client.journal.store import Store
+from gepa_client.page.ending_events import Sealed
+from gepa_client.page.event_log import EventLog
+from gepa_client.page.search_events import Rows
+
+ROWS_SENT = 5_000
+"""Ids of rows in one event."""
+
+
+class InitialRows:
+    """The rows of a run; `read` adds their events once they are recorded.
+
+    `declared`: the server's description, None before it is recorded. `train`, `val`: rows in order; `val` are the
+    training rows if no validation rows were given. `places`: of validation rows, by their quoted id. `train_ids`:
+    quoted ids of training rows; empty if they are the validation rows. `names`: of validation rows in scores.
+    """
+
+    def __init__(self, store: Store, run_id: str, log: EventLog) -> None:
+        self._store, self._id, self._log = store, run_id, log
+        self.declared: dict[str, Any] | None = None
+        self.train: list[RecordedRow] = []
+        self.val: list[RecordedRow] = []
+        self.places: dict[str, list[int]] = {}
+        self.train_ids: set[str] = set()
+        self.names: list[str] = []
+        self.splits: dict[str, int] = {}
+        """Rows by split."""
+        self._digests: dict[int, str] = {}
+
+    @property
+    def program(self) -> dict[str, Any]:
+        """The program as its server declared it."""
+        return (self.declared or {}).get("program") or {}
+
+    def digest(self, place: int) -> str:
+        """Return the digest of the example at a place of the validation rows."""
+        if place not in self._digests:
+            self._digests[place] = digest_of(self.val[place].example)
+        return self._digests[place]
+
+    def read(self) -> None:
+        """Read the rows if they have not been read."""
+        if self.val:
+            return
+        if self.declared is None:
+            if not self._store.entries(self._id, START, DISCOVERY, 1):
+                return
+            self.declared = discovery(self._store, self._id)
+        splits = selection_rows(self._store, self._id)
+        if not splits:
+            return
+        self.splits = row_counts(self._store, self._id)
+        own = "val" in splits
+        self.train, self.val = splits["train"], splits.get("val", splits["train"])
+        self.names = [str(row.row_id) for row in self.val]
+        self.train_ids = {repr(row.id) for row in self.train} if own else set()
+        for place, row in enumerate(self.val):
+            self.places.setdefault(repr(row.id), []).append(place)
+        for start in range(0, len(self.val), ROWS_SENT):
+            part = self.val[start : start + ROWS_SENT]
+            held = "split" in part[0].example
+            ids = [row.id for row in part]
+            self._log.add(Rows(start=start, ids=ids, total=len(self.val), held_by_server=held, training=not own))
+        sealed = self._store.entries(self._id, COMMITMENT, 0, 1)
+        if sealed:
+            answer = orjson.loads(sealed[0].answer)
+            self._log.add(Sealed(rows=len(answer["rows"]), digest=answer["digest"]))

@@ -1,0 +1,206 @@
+"""Events of the page about the run as it stands: its record, what it does now, what it spent, what failed."""
+
+from typing import Literal
+
+from pydantic import JsonValue
+
+from gepa_client.journal.run_events import FailureGroup, ModelTally, PhaseName
+from gepa_client.page.page_fact import Fact, Part
+
+
+class CommandHint(Part):
+    """A command that a user may type next, and what it does."""
+
+    command: str
+    what: str
+
+
+class ParentRun(Part):
+    """The run that this one was forked from, and the number from which on it is another run."""
+
+    run: str
+    at: int | None
+
+
+class Run(Fact):
+    """The record of the run. `settings`: without secrets. `budget`: metric calls, None without that limit.
+
+    `splits`: rows by split. `front_type`: GEPA's `frontier_type`. `driver`: the driving process in words; `driven`: it
+    holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes.
+    """
+
+    type: Literal["run"] = "run"
+    run_id: str
+    name: str | None
+    status: str
+    reason: str | None
+    program: str | None
+    program_version: str | None
+    created: str
+    started: str | None
+    completed: str | None
+    settings: dict[str, JsonValue]
+    budget: int | None
+    components: list[str]
+    splits: dict[str, int]
+    objectives: list[str]
+    front_type: str
+    evolve: Literal["code", "prompts", "both"]
+    reflection_model: str | None
+    output: str | None
+    parent: ParentRun | None
+    driver: str | None
+    driven: bool
+    store: str
+    commands: list[CommandHint]
+
+
+class Steer(Fact):
+    """What a user asked of the run. All are kept, by `key`. `at`: where it was taken, None if it was not.
+
+    `detail`: the action as it was posted. `outcome`: `taken`, or `refused` with the reason; None while it waits.
+    """
+
+    type: Literal["steer"] = "steer"
+    key: str
+    at: int | None
+    action: str
+    requested: str | None
+    by: str | None
+    detail: dict[str, JsonValue]
+    outcome: str | None
+
+
+class RunWarning(Fact):
+    """Something to know of; the run continued. All are kept, by `message`."""
+
+    type: Literal["warning"] = "warning"
+    at: int | None
+    message: str
+
+
+class Failures(Fact):
+    """Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
+
+    `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest.
+    """
+
+    type: Literal["failures"] = "failures"
+    failed: int
+    evaluated: int
+    groups: list[FailureGroup]
+    cells: dict[str, list[int]]
+
+
+class KindSpending(Part):
+    """What attempts of one kind cost: `evaluate`, `completion`, ... `unpriced`: results without a price.
+
+    `unreported`: those of them that came without any usage.
+    """
+
+    kind: str
+    calls: int
+    examples: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float
+    seconds: float
+    unpriced: int
+    unreported: int
+
+
+class SpendingSoFar(Fact):
+    """What the run spent, by kind, and through a gateway by model. `refused`: calls that the gateway refused."""
+
+    type: Literal["spending"] = "spending"
+    cost_usd: float
+    unpriced: int
+    unreported: int
+    kinds: list[KindSpending]
+    models: dict[str, ModelTally]
+    refused: int
+
+
+class EndpointNow(Part):
+    """An endpoint. `state`: `up`, `resting`, `refused` or `left`; `in_flight`: None if it is not known."""
+
+    name: str
+    state: str
+    slots: int | None
+    in_flight: int | None
+    detail: str | None
+
+
+class LongInFlight(Part):
+    """An example in flight. `row`, `candidate`: as `FailureGroup` has them. `limit_s`: when the server ends it."""
+
+    row: str
+    candidate: str
+    seconds: float
+    limit_s: float | None
+
+
+class Forecast(Part):
+    """What the run will have used when its budget ends, at the present rate. `limit`: which setting ends it first."""
+
+    limit: str
+    seconds_left: float
+    cost_usd: float | None
+
+
+class Now(Fact):
+    """What the run is doing at this moment, by the last heartbeat of its driver.
+
+    `rate`: examples per second; 0 if none has finished for half a minute. `longest`: the examples that have been in
+    flight longest, from 10 s on. `last_result`: when an example last finished, ISO 8601, `no_result_s` seconds before
+    the heartbeat; None before the first one. `waiting`: calls that wait for a slot; `waiting_for`: what the fleet
+    lacks, since `waiting_since`, ISO 8601. `reflecting_since`: ISO 8601. `beat_age_s`: seconds since the last heartbeat
+    was seen to change; None if the run is not driven. `lost`: no heartbeat for longer than the lease: the driver is
+    dead or cut off.
+    """
+
+    type: Literal["now"] = "now"
+    phase: PhaseName | None
+    iteration: int | None
+    metric_calls: int | None
+    evaluated: int | None
+    in_flight: int | None
+    rate: float | None
+    longest: list[LongInFlight]
+    last_result: str | None
+    no_result_s: float | None
+    waiting: int | None
+    waiting_for: str | None
+    waiting_since: str | None
+    reflecting_since: str | None
+    reflecting: list[str]
+    endpoints: list[EndpointNow]
+    spent_usd: float | None
+    active_seconds: float | None
+    beat_age_s: float | None
+    lost: bool
+    forecast: Forecast | None
+
+
+class Position(Fact):
+    """How far this server has read. `end`: the place after the last entry of the search: the slider's range.
+
+    `read`: all results below this place were sent. `replayed`: all facts below it that follow from GEPA's decisions
+    (`pool`, `metric_calls`, outcomes of proposals) were sent; None if they cannot be had, for the reason
+    `why_not_replayed`. `complete`: both are at the end of a run that is not driven.
+    """
+
+    type: Literal["position"] = "position"
+    end: int
+    read: int
+    replayed: int | None
+    why_not_replayed: str | None
+    complete: bool
+
+
+class StoreTrouble(Fact):
+    """The run cannot be read, and why; `problem` is None if it can be again. `gone`: it was deleted."""
+
+    type: Literal["store"] = "store"
+    problem: str | None
+    gone: bool

@@ -1,0 +1,109 @@
+"""What a proposal was made from, and what it changed, as the page gets it."""
+
+from collections.abc import Mapping, Sequence
+
+from gepa_client.analysis.proposals import ComparedRow as AnalyzedRow
+from gepa_client.analysis.proposals import Excerpt, ProposalHistory
+from gepa_client.analysis.proposals import Proposal as AnalyzedProposal
+from gepa_client.analysis.proposals import RowResult as AnalyzedResult
+from gepa_client.evolution.names import component_texts
+from gepa_client.journal.entries import CandidateRecord, StoredRun
+from gepa_client.journal.store import Store
+from gepa_client.page.page_answers import PromptShown, ProposalShown, RowCompared, RowShown, TextsCompared
+from gepa_client.page.page_fact import SentText, sent_text
+from gepa_client.page.recovered_prompts import recovered_prompts
+from gepa_client.page.shown_text import NotThere, part_of
+
+READ_BEFORE, READ_AFTER = 4_096, 20_000
+"""Entries beside the beginning of a proposal among which are its minibatch, and its evaluation."""
+
+
+def proposal(store: Store, run_id: str, at: int, decided: int | None) -> ProposalShown:
+    """Return the proposal that begins at this number. `decided`: where its outcome was known, None if it is not."""
+    run, candidates = store.run(run_id), store.candidates(run_id)
+    until = decided if decided is not None else at + READ_AFTER
+    history = ProposalHistory(store, run, candidates, until, start=max(0, at - READ_BEFORE))
+    found = _proposals(store, run, candidates, history, [at])
+    if not found:
+        raise NotThere(f"no proposal begins at {at}")
+    return found[at]
+
+
+def proposals(store: Store, run_id: str, numbers: Sequence[int]) -> dict[int, ProposalShown]:
+    """Return several proposals of a run that has ended, by where they begin; its entries are read once."""
+    run, candidates = store.run(run_id), store.candidates(run_id)
+    return _proposals(store, run, candidates, ProposalHistory(store, run, candidates), numbers)
+
+
+def _proposals(
+    store: Store,
+    run: StoredRun,
+    candidates: Sequence[CandidateRecord],
+    history: ProposalHistory,
+    numbers: Sequence[int],
+) -> dict[int, ProposalShown]:
+    found = history.proposals(numbers, texts=False)
+    children = history.children() if found else {}
+    return {one.number: _proposal(store, run, candidates, one, children.get(one.number)) for one in found}
+
+
+def _proposal(
+    store: Store,
+    run: StoredRun,
+    candidates: Sequence[CandidateRecord],
+    one: AnalyzedProposal,
+    child: Mapping[str, str] | None,
+) -> ProposalShown:
+    compared: dict[str, TextsCompared] = {}
+    if child is not None and one.parent is not None:
+        before, after = component_texts(candidates[one.parent].texts), component_texts(dict(child))
+        compared = {
+            name: TextsCompared(before=sent_text(before.get(name, "")), after=sent_text(text_))
+            for name, text_ in after.items()
+            if before.get(name, "") != text_
+        }
+    asked = recovered_prompts(store, run, one.number, candidates[one.parent].texts) if one.parent is not None else {}
+    prompts = [
+        PromptShown(
+            component=name,
+            model=run.config.get("reflection_lm"),
+            prompt=part_of(asked[name].text) if name in asked else None,
+            hints=list(asked[name].hints) if name in asked else [],
+            records=_records_shown(one.records.get(name, ())),
+            answer=_excerpt(one.answers.get(name)),
+        )
+        for name in one.components
+    ]
+    return ProposalShown(rows=[row_compared(row) for row in one.rows], prompts=prompts, texts=compared)
+
+
+def row_compared(row: AnalyzedRow) -> RowCompared:
+    """Return a row before and after a change as the page gets it."""
+    return RowCompared(row=row.row, input=_excerpt(row.input), before=_analyzed(row.before), after=_analyzed(row.after))
+
+
+def _analyzed(result: AnalyzedResult | None) -> RowShown | None:
+    if result is None:
+        return None
+    return RowShown(
+        status=result.status,
+        score=result.score if result.status == "ok" else None,
+        output=_excerpt(result.output),
+        feedback=_excerpt(result.feedback),
+        component_feedback=_excerpt(result.component_feedback),
+        error=_excerpt(result.error),
+        log=_excerpt(result.log),
+    )
+
+
+def _records_shown(records: Sequence[Mapping[str, Excerpt]]) -> SentText | None:
+    """Return the records that reflection read as one text."""
+    blocks = [
+        "\n".join(f"{name}: {value.text}{' ...' if value.omitted else ''}" for name, value in record.items())
+        for record in records
+    ]
+    return sent_text("\n\n".join(blocks)) if blocks else None
+
+
+def _excerpt(value: Excerpt | None) -> SentText | None:
+    return None if value is None else SentText(text=value.text, omitted=value.omitted)

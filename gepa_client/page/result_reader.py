@@ -1,0 +1,78 @@
+"""Read results on validation rows of what is no candidate yet: proposals that are being evaluated."""
+
+from collections.abc import Sequence
+
+import orjson
+
+from gepa_client.journal.entries import EVALUATE, SEARCH, Entry
+from gepa_client.journal.records import PAGE
+from gepa_client.journal.requests import SHOWN, EvaluatedExample, digest_of, evaluate_key, evaluated_of
+from gepa_client.journal.store import Store
+from gepa_client.page.event_log import EventLog
+from gepa_client.page.initial_rows import InitialRows
+from gepa_client.page.pool_reader import PoolReader
+from gepa_client.page.proposal_reader import ProposalReader
+from gepa_client.page.search_events import Results
+
+
+class ResultReader:
+    """Adds the results of entries of the search, whose answers are read only if the page shows them."""
+
+    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows, pool: PoolReader) -> None:
+        self._store, self._id, self._log = store, run_id, log
+        self._rows, self._pool = rows, pool
+
+    def read(self, evaluated: Sequence[Entry], proposals: ProposalReader, *, caught_up: bool) -> None:
+        """Add the results of these entries.
+
+        `caught_up`: False while earlier results are read, of which those of dropped proposals are left out if their
+        ids are those of training rows too: their texts would have to be worked out.
+        """
+        places: dict[int, tuple[str, int]] = {}
+        children: dict[str, str] | None = None
+        for entry in evaluated:
+            about = evaluated_of(entry.about)
+            if about is None or about.candidate in self._pool.digests or about.quoted_id not in self._rows.places:
+                continue
+            if about.quoted_id in self._rows.train_ids:
+                if not caught_up:
+                    continue
+                if children is None:
+                    children = self._known_children(proposals)
+                place = self._place(entry, about, children.get(about.candidate))
+            else:
+                place = self._rows.places[about.quoted_id][0]
+            if place is not None:
+                places[entry.number] = (about.candidate, place)
+        self._add(places)
+
+    def _place(self, entry: Entry, about: EvaluatedExample, digest: str | None) -> int | None:
+        """Return the validation row that was evaluated with a candidate; None if it was a training row."""
+        if digest is None:
+            return None
+        for place in self._rows.places[about.quoted_id]:
+            key = evaluate_key(digest, self._rows.digest(place), self._rows.val[place].id, about.traced)
+            if key.digest == entry.digest:
+                return place
+        return None
+
+    def _known_children(self, proposals: ProposalReader) -> dict[str, str]:
+        """Return the digests of the texts of what is evaluated now, by their beginnings."""
+        seed = self._rows.program.get("seed_candidate")
+        texts = [*proposals.children().values(), *([seed] if seed is not None else [])]
+        return {digest[:SHOWN]: digest for digest in map(digest_of, texts)}
+
+    def _add(self, places: dict[int, tuple[str, int]]) -> None:
+        numbers = sorted(places)
+        for start in range(0, len(numbers), PAGE):
+            answered = self._store.entries_at(self._id, SEARCH, numbers[start : start + PAGE])
+            results = [(entry.number, orjson.loads(entry.answer)) for entry in answered if entry.kind == EVALUATE]
+            self._log.add(
+                Results(
+                    candidates=[places[number][0] for number, _ in results],
+                    rows=[places[number][1] for number, _ in results],
+                    numbers=[number for number, _ in results],
+                    scores=[each.get("score") for _, each in results],
+                    statuses=[str(each.get("status")) for _, each in results],
+                )
+            )

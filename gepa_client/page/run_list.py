@@ -1,0 +1,45 @@
+"""The runs of a store with their curves and best texts, as the page compares them."""
+
+from gepa_client.errors import JournalError
+from gepa_client.evolution.names import component_texts
+from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.store import Store
+from gepa_client.page.page_answers import RunList, RunListed
+from gepa_client.page.page_fact import sent_text
+
+RUNS_LISTED = 200
+
+
+def runs(store: Store) -> RunList:
+    """Return the last runs of the store."""
+    return RunList(runs=[_listed(store, run) for run in store.runs()[:RUNS_LISTED]])
+
+
+def _listed(store: Store, run: StoredRun) -> RunListed:
+    try:
+        candidates = store.candidates(run.id)
+    except JournalError:  # deleted meanwhile, or damaged; the other runs are listed
+        candidates = []
+    best: list[tuple[int, float]] = []
+    for kept in candidates:
+        if not best or kept.score > best[-1][1]:
+            best.append((kept.metric_calls, kept.score))
+    texts = (run.best or {}).get("texts") or {}
+    return RunListed(
+        run_id=run.id,
+        name=run.name,
+        status=run.status,
+        program=run.program,
+        created=run.created,
+        completed=run.completed,
+        seed_score=candidates[0].score if candidates else None,
+        best_score=best[-1][1] if best else None,
+        candidates=len(candidates),
+        metric_calls=run.counters.get("metric_calls"),
+        cost_usd=run.counters.get("spent_usd"),
+        unpriced=sum((run.counters.get("unpriced") or {}).values()),
+        unreported=sum((run.counters.get("unreported") or {}).values()),
+        curve=best,
+        settings=run.config,
+        best_texts={name: sent_text(each) for name, each in component_texts(dict(texts)).items()},
+    )

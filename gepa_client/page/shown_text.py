@@ -1,0 +1,51 @@
+"""Texts and JSON values of a run as answers hold them: their beginnings, and further parts when asked for."""
+
+from typing import Any
+
+import orjson
+
+from gepa_client.evolution.names import component_texts
+from gepa_client.journal.entries import CandidateRecord
+from gepa_client.journal.store import Store
+from gepa_client.page.page_fact import SentText, sent_text
+
+PART_SENT = 200_000
+"""Characters of a part of a text that one answer holds."""
+
+
+class NotThere(Exception):
+    """What was asked for does not exist; the message names it."""
+
+
+def text_part(store: Store, run_id: str, candidate: int, component: str, start: int) -> SentText:
+    """Return a component of a candidate from the character `start` on."""
+    texts = component_texts(candidate_of(store, run_id, candidate).texts)
+    if component not in texts:
+        raise NotThere(f"candidate {candidate} has no component {component!r}; it has {', '.join(texts)}")
+    return part_of(texts[component], start)
+
+
+def part_of(whole: str, start: int = 0) -> SentText:
+    """Return a text from a character on; `omitted`: the characters after the part."""
+    part = whole[start : start + PART_SENT]
+    return SentText(text=part, omitted=max(0, len(whole) - start - len(part)))
+
+
+def candidate_of(store: Store, run_id: str, index: int) -> CandidateRecord:
+    """Return a candidate of the pool. Raises `NotThere`."""
+    found = [kept for kept in store.candidates(run_id, index) if kept.index == index] if index >= 0 else []
+    if not found:
+        raise NotThere(f"the run has no candidate {index}")
+    return found[0]
+
+
+def shown(value: Any) -> SentText | None:
+    """Return a value as text; None for null."""
+    return None if value is None else sent_text(as_text(value))
+
+
+def as_text(value: Any) -> str:
+    """Return a JSON value as text."""
+    if isinstance(value, str):
+        return value
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()

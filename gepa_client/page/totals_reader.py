@@ -1,0 +1,110 @@
+"""Read what a run spent and which examples failed: totals over the whole run, read anew from time to time."""
+
+import functools
+import threading
+import time
+from collections.abc import Sequence
+
+from gepa_client.analysis.failed_examples import failed_examples
+from gepa_client.journal.entries import SEARCH, Entry, Spending
+from gepa_client.journal.requests import evaluate_key, evaluated_of
+from gepa_client.journal.store import Store
+from gepa_client.page.event_log import EventLog
+from gepa_client.page.initial_rows import InitialRows
+from gepa_client.page.moment_events import Failures, KindSpending, SpendingSoFar
+from gepa_client.page.pool_reader import PoolReader
+from gepa_client.run.gateway_record import recorded_gateway_events
+
+SHARE = 0.05
+"""The part of the time that reading totals anew may take: they grow with the run."""
+
+LEAST_PAUSE_S = 1.0
+
+
+class Periodic:
+    """Work that is repeated, with pauses that grow with the time it takes."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def due(self) -> bool:
+        """Return whether it may be done again."""
+        return time.monotonic() >= self._next
+
+    def done(self, began: float) -> None:
+        """Note that it was done, and when it began."""
+        took = time.monotonic() - began
+        self._next = time.monotonic() + max(LEAST_PAUSE_S, took / SHARE)
+
+
+class TotalsReader:
+    """The totals of one run. Several threads may call `read`, each with its own store."""
+
+    def __init__(self, run_id: str, log: EventLog, rows: InitialRows, pool: PoolReader) -> None:
+        self._id, self._log = run_id, log
+        self._rows, self._pool = rows, pool
+        self._lock = threading.Lock()
+        self._spending, self._failures = Periodic(), Periodic()
+        self._outcomes: object = None
+
+    def read(self, store: Store, *, at_once: bool = False) -> None:
+        """Read the totals that are due; all of them if `at_once`: what is shown of a run that has ended is whole."""
+        with self._lock:
+            if not (at_once or self._spending.due()):
+                return
+            began = time.monotonic()
+            spending = store.spending(self._id)
+            self._add_spending(store, spending)
+            self._spending.done(began)
+            outcomes = [(spent.kind, spent.outcome, spent.attempts) for spent in spending if spent.outcome != "ok"]
+            if outcomes and (at_once or (outcomes != self._outcomes and self._failures.due())):
+                began, self._outcomes = time.monotonic(), outcomes
+                self._add_failures(store)
+                self._failures.done(began)
+        self._log.published()
+
+    def _add_spending(self, store: Store, spending: Sequence[Spending]) -> None:
+        kinds: dict[str, KindSpending] = {}
+        for spent in spending:
+            before = kinds.get(spent.kind)
+            kinds[spent.kind] = KindSpending(
+                kind=spent.kind,
+                calls=spent.attempts + (before.calls if before else 0),
+                examples=spent.examples + (before.examples if before else 0),
+                input_tokens=spent.input_tokens + (before.input_tokens if before else 0),
+                output_tokens=spent.output_tokens + (before.output_tokens if before else 0),
+                cost_usd=spent.cost_usd + (before.cost_usd if before else 0.0),
+                seconds=spent.seconds + (before.seconds if before else 0.0),
+                unpriced=spent.unpriced + (before.unpriced if before else 0),
+                unreported=spent.unreported + (before.unreported if before else 0),
+            )
+        calls, _ = recorded_gateway_events(store, self._id)
+        self._log.add(
+            SpendingSoFar(
+                cost_usd=sum(each.cost_usd for each in kinds.values()),
+                unpriced=sum(each.unpriced for each in kinds.values()),
+                unreported=sum(each.unreported for each in kinds.values()),
+                kinds=list(kinds.values()),
+                models=calls.by_model,
+                refused=calls.refused,
+            )
+        )
+
+    def _add_failures(self, store: Store) -> None:
+        cells: dict[str, list[int]] = {}
+        failed = failed_examples(store, self._id, functools.partial(self._add_failed_cell, cells))
+        if failed is not None:
+            found = {"failed": failed.failed, "evaluated": failed.evaluated, "groups": failed.groups}
+            self._log.add(Failures(**found, cells=cells))
+
+    def _add_failed_cell(self, cells: dict[str, list[int]], entry: Entry) -> None:
+        """Add the validation row of a failed example, if it is one."""
+        about = evaluated_of(entry.about)
+        if entry.part != SEARCH or about is None:
+            return
+        digest = self._pool.digests.get(about.candidate)
+        for place in self._rows.places.get(about.quoted_id, ()):
+            key = evaluate_key(digest or "", self._rows.digest(place), self._rows.val[place].id, about.traced)
+            if digest is None or key.digest == entry.digest:
+                cells.setdefault(about.candidate, []).append(place)
+                break

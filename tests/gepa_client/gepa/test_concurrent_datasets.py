@@ -1,0 +1,187 @@
+"""The reflective datasets of an iteration are made at once, and the run is the one that makes them one by one."""
+
+import asyncio
+import itertools
+
+import gepa
+import pytest
+from gepa.strategies.proposal_sampling import PxNSampling, SameParentSampling
+
+from gepa_client import ConcurrentDatasets, Interrupted, ProgramReflection, RemoteAdapter, Row
+from gepa_client.journal.entries import REFLECTIVE_DATASET, SEARCH
+from protocol.errors import InvalidParams, ProgramFailed
+from tests.gepa_client.journal.sample_runs import RUN
+from tests.gepa_client.journal.stored_journals import recording, watched
+
+SEED = {"system": "s", "style": "t"}
+MAKE = "make_reflective_dataset"
+
+
+class Silent:
+    def log(self, message):
+        pass
+
+
+class Overlap:
+    """Makes datasets as the server does; `most`: how many it made at the same time. Each waits for a moment."""
+
+    def __init__(self, server):
+        self.running = self.most = 0
+        self._make = server.make_reflective_dataset
+        server.replies[MAKE] = self.reply
+
+    async def reply(self, params):
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await asyncio.sleep(0.01)
+            return await self._make(params)
+        finally:
+            self.running -= 1
+
+
+def improving(server):
+    server.evaluate_one = lambda candidate, *_: server.ok(min(1.0, sum(map(len, candidate.values())) / 40))
+
+
+def optimize(adapter, *, at_once=True, sampling=None, calls=90):
+    datasets = ConcurrentDatasets(adapter)
+    callbacks = [*adapter.callbacks, datasets] if at_once else adapter.callbacks
+    return gepa.optimize(
+        seed_candidate=dict(SEED),
+        adapter=adapter,
+        trainset=[Row(str(number), {"n": number}) for number in range(9)],
+        valset=[Row(str(number), {"n": number}) for number in range(9, 12)],
+        reflection_strategy=ProgramReflection(adapter),
+        sampling_strategy=sampling or PxNSampling(2, 2),
+        module_selector=datasets if at_once else "round_robin",
+        callbacks=callbacks,
+        max_metric_calls=calls,
+        logger=Silent(),
+    )
+
+
+def test_the_datasets_of_an_iteration_are_made_at_once(server):
+    improving(server)
+    overlap = Overlap(server)
+    with RemoteAdapter(server.url) as adapter:
+        optimize(adapter)
+    assert overlap.most == 4
+
+
+@pytest.mark.parametrize("sampling", [PxNSampling(2, 2), SameParentSampling(5)])
+def test_the_run_and_its_journal_are_those_of_datasets_made_one_by_one(server, tmp_path, sampling):
+    improving(server)
+
+    def run(at_once):
+        folder = tmp_path / str(at_once)
+        folder.mkdir()
+        with watched(folder) as store:
+            with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
+                result = optimize(adapter, at_once=at_once, sampling=sampling)
+            made = [entry for entry in store.entries(RUN.id, SEARCH) if entry.kind == REFLECTIVE_DATASET]
+            return result.to_dict(), store.entries(RUN.id, SEARCH), made
+
+    result, entries, made = run(at_once=True)
+    assert (result, entries) == run(at_once=False)[:2]
+    assert len({entry.digest for entry in made}) > 4
+
+
+def test_minibatches_of_perfect_scores_take_no_turn_of_the_selector(server):
+    server.evaluate_one = lambda _, example, __: server.ok(1.0 if example.data["n"] < 6 else 0.1)
+
+    def run(at_once):
+        server.calls.clear()
+        with RemoteAdapter(server.url) as adapter:
+            found = optimize(adapter, at_once=at_once).candidates
+        return found, [params["components_to_update"] for params in server.called(MAKE)]
+
+    assert run(at_once=True) == run(at_once=False)
+
+
+@pytest.mark.parametrize("one_by_one", ["adapter_state", "whole_batches"])
+def test_a_program_that_may_make_one_from_the_one_before_makes_one_at_a_time(server, one_by_one):
+    improving(server)
+    overlap = Overlap(server)
+    if one_by_one == "adapter_state":
+        server.capabilities.append(one_by_one)
+    else:
+        server.limits[one_by_one] = True
+    with RemoteAdapter(server.url) as adapter:
+        optimize(adapter)
+    assert overlap.most == 1
+
+
+def test_a_dataset_that_the_program_fails_to_make_costs_its_own_proposal_alone(server):
+    improving(server)
+    make = server.make_reflective_dataset
+    requests = itertools.count(1)
+
+    def reply(params):
+        if next(requests) == 2:
+            raise ProgramFailed("no records", stage="run")
+        return make(params)
+
+    server.replies[MAKE] = reply
+    with RemoteAdapter(server.url) as adapter:
+        optimize(adapter, calls=20)
+        [failure] = adapter.failures.take()
+    assert str(failure) == "make_reflective_dataset: ProgramFailed: no records"
+    assert len(server.called("propose_new_texts")) == len(server.called(MAKE)) - 1
+
+
+def test_any_other_failure_interrupts_the_run_once_the_others_are_recorded(server, tmp_path):
+    improving(server)
+    make = server.make_reflective_dataset
+    requests = itertools.count(1)
+
+    async def reply(params):
+        if next(requests) == 2:
+            raise InvalidParams
+        await asyncio.sleep(0.05)
+        return await make(params)
+
+    server.replies[MAKE] = reply
+    with watched(tmp_path) as store:
+        with (
+            recording(store) as journal,
+            RemoteAdapter(server.url, journal=journal) as adapter,
+            pytest.raises(Interrupted, match=MAKE),
+        ):
+            optimize(adapter)
+        assert [entry.number for entry in store.entries(RUN.id, SEARCH) if entry.kind == REFLECTIVE_DATASET] == [
+            12,
+            14,
+            15,
+        ]
+
+
+def test_minibatches_whose_traces_are_lost_are_traced_again_one_after_another(server):
+    improving(server)
+    retracing = set()
+    most = 0
+
+    async def one(candidate, example, traced):
+        nonlocal most
+        if traced and server.instance_id == "second":
+            retracing.add(example.id)
+            most = max(most, len(retracing))
+            await asyncio.sleep(0.01)
+            retracing.discard(example.id)
+        return server.ok(0.1)
+
+    server.evaluate_one = one
+    make = server.make_reflective_dataset
+    requests = itertools.count(1)
+
+    def reply(params):
+        if next(requests) == 1:
+            server.forget("second")
+        return make(params)
+
+    server.replies[MAKE] = reply
+    with RemoteAdapter(server.url) as adapter:
+        optimize(adapter, calls=8)
+        assert adapter.retraced.examples == 3 * 3  # the rows suffice for three minibatches; two tasks share one
+    assert most == 3
+    assert len(server.called("propose_new_texts")) == 4
