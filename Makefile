@@ -5,6 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 TS := clients/typescript
 DASHBOARD := clients/dashboard
+SERVICE_CLIENT := clients/service-typescript
 TS_SOURCES := $(shell find $(TS)/src $(TS)/scripts protocol/schema -type f 2>/dev/null)
 
 # Install this package with its EXTRAS by uv; by pip if uv cannot be installed or cannot reach an index that only pip's
@@ -56,7 +57,7 @@ demo-service: .venv/.installed-service
 example: .venv/.installed-sandbox
 	@$(BIN)/python examples/frameworks/run.py $(ARGS)
 
-test: .venv/.installed-dev $(TS)/dist/.built $(DASHBOARD)/node_modules/.installed
+test: .venv/.installed-dev $(TS)/dist/.built $(DASHBOARD)/node_modules/.installed $(SERVICE_CLIENT)/node_modules/.installed
 	@$(BIN)/python scripts/gates.py $(ARGS)
 
 docs: .venv/.installed-dev
@@ -71,7 +72,7 @@ conformance: .venv/.installed $(TS)/dist/.built
 bench: .venv/.installed-dev .venv/peers/.installed $(TS)/dist/.built
 	@$(BIN)/python benchmarks/report.py $(ARGS)
 
-setup: .venv/.installed-dev $(TS)/dist/.built $(DASHBOARD)/node_modules/.installed
+setup: .venv/.installed-dev $(TS)/dist/.built $(DASHBOARD)/node_modules/.installed $(SERVICE_CLIENT)/node_modules/.installed
 	@echo "Set up. Next: make demo, or make test"
 
 python:
@@ -144,5 +145,10 @@ $(DASHBOARD)/node_modules/.installed: $(DASHBOARD)/package.json $(DASHBOARD)/pac
 	@cd $(DASHBOARD) && npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --no-progress --loglevel=error
 	@touch $@
 
+$(SERVICE_CLIENT)/node_modules/.installed: $(SERVICE_CLIENT)/package.json $(SERVICE_CLIENT)/package-lock.json | node
+	@echo "Installing the tools of the service's client"
+	@cd $(SERVICE_CLIENT) && npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --no-progress --loglevel=error
+	@touch $@
+
 clean:
-	rm -rf .venv runs site dist build $(TS)/node_modules $(TS)/dist $(DASHBOARD)/node_modules examples/tickets/typescript/node_modules examples/tickets/typescript/dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv runs site dist build $(TS)/node_modules $(TS)/dist $(DASHBOARD)/node_modules $(SERVICE_CLIENT)/node_modules $(SERVICE_CLIENT)/dist examples/tickets/typescript/node_modules examples/tickets/typescript/dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

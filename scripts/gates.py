@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 TS = "clients/typescript"
 DASHBOARD = "clients/dashboard"
+SERVICE_CLIENT = "clients/service-typescript"
 WORKERS = str(3 * (os.cpu_count() or 1))
 """Python tests at once: they wait for processes more than they compute."""
 POLL_S = 0.2
@@ -76,10 +77,15 @@ GATES = (
     Gate("dashboard lint", npm("lint"), DASHBOARD),
     Gate("dashboard types", npm("typecheck"), DASHBOARD),
     Gate("dashboard drift", npm("drift"), DASHBOARD),
+    Gate("service client format", npm("format:check"), SERVICE_CLIENT),
+    Gate("service client lint", npm("lint"), SERVICE_CLIENT),
+    Gate("service client types", npm("typecheck"), SERVICE_CLIENT),
+    Gate("service client typescript drift", npm("drift"), SERVICE_CLIENT),
     Gate("types", (tool("mypy"),)),
     Gate("wheel", (tool("python"), "scripts/wheel_check.py")),
     TYPESCRIPT_TESTS,
     DASHBOARD_TESTS,
+    Gate("service client tests", npm("test"), SERVICE_CLIENT),
     TYPESCRIPT_PACKAGE,
     PYTHON_TESTS,
 )

@@ -161,7 +161,7 @@ def end(service: Service, *, keep: bool) -> None:
     print("\n== What next\n")
     if not keep:
         print("  make demo-service ARGS=--keep   leaves it running, and prints its key")
-        print("  .venv/bin/gepa-service up       starts a service of your own: docs/guides/service.md")
+        print("  .venv/bin/gepa-service up       starts your own: docs/guides/service.md")
         return
     print("  The service runs. In another terminal:\n")
     print(f"export GEPA_SERVICE_URL={service.url}\nexport GEPA_SERVICE_KEY={service.key}\n")

@@ -77,6 +77,8 @@ RUN = {
 """Test file -> the blocks that it runs; `*` stands for all of a page."""
 
 NOT_RUN = {
+    'clients/service-typescript/README.md: import { serviceClient } from "evolverpc-service";': "tests/story.test.ts makes the same calls",
+    "docs/guides/service.md: import os": "tests/gepa_service/client/test_service_client.py makes the same calls",
     "README.md: npm init --yes && npm pkg set type=module && npm install PATH_TO_CLONE/clients/typescript openai && npm install --save-dev tsx": "downloads packages; `npm run pack-check` installs the package, and test_programs.py compiles and runs the program",
     "CONTRIBUTING.md: make setup": "the gates themselves run in what it makes",
     "CONTRIBUTING.md: make test                 # all gates; CI runs the same": "it runs this test",

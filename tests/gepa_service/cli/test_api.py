@@ -57,8 +57,8 @@ def answered(url: str, process: "subprocess.Popen[str]") -> None:
 
 
 def test_it_serves_the_keys_of_the_database_and_ends_on_sigterm_with_an_open_stream(tmp_path: Path) -> None:
-    (tmp_path / "service").mkdir()
-    records = open_records(str(tmp_path / "service" / "records.db"))
+    (tmp_path / "service-data").mkdir()
+    records = open_records(str(tmp_path / "service-data" / "records.db"))
     records.insert(Tenant(tenant=TENANTS, id="acme", name="acme"))
     key, record = make_key("acme", "test", "editor", None)
     records.insert(record)
