@@ -68,7 +68,7 @@ def test_a_program_is_connected_optimized_followed_and_promoted(service: dict[st
 def test_a_refusal_is_a_problem_with_its_status_and_kind(service: dict[str, Any]) -> None:
     with ServiceClient(service["url"], service["key"]) as client:
         with pytest.raises(ServiceProblem) as absent:
-            client.job("job_of/nobody?")
+            client.job("job_of/another?")
         assert absent.value.status in (404, 422)
         viewer = client.create_key(KeyRequest(name="reader", role="viewer")).key
     with ServiceClient(service["url"], viewer) as client:
