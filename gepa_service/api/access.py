@@ -34,18 +34,26 @@ async def caller_of(request: Request) -> Principal:
 
 
 async def recognized(request: Request) -> Principal | None:
-    """Return the caller of a request, whose token is checked once; None without a valid token.
+    """Return the caller of a request, whose token is checked once; None without a valid token."""
+    state = request.state
+    if not hasattr(state, "principal"):
+        state.principal = await recognized_now(request)
+    found: Principal | None = state.principal
+    return found
+
+
+async def recognized_now(request: Request) -> Principal | None:
+    """Check the token of a request, again if it was checked before: a stream outlives a key.
 
     A member of several tenants names one in the header `Evolverpc-Tenant`.
     """
-    state = request.state
-    if not hasattr(state, "principal"):
-        given = request.headers.get("authorization", "")
-        token = given[len(SCHEME) :].strip(" \t") if given[: len(SCHEME)].lower() == SCHEME else ""
-        tenant = request.headers.get(TENANT_HEADER)
-        named = () if tenant is None else (tenant,)
-        state.principal = await run_in_threadpool(service_of(request).recognize, token, *named) if token else None
-    found: Principal | None = state.principal
+    given = request.headers.get("authorization", "")
+    token = given[len(SCHEME) :].strip(" \t") if given[: len(SCHEME)].lower() == SCHEME else ""
+    if not token:
+        return None
+    tenant = request.headers.get(TENANT_HEADER)
+    named = () if tenant is None else (tenant,)
+    found: Principal | None = await run_in_threadpool(service_of(request).recognize, token, *named)
     return found
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, JsonValue
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.page_events import PageEvent, Run, StatedFact, StoreTrouble, Summary
 from gepa_client.page.watched_runs import WatchedRun
-from gepa_service.api.access import caller_of
+from gepa_service.api.access import recognized_now
 from gepa_service.api.problems import Problem
 from gepa_service.api.threads import in_thread
 from gepa_service.auth.oidc import IssuerUnavailable
@@ -157,14 +157,10 @@ class JobStreams:
         self._jobs = {}
 
     async def _checked(self, request: Request) -> bool:
-        known = {name: value for name, value in request.scope.get("state", {}).items() if name != "principal"}
         try:
-            await caller_of(Request({**request.scope, "state": known}))
-        except Problem as problem:
-            return problem.status != 401
+            return await recognized_now(request) is not None
         except (RecordsUnavailable, IssuerUnavailable):
             return True  # not known at present; the next check decides
-        return True
 
     async def _follow(self, watched: WatchedJob) -> None:
         """Read the record of a job until it has ended and all of its run was read."""
