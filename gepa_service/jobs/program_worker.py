@@ -311,7 +311,7 @@ class _Run:
         return {"done": len(self._results), "failed": failed}
 
     def _beat(self) -> bool:
-        """Write a beat and the progress; return whether the work goes on here."""
+        """Write a beat and the progress; return whether the work continues here."""
         name, counts = self._worker._name, self._counts()
 
         def change(found: ProgramWork) -> ProgramWork:

@@ -2,7 +2,7 @@
 
 A tenant names URLs (repositories, webhooks, model providers), and the service's machine reaches networks that the
 tenant does not. So a name is resolved here, each of its addresses is judged, and the connection is then made to the
-addresses that were judged, whatever the name resolves to later.
+addresses that were judged, even if the name resolves to others later.
 """
 
 import ipaddress

@@ -81,7 +81,7 @@ async def callback(
 ) -> ToConfirm:
     """Take GitHub's redirect after an installation.
 
-    It binds nothing by itself: whoever opens the link may have been sent it by another tenant. The answer reaches the
+    It binds nothing by itself: another tenant may have sent the link to the user who opens it. The answer reaches that
     user alone, who confirms it with a key of the tenant that began.
     """
     github = _github(service.github)

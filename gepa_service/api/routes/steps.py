@@ -56,7 +56,7 @@ class CodePatch(BaseModel):
 class StepRequest(WorkRequest):
     """A step. `examples`: rows that are run with the candidate before and after the mutation.
 
-    `wait_s`: how long the answer may be awaited; then the step goes on, and `GET /execute_step/{id}` returns it.
+    `wait_s`: how long the answer may be awaited; then the step continues, and `GET /execute_step/{id}` returns it.
     """
 
     mutation: Annotated[PromptChange | CodeRequest | CodePatch, Field(discriminator="kind")]
@@ -124,7 +124,7 @@ class StepView(BaseModel):
         return cls(step_id=work.id, status=work.status, reason=work.reason, examples=tried, **shown)
 
 
-STILL_RUNNING: Responses = {202: {"model": StepView, "description": "The step goes on; poll GET /execute_step/{id}."}}
+STILL_RUNNING: Responses = {202: {"model": StepView, "description": "The step continues; poll GET /execute_step/{id}."}}
 
 
 @router.post("/execute_step", responses={**documented(404, 409), **STILL_RUNNING})

@@ -53,7 +53,9 @@ def api_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     optimizer = Principal("tenant", "job", "job:any", "any")
     records = SqliteRecords(tmp_path / "records.db")
     service = service_of(
-        records, str(tmp_path / "behind" / "store.db"), lambda given, _=None: optimizer if given == "the token" else None
+        records,
+        str(tmp_path / "behind" / "store.db"),
+        lambda given, _=None: optimizer if given == "the token" else None,
     )
     with served(service, lambda app: app.dependency_overrides.update({own_job: lambda job_id: job_id})) as url:
         yield url
