@@ -69,7 +69,7 @@ class LaunchDriver(Protocol):
 
 def launch_here(hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
     """Launch the driver as an ordinary process with this process's environment."""
-    process: LaunchedDriver = subprocess.Popen(
+    process: LaunchedDriver = subprocess.Popen(  # noqa: S603  our own command
         list(DRIVER),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

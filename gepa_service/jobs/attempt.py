@@ -1,4 +1,4 @@
-"""One job as a worker runs it: its process, its claim and its token, and how what came of it is recorded."""
+"""One job as a worker runs it: its process, its claim and its token, and how its outcome is recorded."""
 
 import contextlib
 import json

@@ -83,7 +83,7 @@ def _model_variables(gateway: Gateway) -> dict[str, str]:
 def _in_process(order: JobOrder, models: dict[str, str]) -> LaunchDriver:
     def launch(hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
         own = {"PYTHONHASHSEED": hash_seed, TOKEN_FILE_VARIABLE: str(order.token_file)}
-        process: LaunchedDriver = subprocess.Popen(
+        process: LaunchedDriver = subprocess.Popen(  # noqa: S603  our own command
             list(DRIVER),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

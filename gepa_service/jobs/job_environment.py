@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV", "XDG_CACHE_HOME")
-"""Variables of the worker that say how this machine works."""
+"""Variables of the worker that describe this machine."""
 
 REFUSED_SECRETS = re.compile(
     r"(LD|DYLD|GIT|PYTHON|GEPA|XDG|UV|PIP|NPM|NODE|SSL|SSH|BASH|PERL|RUBY|JAVA|DBUS|LC|MALLOC|GLIBC|EVOLVERPC)_?.*"

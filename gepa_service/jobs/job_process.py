@@ -145,9 +145,13 @@ def _known_run(store: Store, run_id: str) -> StoredRun | None:
 
 
 def _settings(order: JobOrder, run: StoredRun | None) -> RunConfig:
-    """Return the settings of a new run; those recorded, with the present budget, of one that continues."""
-    if run is None:
-        return RunConfig(**order.settings, **order.budget)
+    """Return the settings of a new run; those recorded, with the present budget, of one that has begun.
+
+    A run that has not begun has recorded none of the rows that the job's settings hold.
+    """
+    if run is None or run.identity is None:
+        pinned = {} if run is None or not run.config.get("ref") else {"ref": run.config["ref"]}
+        return RunConfig(**{**order.settings, **order.budget, **pinned})
     again = ("repo", "sandbox", "sandboxes", "git_token_file", "model_providers", "secret_headers")
     given = {name: order.settings[name] for name in again if name in order.settings}
     return from_record(run.config, {**given, **order.budget})

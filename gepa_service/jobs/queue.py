@@ -87,7 +87,7 @@ class Queue:
         return None
 
     def _claimed(self, job: Job) -> Job | None:
-        """Claim a job as it was seen; None if somebody else wrote it since."""
+        """Claim a job as it was seen; None if another process wrote it since."""
         changes = {
             "status": "running",
             "claim": Claim(worker=self.worker),

@@ -12,7 +12,7 @@ PROGRAM_JSON = "program.json"
 
 
 def program_of(store: Store, job: Job, artifacts: dict[str, Any]) -> Program:
-    """Return the version. Its id follows from the job's, so that it is written once, whoever completes the job.
+    """Return the version. Its id follows from the job's, so that it is written once if two workers complete the job.
 
     `artifacts`: JSON files that the program wrote at its end.
 

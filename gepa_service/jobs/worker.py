@@ -62,7 +62,7 @@ class Worker:
     def _attempt(self, job: Job) -> None:
         try:
             Attempt(self.parts, job, self._draining).run()
-        except Exception:  # noqa: BLE001  another worker takes the job over; this one goes on with its others
+        except Exception:  # noqa: BLE001  another worker takes the job over; this one continues its others
             _log.exception("job %s is left to another worker", job.id)
 
     def _forget_ended(self) -> None:

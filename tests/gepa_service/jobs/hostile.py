@@ -1,3 +1,4 @@
+# ruff: noqa: B023, PTH103, PTH208, S310  each attempt is made at once; it means to do what is refused
 """A hostile optimizer: it tries to reach what is not its job's. Run with the context as JSON on stdin.
 
 Each attempt returns what it got, which is a failure of the isolation, or raises. It prints one JSON object: for each

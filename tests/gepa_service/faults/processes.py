@@ -1,0 +1,112 @@
+"""The processes of a service, each of which may be killed at any moment and is started again."""
+
+import base64
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from gepa_service.model.job import Job
+from tests.gepa_service.platform import MASTER, processes_of
+
+ROOT = Path(__file__).parents[3]
+WORKERS = 2
+LEASE_S = 2.0
+
+
+@dataclass
+class Processes:
+    """An API and two workers. `reached_at`: the port by which processes of jobs reach the API."""
+
+    folder: Path
+    records: str
+    journals: str
+    sandbox: str = "process"
+    port: int = field(default_factory=lambda: free_port())
+    reached_at: int | None = None
+    _running: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+
+    def __enter__(self) -> "Processes":
+        (self.folder / "key").write_bytes(base64.b64encode(MASTER))
+        (self.folder / "key").chmod(0o600)
+        for name in ("api", *(f"worker {number}" for number in range(WORKERS))):
+            self.start(name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, process in self._running.items():
+            process.send_signal(signal.SIGTERM if name != "api" else signal.SIGCONT)
+        for name, process in self._running.items():
+            if name != "api":
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(60)
+            process.kill()
+            process.wait()
+
+    def start(self, name: str) -> None:
+        words = (
+            ["-m", "tests.gepa_service.faults.api_process", str(self.port), self.records, self.journals]
+            if name == "api"
+            else [
+                *("-c", "from gepa_service.cli import main; main()", "worker", "--records", self.records),
+                *("--journals", self.journals, "--api", f"http://127.0.0.1:{self.reached_at or self.port}"),
+                *("--folder", str(self.folder / name.replace(" ", "-")), "--sandbox", self.sandbox),
+                *("--lease-s", str(LEASE_S), "--jobs", "2"),
+            ]
+        )
+        with (self.folder / f"{name.replace(' ', '-')}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [sys.executable, *words],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "GEPA_SERVICE_MASTER_KEY_FILE": str(self.folder / "key")},
+            )
+
+    def kill(self, victim: str, random: Random, jobs: list[Job]) -> bool:
+        """Kill one process by SIGKILL, and start it again if it is ours to start; return whether there was one."""
+        if victim in ("api", "worker"):
+            name = victim if victim == "api" else f"worker {random.randrange(WORKERS)}"
+            self._running[name].kill()
+            self._running[name].wait()
+            self.start(name)
+            return True
+        wanted = {"job process": b"gepa_service.jobs.job_main", "driver": b"gepa_client.run.driver_main"}[victim]
+        found = [pid for job in jobs for pid in processes_of(job) if wanted in command_of(pid)]
+        if not found:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(random.choice(found), signal.SIGKILL)
+        return True
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {path.name}\n{path.read_text()[-1500:]}" for path in sorted(self.folder.glob("*.log")))
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        port: int = opened.getsockname()[1]
+    return port
+
+
+def listening(port: int, timeout_s: float = 60.0) -> None:
+    until = time.monotonic() + timeout_s
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        assert time.monotonic() < until, f"nothing listens on port {port}"
+        time.sleep(0.05)

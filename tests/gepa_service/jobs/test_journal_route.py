@@ -1,0 +1,119 @@
+"""The journal route: a token opens the run of its job alone, and no request makes it fail."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, StoreUnavailable
+from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.http_messages import METHODS
+from gepa_client.journal.http_store import HttpStore
+from gepa_service.jobs.queue import Queue
+from gepa_service.model.job import Job
+from tests.gepa_service.platform import Platform, platform
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Platform]:
+    with platform(tmp_path) as opened:
+        yield opened
+
+
+def claimed(service: Platform, tenant: str) -> Job:
+    service.submit(service.folder, {"max_metric_calls": 5}, tenant)
+    job = Queue(service.records, f"worker of {tenant}", 10.0).claim()
+    assert job is not None
+    service.journals.create(StoredRun(id=job.id, config={"of": tenant}))
+    return job
+
+
+def store_of(service: Platform, job: Job) -> HttpStore:
+    token = service.folder / f"token of {job.id}"
+    token.write_text(service.tokens.issue(job))
+    return HttpStore(service.api, token_file=token, patience_s=0.5)
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+def test_a_token_opens_the_run_of_its_job_and_no_other(service: Platform, stack: ExitStack) -> None:
+    own, other = claimed(service, "acme"), claimed(service, "rival")
+    store = stack.enter_context(closing(store_of(service, own)))
+    assert store.run(own.id).config == {"of": "acme"}
+    for run_id in (other.id, "absent", "../x", f"{own.id}/../{other.id}", ""):
+        with pytest.raises(NoSuchRun):
+            store.run(run_id)
+    with pytest.raises(NoSuchRun):
+        store.create(StoredRun(id="another", config={}))
+    with pytest.raises(JournalError):
+        store.runs()
+    assert [run.id for run in service.journals.runs()] == [other.id, own.id]
+
+
+def test_a_run_cannot_be_created_under_another_id_than_that_of_the_path(service: Platform) -> None:
+    own, other = claimed(service, "acme"), claimed(service, "rival")
+    answer = post(service, own, f"/job/{own.id}/journal/create", {"run": {"id": other.id + "x", "config": {}}})
+    assert answer.status_code == 404
+    assert len(service.journals.runs()) == 2
+
+
+def test_a_token_ends_with_its_jobs_claim(service: Platform, stack: ExitStack) -> None:
+    own = claimed(service, "acme")
+    store = stack.enter_context(closing(store_of(service, own)))
+    store.run(own.id)
+    service.records.replace(service.get(own).model_copy(update={"attempts": 2}))
+    with pytest.raises(ClaimLost, match="refuses the token"):
+        store.run(own.id)
+
+
+def test_a_service_that_is_away_is_an_unavailable_store(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t")
+    with pytest.raises(StoreUnavailable, match="does not answer"):
+        HttpStore("http://127.0.0.1:1", token_file=tmp_path / "token", patience_s=0.2).run("x")
+
+
+WRONG: tuple[Any, ...] = (
+    None,
+    [],
+    "x",
+    {"colour": 1},
+    {"part": {"$gt": ""}},
+    {"part": 1, "start": "x"},
+    {"part": "search", "start": 2**70, "limit": -(2**70), "number": 2**70},
+    {
+        "owner": "",
+        "rows": [{"row": "entry", "part": "a", "number": 2**70, "kind": "", "digest": "", "about": "", "answer": "!"}],
+    },
+    {"owner": "", "rows": [{"row": "finished"}, {"row": "nothing"}, 7]},
+    {"owner": "", "changes": {"status": {"$set": 1}, "id": "y"}},
+    {"part": "search", "numbers": [2**70, -1]},
+    {"part": "a\ud800\0", "kind": "\ud800"},
+    {"seen": {"owner": None, "beat": 2**70}, "owner": "o", "driver": "d"},
+)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_wrong_request_makes_the_route_fail(service: Platform, method: str) -> None:
+    own = claimed(service, "acme")
+    for body in WRONG:
+        answer = post(service, own, f"/job/{own.id}/journal/{method}", body)
+        assert answer.status_code < 500, (body, answer.text)
+        assert str(service.folder) not in answer.text, "the address of the store is not for the optimizer"
+    deep = b"[" * 100_000
+    assert post(service, own, f"/job/{own.id}/journal/{method}", deep).status_code == 400
+    assert service.journals.run(own.id).config == {"of": "acme"}
+
+
+def post(service: Platform, job: Job, path: str, body: Any) -> httpx.Response:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    headers = {"Authorization": f"Bearer {service.tokens.issue(job)}", "Content-Type": "application/json"}
+    with httpx.Client(verify=False, timeout=30) as client:  # noqa: S501  plain HTTP on loopback
+        return client.post(service.api + path, content=content, headers=headers)

@@ -1,0 +1,99 @@
+"""Tenants take turns; a job whose worker is silent is taken over; quotas hold."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_service.jobs.queue import Queue
+from gepa_service.model.job import Claim, Job
+from gepa_service.model.tenant import TENANTS, Quotas, Tenant
+from gepa_service.records.record import new_id, now
+from gepa_service.records.sqlite import SqliteRecords
+
+LEASE_S = 5.0
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Iterator[SqliteRecords]:
+    opened = SqliteRecords(tmp_path / "records.db")
+    yield opened
+    opened.close()
+
+
+def submit(records: SqliteRecords, tenant: str, **fields: Any) -> Job:
+    job = Job(tenant=tenant, id=new_id("job"), repo_url="/r", created_by="key:x", **fields)
+    records.insert(job)
+    return job
+
+
+def taken(queue: Queue, count: int) -> list[str]:
+    """The tenants of the next jobs."""
+    found = [queue.claim({"x"}) for _ in range(count)]
+    return [job.tenant for job in found if job is not None]
+
+
+def test_one_who_submits_many_does_not_hold_up_anothers_first(records: SqliteRecords) -> None:
+    for _ in range(6):
+        submit(records, "many")
+    submit(records, "few")
+    submit(records, "few")
+    queue = Queue(records, "w", 3600.0)
+    assert taken(queue, 5) == ["few", "many", "few", "many", "many"]
+    running = [job.tenant for job in records.page(Job, None, {"status": "running"})]
+    assert sorted(running) == ["few", "few", "many", "many", "many"]
+
+
+def test_of_tenants_with_as_many_running_jobs_the_one_served_longest_ago_comes_first(records: SqliteRecords) -> None:
+    queue = Queue(records, "w", LEASE_S)
+    order = []
+    for tenant in ("c", "a", "b") * 2:
+        submit(records, tenant)
+    for _ in range(6):
+        job = queue.claim()
+        assert job is not None
+        order.append(job.tenant)
+        records.replace(job.model_copy(update={"status": "completed", "claim": None}))
+    assert order == ["a", "b", "c", "a", "b", "c"]
+
+
+def test_a_tenants_oldest_job_comes_first_unless_it_waits_after_a_setback(records: SqliteRecords) -> None:
+    waiting = submit(records, "a", not_before=now() + timedelta(hours=1))
+    due, later = submit(records, "a"), submit(records, "a")
+    queue = Queue(records, "w", LEASE_S)
+    assert [job.id for job in (queue.claim(), queue.claim()) if job is not None] == [due.id, later.id]
+    assert queue.claim([waiting.id, due.id, later.id]) is None
+
+
+def test_quotas_of_jobs_and_sandboxes_hold(records: SqliteRecords) -> None:
+    quotas = Quotas(jobs_at_once=2, sandboxes=3)
+    records.insert(Tenant(tenant=TENANTS, id="a", name="a", quotas=quotas))
+    first = submit(records, "a", settings={"sandboxes": 2})
+    wide = submit(records, "a", settings={"sandboxes": 2})
+    narrow = submit(records, "a", settings={"sandboxes": 1})
+    submit(records, "a")
+    queue = Queue(records, "w", LEASE_S)
+    assert [job.id for job in (queue.claim(), queue.claim()) if job is not None] == [first.id, narrow.id]
+    assert queue.claim([first.id, narrow.id]) is None, "two jobs run"
+    assert records.get(Job, "a", wide.id) == wide
+
+
+def test_a_job_is_taken_over_if_its_claim_has_not_changed_for_the_lease(records: SqliteRecords) -> None:
+    clock = [0.0]
+    mine, other = Queue(records, "one", LEASE_S), Queue(records, "two", LEASE_S, lambda: clock[0])
+    submit(records, "a")
+    job = mine.claim()
+    assert job is not None
+    assert other.claim() is None
+    clock[0] += LEASE_S - 1
+    beaten = records.replace(job.model_copy(update={"claim": Claim(worker="one", beat=1)}))
+    assert other.claim() is None
+    clock[0] += LEASE_S - 1
+    assert other.claim() is None, "its worker has shown a beat since"
+    clock[0] += 2
+    over = other.claim()
+    assert over is not None
+    assert (over.id, over.attempts, over.claim) == (beaten.id, 2, Claim(worker="two"))
+    assert other.claim([over.id]) is None
