@@ -95,7 +95,7 @@ export interface paths {
          * Callback
          * @description Take GitHub's redirect after an installation.
          *
-         *     It binds nothing by itself: whoever opens the link may have been sent it by another tenant. The answer reaches the
+         *     It binds nothing by itself: another tenant may have sent the link to the user who opens it. The answer reaches that
          *     user alone, who confirms it with a key of the tenant that began.
          */
         get: operations["callback_github_callback_get"];
@@ -3748,7 +3748,7 @@ export interface components {
          * StepRequest
          * @description A step. `examples`: rows that are run with the candidate before and after the mutation.
          *
-         *     `wait_s`: how long the answer may be awaited; then the step goes on, and `GET /execute_step/{id}` returns it.
+         *     `wait_s`: how long the answer may be awaited; then the step continues, and `GET /execute_step/{id}` returns it.
          */
         StepRequest: {
             /** Candidate */
@@ -4526,7 +4526,7 @@ export interface operations {
                     "application/json": components["schemas"]["StepView"];
                 };
             };
-            /** @description The step goes on; poll GET /execute_step/{id}. */
+            /** @description The step continues; poll GET /execute_step/{id}. */
             202: {
                 headers: {
                     [name: string]: unknown;
