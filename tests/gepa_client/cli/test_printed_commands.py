@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from evolverpc_common.printed_commands import command
 from gepa_client.analysis.gepa_result import load_result
 from gepa_client.errors import Interrupted, JournalError, StoreDamaged
 from gepa_client.evolution.names import manual_run_name
@@ -112,15 +113,18 @@ def test_of_a_stored_run_that_cannot_be_resumed_as_it_is(cli: Cli, types: Types,
     store_file = tmp_path / STORE[1]
     put(store_file, Made())
     with pytest.raises(RunMismatch) as other:
-        check_fingerprint(RUN_ID, STORE[1], {"gepa": "1"}, {"gepa": "2"}, 24)
+        check_fingerprint(
+            RUN_ID, {"gepa": "1"}, {"gepa": "2"}, lambda: command("fork", RUN_ID, "--at", "24", store=STORE[1])
+        )
     assert "begins with 24 entries" in types(str(other.value), "gepa-client fork").stdout
     with contextlib.chdir(tmp_path), contextlib.closing(open_store(STORE[1])) as store:
         buffer = JournalBuffer(store, RUN_ID, "test", lambda _: None, reads_only=True)
         journal = Journal(RUN_ID, buffer, replays=True)
         journal.store = STORE[1]
         with pytest.raises(Interrupted) as mismatch:
+            journal.next_number = 3
             journal.ask([request_key("completion", "answer blue", "blue")])
-    assert "begins with 0 entries" in types(str(mismatch.value.__cause__), "gepa-client fork").stdout
+    assert "begins with 3 entries" in types(str(mismatch.value.__cause__), "gepa-client fork").stdout
     with contextlib.closing(sqlite3.connect(store_file)) as database, database:
         database.execute("UPDATE entries SET digest = 'ff' WHERE part = 'search' AND number = 9")
     with (

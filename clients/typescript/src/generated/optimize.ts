@@ -223,7 +223,7 @@ export interface OptimizeSettings {
    */
   scoreTokenFile?: string;
   /**
-   * Allow programs of different names with the same components. Default: no.
+   * Allow programs of different names, or that change during the run, with the same components. Default: no.
    */
   allowMixedPrograms?: boolean;
   /**
