@@ -144,7 +144,8 @@ def _findings(report: "CheckReport") -> str:
 def _trial(trial: "Trial") -> str:
     """Return `trying 15 rows …`, and after a while for which of them the check waits."""
     if not trial.running:
-        return f"trying {counted(trial.count, 'row')} {'again ' if trial.again else ''}…"
+        more, why = (f"{trial.count} more rows", f": {trial.why}") if trial.why else (counted(trial.count, "row"), "")
+        return f"trying {more}{' again, to see how noisy their scores are' if trial.again else ''}{why} …"
     rows = f"row{'s' if len(trial.running) > 1 else ''} {_ranges(list(trial.running))}"
     return f"waiting {clock(trial.seconds)} for {rows}; {trial.done} of {counted(trial.count, 'row')} have ended"
 
