@@ -33,6 +33,7 @@ from gepa_client.check.check_report import (
     scores_verdict,
     share_failed,
 )
+from gepa_client.check.missing_fields import missing_fields
 from gepa_client.check.noise_report import PROPOSALS, NoiseReport, proposal_calls
 from gepa_client.check.preflight import client_of, discovered
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
@@ -285,6 +286,10 @@ class _ServerCheck:
         self.test_rows = len(test) if test is not None else None
         validates = f", {len(val)} of them kept for validation" if kept and val is not None else ""
         self.note("rows", "ok", f"{len(rows)} training rows of {splits.described(sources['train'])}{validates}")
+        given = {"train": rows, "val": None if kept else val, "test": test}
+        for name, of_split in given.items():
+            for warning in missing_fields(of_split or (), sources[name]):
+                self.note("rows", "warning", warning)
         return rows
 
     async def _try(self, rows: list[AnyRow]) -> None:

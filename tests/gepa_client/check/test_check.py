@@ -88,6 +88,43 @@ def test_rows_that_take_long_are_named(serve: Serve, monkeypatch: pytest.MonkeyP
     )
 
 
+def test_a_misspelt_component_is_answered_with_the_components_and_the_nearest_name(serve: Serve, cli: Cli) -> None:
+    ended = cli("check", serve(learned(evaluate=lambda *_: failure("program_error", "KeyError", "'rule'"))))
+    known = "did you mean 'rules'?; components: rules; fields of this row: text, need"
+    assert f"KeyError: 'rule' ({known})" in ended.stdout
+
+
+def test_more_rows_are_tried_while_failures_may_be_within_the_limit(serve: Serve, cli: Cli) -> None:
+    def script(failing: set[int]) -> Script:
+        def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+            at = int(data["text"].split()[1])
+            return failure("program_error", "ValueError", "broken") if at in failing else scored(data, candidate)
+
+        return Script(seed={"rules": "red"}, datasets={"train": rows(34)}, evaluate=evaluate)
+
+    within = cli("check", serve(script({0, 2, 10})))  # 2 of the 15 that are tried first
+    assert "check: trying 19 more rows: 2 of 15 failed, and fewer may of more …" in within.stdout
+    assert "3 of 34 examples failed" in within.stdout
+    assert within.status == 0, within.stdout
+    beyond = cli("check", serve(script({0, 2, 9, 30})))
+    assert "the program failed on 4 of 34 examples; 10 % are tolerated" in beyond.stdout
+    assert beyond.status == 1
+    hopeless = cli("check", serve(script({0, 2, 4, 6, 9})))  # more than 10 % of all rows
+    assert "more rows" not in hopeless.stdout
+    assert hopeless.status == 1
+
+
+def test_a_row_that_lacks_a_field_of_the_others_is_named_with_its_line(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    of_file = [{**row, "label": "a"} for row in rows(34)]
+    del of_file[6]["label"]
+    lines = [json.dumps(row) for row in of_file]
+    (tmp_path / "rows.jsonl").write_text("\n".join([lines[0], "", *lines[1:]]), encoding="utf-8")
+    ended = cli("check", serve(learned()), "--trainset", "rows.jsonl")
+    assert "row 6 (line 8 of rows.jsonl) lacks `label`, which the other 33 have" in ended.stdout
+    held = Script(seed={"rules": "red"}, datasets={"train": of_file})
+    assert "row 6 of train lacks `label`, which the other 33 have" in cli("check", serve(held)).stdout
+
+
 def test_at_most_15_rows_are_tried_spread_over_all(serve: Serve, cli: Cli) -> None:
     script = Script(seed={"rules": "red"}, datasets={"train": rows(60)})
     report = json.loads(cli("check", serve(script), "--json").stdout)
@@ -147,7 +184,7 @@ def test_scores_are_not_judged_if_too_many_examples_failed(serve: Serve, cli: Cl
 
 def test_a_missing_field_is_reported_with_the_fields_of_the_row(serve: Serve, cli: Cli) -> None:
     ended = cli("check", serve(learned(evaluate=lambda *_: failure("program_error", "KeyError", "'currency'"))))
-    assert "rows 0-14: KeyError: 'currency' (fields of this row: text, need)" in ended.stdout
+    assert "rows 0-14: KeyError: 'currency' (components: rules; fields of this row: text, need)" in ended.stdout
 
 
 def test_a_score_without_feedback_is_a_warning(serve: Serve, cli: Cli) -> None:
