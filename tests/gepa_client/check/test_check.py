@@ -81,6 +81,7 @@ def test_rows_that_take_long_are_named(serve: Serve, monkeypatch: pytest.MonkeyP
     config = load(None, {"url": [serve(learned(evaluate=evaluate, max_concurrency=1))]}, must_end=False)
     assert run_to_end(server_check.check_server(config, 15, trying)).passed
     assert _trial(trials[0]) == "trying 15 rows …"
+    assert _trial(server_check.Trial(15, again=True)) == "trying 15 rows again, to see how noisy their scores are …"
     [late, *_] = [trial for trial in trials if trial.running == [3]]
     assert _trial(late) == "waiting 0:00 for row 3; 3 of 15 rows have ended"
     assert (
@@ -152,7 +153,7 @@ def test_rows_that_cannot_be_found_fail_their_step_before_any_is_tried(
     (tmp_path / "rows.txt").touch()
     program = learned()
     ended = cli("optimize", serve(program), split, source.partition(":")[0], "--max-metric-calls", 20)
-    assert ended.status == 1
+    assert ended.status == 2
     assert re.search(f"failed rows: .*{source}", ended.stdout)
     assert not program.calls("evaluate")
 
@@ -161,7 +162,7 @@ def test_a_run_whose_rows_cannot_be_read_ends_with_that_cause_and_no_advice_to_s
     serve: Serve, cli: Cli
 ) -> None:
     ended = cli("optimize", serve(Script()), "--max-metric-calls", 20)
-    assert ended.status == 1
+    assert ended.status == 2
     *_, last = ended.stdout.splitlines()
     assert last.startswith("failed rows: no training rows: give --trainset")
     assert "ok handshake" not in ended.stdout
