@@ -1,7 +1,9 @@
+import { spawnSync } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { PACKAGE_VERSION } from "../src/base/version.js";
 import { optimizerCommand } from "../src/optimize/optimizer-setup.js";
@@ -77,6 +79,15 @@ it("a set-up states again and again how long it has taken", async () => {
   script("uv", UV);
   await command(undefined, undefined, 20);
   expect(console.error).toHaveBeenCalledWith("evolverpc: still setting up the optimizer: 0 s so far");
+});
+
+it("the command `evolverpc` runs the optimizer with the words that it is given, and ends as it does", () => {
+  const answers = `echo "$GEPA_CLIENT ran $*"; exit 3`;
+  const named = script("named", `[ "$1" = --version ] && echo "gepa-client ${PACKAGE_VERSION}" && exit; ${answers}`);
+  const own = fileURLToPath(new URL("../src/bin/evolverpc.ts", import.meta.url));
+  const env = { ...process.env, GEPA_CLIENT: named };
+  const ended = spawnSync(process.execPath, ["--import", "tsx", own, "show", "last"], { env, encoding: "utf8" });
+  expect([ended.status, ended.stdout]).toEqual([3, `${named} ran show last\n`]);
 });
 
 it("it is set up once, by several processes at the same time too", async () => {
