@@ -175,7 +175,7 @@ def test_of_a_run_that_is_steered(serve: Serve, cli: Cli, types: Types, tmp_path
         answering.start()
         taken = cli("steer", "clear-hints", run.id, "--wait", TIMEOUT_S, *STORE)
         answering.join(TIMEOUT_S)
-    assert "clear" in types(taken.stdout, "gepa-client steer").stdout
+    assert "unpin" in types(taken.stdout, "gepa-client steer").stdout
     assert (driven.status, pausing.status) == (0, 1)
     assert "unpin" in types(driven.stdout, "gepa-client steer").stdout
     assert "next: gepa-client resume" in types(pausing.stdout, "gepa-client pause").stdout

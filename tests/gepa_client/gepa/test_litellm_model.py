@@ -134,11 +134,12 @@ def test_each_error_after_which_it_is_asked_again_is_reported(model_server):
     found, _ = run(
         model_server,
         """
+        from gepa_client.errors import ConnectionLost
         errors = []
         unreachable = {"api_base": "http://127.0.0.1:1/v1", "api_key": "x", "pause_s": 0.01, "max_attempts": 3}
         try:
             LiteLLMModel("openai/gpt-4o-mini", on_retry=errors.append, **unreachable)("hello")
-        except ConnectionError:
+        except ConnectionLost:
             pass
         print(json.dumps(errors))
         """,
