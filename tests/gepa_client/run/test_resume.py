@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -136,6 +137,25 @@ def test_the_fork_that_a_refused_resume_proposes_can_be_resumed_with_the_other_s
     assert done.event("summary")["status"] == "completed", done.stdout
     assert done.event("started")["config"]["seed"] == 7
     assert len(words.calls("evaluate")) - before <= 120 - int(proposed[2]) + 12
+
+
+def test_a_fork_that_replaces_a_dead_model_by_the_program_continues_without_it(serve: Serve, cli: Cli) -> None:
+    dead = (
+        "--reflection-lm",
+        "openai/x",
+        "--reflection-lm-kwargs",
+        '{"api_base": "http://127.0.0.1:1", "api_key": "x"}',
+    )
+    stopped = cli("optimize", serve(program()), "--max-metric-calls", 60, "--no-check", *dead, "--max-seconds", 4)
+    assert stopped.status in (0, 3), stopped.stdout + stopped.stderr
+    refused = cli("resume", "last", "--reflection-lm", "program", "--max-seconds", 600)
+    proposed = re.search(r"gepa-client (fork .*)", refused.stderr)
+    assert proposed is not None, refused.stderr
+    assert "--reflection-lm program" in proposed[1]
+    forked = cli(*shlex.split(proposed[1]))
+    made = re.search(r"gepa-client (resume .*)", forked.stdout)
+    assert made is not None, forked.stderr
+    assert cli(*shlex.split(made[1])).status == 0
 
 
 def test_no_fork_is_proposed_for_another_seed_candidate_as_no_score_could_be_kept(host: Host, cli: Cli) -> None:
