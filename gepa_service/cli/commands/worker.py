@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Literal
@@ -23,11 +23,16 @@ from gepa_service.jobs.attempt import WorkerParts
 from gepa_service.jobs.program_worker import Machine, ProgramWorker
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.jobs.worker import LEASE_S, Worker, worker_name
+from gepa_service.model.job import Job
 from gepa_service.model.program import Repository
 from gepa_service.model.rollouts import ProgramWork
+from gepa_service.repositories.access import allowed_repository, git_configuration
 from gepa_service.secrets.vault import Vault
+from gepa_service.webhooks.sender import Sender
 
 PRIVATE = 0o700
+RESTART_S = 5.0
+_log = logging.getLogger(__name__)
 
 
 def worker(
@@ -93,6 +98,7 @@ def worker(
                 lease_s=lease_s,
                 sandbox=sandbox,
                 secrets=lambda tenant: revealed(vault, tenant),
+                git_configuration=lambda job: _git_configuration(service, job),
             )
             machine = Machine(
                 sandbox=sandbox,
@@ -101,30 +107,42 @@ def worker(
                 secrets=lambda tenant, names: _named(vault, tenant, names),
                 git_credentials=lambda work: _git_credentials(service, work),
             )
-            _work(Worker(parts, jobs), ProgramWorker(service.records, machine, name))
+            sender = Sender(service.records, service.webhook_key, service.repositories.allow_networks)
+            programs = ProgramWorker(service.records, machine, name)
+            _work(Worker(parts, jobs), {"programs": programs.run, "webhooks": sender.run})
     except (ConfigurationError, JournalError) as error:
         refuse(str(error))
     except OSError as error:
         refuse(f"{folder} cannot be used: {error.strerror or error}")
 
 
-def _work(jobs: Worker, programs: ProgramWorker) -> None:
-    """Run both until a signal."""
+def _work(jobs: Worker, beside: Mapping[str, Callable[[threading.Event], None]]) -> None:
+    """Run jobs, and the others in threads, until a signal. `beside`: by name; each runs until the event is set."""
     stop = threading.Event()
 
     def drain(_number: int, _frame: object) -> None:
         stop.set()
         jobs.drain()
 
+    def kept(name: str, run: Callable[[threading.Event], None]) -> None:
+        while not stop.is_set():
+            try:
+                run(stop)
+            except Exception:  # noqa: BLE001  one piece of work that cannot be done may not stop the others
+                _log.exception("%s: an error; continued in %g s", name, RESTART_S)
+                stop.wait(RESTART_S)
+
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, drain)
-    beside = threading.Thread(target=programs.run, args=(stop,), name="programs")
-    beside.start()
+    threads = [threading.Thread(target=kept, args=each, name=each[0]) for each in beside.items()]
+    for thread in threads:
+        thread.start()
     try:
         jobs.run()
     finally:
         stop.set()
-        beside.join()
+        for thread in threads:
+            thread.join()
 
 
 def _named(vault: Vault, tenant: str, names: Sequence[str]) -> Mapping[str, str]:
@@ -133,7 +151,13 @@ def _named(vault: Vault, tenant: str, names: Sequence[str]) -> Mapping[str, str]
     return {name: found[name] for name in names if name in found}
 
 
-def _git_credentials(service: Service, work: ProgramWork) -> tuple[str, str] | None:
+def _git_configuration(service: Service, job: Job) -> str:
+    """Return git's configuration for the repository of a job. Raises as `WorkerParts.git_configuration`."""
+    repository = allowed_repository(job.repo_url, service.repositories)
+    return git_configuration(repository, _git_credentials(service, job))
+
+
+def _git_credentials(service: Service, work: Job | ProgramWork) -> tuple[str, str] | None:
     """Return user and password for a repository that was connected by the GitHub App. Blocks."""
     if work.client_id is None or service.github is None:
         return None
