@@ -95,7 +95,7 @@ export interface paths {
          * Callback
          * @description Take GitHub's redirect after an installation.
          *
-         *     It binds nothing by itself: whoever opens the link may have been sent it by another tenant. The answer reaches the
+         *     It binds nothing by itself: another tenant may have sent the link to the user who opens it. The answer reaches that
          *     user alone, who confirms it with a key of the tenant that began.
          */
         get: operations["callback_github_callback_get"];
@@ -2152,8 +2152,9 @@ export interface components {
          *     `rate`: examples per second; 0 if none has finished for half a minute. `longest`: the examples that have been in
          *     flight longest, from 10 s on. `last_result`: when an example last finished, ISO 8601, `no_result_s` seconds before
          *     the heartbeat; None before the first one. `waiting`: calls that wait for a slot; `waiting_for`: what the fleet
-         *     lacks. `reflecting_since`: ISO 8601. `beat_age_s`: seconds since the last heartbeat was seen to change; None if the
-         *     run is not driven. `lost`: no heartbeat for longer than the lease: the driver is dead or cut off.
+         *     lacks, since `waiting_since`, ISO 8601. `reflecting_since`: ISO 8601. `beat_age_s`: seconds since the last heartbeat
+         *     was seen to change; None if the run is not driven. `lost`: no heartbeat for longer than the lease: the driver is
+         *     dead or cut off.
          */
         Now: {
             /** Active Seconds */
@@ -2203,6 +2204,8 @@ export interface components {
             waiting: number | null;
             /** Waiting For */
             waiting_for: string | null;
+            /** Waiting Since */
+            waiting_since: string | null;
         };
         /**
          * OptimizeRequest
@@ -3748,7 +3751,7 @@ export interface components {
          * StepRequest
          * @description A step. `examples`: rows that are run with the candidate before and after the mutation.
          *
-         *     `wait_s`: how long the answer may be awaited; then the step goes on, and `GET /execute_step/{id}` returns it.
+         *     `wait_s`: how long the answer may be awaited; then the step continues, and `GET /execute_step/{id}` returns it.
          */
         StepRequest: {
             /** Candidate */
@@ -4526,7 +4529,7 @@ export interface operations {
                     "application/json": components["schemas"]["StepView"];
                 };
             };
-            /** @description The step goes on; poll GET /execute_step/{id}. */
+            /** @description The step continues; poll GET /execute_step/{id}. */
             202: {
                 headers: {
                     [name: string]: unknown;
