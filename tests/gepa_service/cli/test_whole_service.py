@@ -45,7 +45,7 @@ def receiver() -> Iterator[tuple[str, "queue.Queue[dict[str, Any]]"]]:
             self.send_response(204)
             self.end_headers()
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, *_: object) -> None:
             """Print nothing."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
@@ -69,10 +69,13 @@ def until(found: Callable[[], dict[str, Any]], wanted: Callable[[dict[str, Any]]
 def test_batches_steps_and_jobs_are_done_logged_and_announced(tmp_path: Path) -> None:
     commit(tmp_path / "program", {"program.py": PROGRAM, "gepa.toml": 'program = "program.py"\n'})
     program, words = str(tmp_path / "program"), str(word_repository(tmp_path / "words"))
-    with receiver() as (hook, received), up(tmp_path / "data", "--allow-network", "127.0.0.0/8") as service:
-        client = httpx.Client(
+    with (
+        receiver() as (hook, received),
+        up(tmp_path / "data", "--allow-network", "127.0.0.0/8") as service,
+        httpx.Client(
             base_url=service["url"], headers={"Authorization": f"Bearer {service['key']}"}, timeout=WAIT_S
-        )
+        ) as client,
+    ):
         events = ["job.started", "job.completed", "job.failed", "batch.ended"]
         client.post("/webhooks", json={"url": hook, "events": events}).raise_for_status()
 
