@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,17 +20,20 @@ from pydantic import ValidationError
 
 from evolverpc_common.files import remove_tree, replace_file
 from gepa_client.errors import JournalError, NoSuchRun
+from gepa_client.evolution.checkout import CheckoutError
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
 from gepa_client.run.output_folder import LOG as RUN_LOG
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.jobs.announcements import announce
 from gepa_service.jobs.control import BUDGETS
-from gepa_service.jobs.job_environment import basic_environment
+from gepa_service.jobs.git_access import GitAccess
+from gepa_service.jobs.job_environment import basic_environment, cache_of
 from gepa_service.jobs.job_logs import JobLogs
 from gepa_service.jobs.job_order import Ended, JobOrder
-from gepa_service.jobs.results import program_of
+from gepa_service.jobs.results import program_of, with_code
 from gepa_service.model.job import Job, Progress
+from gepa_service.model.program import Program
 from gepa_service.records.record import now
 from gepa_service.records.store import (
     RecordChanged,
@@ -59,6 +63,7 @@ STOP_S = 90.0
 
 CANCEL_S = 15.0
 MOST_SETBACKS = 5
+TRIES_OF_CODE = 2
 LONGEST_DELAY_S = 60.0
 
 
@@ -74,10 +79,10 @@ class Revealed:
 class WorkerParts:
     """What all jobs of a worker share.
 
-    `api`: the address of the API, as this machine reaches it. `folder`: for the folders of jobs. `lease_s`: after how
-    long without a beat others may take a job over. `sandbox`: the backend. `secrets`: returns a tenant's.
-    `git_configuration`: returns the file with which a job process reads its repository, with what grants access to a
-    private one; it raises `RepositoryRefused`, and `SandboxError` if access cannot be granted now.
+    `api`: the address of the API, as this machine reaches it. `folder`: for the folders of jobs. `cache`: of
+    fetched repositories and built environments, by tenant. `lease_s`: after how long without a beat others may take a
+    job over. `sandbox`: the backend. `secrets`: returns a tenant's.
+    `git`: how repositories are read.
     """
 
     name: str
@@ -86,10 +91,11 @@ class WorkerParts:
     tokens: JobTokens
     api: str
     folder: Path
+    cache: Path
     lease_s: float
+    git: GitAccess
     sandbox: str = "bubblewrap"
     secrets: Callable[[str], Revealed] = lambda _tenant: Revealed()
-    git_configuration: Callable[[Job], str] = lambda _job: ""
 
 
 class _Lost(Exception):
@@ -138,7 +144,7 @@ class Attempt:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**basic_environment(self._folder), "GIT_CONFIG_GLOBAL": str(git), "GIT_CONFIG_NOSYSTEM": "1"},
+                env=self._environment(git),
                 cwd=self._folder,
                 start_new_session=True,
             )
@@ -162,6 +168,11 @@ class Attempt:
             self._logs.write(last=True)
             if self._stopped is None:
                 remove_tree(self._folder / "tmp")
+
+    def _environment(self, git: Path) -> dict[str, str]:
+        own = {"GIT_CONFIG_GLOBAL": str(git), "GIT_CONFIG_NOSYSTEM": "1"}
+        cache = cache_of(self._job.tenant, self._parts.cache)
+        return {**basic_environment(self._folder), **own, "XDG_CACHE_HOME": str(cache)}
 
     def _watched(self, process: "subprocess.Popen[bytes]") -> Ended:
         """Keep the claim and the token while the process runs; return how it ended."""
@@ -221,12 +232,12 @@ class Attempt:
         lines.close()
 
     def _prepared(self) -> tuple[JobOrder, Path]:
-        """Return the order, and the file of git's configuration. Raises as `WorkerParts.git_configuration`."""
+        """Return the order, and the file of git's configuration. Raises as `GitAccess.configuration`."""
         job, parts, folder = self._job, self._parts, self._folder
         for path in (folder, folder / "home", folder / "tmp"):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         git = folder / "gitconfig"
-        replace_file(git, parts.git_configuration(job), mode=0o600)
+        replace_file(git, parts.git.configuration(job), mode=0o600)
         self._write_token()
         revealed = parts.secrets(job.tenant)
         printed = {"job": folder / "job.log", "driver": folder / "results" / RUN_LOG}
@@ -299,8 +310,8 @@ class Attempt:
         """Record how the job ended."""
         if ended.status == "completed":
             try:
-                program = program_of(self._parts.journals, self._job, ended.artifacts)
-            except JournalError as error:
+                program = self._program(ended.artifacts)
+            except (JournalError, CheckoutError, RepositoryRefused, SandboxError) as error:
                 self._set_back(f"the results cannot be read: {error}", before)
                 return
             with contextlib.suppress(RecordExists):  # a worker wrote it that ended before it wrote the job
@@ -318,6 +329,22 @@ class Attempt:
             self._conclude({"status": "paused", "reason": ended.reason})
         else:
             self._set_back(ended.reason or "interrupted", before)
+
+    def _program(self, artifacts: dict[str, Any]) -> Program:
+        """Return the version that the run made, without its change of code if that cannot be read at last.
+
+        Raises:
+            JournalError: the run cannot be read. CheckoutError, RepositoryRefused, SandboxError: its code cannot.
+        """
+        job, parts = self._job, self._parts
+        program = program_of(parts.journals, parts.records, job, artifacts)
+        try:
+            return with_code(program, parts.journals, partial(parts.git.fetch, job))
+        except (CheckoutError, RepositoryRefused, SandboxError) as error:
+            if job.setbacks < TRIES_OF_CODE:
+                raise
+            self._logs.add(f"the change of the version's code cannot be read: {error}")
+            return program
 
     def _set_back(self, reason: str, before: StoredRun | None) -> None:
         """Let the job be tried again later, unless it was interrupted too often without getting any further."""

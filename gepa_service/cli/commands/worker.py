@@ -1,6 +1,5 @@
 """`gepa-service worker`: run the jobs of all tenants, until SIGTERM or Ctrl-C lets other workers continue them."""
 
-import asyncio
 import logging
 import signal
 import threading
@@ -14,19 +13,15 @@ import typer
 from gepa_client.cli.views.console import refuse
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import open_store
-from gepa_service.api.service import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.cli.arguments import DEFAULT_DATABASE, Database
 from gepa_service.cli.commands.api import DEFAULT_JOURNALS
 from gepa_service.cli.service_parts import ConfigurationError, opened_service
 from gepa_service.jobs.attempt import WorkerParts
+from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.program_worker import Machine, ProgramWorker
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.jobs.worker import LEASE_S, Worker, worker_name
-from gepa_service.model.job import Job
-from gepa_service.model.program import Repository
-from gepa_service.model.rollouts import ProgramWork
-from gepa_service.repositories.access import allowed_repository, git_configuration
 from gepa_service.secrets.vault import Vault
 from gepa_service.webhooks.sender import Sender
 
@@ -86,6 +81,7 @@ def worker(
         ):
             assert service.vault is not None  # noqa: S101  `opened_service` makes one
             vault, name = service.vault, worker_name()
+            access = GitAccess(service.records, service.repositories, service.github)
             for path in (folder, folder / "cache"):
                 path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             parts = WorkerParts(
@@ -95,17 +91,18 @@ def worker(
                 tokens=JobTokens(service.records, [each.value for each in vault.masters]),
                 api=api.rstrip("/"),
                 folder=folder.resolve() / "jobs",
+                cache=folder.resolve() / "cache",
                 lease_s=lease_s,
                 sandbox=sandbox,
                 secrets=lambda tenant: revealed(vault, tenant),
-                git_configuration=lambda job: _git_configuration(service, job),
+                git=access,
             )
             machine = Machine(
                 sandbox=sandbox,
                 policy=service.repositories,
                 cache=folder.resolve() / "cache",
                 secrets=lambda tenant, names: _named(vault, tenant, names),
-                git_credentials=lambda work: _git_credentials(service, work),
+                git_credentials=access.credentials,
             )
             sender = Sender(service.records, service.webhook_key, service.repositories.allow_networks)
             programs = ProgramWorker(service.records, machine, name)
@@ -149,19 +146,3 @@ def _named(vault: Vault, tenant: str, names: Sequence[str]) -> Mapping[str, str]
     """Return those of these secrets of a tenant that there are."""
     found = revealed(vault, tenant).variables if names else {}
     return {name: found[name] for name in names if name in found}
-
-
-def _git_configuration(service: Service, job: Job) -> str:
-    """Return git's configuration for the repository of a job. Raises as `WorkerParts.git_configuration`."""
-    repository = allowed_repository(job.repo_url, service.repositories)
-    return git_configuration(repository, _git_credentials(service, job))
-
-
-def _git_credentials(service: Service, work: Job | ProgramWork) -> tuple[str, str] | None:
-    """Return user and password for a repository that was connected by the GitHub App. Blocks."""
-    if work.client_id is None or service.github is None:
-        return None
-    found = service.records.get(Repository, work.tenant, work.client_id)
-    if found is None or found.installation_id is None:
-        return None
-    return asyncio.run(service.github.credentials(found.installation_id).for_url(found.repo_url.partition("#")[0]))
