@@ -4,9 +4,10 @@ import contextlib
 import shlex
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from gepa_client.journal.store import Store, open_store
@@ -15,6 +16,7 @@ from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import documented
 from gepa_service.api.pages import Paging, next_of
 from gepa_service.api.problems import Problem, not_found
+from gepa_service.api.quotas import refuse_beyond_quotas
 from gepa_service.api.routes.repositories import Id, allowed_or_problem, known_repository
 from gepa_service.api.service import Service
 from gepa_service.api.threads import in_thread
@@ -204,11 +206,13 @@ class BudgetChange(BaseModel):
 
 
 @router.post("/optimize", status_code=202, responses=documented(404, 409))
-async def optimize(asked: OptimizeRequest, caller: Writer, service: Parts) -> Submitted:
+async def optimize(asked: OptimizeRequest, request: Request, caller: Writer, service: Parts) -> Submitted:
     """Submit an optimization. A worker checks the program on a few rows first; if that fails, the job does."""
     records = service.of(caller)
     repo_url, client_id = await repository_of(service, records, asked)
     settings = await settings_or_problem(service, lambda: asked.settings(repo_url))
+    spending = request.app.state.spending
+    await in_thread(partial(refuse_beyond_quotas, service, caller.tenant, settings, spending, is_job=True))
     job = Job(
         tenant=caller.tenant,
         id=new_id("job"),

@@ -1,4 +1,4 @@
-"""Eight jobs of three tenants have the undisturbed result if any process is killed; nothing recorded is paid twice."""
+"""Jobs of three tenants have the undisturbed result if any process is killed; nothing recorded is paid twice."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -24,11 +24,11 @@ from tests.support.rounds import ALL, rounds
 
 pytestmark = pytest.mark.faults
 
-JOBS = 8
+JOBS = 8 if ALL else 2
 TENANTS = ("acme", "rival", "third")
 KILLED = ("api", "worker", "job process", "driver")
 CALLS = 50
-WAIT_S = 500.0
+WAIT_S = 500.0 if ALL else 240.0
 LOST_AT_ONCE = 40
 """Examples that one fault may cost: what is in flight in all jobs of a worker."""
 
@@ -100,15 +100,16 @@ def test_jobs_survive_the_death_of_any_process(number: int, tmp_path: Path, stac
     random.shuffle(left)
 
     def disturb() -> None:
-        time.sleep(random.uniform(0.5, 6.0))
+        time.sleep(random.uniform(0.5, 6.0) if ALL else random.uniform(0.2, 1.5))
         if left and processes.kill(left[-1], random, jobs):
             left.pop()
 
     ended = all_ended(records, jobs, disturb, processes)
-    assert not left, "not everything was killed before the jobs had ended"
+    assert len(left) < (1 if ALL else len(KILLED)), "the jobs had ended before enough was killed"
     check(journals, tmp_path, ended, expected)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(2 * WAIT_S)
 @pytest.mark.parametrize("number", rounds(30))
 def test_jobs_survive_a_bad_network_and_a_database_that_goes_away(

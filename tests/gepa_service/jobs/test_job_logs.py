@@ -1,0 +1,54 @@
+"""What the processes of a job print becomes records: every line once, in order, without secrets."""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gepa_service.jobs.job_logs import HIDDEN, LONGEST_LINE, JobLogs
+from gepa_service.model.job import Job
+from gepa_service.model.job_log import LogChunk
+from gepa_service.records.open_records import open_records
+from gepa_service.records.store import RecordStore
+
+JOB = Job(tenant="acme", id="job_1", repo_url="/r", created_by="key:x")
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Iterator[RecordStore]:
+    with closing(open_records(str(tmp_path / "records.db"))) as opened:
+        yield opened
+
+
+def lines(records: RecordStore) -> list[str]:
+    return [line.text for chunk in records.page(LogChunk, "acme", {"job_id": "job_1"}) for line in chunk.lines]
+
+
+def test_lines_are_recorded_once_when_they_are_complete_and_secrets_are_taken_out(
+    records: RecordStore, tmp_path: Path
+) -> None:
+    file = tmp_path / "job.log"
+    file.write_text("of an earlier attempt\n")
+    logs = JobLogs(records, JOB, {"job": file}, {"KEY": "sk-0123456789", "PEM": "-----BEGIN\nline-of-the-key\n"})
+    logs.add("attempt 2 begins")
+    with file.open("a") as printed:
+        printed.write("one sk-0123456789\ntwo line-of-the-key\nthr")
+        printed.flush()
+        logs.write()
+        assert lines(records) == ["attempt 2 begins", f"one {HIDDEN}", f"two {HIDDEN}"]
+        printed.write("ee\n" + "x" * (LONGEST_LINE + 10))
+    logs.write(last=True)
+    logs.write(last=True)
+    assert sorted(lines(records)[3:]) == ["three", "x" * LONGEST_LINE]
+
+
+def test_a_link_or_a_pipe_in_place_of_a_file_is_not_read(records: RecordStore, tmp_path: Path) -> None:
+    (tmp_path / "private").write_text("of another\n")
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    logs = JobLogs(records, JOB, {"driver": link, "job": pipe}, {})
+    link.symlink_to(tmp_path / "private")
+    os.mkfifo(pipe)
+    logs.write(last=True)
+    assert lines(records) == []
