@@ -238,3 +238,27 @@ async def test_what_belongs_to_another_tenant_is_not_there(stranger: Caller, end
     foreign = await stranger("GET", f"/job/{ended.id}/{what}")
     absent = await stranger("GET", f"/job/job_absent/{what}")
     assert (foreign.status_code, foreign.json()) == (404, absent.json())
+
+
+async def test_streams_of_more_jobs_than_are_kept_idle_open_at_once_and_each_ends_with_its_job(
+    service: Service, acme: TenantRecords
+) -> None:
+    count = 4 * job_streams.MOST_IDLE
+    jobs = [Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k") for _ in range(count)]
+    for job in jobs:
+        acme.insert(job)
+    app = create_app(service)
+    with served(app) as address:
+        opened = [asyncio.create_task(followed(address, job)) for job in jobs]
+        async with asyncio.timeout(WAIT_S):
+            while app.state.streams.open < count:
+                await asyncio.sleep(0.05)
+        for job in jobs:
+            acme.replace(job.model_copy(update={"status": "cancelled"}))
+        for received in await asyncio.gather(*opened):
+            assert (received.events[-1]["status"], received.named) == ("cancelled", ["end"])
+
+
+async def followed(url: str, job: Job) -> Received:
+    async with streaming(url, job.id) as response:
+        return await read(response)

@@ -110,6 +110,16 @@ def test_git_connects_to_the_address_that_was_judged(monkeypatch: pytest.MonkeyP
     assert 'curloptResolve = "example.com:443:93.184.216.34"' in git_configuration(found)
 
 
+@pytest.mark.parametrize(
+    "host", ["b\u00fccher.example", "example.com.", "ex%61mple.com", "example\u3002com", "[fe80::1%25eth0]", "a\\.example"]
+)
+def test_a_host_that_git_would_write_differently_is_refused(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 443))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [entry])
+    with pytest.raises(RepositoryRefused):
+        allowed_repository(f"https://{host}/o/r", PUBLIC_ONLY)
+
+
 async def test_a_redirect_to_another_address_is_not_followed(editor: Caller, tmp_path: Path) -> None:
     commit(tmp_path / "served" / "secret", {"a": "b"})
     async with git_host(tmp_path / "served", "x") as inside, git_host(tmp_path, "x", inside.url("")[:-1]) as outside:
