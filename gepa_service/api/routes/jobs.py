@@ -6,13 +6,14 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from gepa_client.journal.store import Store, open_store
 from gepa_client.settings.groups import Evolve
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import documented
+from gepa_service.api.job_quotas import check_job_quotas
 from gepa_service.api.pages import Paging, next_of
 from gepa_service.api.problems import Problem, not_found
 from gepa_service.api.routes.repositories import Id, allowed_or_problem, known_repository
@@ -204,7 +205,7 @@ class BudgetChange(BaseModel):
 
 
 @router.post("/optimize", status_code=202, responses=documented(404, 409))
-async def optimize(asked: OptimizeRequest, caller: Writer, service: Parts) -> Submitted:
+async def optimize(asked: OptimizeRequest, request: Request, caller: Writer, service: Parts) -> Submitted:
     """Submit an optimization. A worker checks the program on a few rows first; if that fails, the job does."""
     records = service.of(caller)
     repo_url, client_id = await repository_of(service, records, asked)
@@ -218,7 +219,12 @@ async def optimize(asked: OptimizeRequest, caller: Writer, service: Parts) -> Su
         settings=settings,
         created_by=caller.actor,
     )
-    await in_thread(records.insert, job)
+
+    def add() -> None:
+        check_job_quotas(service, request.app.state.spending, caller.tenant)
+        records.insert(job)
+
+    await in_thread(add)
     return Submitted(job_id=job.id, status=job.status)
 
 
@@ -275,8 +281,10 @@ async def pause(job_id: Id, caller: Writer, service: Parts) -> JobView:
 
 
 @router.post("/job/{job_id}/resume", responses=documented(404, 409))
-async def resume(job_id: Id, caller: Writer, service: Parts) -> JobView:
+async def resume(job_id: Id, request: Request, caller: Writer, service: Parts) -> JobView:
     """Continue a paused job."""
+    if (await known_job(service.of(caller), job_id)).status == "paused":
+        await in_thread(check_job_quotas, service, request.app.state.spending, caller.tenant)
     return await _controlled(
         service,
         service.of(caller),

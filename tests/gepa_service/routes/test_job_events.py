@@ -4,7 +4,8 @@ import asyncio
 import json
 import resource
 import shutil
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -250,13 +251,18 @@ async def test_streams_of_more_jobs_than_are_kept_idle_open_at_once_and_each_end
     app = create_app(service)
     with served(app) as address:
         opened = [asyncio.create_task(followed(address, job)) for job in jobs]
-        async with asyncio.timeout(WAIT_S):
-            while app.state.streams.open < count:
-                await asyncio.sleep(0.05)
+        await asyncio.to_thread(until, lambda: app.state.streams.open == count)
         for job in jobs:
             acme.replace(job.model_copy(update={"status": "cancelled"}))
         for received in await asyncio.gather(*opened):
             assert (received.events[-1]["status"], received.named) == ("cancelled", ["end"])
+
+
+def until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_S
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 async def followed(url: str, job: Job) -> Received:

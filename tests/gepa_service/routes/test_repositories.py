@@ -111,7 +111,8 @@ def test_git_connects_to_the_address_that_was_judged(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    "host", ["b\u00fccher.example", "example.com.", "ex%61mple.com", "example\u3002com", "[fe80::1%25eth0]", "a\\.example"]
+    "host",
+    ["b\u00fccher.example", "example.com.", "ex%61mple.com", "example\u3002com", "[fe80::1%25eth0]", "a\\.example"],
 )
 def test_a_host_that_git_would_write_differently_is_refused(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 443))
