@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,14 +20,20 @@ from pydantic import ValidationError
 
 from evolverpc_common.files import remove_tree, replace_file
 from gepa_client.errors import JournalError, NoSuchRun
+from gepa_client.evolution.checkout import CheckoutError
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
+from gepa_client.run.output_folder import LOG as RUN_LOG
 from gepa_service.auth.job_tokens import JobTokens
+from gepa_service.jobs.announcements import announce
 from gepa_service.jobs.control import BUDGETS
-from gepa_service.jobs.job_environment import basic_environment
+from gepa_service.jobs.git_access import GitAccess
+from gepa_service.jobs.job_environment import basic_environment, cache_of
+from gepa_service.jobs.job_logs import JobLogs
 from gepa_service.jobs.job_order import Ended, JobOrder
-from gepa_service.jobs.results import program_of
+from gepa_service.jobs.results import program_of, with_code
 from gepa_service.model.job import Job, Progress
+from gepa_service.model.program import Program
 from gepa_service.records.record import now
 from gepa_service.records.store import (
     RecordChanged,
@@ -34,12 +41,18 @@ from gepa_service.records.store import (
     RecordExists,
     RecordStore,
     RecordsUnavailable,
+    TenantRecords,
     changed,
 )
+from gepa_service.repositories.access import RepositoryRefused
+from sandbox_runtime.api.sandbox import SandboxError
 
 TICK_S = 0.1
 LOOK_S = 0.5
 """Seconds between two looks at the job's record: a cancelled job ends within this and a tick."""
+
+LOGS_S = 2.0
+"""Seconds between two copies of what a job's processes printed."""
 
 RENEW_S = 240.0
 """Seconds after which the token is renewed; it is valid for several times as long."""
@@ -50,6 +63,7 @@ STOP_S = 90.0
 
 CANCEL_S = 15.0
 MOST_SETBACKS = 5
+TRIES_OF_CODE = 2
 LONGEST_DELAY_S = 60.0
 
 
@@ -65,8 +79,10 @@ class Revealed:
 class WorkerParts:
     """What all jobs of a worker share.
 
-    `api`: the address of the API, as this machine reaches it. `folder`: for the folders of jobs. `lease_s`: after how
-    long without a beat others may take a job over. `sandbox`: the backend. `secrets`: returns a tenant's.
+    `api`: the address of the API, as this machine reaches it. `folder`: for the folders of jobs. `cache`: of
+    fetched repositories and built environments, by tenant. `lease_s`: after how long without a beat others may take a
+    job over. `sandbox`: the backend. `secrets`: returns a tenant's.
+    `git`: how repositories are read.
     """
 
     name: str
@@ -75,7 +91,9 @@ class WorkerParts:
     tokens: JobTokens
     api: str
     folder: Path
+    cache: Path
     lease_s: float
+    git: GitAccess
     sandbox: str = "bubblewrap"
     secrets: Callable[[str], Revealed] = lambda _tenant: Revealed()
 
@@ -93,7 +111,8 @@ class Attempt:
         self._draining = draining
         self._folder = parts.folder / job.id
         self._messages: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._beaten = self._looked = self._renewed = 0.0
+        self._logs = JobLogs(parts.records, job, {}, {})
+        self._beaten = self._looked = self._renewed = self._copied = 0.0
         self._stopped: float | None = None
 
     def run(self) -> None:
@@ -102,14 +121,22 @@ class Attempt:
             if self._job.wanted == "pause":
                 self._conclude({"status": "paused", "reason": "paused on request"})
                 return
+            if self._job.attempts == 1:
+                announce(TenantRecords(self._parts.records, self._job.tenant), self._job)
             before = self._release_run()
-            ended = self._process()
+            try:
+                ended = self._process()
+            except RepositoryRefused as error:
+                failure = {"kind": "repository", "message": str(error)}
+                ended = Ended(status="failed", reason=str(error), failure=failure)
+            except SandboxError as error:
+                ended = Ended(status="interrupted", reason=str(error))
             self._record(ended, before)
 
     # --- the process --------------------------------------------------------------------------------------------------
 
     def _process(self) -> Ended:
-        order = self._prepared()
+        order, git = self._prepared()
         log = (self._folder / "job.log").open("ab")
         with log:
             process = subprocess.Popen(
@@ -117,7 +144,7 @@ class Attempt:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=basic_environment(self._folder),
+                env=self._environment(git),
                 cwd=self._folder,
                 start_new_session=True,
             )
@@ -137,8 +164,15 @@ class Attempt:
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()
             (self._folder / "token").unlink(missing_ok=True)
+            git.unlink(missing_ok=True)
+            self._logs.write(last=True)
             if self._stopped is None:
                 remove_tree(self._folder / "tmp")
+
+    def _environment(self, git: Path) -> dict[str, str]:
+        own = {"GIT_CONFIG_GLOBAL": str(git), "GIT_CONFIG_NOSYSTEM": "1"}
+        cache = cache_of(self._job.tenant, self._parts.cache)
+        return {**basic_environment(self._folder), **own, "XDG_CACHE_HOME": str(cache)}
 
     def _watched(self, process: "subprocess.Popen[bytes]") -> Ended:
         """Keep the claim and the token while the process runs; return how it ended."""
@@ -169,6 +203,9 @@ class Attempt:
                 raise
         if moment - self._renewed >= RENEW_S:
             self._write_token()
+        if moment - self._copied >= LOGS_S:
+            self._copied = moment
+            self._logs.write()
         if self._draining.is_set() or self._job.wanted == "pause":
             if self._stopped is None:
                 self._stopped = moment
@@ -194,19 +231,25 @@ class Attempt:
         self._messages.put(None)
         lines.close()
 
-    def _prepared(self) -> JobOrder:
+    def _prepared(self) -> tuple[JobOrder, Path]:
+        """Return the order, and the file of git's configuration. Raises as `GitAccess.configuration`."""
         job, parts, folder = self._job, self._parts, self._folder
         for path in (folder, folder / "home", folder / "tmp"):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        git = folder / "gitconfig"
+        replace_file(git, parts.git.configuration(job), mode=0o600)
         self._write_token()
         revealed = parts.secrets(job.tenant)
+        printed = {"job": folder / "job.log", "driver": folder / "results" / RUN_LOG}
+        self._logs = JobLogs(parts.records, job, printed, revealed.variables)
+        self._logs.add(f"attempt {job.attempts} begins")
         settings = {name: value for name, value in job.settings.items() if name not in BUDGETS}
-        settings |= {"sandbox": parts.sandbox, "repo": job.settings.get("repo") or job.repo_url}
+        settings |= {"sandbox": parts.sandbox, "repo": job.repo_url}
         if job.ref is not None:
             settings["ref"] = job.ref
         if revealed.headers:
             settings["secret_headers"] = [*settings.get("secret_headers", []), *revealed.headers]
-        return JobOrder(
+        order = JobOrder(
             run_id=job.id,
             api=parts.api,
             folder=folder,
@@ -216,6 +259,7 @@ class Attempt:
             isolated=parts.sandbox == "bubblewrap",
             secrets=dict(revealed.variables),
         )
+        return order, git
 
     def _write_token(self) -> None:
         replace_file(self._folder / "token", self._parts.tokens.issue(self._job) + "\n", mode=0o600)
@@ -266,8 +310,8 @@ class Attempt:
         """Record how the job ended."""
         if ended.status == "completed":
             try:
-                program = program_of(self._parts.journals, self._job, ended.artifacts)
-            except JournalError as error:
+                program = self._program(ended.artifacts)
+            except (JournalError, CheckoutError, RepositoryRefused, SandboxError) as error:
                 self._set_back(f"the results cannot be read: {error}", before)
                 return
             with contextlib.suppress(RecordExists):  # a worker wrote it that ended before it wrote the job
@@ -285,6 +329,22 @@ class Attempt:
             self._conclude({"status": "paused", "reason": ended.reason})
         else:
             self._set_back(ended.reason or "interrupted", before)
+
+    def _program(self, artifacts: dict[str, Any]) -> Program:
+        """Return the version that the run made, without its change of code if that cannot be read at last.
+
+        Raises:
+            JournalError: the run cannot be read. CheckoutError, RepositoryRefused, SandboxError: its code cannot.
+        """
+        job, parts = self._job, self._parts
+        program = program_of(parts.journals, parts.records, job, artifacts)
+        try:
+            return with_code(program, parts.journals, partial(parts.git.fetch, job))
+        except (CheckoutError, RepositoryRefused, SandboxError) as error:
+            if job.setbacks < TRIES_OF_CODE:
+                raise
+            self._logs.add(f"the change of the version's code cannot be read: {error}")
+            return program
 
     def _set_back(self, reason: str, before: StoredRun | None) -> None:
         """Let the job be tried again later, unless it was interrupted too often without getting any further."""
@@ -310,6 +370,9 @@ class Attempt:
             return found.model_copy(update=kept)
 
         self._job = self._changed(concluded)
+        self._logs.add(f"{self._job.status}: {self._job.reason}" if self._job.reason else self._job.status)
+        self._logs.write(last=True)
+        announce(TenantRecords(self._parts.records, self._job.tenant), self._job)
 
     def _changed(self, change: Callable[[Job], Job]) -> Job:
         try:

@@ -12,7 +12,8 @@ from gepa_client.journal.records import OVER
 from gepa_client.journal.steer_entries import SetBudget
 from gepa_client.journal.store import Store
 from gepa_client.steering.queue import request
-from gepa_service.model.job import ENDED, Job
+from gepa_service.jobs.announcements import announce
+from gepa_service.model.job import ENDED, Job, Status
 from gepa_service.records.record import now
 from gepa_service.records.store import TenantRecords
 
@@ -34,8 +35,10 @@ def cancel(records: TenantRecords, store: Store, job: Job, by: str) -> Job:
         ControlRefused: it has ended in another way. StoreUnavailable: the job is cancelled, its run is not marked.
     """
     reason = f"cancelled by {by}"
+    before: list[Status] = []
 
     def change(found: Job) -> Job:
+        before.append(found.status)
         if found.status == "cancelled":
             return found
         _refuse_ended(found)
@@ -43,6 +46,8 @@ def cancel(records: TenantRecords, store: Store, job: Job, by: str) -> Job:
         return found.model_copy(update={"wanted": "cancel", **ended})
 
     cancelled = records.change(job, change)
+    if before[-1] != cancelled.status:
+        announce(records, cancelled)
     with contextlib.suppress(NoSuchRun):
         run = store.run(job.id)
         if run.status not in OVER:
@@ -55,15 +60,20 @@ def cancel(records: TenantRecords, store: Store, job: Job, by: str) -> Job:
 def pause(records: TenantRecords, store: Store, job: Job, by: str) -> Job:
     """Stop a job so that `resume` continues it. Raises `ControlRefused`: it has ended."""
     del store
+    before: list[Status] = []
 
     def change(found: Job) -> Job:
+        before.append(found.status)
         if found.wanted == "pause":
             return found
         _refuse_ended(found)
         paused = {"status": "paused", "reason": f"paused by {by}"} if found.claim is None else {}
         return found.model_copy(update={"wanted": "pause", **paused})
 
-    return records.change(job, change)
+    changed = records.change(job, change)
+    if before[-1] != changed.status:
+        announce(records, changed)
+    return changed
 
 
 def resume(records: TenantRecords, store: Store, job: Job, by: str) -> Job:

@@ -1,11 +1,12 @@
 """The environments of a job's processes: what each needs, and nothing that the worker's own holds."""
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
-PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV", "XDG_CACHE_HOME")
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV")
 """Variables of the worker that describe this machine."""
 
 REFUSED_SECRETS = re.compile(
@@ -22,6 +23,16 @@ def basic_environment(folder: Path) -> dict[str, str]:
     """Return the variables of a process that works in this folder."""
     kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return {**kept, "HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp")}
+
+
+def cache_of(tenant: str, cache: Path) -> Path:
+    """Return the folder of a tenant's own cache, made if needed.
+
+    None is shared: fetched repositories may be private, and what one tenant's program built may harm another's.
+    """
+    folder = cache / hashlib.sha256(tenant.encode()).hexdigest()[:32]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
 
 
 def usable_secrets(secrets: Mapping[str, str]) -> dict[str, str]:

@@ -160,7 +160,7 @@ def _settings(order: JobOrder, run: StoredRun | None) -> RunConfig:
 def _check(session: sessions.SandboxSession) -> Ended | None:
     """Try the program on a few rows; return the failure of a job that cannot run."""
     try:
-        preflight(session.settings)
+        preflight(_as_called(session.settings))
         report = run_to_end(check_server(session.settings, EXAMPLES))
     except (SettingsError, ClientError, RpcError) as error:
         return _failed("preflight", summary(error))
@@ -169,6 +169,15 @@ def _check(session: sessions.SandboxSession) -> Ended | None:
     steps = [step.message for step in report.steps if step.verdict == "failed"]
     found = [log.text for log in session.check_findings()]
     return _failed("preflight", "; ".join(steps), check=report.model_dump(mode="json"), findings=found)
+
+
+def _as_called(settings: RunConfig) -> RunConfig:
+    """Return the settings with the address that the gateway forwards to, for a check that asks the model there."""
+    described = (settings.model_providers or {}).get((settings.reflection_lm or "").partition("/")[0])
+    if described is None:
+        return settings
+    arguments = {**(settings.reflection_lm_kwargs or {}), "api_base": described.base_url}
+    return settings.model_copy(update={"reflection_lm_kwargs": arguments})
 
 
 def _artifacts(folder: Path) -> dict[str, Any]:

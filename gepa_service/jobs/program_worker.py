@@ -17,7 +17,7 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from gepa_client.settings.groups import SandboxKind
-from gepa_service.jobs.job_environment import basic_environment, usable_secrets
+from gepa_service.jobs.job_environment import basic_environment, cache_of, usable_secrets
 from gepa_service.jobs.program_messages import (
     MESSAGES,
     StepDone,
@@ -44,6 +44,7 @@ from gepa_service.records.store import (
 from gepa_service.repositories.access import RepositoryRefused, allowed_repository, git_configuration
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.webhooks.outbox import emit
+from sandbox_runtime.api.sandbox import SandboxError
 
 IDLE_S = 0.2
 BEAT_S = 2.0
@@ -66,10 +67,11 @@ INCONCLUSIVE = frozenset({"infra_error", "cancelled"})
 
 @dataclass(frozen=True)
 class Machine:
-    """What processes of this worker may use. `cache`: of fetched repositories and built environments.
+    """What processes of this worker may use.
 
-    `secrets`: values of a tenant's secrets, of those names that exist. `git_credentials`: user and password for a
-    repository, None without an installation of the GitHub App.
+    `cache`: of fetched repositories and built environments, by tenant. `secrets`: values of a tenant's secrets, of
+    those names that exist. `git_credentials`: user and password for a repository, None without an installation of the
+    GitHub App.
     """
 
     sandbox: SandboxKind
@@ -149,7 +151,7 @@ class ProgramWorker:
         with tempfile.TemporaryDirectory(prefix="gepa-work-") as folder:
             try:
                 environment = self._environment(work, Path(folder))
-            except RepositoryRefused as error:
+            except (RepositoryRefused, SandboxError) as error:
                 self._end(work, "failed", str(error))
                 return
             _Run(self, work, environment, Path(folder)).to_end(stop)
@@ -164,7 +166,7 @@ class ProgramWorker:
             (folder / name).mkdir()
         own = {
             **basic_environment(folder),
-            "XDG_CACHE_HOME": str(self._machine.cache),
+            "XDG_CACHE_HOME": str(cache_of(work.tenant, self._machine.cache)),
             "GIT_CONFIG_GLOBAL": str(configuration),
             "GIT_CONFIG_NOSYSTEM": "1",
         }

@@ -4,6 +4,8 @@ The tenant with the fewest running jobs comes first, then the one that was serve
 job. A job of a worker whose beat has stopped comes before all of them.
 """
 
+import contextlib
+import math
 import time
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
@@ -17,6 +19,10 @@ from gepa_service.records.record import now
 from gepa_service.records.store import RecordChanged, RecordExists, RecordStore
 
 NEVER = datetime.min.replace(tzinfo=UTC)
+NOTHING_LEFT = "it waits: the tenant's money of this month is spent (`usd_per_month`)"
+SPENT_S = 5.0
+"""Seconds for which what a tenant has spent counts as known."""
+
 LOOKED_AT = 50
 """Pending jobs of a tenant that are considered: those that wait after a setback are passed over."""
 
@@ -26,13 +32,16 @@ class Queue:
     """The jobs of all tenants, as one worker sees them. Used by one thread.
 
     `lease_s`: after how many seconds without a change of its claim, measured on this process's monotonic clock, a job
-    counts as left. All methods raise `RecordsUnavailable`.
+    counts as left. `spent`: returns the USD that a tenant's jobs of this month have cost. All methods raise
+    `RecordsUnavailable`, and what `spent` raises.
     """
 
     records: RecordStore
     worker: str
     lease_s: float
     clock: Callable[[], float] = time.monotonic
+    spent: Callable[[str], float] = lambda _tenant: 0.0
+    _spent: dict[str, tuple[float, float]] = field(default_factory=dict)
     _seen: dict[str, tuple[Claim, float]] = field(default_factory=dict)
 
     def claim(self, running: Container[str] = ()) -> Job | None:
@@ -45,6 +54,9 @@ class Queue:
                 return claimed
         for tenant in self._tenants():
             job = self._oldest(tenant)
+            if job is not None and self._has_spent_all(tenant):
+                self._note(job, NOTHING_LEFT)
+                continue
             if job is not None and (claimed := self._claimed(job)) is not None:
                 self._served(tenant)
                 return claimed
@@ -85,6 +97,22 @@ class Queue:
             if due and (used == 0 or used + sandboxes_of(job) <= quota):
                 return job
         return None
+
+    def _has_spent_all(self, tenant: str) -> bool:
+        allowed = self._quotas(tenant).usd_per_month
+        if allowed is None:
+            return False
+        usd, since = self._spent.get(tenant, (0.0, -math.inf))
+        if self.clock() - since >= SPENT_S:
+            usd = self.spent(tenant)
+            self._spent[tenant] = (usd, self.clock())
+        return usd >= allowed
+
+    def _note(self, job: Job, reason: str) -> None:
+        """State in the record of a pending job why it waits."""
+        if job.reason != reason:
+            with contextlib.suppress(RecordChanged):
+                self.records.replace(job.model_copy(update={"reason": reason}))
 
     def _claimed(self, job: Job) -> Job | None:
         """Claim a job as it was seen; None if another process wrote it since."""

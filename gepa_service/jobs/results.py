@@ -1,51 +1,83 @@
 """The version of a program that a completed job made, read from the record of its run."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from gepa_client.analysis.ties import best_candidate
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import ClientError
 from gepa_client.journal.store import Store
+from gepa_service.jobs.evolved_code import evolved_code, with_change
 from gepa_service.model.job import Job
-from gepa_service.model.program import Program
+from gepa_service.model.program import Delivery, Program
+from gepa_service.records.every import every
+from gepa_service.records.store import RecordStore
 
 PROGRAM_JSON = "program.json"
 
 
-def program_of(store: Store, job: Job, artifacts: dict[str, Any]) -> Program:
-    """Return the version. Its id follows from the job's, so that it is written once if two workers complete the job.
+def program_of(store: Store, records: RecordStore, job: Job, artifacts: dict[str, Any]) -> Program:
+    """Return the version, without the change of its code, see `with_code`.
+
+    Its id follows from the job's, so that it is written once if two workers complete the job.
 
     `artifacts`: JSON files that the program wrote at its end.
 
     Raises:
-        JournalError: the run cannot be read.
+        JournalError: the run cannot be read. RecordsUnavailable: earlier versions cannot be.
     """
     run = store.run(job.id)
     candidates = store.candidates(run.id)
-    best = run.best or {}
-    index = best.get("index", 0)
-    chosen = next((each for each in candidates if each.index == index), None)
+    chosen = best_candidate(store, run.id, candidates)
     try:
         certificate = certify(store, run).model_dump(mode="json")
     except ClientError:  # the run has no test rows, or was not improved: the report has the reason
         certificate = None
-    texts = dict(chosen.texts) if chosen is not None else dict(best.get("texts") or {})
+    texts = {} if chosen is None else dict(chosen.texts)
+    code = None if chosen is None else evolved_code(candidates, chosen.index)
+    base = run.config.get("ref") if code is None else code.base
     name = run.program or str(job.settings.get("name") or "program")
+    line = f"{job.repo_url} {name}"
     return Program(
         tenant=job.tenant,
         id="program" + job.id.removeprefix("job"),
-        line=f"{job.repo_url} {name}",
+        line=line,
+        parents=_parents(records, job.tenant, line, base),
         job_id=job.id,
         client_id=job.client_id,
         repo_url=job.repo_url,
         texts=texts,
         program_json=_program_json(artifacts),
-        branch=texts.get("git_branch"),
-        base_commit=run.config.get("ref"),
+        branch=None if code is None else code.branch,
+        commit=None if code is None else code.commit,
+        base_commit=base,
         score=chosen.score if chosen is not None else None,
         seed_score=candidates[0].score if candidates else None,
         certificate=certificate,
         verdict=None if certificate is None else certificate.get("verdict"),
     )
+
+
+def with_code(program: Program, store: Store, fetch: Callable[[Path, str], None]) -> Program:
+    """Return the version with the change of its code, if that evolved. Blocks. Raises as `with_change`."""
+    candidates = store.candidates(program.job_id)
+    chosen = next((each.index for each in candidates if each.texts == program.texts), 0)
+    code = evolved_code(candidates, chosen)
+    if code is None:
+        return program
+    whole = with_change(code, store, program.job_id, candidates, fetch)
+    return program.model_copy(update={"diff": whole.diff, "patch": whole.patch})
+
+
+def _parents(records: RecordStore, tenant: str, line: str, base: str | None) -> tuple[str, ...]:
+    """Return the versions of a line whose code the job began with: by their commit, or by the delivered one."""
+    found = []
+    for known in every(records, Program, tenant, {"line": line}) if base is not None else ():
+        delivered = records.get(Delivery, tenant, known.id)
+        if base in (known.commit, delivered.commit if delivered is not None else None):
+            found.append(known.id)
+    return tuple(found)
 
 
 def _program_json(artifacts: dict[str, Any]) -> dict[str, Any] | None:

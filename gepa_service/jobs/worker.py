@@ -6,7 +6,9 @@ import threading
 import uuid
 from dataclasses import dataclass, field
 
+from gepa_client.errors import JournalError
 from gepa_service.jobs.attempt import Attempt, WorkerParts
+from gepa_service.jobs.month_spending import SpendingReader
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.job import Job
 from gepa_service.records.store import RecordError
@@ -39,7 +41,13 @@ class Worker:
 
     def run(self) -> None:
         """Work until it is drained and its jobs' processes have ended."""
-        queue = Queue(self.parts.records, self.parts.name, self.parts.lease_s)
+        parts, reader = self.parts, SpendingReader()
+        queue = Queue(
+            parts.records,
+            parts.name,
+            parts.lease_s,
+            spent=lambda tenant: reader.of(parts.records, parts.journals, tenant).usd,
+        )
         while not self._draining.is_set():
             self._forget_ended()
             claimed = self._next(queue) if len(self._running) < self.at_once else None
@@ -55,7 +63,7 @@ class Worker:
     def _next(self, queue: Queue) -> Job | None:
         try:
             return queue.claim(self._running)
-        except RecordError as error:
+        except (RecordError, JournalError) as error:
             _log.warning("no job can be claimed: %s", error)
             return None
 

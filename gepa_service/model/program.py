@@ -75,7 +75,10 @@ class Program(Record):
     base_commit: str | None = None
     diff: str | None = None
     patch: str | None = None
-    """The commits from `base_commit` to `commit` as `git format-patch` writes them, None if no code changed."""
+    """The change from `base_commit` to `commit` as one commit of `git format-patch`.
+
+    None if no code changed; if `commit` is not None, it did, and is too large or cannot be read.
+    """
     score: float | None = None
     seed_score: float | None = None
     certificate: dict[str, Any] | None = None

@@ -8,21 +8,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evolverpc_common.network_addresses import parse_networks
 from gepa_client.journal.store import Store, open_store
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.jobs.attempt import Revealed, WorkerParts
+from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.worker import Worker, worker_name
 from gepa_service.model.job import ENDED, Job
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordStore, TenantRecords
+from gepa_service.repositories.github import GitHub
+from gepa_service.repositories.policy import RepositoryPolicy
 from tests.faults.runs import Setup
 from tests.gepa_service.serving import served, service_of
 from tests.sandbox_runtime.source.repositories import commit
 
 PROGRAM = Path(__file__).parents[1] / "faults" / "served" / "logging_program.py"
 MASTER = b"a master key of a test, 32 bytes"
+LOOPBACK = parse_networks(["127.0.0.0/8"])
 WAIT_S = 120.0
 LEASE_S = 2.0
 
@@ -39,6 +44,7 @@ class Platform:
     api: str
     sandbox: str = "process"
     secrets: dict[str, Revealed] = field(default_factory=dict)
+    github: GitHub | None = None
 
     def of(self, tenant: str) -> TenantRecords:
         return TenantRecords(self.records, tenant)
@@ -54,9 +60,11 @@ class Platform:
             tokens=self.tokens,
             api=self.api,
             folder=self.folder / "jobs",
+            cache=self.folder / "cache",
             lease_s=lease_s,
             sandbox=self.sandbox,
             secrets=lambda tenant: self.secrets.get(tenant, Revealed()),
+            git=GitAccess(self.records, RepositoryPolicy(True, LOOPBACK), self.github),
         )
 
     def submit(self, repo: Path, settings: Mapping[str, Any], tenant: str = "acme") -> Job:

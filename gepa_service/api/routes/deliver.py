@@ -63,6 +63,9 @@ async def deliver(program_id: Id, asked: DeliverRequest, caller: Writer, service
     """Push the version as a branch and open a pull request, or return a patch. A second request returns the first."""
     records = service.of(caller)
     program = await known_program(records, program_id)
+    if program.patch is None and program.commit is not None:
+        detail = "the change of the version's code is too large, or could not be read when its job ended"
+        raise Problem(409, "no-patch", "No patch", detail)
     if asked.mode == "patch":
         if program.patch is None:
             detail = "the version changes no code: its texts are those of GET /program/{id}"

@@ -4,6 +4,7 @@ import contextlib
 import shlex
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Query, Request
@@ -16,6 +17,7 @@ from gepa_service.api.documented import documented
 from gepa_service.api.job_quotas import check_job_quotas
 from gepa_service.api.pages import Paging, next_of
 from gepa_service.api.problems import Problem, not_found
+from gepa_service.api.quotas import refuse_beyond_quotas
 from gepa_service.api.routes.repositories import Id, allowed_or_problem, known_repository
 from gepa_service.api.service import Service
 from gepa_service.api.threads import in_thread
@@ -210,6 +212,8 @@ async def optimize(asked: OptimizeRequest, request: Request, caller: Writer, ser
     records = service.of(caller)
     repo_url, client_id = await repository_of(service, records, asked)
     settings = await settings_or_problem(service, lambda: asked.settings(repo_url))
+    spending = request.app.state.spending
+    await in_thread(partial(refuse_beyond_quotas, service, caller.tenant, settings, spending, is_job=True))
     job = Job(
         tenant=caller.tenant,
         id=new_id("job"),

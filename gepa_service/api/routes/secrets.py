@@ -12,6 +12,7 @@ from gepa_service.api.pages import Paging, next_of
 from gepa_service.api.problems import Problem, not_found
 from gepa_service.api.service import Service
 from gepa_service.api.threads import in_thread
+from gepa_service.jobs.job_environment import REFUSED_SECRETS
 from gepa_service.model.tenant import Secret
 from gepa_service.secrets.vault import Vault
 
@@ -68,6 +69,9 @@ class SecretPage(BaseModel):
 @router.put("/secrets/{name}", status_code=204, responses=documented(409))
 async def put_secret(name: Name, asked: SecretRequest, caller: Manager, service: Parts) -> None:
     """Write a secret, over one of this name. Jobs that start from now on use it."""
+    if REFUSED_SECRETS.fullmatch(name) is not None:
+        detail = f"`{name}` would change what programs of this service do, so it is never passed on: choose another name"
+        raise Problem(422, "refused-name", "Name refused", detail, field="name")
     headers = [each.model_dump() for each in asked.headers]
     await in_thread(_vault(service).put, caller.tenant, name, asked.value, headers)
 

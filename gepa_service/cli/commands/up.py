@@ -56,6 +56,12 @@ def up(
         bool | None,
         typer.Option(help="Whether folders of this machine may be connected.", show_default="on loopback"),
     ] = None,
+    allow_network: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CIDR", help="A network that repositories and webhooks may be in besides public ones; repeatable."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON once the service answers.")] = False,
 ) -> None:
     """Start the whole service on this machine: the API, a worker, SQLite databases. Ctrl-C ends it.
@@ -78,6 +84,7 @@ def up(
             url = url_of(sock)
             shared = ["--database", str(folder.records), "--journals", str(folder.journals)]
             shared += ["--allow-local"] if local else []
+            shared += [word for network in allow_network or () for word in ("--allow-network", network)]
             command = [sys.executable, "-P", "-m", "gepa_service.cli"]
             served = [*command, "api", *shared, "--fd", str(sock.fileno()), "--public-url", public_url or url]
             worked = [*command, "worker", *shared, "--api", url, "--folder", str(folder.work)]

@@ -54,9 +54,9 @@ class Processes:
             ["-m", "tests.gepa_service.faults.api_process", str(self.port), self.records, self.journals]
             if name == "api"
             else [
-                *("-c", "from gepa_service.cli import main; main()", "worker", "--records", self.records),
+                *("-c", "from gepa_service.cli import main; main()", "worker", "--database", self.records),
                 *("--journals", self.journals, "--api", f"http://127.0.0.1:{self.reached_at or self.port}"),
-                *("--folder", str(self.folder / name.replace(" ", "-")), "--sandbox", self.sandbox),
+                *("--folder", str(self.folder / name.replace(" ", "-")), "--sandbox", self.sandbox, "--allow-local"),
                 *("--lease-s", str(LEASE_S), "--jobs", "2"),
             ]
         )

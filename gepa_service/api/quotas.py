@@ -1,0 +1,51 @@
+"""Refuse work that a tenant's quotas do not allow, before it is stored."""
+
+import contextlib
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from gepa_client.journal.store import open_store
+from gepa_service.api.problems import Problem
+from gepa_service.api.service import Service
+from gepa_service.jobs.month_spending import SpendingReader
+from gepa_service.model.job import Job
+from gepa_service.model.tenant import TENANTS, Quotas, Tenant
+from gepa_service.records.record import now
+
+QUEUE_RETRY_S = 60
+
+
+def refuse_beyond_quotas(
+    service: Service, tenant: str, settings: Mapping[str, Any], reader: SpendingReader, *, is_job: bool
+) -> None:
+    """Raise a problem if the tenant may not submit work of these settings now. Blocks.
+
+    `is_job`: it waits in the queue of jobs.
+    """
+    found = service.records.get(Tenant, TENANTS, tenant)
+    quotas = Quotas() if found is None else found.quotas
+    asked = int(settings.get("sandboxes") or 0)
+    if asked > quotas.sandboxes:
+        detail = f"`sandboxes`: the tenant may use {quotas.sandboxes}: ask for fewer"
+        raise Problem(422, "quota", "Beyond a quota", detail, field="sandboxes", quota="sandboxes")
+    if is_job and service.records.count(Job, tenant, {"status": "pending"}) >= quotas.jobs_queued:
+        detail = f"{quotas.jobs_queued} jobs of the tenant wait already: cancel one, or send this again later"
+        raise _used_up("jobs_queued", detail, QUEUE_RETRY_S)
+    if quotas.usd_per_month is not None:
+        with contextlib.closing(open_store(service.journals)) as journals:
+            spent = reader.of(service.records, journals, tenant).usd
+        if spent >= quotas.usd_per_month:
+            detail = f"the tenant's {quotas.usd_per_month:g} USD of this month are spent: raise the quota, or wait"
+            raise _used_up("usd_per_month", detail, _rest_of_month_s())
+
+
+def _used_up(quota: str, detail: str, retry_s: int) -> Problem:
+    headers = {"Retry-After": str(retry_s)}
+    return Problem(429, "quota", "A quota is used up", detail, headers=headers, quota=quota)
+
+
+def _rest_of_month_s() -> int:
+    moment = now()
+    following = (moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0) + timedelta(days=32)).replace(day=1)
+    return int((following - moment).total_seconds()) + 1

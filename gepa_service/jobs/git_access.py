@@ -1,0 +1,63 @@
+"""How processes of a tenant read its repository: the addresses they may connect to, and a token for a private one."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from gepa_service.model.job import Job
+from gepa_service.model.program import Repository
+from gepa_service.model.rollouts import ProgramWork
+from gepa_service.records.store import RecordStore
+from gepa_service.repositories.access import allowed_repository, git_configuration, git_settings
+from gepa_service.repositories.delivery import FETCH_S
+from gepa_service.repositories.github import GitHub
+from gepa_service.repositories.policy import RepositoryPolicy
+from sandbox_runtime.source.git import Credentials, git
+
+
+@dataclass(frozen=True)
+class GitAccess:
+    """`github`: the service's App; None if it has none. Methods block, and raise `RecordsUnavailable`."""
+
+    records: RecordStore
+    policy: RepositoryPolicy
+    github: GitHub | None
+
+    def configuration(self, work: Job | ProgramWork) -> str:
+        """Return git's configuration for the repository, for a file that its process alone may read.
+
+        Raises:
+            RepositoryRefused: the policy does not allow it. CredentialsFailed: GitHub gives no token.
+        """
+        return git_configuration(allowed_repository(work.repo_url, self.policy), self.credentials(work))
+
+    def fetch(self, work: Job | ProgramWork, folder: Path, commit: str) -> None:
+        """Bring a commit of the repository to the git repository in `folder`.
+
+        Raises:
+            RepositoryRefused: the policy does not allow it. SandboxError: it cannot be fetched.
+        """
+        repository = allowed_repository(work.repo_url, self.policy)
+        pair = self.credentials(work)
+        known = None if pair is None else Credentials(repository.url, *pair)
+        asyncio.run(
+            git(
+                *("fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--end-of-options"),
+                *(repository.url, commit),
+                folder=folder,
+                network=True,
+                settings=git_settings(repository),
+                credentials=known,
+                timeout_s=FETCH_S,
+            )
+        )
+
+    def credentials(self, work: Job | ProgramWork) -> tuple[str, str] | None:
+        """Return user and password for a repository that was connected by the GitHub App, else None."""
+        if work.client_id is None or self.github is None:
+            return None
+        found = self.records.get(Repository, work.tenant, work.client_id)
+        if found is None or found.installation_id is None or found.repo_url != work.repo_url:
+            return None
+        url = found.repo_url.partition("#")[0]
+        return asyncio.run(self.github.credentials(found.installation_id).for_url(url))

@@ -1,0 +1,114 @@
+"""Write the lines that the processes of a job print to the records that its tenant reads, without secrets."""
+
+import contextlib
+import logging
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gepa_service.model.job import Job
+from gepa_service.model.job_log import LARGEST_CHUNK, LogChunk, LogLine
+from gepa_service.records.record import new_id, now
+from gepa_service.records.store import RecordError, RecordStore
+
+LONGEST_LINE = 4_000
+READ_AT_ONCE = 256 << 10
+LARGEST_LOG = 8 << 20
+"""Bytes of one file that an attempt records; the rest stays in the file."""
+
+SHORTEST_SECRET = 6
+"""Characters of the shortest secret that is taken out of lines: shorter ones match words by chance."""
+
+HIDDEN = "[secret]"
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _File:
+    """A file that grows. `offset`: what was read of it; `begin`: where this attempt began."""
+
+    source: str
+    path: Path
+    begin: int = 0
+    offset: int = 0
+    is_cut: bool = False
+
+
+class JobLogs:
+    """Copies complete lines of files from where they end now. Used by one thread.
+
+    `files`: by the source that their lines are marked with. `secrets`: values that are taken out.
+    """
+
+    def __init__(self, records: RecordStore, job: Job, files: Mapping[str, Path], secrets: Mapping[str, str]) -> None:
+        self._records, self._job = records, job
+        self._files = [_File(source, path) for source, path in files.items()]
+        for file in self._files:
+            with contextlib.suppress(OSError):
+                file.begin = file.offset = file.path.lstat().st_size
+        parts = {line.strip() for value in secrets.values() for line in value.splitlines()}
+        self._secrets = sorted((each for each in parts if len(each) >= SHORTEST_SECRET), key=len, reverse=True)
+        self._lines: list[LogLine] = []
+
+    def add(self, text: str) -> None:
+        """Add a line of the worker's own."""
+        self._lines.append(self._line("worker", text))
+
+    def write(self, *, last: bool = False) -> None:
+        """Write what is new; what cannot be written now is written by the next call. `last`: incomplete lines too."""
+        while True:
+            if sum(len(line.text) for line in self._lines) < LARGEST_CHUNK:
+                for file in self._files:
+                    self._read(file, last=last)
+            if not self._lines:
+                return
+            chunk, size = list[LogLine](), 0
+            for line in self._lines:
+                size += len(line.text)
+                if chunk and size > LARGEST_CHUNK:
+                    break
+                chunk.append(line)
+            record = LogChunk(tenant=self._job.tenant, id=new_id("log"), job_id=self._job.id, lines=tuple(chunk))
+            try:
+                self._records.insert(record)
+            except RecordError as error:
+                if last:
+                    _log.warning("the last lines of job %s are not recorded: %s", self._job.id, error)
+                return
+            del self._lines[: len(chunk)]
+
+    def _read(self, file: _File, *, last: bool) -> None:
+        if file.is_cut:
+            return
+        found = _bytes_of(file.path, file.offset)
+        is_full = len(found) == READ_AT_ONCE
+        end = found.rfind(b"\n") + 1
+        if (last and not is_full) or (is_full and not end):
+            end = len(found)
+        file.offset += end
+        for text in found[:end].decode("utf-8", "replace").splitlines():
+            if text.strip():
+                self._lines.append(self._line(file.source, text))
+        if file.offset - file.begin > LARGEST_LOG:
+            file.is_cut = True
+            self._lines.append(self._line(file.source, "more was printed, which is not recorded"))
+
+    def _line(self, source: str, text: str) -> LogLine:
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        return LogLine(at=now(), source=source, text=text[:LONGEST_LINE])
+
+
+def _bytes_of(path: Path, offset: int) -> bytes:
+    """Return what a regular file holds from here on, at most `READ_AT_ONCE`; a job may have made it anything else."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # it is not there, or a link
+        return b""
+    with os.fdopen(descriptor, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return b""
+        opened.seek(offset)
+        return opened.read(READ_AT_ONCE)

@@ -1,0 +1,43 @@
+"""The version that a completed job made: its code as a patch, and the versions that it was made from."""
+
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from gepa_client.journal.store import open_store
+from gepa_service.jobs.git_access import GitAccess
+from gepa_service.jobs.results import program_of, with_code
+from gepa_service.model.job import Job
+from gepa_service.model.program import Delivery, Program
+from gepa_service.records.open_records import open_records
+from gepa_service.repositories.policy import RepositoryPolicy
+from tests.gepa_client.stored_code import StoredCode, git
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_the_patch_of_a_version_makes_its_code_from_the_commit_that_its_job_began_with(
+    tmp_path: Path, encoding: str
+) -> None:
+    also = {"notes.txt": "grün\n" if encoding == "utf-8" else "gr\udcfcn\n"}
+    code = StoredCode(tmp_path / "code", also=also)
+    code.into(tmp_path / "journals.db")
+    user = str(code.user)
+    with ExitStack() as stack:
+        records = stack.enter_context(closing(open_records(str(tmp_path / "records.db"))))
+        store = stack.enter_context(closing(open_store(str(tmp_path / "journals.db"))))
+        access = GitAccess(records, RepositoryPolicy(allow_local=True), None)
+        job = Job(tenant="acme", id=code.run_id, repo_url=user, created_by="key:test")
+        first = program_of(store, records, job, {})
+        earlier = first.model_copy(update={"id": "program_earlier", "commit": None, "base_commit": None})
+        records.insert(earlier)
+        records.insert(Delivery(tenant="acme", id=earlier.id, branch="b", commit=code.seed, actor="key:test"))
+        made = program_of(store, records, job, {})
+        program = with_code(made, store, lambda folder, commit: access.fetch(job, folder, commit))
+    assert (program.base_commit, program.commit, program.branch) == (code.seed, code.commits[3], code.branch(3))
+    assert program.parents == (earlier.id,)
+    assert "-    return text" in (program.diff or "")
+    assert program.patch is not None
+    git(code.user, "am", "--quiet", given=program.patch.encode())
+    assert git(code.user, "rev-parse", "HEAD^{tree}") == git(code.server, "rev-parse", f"{code.commits[3]}^{{tree}}")
+    assert isinstance(Program.model_validate_json(program.model_dump_json()), Program)

@@ -1,0 +1,137 @@
+"""A tenant's secrets and the token of its repository are used for its job, and are in none of its programs."""
+
+import asyncio
+import http.server
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gepa_service.jobs.attempt import Revealed
+from gepa_service.model.job import Job
+from gepa_service.model.program import Repository
+from gepa_service.records.record import new_id
+from tests.gepa_service.github_server import INSTALLATION, loopback_github
+from tests.gepa_service.platform import Platform, platform, working
+from tests.sandbox_runtime.source.repositories import commit
+
+pytestmark = pytest.mark.timeout(300)
+SECRET = "sk-of-the-tenant-that-is-in-no-process"
+PROGRAM = """
+seed_candidate = {"prompt": "plain"}
+
+
+def run(example, candidate):
+    return candidate["prompt"] + example["text"]
+
+
+def score(example, output):
+    return 1.0 if "better" in output else 0.1, "say better"
+"""
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Platform]:
+    with platform(tmp_path) as opened:
+        yield opened
+
+
+@contextmanager
+def model(asked: Callable[[str | None], None]) -> Iterator[str]:
+    """Yield the base URL of a model that answers `better`, and calls `asked` with the header of each request."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            asked(self.headers["Authorization"])
+            message = {"role": "assistant", "content": "```\nbetter\n```"}
+            usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+            choices = [{"index": 0, "finish_reason": "stop", "message": message}]
+            whole = {"id": "a", "object": "chat.completion", "created": 1, "model": "m", "choices": choices}
+            body = json.dumps({**whole, "usage": usage}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/v1"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def holders(text: str) -> dict[str, str]:
+    """The processes of this machine whose environment or command has this text."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        for name in ("environ", "cmdline"):
+            try:
+                if text.encode() in (folder / name).read_bytes():
+                    found[f"{folder.name} {name}"] = (folder / "cmdline").read_text()
+            except OSError:
+                continue
+    return found
+
+
+async def test_a_private_repository_is_read_and_a_model_called_with_keys_that_no_process_shows(
+    service: Platform, tmp_path: Path
+) -> None:
+    commit(tmp_path / "program", {"program.py": PROGRAM, "gepa.toml": 'program = "program.py"\n'})
+    service.sandbox = "bubblewrap"
+    service.secrets["acme"] = Revealed({"OPENAI_API_KEY": SECRET})
+    headers, shown = list[str | None](), list[dict[str, str]]()
+
+    def asked(header: str | None) -> None:
+        headers.append(header)
+        shown.append(holders(SECRET) | holders("ghs_"))  # while the driver waits for the model, beside its sandboxes
+
+    async with loopback_github(tmp_path / "github") as github:
+        github.add("acme/words", tmp_path / "program")
+        url = github.url("acme/words")
+        service.github = github.app()
+        known = Repository(tenant="acme", id="client_1", repo_url=url, installation_id=str(INSTALLATION))
+        service.records.insert(known)
+        with model(asked) as base_url, working(service.parts()):
+            rows = [{"text": str(at)} for at in range(4)]
+            settings = {
+                "trainset": rows,
+                "valset": rows,
+                "max_metric_calls": 16,
+                "reflection_lm": "openai/m",
+                "model_providers": {"openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"}},
+            }
+            with_token = job(service, url, "client_1", settings)
+            without = job(service, url, None, settings)
+            ended = await asyncio.to_thread(service.ended, with_token)
+            refused = await asyncio.to_thread(service.ended, without)
+    assert ended.status == "completed", f"{ended!r}\n{service.log(ended)}"
+    assert ended.progress.best_candidate == {"prompt": "better"}
+    assert set(headers) == {f"Bearer {SECRET}"}
+    assert [each for each in shown if each] == []
+    assert github.tokens, "the repository was read without a token"
+    assert (refused.status, (refused.failure or {}).get("kind")) == ("failed", "sandbox")
+    assert not list((tmp_path / "jobs").glob("*/gitconfig"))
+
+
+def job(service: Platform, url: str, client_id: str | None, settings: dict[str, object]) -> Job:
+    made = Job(
+        tenant="acme" if client_id else "rival",
+        id=new_id("job"),
+        repo_url=url,
+        client_id=client_id,
+        settings={"repo": url, **settings},
+        created_by="key:test",
+    )
+    service.records.insert(made)
+    return made
