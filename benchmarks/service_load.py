@@ -99,8 +99,9 @@ async def _loaded(url: str, pid: int, keys: Sequence[str]) -> dict[str, Any]:
         async with http.get("/health") as answer:
             assert answer.status == 200
         await _submissions(http, keys, RATE)  # a second, to load what is loaded at the first request
-        before = _rss_mb(pid)
+        before, used = _rss_mb(pid), _cpu_s(pid)
         alone = await _submissions(http, keys, RATE * SECONDS)
+        alone["submit_cpu_ms"] = round(1000 * (_cpu_s(pid) - used) / (RATE * SECONDS), 2)
         _show("submissions alone", alone)
         figures = await _streams(http, keys, pid)
     figures["rss_before_mb"], figures["rss_growth_mb"] = before, round(figures["rss_peak_mb"] - before, 1)
@@ -225,6 +226,11 @@ def _rss_mb(pid: int) -> float:
     found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(encoding="ascii"))
     assert found is not None
     return round(int(found[1]) / 1024, 1)
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _show(what: str, figures: dict[str, Any]) -> None:

@@ -14,7 +14,6 @@ from gepa_client.journal.store import Store, open_store
 from gepa_client.settings.groups import Evolve
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import documented
-from gepa_service.api.job_quotas import check_job_quotas
 from gepa_service.api.pages import Paging, next_of
 from gepa_service.api.problems import Problem, not_found
 from gepa_service.api.quotas import refuse_beyond_quotas
@@ -223,12 +222,7 @@ async def optimize(asked: OptimizeRequest, request: Request, caller: Writer, ser
         settings=settings,
         created_by=caller.actor,
     )
-
-    def add() -> None:
-        check_job_quotas(service, request.app.state.spending, caller.tenant)
-        records.insert(job)
-
-    await in_thread(add)
+    await in_thread(records.insert, job)
     return Submitted(job_id=job.id, status=job.status)
 
 
@@ -285,10 +279,8 @@ async def pause(job_id: Id, caller: Writer, service: Parts) -> JobView:
 
 
 @router.post("/job/{job_id}/resume", responses=documented(404, 409))
-async def resume(job_id: Id, request: Request, caller: Writer, service: Parts) -> JobView:
+async def resume(job_id: Id, caller: Writer, service: Parts) -> JobView:
     """Continue a paused job."""
-    if (await known_job(service.of(caller), job_id)).status == "paused":
-        await in_thread(check_job_quotas, service, request.app.state.spending, caller.tenant)
     return await _controlled(
         service,
         service.of(caller),
