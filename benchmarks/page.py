@@ -396,8 +396,9 @@ the answers. Each submission costs the API {figures["submit_cpu_ms"]:g} ms of a 
   one ended {figures["ended_s"]:g} s after the first job was cancelled. `streams_lost` {figures["streams_lost"]}.
 - The API had {figures["rss_before_mb"]:g} MB before and {figures["rss_peak_mb"]:g} MB with all of it.
 - Of 200 jobs of 20 tenants, one of whom submitted 105 before the others, every tenant's first came by turn
-  {figures["first_job_turn"]}; the last jobs of tenants with as many came within {figures["spread_of_turns"]} turns. Their mean
-  waits were {figures["wait_least_s"]:g} to {figures["wait_most_s"]:g} s, that of the one with most jobs {figures["wait_greedy_s"]:g} s.
+  {figures["first_job_turn"]}; the last jobs of tenants with as many came within {figures["spread_of_turns"]} turns.
+  Their mean waits were {figures["wait_least_s"]:g} to {figures["wait_most_s"]:g} s, that of the one with most jobs
+  {figures["wait_greedy_s"]:g} s.
 """
 
 
