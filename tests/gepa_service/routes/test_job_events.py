@@ -258,6 +258,26 @@ async def test_streams_of_more_jobs_than_are_kept_idle_open_at_once_and_each_end
             assert (received.events[-1]["status"], received.named) == ("cancelled", ["end"])
 
 
+async def test_a_tenant_whose_streams_follow_its_most_jobs_holds_up_no_other_tenant(
+    service: Service, acme: TenantRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_streams, "MOST_FOLLOWED_OF_TENANT", 2)
+    jobs = [Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k") for _ in range(3)]
+    foreign = jobs[0].model_copy(update={"tenant": "other", "id": new_id("job")})
+    for job in (*jobs, foreign):
+        service.records.insert(job)
+    app = create_app(service)
+    with served(app) as address:
+        async with streaming(address, jobs[0].id) as first, streaming(address, jobs[1].id) as second:
+            assert [len((await read(each, 1)).events) for each in (first, second)] == [1, 1]
+            async with httpx.AsyncClient(timeout=WAIT_S) as client:
+                headers = {"Authorization": "Bearer acme-viewer"}
+                refused = await client.get(f"{address}/job/{jobs[2].id}/stream", headers=headers)
+            assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
+            async with streaming(address, foreign.id, "other-viewer") as other:
+                assert len((await read(other, 1)).events) == 1
+
+
 def until(happened: Callable[[], bool]) -> None:
     end = time.monotonic() + WAIT_S
     while not happened():
