@@ -9,11 +9,12 @@ SERVICE_CLIENT := clients/service-typescript
 TS_SOURCES := $(shell find $(TS)/src $(TS)/scripts protocol/schema -type f 2>/dev/null)
 
 # Install this package with its EXTRAS by uv; by pip if uv cannot be installed or cannot reach an index that only pip's
-# configuration names. Byte code is compiled here because a sandbox cannot write any.
+# configuration names. On a terminal uv shows its progress. Byte code is compiled here because a sandbox cannot write any.
 COMPILED := --compile-bytecode
 define INSTALL
-@$(BIN)/python -m pip install -qqq --disable-pip-version-check --constraint constraints.txt uv 2>/dev/null && \
-$(BIN)/uv pip install --quiet --python $(BIN)/python $(COMPILED) --constraint constraints.txt --editable '.[$(EXTRAS)]' 2>/dev/null || \
+@if [ -t 2 ]; then quiet=; exec 3>&2; else quiet=--quiet; exec 3>/dev/null; fi; \
+$(BIN)/python -m pip install -qqq --disable-pip-version-check --constraint constraints.txt uv 2>/dev/null && \
+$(BIN)/uv pip install $$quiet --python $(BIN)/python $(COMPILED) --constraint constraints.txt --editable '.[$(EXTRAS)]' 2>&3 || \
 $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
 endef
 

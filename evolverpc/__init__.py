@@ -26,6 +26,7 @@ __all__ = [
 _FILE = "best_candidate.json"
 _RESULT = "result.json"
 _RUNS = Path("runs")
+_LAST = Path("last")
 _ADDED = "added_components"
 _OF_CODE = ("git_branch", _ADDED)
 
@@ -60,18 +61,21 @@ class CandidateError(ValueError):
 def load_candidate(path: str | Path, components: object = None) -> dict[str, str]:
     """Return the texts of a candidate, by component.
 
-    `path`: a run's `best_candidate.json`, or the folder of the run that holds it. `components`: the names that the
-    candidate must have, neither more nor fewer; or the program's `seed_candidate`; or the program, as a module or what
+    `path`: a run's `best_candidate.json`, or the folder of the run that holds it; `last` is the newest folder in
+    `runs`, unless a file or folder has this name. `components`: the names that the candidate must have, neither more
+    nor fewer; or the program's `seed_candidate`; or the program, as a module or what
     else `optimize` takes. If the run's `result.json` is beside the file, a seed with other texts than the run's is
     warned of, for a seed may have been improved since, and a program with another `version` is refused.
 
     Of a run that changed code, the texts that code changes added are among them, and the name of the commit is not.
 
     Raises:
-        CandidateError: there is no such file (`last` and ids of runs are none), it is no candidate, or it is of
+        CandidateError: there is no such file (ids of runs are none), it is no candidate, or it is of
             another program: it has other components, or is of another version.
     """
     path = Path(path)
+    if path == _LAST and not path.exists():
+        path = _newest()
     if path.is_dir():
         if not (path / _FILE).is_file():
             raise CandidateError(f"{path} holds no {_FILE}: give the folder of one run, such as runs/TIME")
@@ -109,11 +113,19 @@ def save_candidate(path: str | Path, candidate: Mapping[str, str]) -> None:
     partial.replace(path)
 
 
+def _newest() -> Path:
+    """Return the file of the newest run in `runs` that has one."""
+    files = [(file.stat().st_mtime_ns, file) for file in _RUNS.glob(f"*/{_FILE}")]
+    if not files:
+        raise CandidateError(f"last: no run in {Path.cwd() / _RUNS} has a {_FILE}: give the folder of a run")
+    return max(files)[1]
+
+
 def _missing(path: Path) -> str:
     in_runs = _RUNS / path
     meant = f"; did you mean {in_runs}?" if in_runs.is_dir() else ""
     return (
-        f"{path}: there is no such file or folder in {Path.cwd()}{meant}; give the folder of a run, which "
+        f'{path}: there is no such file or folder in {Path.cwd()}{meant}; give "last", or the folder of a run, which '
         f"`gepa-client show last` prints as `results in`, or the {_FILE} in it"
     )
 

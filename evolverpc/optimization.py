@@ -279,6 +279,8 @@ def _result(ended: RunSummary) -> Result:
         diff = result.diff
         notebook.show(diff.html, diff.text)
     if result is None or finished.status != "completed":
-        again = f"run {ended.run_id} is {finished.status}: {reason}\nTo continue it: {ended.resumed_by}"
+        fix = "If the program must change, fix it and start a new run; if not, continue it"
+        how = fix if finished.status == "failed" else "To continue it"
+        again = f"run {ended.run_id} is {finished.status}: {reason}\n{how}: {ended.resumed_by}"
         raise OptimizeError(again, ended.run_id, result)
     return result

@@ -168,7 +168,7 @@ class OptimizeSettings(TypedDict, total=False):
     """File that holds the token of the scoring servers."""
 
     allow_mixed_programs: bool
-    """Allow programs of different names with the same components."""
+    """Allow programs of different names, or that change during the run, with the same components."""
 
     max_in_flight: int | None
     """Examples in flight at the same time, over all servers together."""

@@ -44,6 +44,15 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def line_of_row(path: Path, index: int) -> int | None:
+    """Return the line, from 1, of the row `index`, from 0, of a `.jsonl` file that was read; None of another file."""
+    if path.suffix.lower() != ".jsonl":
+        return None
+    lines = path.read_bytes().split(b"\n")
+    numbers = [number for number, line in enumerate(lines, start=1) if line.strip(b"\xef\xbb\xbf \t\r")]
+    return numbers[index] if index < len(numbers) else None
+
+
 def parse_rows(content: bytes, name: str) -> list[dict[str, Any]]:
     """Return the rows of a JSON array of objects, or of JSON Lines. `name`: where they come from, for errors.
 

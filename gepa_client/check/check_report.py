@@ -1,6 +1,8 @@
 """The report of a check: each step's verdict, each example's result, and an estimate of a run."""
 
+import difflib
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
@@ -24,6 +26,9 @@ Result = dict[str, Any]
 
 TOLERATED = 0.10
 """The share of examples that may end in a system error: the infrastructure's, a time-out, or the program's."""
+
+LEAST_LIKELY = 0.05
+"""How likely a sample with so many failures must be, for more rows to be tried."""
 
 SYSTEM_ERRORS = ("infra_error", "timeout", "program_error", "cancelled")
 
@@ -74,12 +79,12 @@ class CheckedExample(_ReportModel):
     trace: str | None = None
 
     @classmethod
-    def of(cls, at: int, row: AnyRow, result: Result) -> Self:
-        """Return what is reported of a result."""
+    def of(cls, at: int, row: AnyRow, result: Result, components: Sequence[str] = ()) -> Self:
+        """Return what is reported of a result; `components`: their names, for an error about a missing one."""
         error = result.get("error") or {}
         message = f"{error.get('type')}: {error.get('message')}" if error else None
         if error.get("type") == "KeyError" and isinstance(row.data, dict):
-            message = f"{message} (fields of this row: {line(', '.join(row.data), 200)})"
+            message = f"{message} ({_known_keys(str(error.get('message')), row.data, components)})"
         failed = failed_step(result)
         return cls(
             row=at,
@@ -97,6 +102,14 @@ class CheckedExample(_ReportModel):
             log=Secrets(secrets_of()).redact_text(result.get("log") or error.get("log") or "") or None,
             trace=trace_size(result),
         )
+
+
+def _known_keys(missing: str, data: Mapping[str, Any], components: Sequence[str]) -> str:
+    """Return the names that a row and a candidate have, after the nearest to the `missing` key of a KeyError."""
+    near = difflib.get_close_matches(missing.strip("'\""), [*components, *data], 1)
+    meant = [f"did you mean {near[0]!r}?"] if near else []
+    of_candidate = [f"components: {line(', '.join(components), 200)}"] if components else []
+    return "; ".join([*meant, *of_candidate, f"fields of this row: {line(', '.join(data), 200)}"])
 
 
 class RunEstimate(_ReportModel):
@@ -207,6 +220,17 @@ def failed_steps(examples: Sequence[CheckedExample]) -> str:
 def share_failed(examples: Sequence[CheckedExample]) -> float:
     """Return the share of the examples that ended in a system error."""
     return sum(example.status in SYSTEM_ERRORS for example in examples) / len(examples)
+
+
+def may_be_tolerated(failed: int, tried: int, rows: int) -> bool:
+    """Return whether at most the tolerated share of all `rows` may fail, after `failed` of the `tried` ones did.
+
+    That is unlikely if fewer than one in 20 samples of this size would have so many failures (binomial distribution).
+    """
+    if failed > TOLERATED * rows:
+        return False
+    fewer = sum(math.comb(tried, k) * TOLERATED**k * (1 - TOLERATED) ** (tried - k) for k in range(failed))
+    return 1 - fewer >= LEAST_LIKELY
 
 
 def examples_verdict(examples: Sequence[CheckedExample], *, evolves: bool) -> tuple[StepVerdict, str]:

@@ -14,6 +14,7 @@ from evolverpc_common.model_prices import PriceTable, priced
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.check_report import (
     NO_SCORE,
+    SYSTEM_ERRORS,
     TOLERATED,
     CheckedExample,
     CheckReport,
@@ -26,11 +27,13 @@ from gepa_client.check.check_report import (
     are_zero,
     examples_verdict,
     hold_scores_alone,
+    may_be_tolerated,
     mean,
     output_fault,
     scores_verdict,
     share_failed,
 )
+from gepa_client.check.missing_fields import missing_fields
 from gepa_client.check.noise_report import PROPOSALS, NoiseReport, proposal_calls
 from gepa_client.check.preflight import client_of, discovered
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
@@ -69,7 +72,8 @@ FIRST_WAIT_S = 10.0
 class Trial:
     """`count` rows, tried for `seconds`: `done` have ended, those with the indices `running` have not.
 
-    `again`: they were tried before, and show how noisy their scores are.
+    `again`: they were tried before, and show how noisy their scores are. `why`: the reason if they are tried besides
+    others.
     """
 
     count: int
@@ -77,6 +81,7 @@ class Trial:
     running: Sequence[int] = ()
     seconds: float = 0.0
     again: bool = False
+    why: str = ""
 
 
 Trying = Callable[[Trial], None]
@@ -91,9 +96,10 @@ async def check_server(
     If no step fails, the rows are evaluated until each was `repeats` times, which shows how noisy the scores are, if
     those limits allow it.
 
-    While every score is 0 and few examples fail, more rows are tried (once if all outputs are equal or empty, else up
-    to all rows), but never more than the run's own limits on metric calls and cost allow. Of several servers the first
-    that answers is tried; those that do not are warnings. Servers that score are asked what they are, and nothing more.
+    While every score is 0, more rows are tried (once if all outputs are equal or empty, else up to all rows); so are
+    they while more examples failed than are tolerated, if the share of all rows may be less. They are never more than
+    the run's own limits on metric calls and cost allow. Of several servers the first that answers is tried; those that
+    do not are warnings. Servers that score are asked what they are, and nothing more.
     A step that fails ends only the steps that need it; after a fault in the settings no row is paid for.
 
     Raises:
@@ -280,20 +286,25 @@ class _ServerCheck:
         self.test_rows = len(test) if test is not None else None
         validates = f", {len(val)} of them kept for validation" if kept and val is not None else ""
         self.note("rows", "ok", f"{len(rows)} training rows of {splits.described(sources['train'])}{validates}")
+        given = {"train": rows, "val": None if kept else val, "test": test}
+        for name, of_split in given.items():
+            for warning in missing_fields(of_split or (), sources[name]):
+                self.note("rows", "warning", warning)
         return rows
 
     async def _try(self, rows: list[AnyRow]) -> None:
         """Run the seed on a few rows, on more if those cannot be judged, and make a reflective dataset."""
         untried = list(range(len(rows)))
         first = chosen = _spread_over(untried, min(self.wanted, self.discovery.limits.max_batch_size))
+        components = list(self.discovery.program.seed_candidate)
         results: list[Result] = []
         began = time.monotonic()
         try:
             while chosen:
                 tried = [(at, rows[at]) for at in chosen]
-                found = await self._evaluate(tried, traced=not results)
+                found = await self._evaluate(tried, traced=not results, why=self._why_more(results))
                 self.examples += [
-                    CheckedExample.of(at, row, each) for (at, row), each in zip(tried, found, strict=True)
+                    CheckedExample.of(at, row, each, components) for (at, row), each in zip(tried, found, strict=True)
                 ]
                 results += found
                 untried = sorted(set(untried) - set(chosen))
@@ -351,12 +362,18 @@ class _ServerCheck:
         return self.config.max_cost_usd is not None and spent >= self.config.max_cost_usd
 
     def _more(self, results: list[Result], untried: list[int]) -> list[int]:
-        """Return the rows to try next: none unless every score is 0 and more rows may have another score."""
-        if not are_zero(results) or self.evolves or are_blank(self.texts):
+        """Return the rows to try next: none unless those tried cannot be judged, and more rows may change that.
+
+        That is so if every score is 0, or if more examples failed than are tolerated but the share of all rows may be
+        less.
+        """
+        if self.evolves or self._is_spent(results):
             return []
-        if len(results) > self.wanted and output_fault(results):
-            return []
-        if share_failed(self.examples) > TOLERATED or self._is_spent(results):
+        if share_failed(self.examples) > TOLERATED:
+            failed = sum(example.status in SYSTEM_ERRORS for example in self.examples)
+            if not may_be_tolerated(failed, len(results), len(results) + len(untried)):
+                return []
+        elif not are_zero(results) or are_blank(self.texts) or (len(results) > self.wanted and output_fault(results)):
             return []
         count = MORE_ROWS * len(results)
         if self.budget is not None:
@@ -365,8 +382,19 @@ class _ServerCheck:
             count = min(count, self.discovery.limits.max_batch_size)
         return _spread_over(untried, max(count, 0))
 
-    async def _evaluate(self, rows: list[Numbered], *, traced: bool, again: bool = False) -> list[Result]:
-        """Return one result per row; a lost call counts as an `infra_error`.
+    def _why_more(self, results: Sequence[Result]) -> str:
+        """Return why more rows than the first are tried; "" for the first."""
+        if not results:
+            return ""
+        failed = sum(example.status in SYSTEM_ERRORS for example in self.examples)
+        if failed > TOLERATED * len(results):
+            return f"{failed} of {len(results)} failed, and fewer may of more"
+        return f"all {len(results)} so far scored 0"
+
+    async def _evaluate(
+        self, rows: list[Numbered], *, traced: bool, again: bool = False, why: str = ""
+    ) -> list[Result]:
+        """Return one result per row; a lost call counts as an `infra_error`. `why`: as in `Trial`.
 
         Raises:
             BadResponse, RpcError: the server breaks the contract, or cannot run the program at all.
@@ -378,7 +406,7 @@ class _ServerCheck:
         begun: set[int] = set()
 
         async def report() -> None:
-            self.trying(Trial(len(rows), again=again))
+            self.trying(Trial(len(rows), again=again, why=why))
             await asyncio.sleep(seconds := FIRST_WAIT_S)
             while True:
                 pending = [at for (at, _), result in zip(rows, results, strict=True) if not result]

@@ -1,6 +1,5 @@
 """The help and the flags of the commands that take settings, without the code that runs them."""
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -12,12 +11,11 @@ import typer
 
 from evolverpc_common.printed_commands import shell_line
 from evolverpc_common.settings.command_line import settings_command, with_flags
-from evolverpc_common.settings.definition import json_object
 from gepa_client.cli.arguments import AsJson, RunName
 from gepa_client.cli.views.option_names import camel_case, options_named
+from gepa_client.settings.flag_words import flag_words
 from gepa_client.settings.groups import SandboxSettings
 from gepa_client.settings.run_config import REPLACED, SETTINGS
-from gepa_client.settings.secrets import without_secrets
 
 COMMAND = settings_command(SETTINGS, REPLACED)
 
@@ -186,19 +184,5 @@ class Typed:
             words += ["--config", str(self.config)]
         for setting, value in {**self.given, **instead}.items():
             if value is not None and (name != "check" or setting in CHECK_SETTINGS):
-                words += _words(setting, value)
+                words += flag_words(setting, value)
         return shell_line(words)
-
-
-def _words(name: str, value: Any) -> list[str]:
-    setting = SETTINGS[name]
-    if isinstance(value, bool):
-        return [setting.flag if value or setting.negation is None else setting.negation]
-    if setting.parse is json_object:
-        value = json.dumps(without_secrets(name, json_object(value)))
-    if name == "store":
-        value = without_secrets(name, value)
-    words = []
-    for item in map(str, value if isinstance(value, list | tuple) else [value]):
-        words += [f"{setting.flag}={item}"] if item.startswith("-") else [setting.flag, item]
-    return words

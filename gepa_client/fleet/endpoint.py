@@ -44,16 +44,18 @@ FleetEventKind = Literal["joined", "refused", "resting", "back", "left", "waitin
 class FleetEvent:
     """A change of state, reported once, on the fleet's event loop.
 
-    `kind`: `joined` the fleet; `left` it, once its last call has ended; `refused` because it disagrees with the leader;
+    `kind`: `joined` the fleet; `left` it, once its last call has ended; `refused` as it differs from the first server;
     `resting` (cooling down: it gets no new calls) until it is `back`; `waiting`: no endpoint is left; `warning`:
     anything else worth knowing. `url`: the endpoint's, None for the whole fleet. `detail`: the reason. `seconds`: how
     long it cools down at first, how long it was away, or how long the fleet waits before the run pauses.
+    `about_scores`: a warning that the scores of the run may not be of one program.
     """
 
     kind: FleetEventKind
     url: str | None = None
     detail: str = ""
     seconds: float | None = None
+    about_scores: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +76,8 @@ class Endpoint:
 
     `url`: without `/rpc`. `slots`: examples it takes at once; `in_flight`: calls it has from this process; `done`:
     calls that brought a result. `up`: it takes new calls. `left`: it has left the fleet. `gone`: what its instance knew
-    is given up. `instance`: the admitted server process; `answered_at`: its last answer, on the monotonic clock.
+    is given up. `instance`: the admitted server process; `described`: what it declared; `answered_at`: its last
+    answer, on the monotonic clock.
     `cooldowns`: how often it has cooled down: a call sent before a cooldown is no evidence about the endpoint after it.
     `uploaded`: (instance, commit) of the commits that it imported. `sent`: calls for requests of the journal that it is
     answering, in the order in which they were sent.
@@ -89,6 +92,7 @@ class Endpoint:
     left: bool = False
     gone: bool = False
     instance: str | None = None
+    described: DiscoverResult | None = None
     cooldowns: int = 0
     cooldown: Cooldown | None = None
     since: float = 0.0
@@ -170,6 +174,7 @@ class Endpoint:
     def admit(self, discovery: DiscoverResult) -> None:
         """Take over what the server declares, and let it work."""
         self.instance = discovery.server.instance_id
+        self.described = discovery
         self.slots = discovery.limits.max_concurrency
         self.cooldown = None
         self.overdue = False

@@ -151,7 +151,7 @@ def differences(
     if leader.limits.whole_batches != other.limits.whole_batches:
         wants = ("takes single examples", "wants whole batches")
         found.append(
-            f"batches: it {wants[other.limits.whole_batches]}, the leader {wants[leader.limits.whole_batches]}"
+            f"batches: it {wants[other.limits.whole_batches]}, the first server {wants[leader.limits.whole_batches]}"
         )
     return found
 

@@ -28,6 +28,15 @@ PATIENCE_S = 15.0
 PROBE_TIMEOUT_S = 30.0
 """Seconds that a probe waits for its answer: longer than connecting takes, as a program may have to start first."""
 
+OTHER_DIGEST = (
+    "its program's digest is not that of the first server: other code, or settings of its own; scores may differ"
+)
+OTHER_CODE = (
+    "was started again with a changed program (its digest is another one), and the scores of two programs would be "
+    "mixed: start the server with the program as it was, then resume; or start a new run with the changed program "
+    "(a run with --allow-mixed-programs continues with both)"
+)
+
 Failure = (RpcError, ClientError)
 
 
@@ -182,6 +191,12 @@ class Membership:
             *differences(leader, discovery, splits, allow_mixed_programs=self._allow_mixed_programs),
         ]
 
+    def _runs_other_code(self, endpoint: Endpoint, discovery: DiscoverResult) -> bool:
+        """Return whether the process that was started at the address has another program than the one before it."""
+        before = endpoint.described
+        declared = discovery.program.version is not None
+        return before is not None and not (declared or self._allow_mixed_programs) and digests_differ(before, discovery)
+
     def _admit(self, endpoint: Endpoint, discovery: DiscoverResult, kind: FleetEventKind) -> None:
         """Let the endpoint work, after ending the waits for an instance that is no longer there."""
         if endpoint.instance not in (None, discovery.server.instance_id):
@@ -190,10 +205,10 @@ class Membership:
         if kind == "joined" and twin is not None:
             self._report("warning", endpoint, f"reports that it is the same process as {twin.url}; is it given twice?")
         doubt = changed_since_start(discovery)
-        if doubt is None and self.leader is not None and digests_differ(self.leader, discovery):
-            doubt = "its program's digest is not the leader's: other code, or settings of its own; scores may differ"
         if doubt is not None:
             self._warn(endpoint, doubt)
+        elif self.leader is not None and digests_differ(self.leader, discovery):
+            self._warn(endpoint, OTHER_DIGEST, about_scores=True)
         else:
             endpoint.last_warning = ""
         was, away_s = endpoint.cooldown, time.monotonic() - endpoint.since
@@ -241,6 +256,10 @@ class Membership:
                         self._warn(endpoint, f"will be tried again later: {summary(error)}")
                 else:
                     found = self._differences(discovery)
+                    if not found and self._runs_other_code(endpoint, discovery):
+                        self.slots.give_up(endpoint)
+                        self._pause(f"{endpoint.url} {OTHER_CODE}")
+                        return
                     if not found:
                         self._admit(endpoint, discovery, "joined" if endpoint.instance is None else "back")
                         return
@@ -261,10 +280,10 @@ class Membership:
                 if endpoint.overdue and not endpoint.gone:
                     self.slots.give_up(endpoint)
 
-    def _warn(self, endpoint: Endpoint, detail: str) -> None:
+    def _warn(self, endpoint: Endpoint, detail: str, *, about_scores: bool = False) -> None:
         if endpoint.last_warning != detail:
             endpoint.last_warning = detail
-            self._report("warning", endpoint, detail)
+            self._on_event(FleetEvent("warning", endpoint.url, detail, about_scores=about_scores))
 
     def _disagrees(self, endpoint: Endpoint, detail: str) -> None:
         self.outage.last_error = f"{endpoint.url}: {detail}"

@@ -6,11 +6,12 @@ import os
 import random
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from evolverpc_common.display_text import line
 from evolverpc_common.rate_limiter import RateLimiter
 from gepa_client.errors import ConnectionLost
 from gepa_client.journal.completion_entries import CUT_OFF
@@ -30,6 +31,8 @@ ELSEWHERE = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_AUTH_TOKEN")
 KEYS = {"anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY", "openai": "OPENAI_API_KEY"}
 """The variables of providers that `fault` knows without litellm, whose import takes seconds."""
 LONGEST_PAUSE_S = 60.0
+LONGEST_ERROR = 300
+"""Characters of an error that `on_retry` gets."""
 
 ADDRESS = "if that is not its address, set `api_base` in --reflection-lm-kwargs"
 
@@ -100,9 +103,11 @@ class LiteLLMModel:
         pause_s: float = 1.0,
         per_minute: float | None = None,
         cancel_token: CancelToken | None = None,
+        on_retry: Callable[[str], None] = lambda _error: None,
         **kwargs: Any,
     ) -> None:
         self.name = name
+        self.on_retry = on_retry
         self.max_attempts = max_attempts
         self.pause_s = pause_s
         self.kwargs = kwargs
@@ -163,6 +168,7 @@ class LiteLLMModel:
                     raise
                 pause_s = min(self.pause_s * 2 ** (attempt - 1), LONGEST_PAUSE_S) * self._random.uniform(0.75, 1.25)
                 asked_s = _retry_after(error)
+                self.on_retry(line(_lost_connection(error) or f"{type(error).__name__}: {error}", LONGEST_ERROR))
             self._pacer.pause(max(pause_s, asked_s))
         raise AssertionError("the last attempt returns or raises")
 

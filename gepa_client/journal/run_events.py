@@ -235,6 +235,13 @@ class Reflecting(_Event):
     ended: bool = False
 
 
+class ReflectionRetried(_Event):
+    """The reflection model did not answer, because of `error`, and is asked again."""
+
+    event: Literal["reflection_retried"] = "reflection_retried"
+    error: str
+
+
 MutationKind = Literal["change_request", "merge"]
 
 
@@ -564,6 +571,7 @@ Event = (
     | RecordsCut
     | UnusableAnswer
     | Reflecting
+    | ReflectionRetried
     | MutationStarted
     | MutationProgress
     | Mutated

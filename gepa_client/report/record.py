@@ -53,6 +53,8 @@ class RunRecord:
     races: events.LostRaces = field(default_factory=events.LostRaces)
     skipped: list[events.NoProposal] = field(default_factory=list)
     reflecting: list[events.Reflecting] = field(default_factory=list)
+    reflection_error: str = ""
+    """Why the reflection model did not answer the last time; empty if it did, or was not asked yet."""
     """The proposals whose new texts are awaited."""
     decisions: list[events.Event] = field(default_factory=list)
     """The events that follow from GEPA's decisions, which have their place in the journal."""
@@ -144,7 +146,10 @@ class RunRecord:
             case events.UnusableAnswer():
                 self.unusable_answers.append(event)
                 self.unusable = self.unusable.added(event)
+            case events.ReflectionRetried():
+                self.reflection_error = event.error
             case events.Reflecting():
+                self.reflection_error = ""
                 self.reflecting = [] if event.ended else [*self.reflecting, event]
             case events.MutationStarted():
                 self.mutating[event.number] = ""

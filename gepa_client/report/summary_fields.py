@@ -318,8 +318,10 @@ def budget_note(record: RunRecord) -> str:
     budget, last = record.budget, record.candidates[-1] if record.candidates else None
     if budget is None:
         return ""
-    if record.metric_calls <= budget or record.finished is None or not record.finished.search_complete:
+    if record.metric_calls <= budget:
         return f" of {budget:,}"
+    if record.finished is None or not record.finished.search_complete:
+        return f" of {budget:,} (an iteration that had begun is finished)"
     begun = "the last iteration"
     if last is not None and last.metric_calls > budget:
         begun = f"the validation of {'the seed' if last.index == 0 else f'candidate {last.index}'}"

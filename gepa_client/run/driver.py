@@ -20,7 +20,6 @@ from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.gepa.record_budget import tokens_of
 from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import RESUMED_BY, SEARCH, STOP, StoredRun, now
-from gepa_client.journal.history import end_of
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.lease import LeaseHeartbeat, take
 from gepa_client.journal.requests import SpendingTotals
@@ -32,6 +31,7 @@ from gepa_client.run.activity import Activity
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.event_writer import placed, progress_reported, redacting
 from gepa_client.run.fingerprint import changed_code, changed_data, check_fingerprint, fingerprint_of
+from gepa_client.run.fork_point import fork_command
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.optimizer import Optimization
@@ -290,7 +290,9 @@ class _DriverRun:
         def on_fleet(event: FleetEvent) -> None:
             if event.kind == "waiting" and NO_ANSWER in event.detail:
                 report_blocked(self.job)
-            if not (one_server and event.kind == "joined"):
+            if event.about_scores:
+                self.emit(Warned(message=f"{event.url}: {event.detail}"))
+            elif not (one_server and event.kind == "joined"):
                 self.emit(FleetChanged(kind=event.kind, url=event.url, detail=event.detail, after=event.seconds))
 
         def used_splits(discovery: DiscoverResult) -> list[str]:
@@ -333,10 +335,14 @@ class _DriverRun:
         if run.identity is None:
             self.store.update(run.id, {"identity": found, **described}, owner=self.job.owner)
         else:
-            end = end_of(self.store, run.id, SEARCH)
             recorded = (before or initial).discovery.program
             code = changed_code(recorded, initial.discovery.program)
-            check_fingerprint(run.id, named_store(self.job.store), run.identity, found, end, code)
+            same_rows = run.identity.get("data") == found["data"]
+
+            def fork() -> str | None:
+                return fork_command(self.store, self.job.store, run, self.config, initial, seed) if same_rows else None
+
+            check_fingerprint(run.id, run.identity, found, fork, code)
             self.store.update(run.id, described, owner=self.job.owner)
             self.store.drop(run.id, SEARCH, STOP)  # the run continues from before the stop that ended it
             for message in changed_data(recorded, initial.discovery.program):

@@ -1,12 +1,11 @@
 """The fingerprint of a run: what must be the same to resume it, and how two fingerprints differ."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any
 
 from evolverpc_common.display_text import plain
-from evolverpc_common.printed_commands import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal.requests import digest_of
 from gepa_client.run.resolved_settings import evolve_of, is_deterministic
@@ -127,25 +126,29 @@ def differences(recorded: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
 
 def check_fingerprint(
     run_id: str,
-    store: str | None,
     recorded: Mapping[str, Any],
     found: Mapping[str, Any],
-    end: int,
+    fork: Callable[[], str | None] = lambda: None,
     code: str | None = None,
 ) -> None:
-    """Raise `RunMismatch` if they differ, with the differences and the command to run instead.
+    """Raise `RunMismatch` if they differ, with the differences and what to do instead.
 
-    `store`: None for the default one. `end`: of the run's journal. `code`: how the program's code differs, in place of
-    its digests.
+    `fork`: returns the command of a fork that can continue with what was found; None if there is none. `code`: how the
+    program's code differs, in place of its digests.
     """
     if different := differences(recorded, found):
         different = [code if code and line.startswith(_DIGEST) else line for line in different]
         listed = "\n".join(f"  {line}" for line in different)
+        kept = fork()
+        instead = (
+            "No recorded score can be kept by a fork."
+            if kept is None
+            else f"A fork keeps as many recorded scores as it can, also those of what has changed since: {kept}"
+        )
         raise RunMismatch(
             f"run {run_id} was recorded with something else, and resuming would mix two runs:\n{listed}\n"
             "If the change is meant, start a new run as you started this one. To continue this run, restore what "
-            "differs. A fork keeps the recorded scores, also those of what has changed since: "
-            f"{command('fork', run_id, '--at', str(end), store=store)}"
+            f"differs. {instead}"
         )
 
 

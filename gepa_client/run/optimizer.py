@@ -25,7 +25,7 @@ from gepa_client.gepa.reflection import ConcurrentReflection, ProgramReflection
 from gepa_client.gepa.rows import RowLoader
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE, CandidateRecord
 from gepa_client.journal.requests import journal_reference
-from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, Status, Tested, Warned
+from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, ReflectionRetried, Status, Tested, Warned
 from gepa_client.run import output_folder as files
 from gepa_client.run import strategies
 from gepa_client.run.guards import FailureGuard, IdleGuard, PriceGuard, ScorerGuard
@@ -174,6 +174,7 @@ class Optimization:
             config.reflection_lm,
             per_minute=config.reflection_per_minute,
             cancel_token=adapter.journal.cancel_token,
+            on_retry=lambda error: self.emit(ReflectionRetried(error=error)),
             **(config.reflection_lm_kwargs or {}),
         )
         return ConcurrentReflection(

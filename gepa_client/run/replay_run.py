@@ -9,8 +9,7 @@ from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.errors import JournalError
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.journal.buffer import JournalBuffer, JournalStorage
-from gepa_client.journal.entries import SEARCH, StoredRun
-from gepa_client.journal.history import end_of
+from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.run_events import Emit, Finished, ModelCalls, Sealed, Started, Warned
@@ -69,7 +68,7 @@ def replay_with(journal: Journal, store: Store, job: DriverJob, emit: Emit) -> F
         raise JournalError(f"run {run.id} was never started, so there is nothing to replay")
     found = fingerprint_of(config, initial.discovery, initial.seed_candidate, None, run.identity["data"])
     found |= {"scorer": run.identity["scorer"]}
-    check_fingerprint(run.id, named_store(job.store), run.identity, found, end_of(store, run.id, SEARCH))
+    check_fingerprint(run.id, run.identity, found)
     with RemoteAdapter(failure_score=config.failure_score, journal=journal, recorded=initial.discovery) as adapter:
         optimization = Optimization(config, job.output, emit, adapter, initial, RunCounters({}, journal.spending))
         reflection = optimization.reflection()

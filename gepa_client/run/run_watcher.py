@@ -54,6 +54,7 @@ from gepa_client.journal.run_events import (
 )
 from gepa_client.journal.steer_entries import Drop, SetBudget, SteerEntry, described
 from gepa_client.run.activity import Activity
+from gepa_client.run.guards import PERFECT
 from gepa_client.run.run_errors import merge_unusable, stop_for
 from gepa_client.steering.objections import best_of
 from protocol.code import CODE_COMPONENTS, added_to
@@ -354,7 +355,8 @@ class RunWatcher:
 
     def on_evaluation_skipped(self, event: EvaluationSkippedEvent) -> None:
         """Note why a minibatch was not reflected on."""
-        self._skipped = event["reason"].replace("_", " ")
+        perfect = event["reason"] == PERFECT
+        self._skipped = "all scores of its minibatch are perfect" if perfect else event["reason"].replace("_", " ")
 
     def on_iteration_end(self, event: IterationEndEvent) -> None:
         """Emit an iteration without a proposal; GEPA ends an interrupted iteration in the same way."""

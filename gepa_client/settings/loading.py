@@ -109,7 +109,7 @@ def from_record(
             "use the version that started the run"
         )
     newer = _given(path, flags) if calls else from_flags(SETTINGS, flags, Path())
-    gone = {*without, "store", *newer.values, *_replaced(newer.values)}
+    gone = {*without, "store", *newer.values, *replaced(newer.values)}
     defaults = RunConfig.model_construct().model_dump(mode="json")  # a setting at its default was not given
     values = {name: value for name, value in recorded.items() if name not in gone and value != defaults[name]}
     for name, value in list(values.items()):
@@ -131,11 +131,11 @@ def _given(path: Path | None, flags: Mapping[str, Any]) -> SettingsSource:
     folder = Path()  # relative paths stay as they were typed
     typed = from_flags(SETTINGS, flags, folder)
     typed = replace(typed, spellings={**typed.spellings, "url": Spelling("URL")})  # an argument
-    given = typed.over(from_environment(_FROM_ENVIRONMENT, os.environ, folder), _replaced(typed.values))
+    given = typed.over(from_environment(_FROM_ENVIRONMENT, os.environ, folder), replaced(typed.values))
     if path is None:
         return _with_stdin(given)
     found = from_file(path, SETTINGS, refused=REFUSED).anchored(SETTINGS, path.resolve().parent)
-    return _with_stdin(given.over(found, _replaced(given.values)))
+    return _with_stdin(given.over(found, replaced(given.values)))
 
 
 def _with_stdin(source: SettingsSource) -> SettingsSource:
@@ -163,7 +163,7 @@ def _rest_of(value: Any) -> Any:
     return None if value == NOT_RECORDED else value
 
 
-def _replaced(given: Mapping[str, Any]) -> set[str]:
+def replaced(given: Mapping[str, Any]) -> set[str]:
     """Return the settings of a lower source that `given` replaces without naming them."""
     gone = {other for name in given for other in ALTERNATIVES.get(name, ())}
     for needed, names in DEPENDS.items():

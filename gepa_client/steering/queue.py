@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Self
 
+from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS, command
 from gepa_client.errors import JournalError, SteeringRefused, StoreUnavailable
 from gepa_client.journal.entries import SteeringRequest, StoredRun, now
 from gepa_client.journal.records import OVER
 from gepa_client.journal.steer_entries import AnyAction, Cancel, Pause
-from gepa_client.journal.store import Store
+from gepa_client.journal.store import Store, named_store
 from gepa_client.steering.objections import Situation, best_of, objection
 
 POLL_S = 0.25
@@ -65,7 +66,12 @@ def request(
 
 def _refusal(store: Store, run: StoredRun, action: AnyAction, waiting: int) -> str | None:
     if run.status in OVER and (not isinstance(action, Cancel) or run.status == "completed"):
-        return f"run {run.id} is {run.status}: only a run that is driven, or can be resumed as it is, takes requests"
+        named, larger = named_store(store.url), str(_more_calls(run))
+        if run.status == "completed":
+            how, again = "with a larger budget", command("resume", run.id, "--max-metric-calls", larger, store=named)
+        else:
+            how, again = "as it is", command("resume", run.id, store=named)
+        return f"run {run.id} is {run.status}, and no process drives it: continue it {how}, then ask again: {again}"
     if isinstance(action, Pause) and run.claim.owner is None and run.status != "running":
         return f"run {run.id} is {run.status}, and no process drives it: there is nothing to pause"
     if waiting >= MOST_WAITING:
@@ -88,6 +94,11 @@ def _refusal(store: Store, run: StoredRun, action: AnyAction, waiting: int) -> s
         },
     )
     return objection(action, situation)
+
+
+def _more_calls(run: StoredRun) -> int:
+    """Return twice the metric calls that the run had, or made without a limit on them."""
+    return 2 * (run.config.get("max_metric_calls") or run.counters.get("metric_calls") or SUGGESTED_METRIC_CALLS)
 
 
 class PolledQueue:

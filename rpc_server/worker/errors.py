@@ -17,11 +17,15 @@ class TimeLimit(BaseException):
 
 
 class ProgramProblem(Exception):
-    """The program is invalid; the message is for its author, `stage` the step that found it."""
+    """The program is invalid; the message is for its author, `stage` the step that found it.
 
-    def __init__(self, stage: str, message: str) -> None:
+    With a cause, that is what is reported, with `evidence` at its end.
+    """
+
+    def __init__(self, stage: str, message: str, evidence: str | None = None) -> None:
         super().__init__(message)
         self.stage = stage
+        self.evidence = evidence
 
 
 class Cancelled(BaseException):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import os
 from time import monotonic  # user code may replace it in its module
@@ -12,11 +13,23 @@ from . import encode, model_usage, reflective_records, results, spans
 from .errors import Cancelled, InvalidResult, ProgramProblem
 from .program_loading import Config, seed_from
 from .stdio_server import Executor
-from .steps import Trace, warn_of_feedback
+from .steps import Trace, warn, warn_of_feedback
 
 # Kept from the result; all other fields come from the scoring.
 _KEPT = ("output", "trajectory", "trajectory_ref", "metric_calls")
 
+
+_KNOWN = (
+    *("run", "score", "seed_candidate", "component_descriptions", "deterministic"),
+    *("propose_new_texts", "make_reflective_dataset", "finalize", "write_texts"),
+)
+"""The names that a module of functions is searched for, but for its version."""
+
+_UNMISTAKABLE = {"propose_new_texts", "make_reflective_dataset"}
+"""Those that no helper of another purpose resembles."""
+
+_ALIKE = 0.85
+"""From which ratio of `difflib` a name is taken for a misspelt one."""
 
 _NO_SEED = (
     'define `seed_candidate` in the program, such as seed_candidate = {"instructions": "Answer briefly."}, or give '
@@ -33,7 +46,14 @@ class FunctionProgram:
         self._config = config
         self._run: Any = _function(module, "run")
         self._score: Any = _function(module, "score")
+        misspelt = _misspelt(module)
         self._no_run = "%s has no function `run(example, candidate)`" % module.__name__
+        if "run" in misspelt:
+            self._no_run += "; is `%s` meant to be it?" % misspelt["run"]
+        for name in _UNMISTAKABLE & set(misspelt):
+            raise ProgramProblem("program", "the program has `%s`; did you mean `%s`?" % (misspelt[name], name))
+        for name in sorted(set(misspelt) - {"run"}):
+            warn("the program has `%s`; did you mean `%s`?" % (misspelt[name], name))
         if self._run is None and self._score is None:
             raise ProgramProblem("program", self._no_run)
         self._propose: Any = _function(module, "propose_new_texts")
@@ -135,7 +155,11 @@ class FunctionProgram:
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:
         """Return the program's own new texts."""
         made = reflective_records.put_back(params["reflective_dataset"], params.get("images") or {})
-        texts = await executor.resolve(self._propose(params["candidate"], made, params["components_to_update"]))
+        try:
+            texts = await executor.resolve(self._propose(params["candidate"], made, params["components_to_update"]))
+        except KeyError as missing:
+            evidence = _components_known(missing, params["candidate"], params["components_to_update"])
+            raise ProgramProblem("propose_new_texts", str(missing), evidence) from missing
         if (fault := fault_of_texts(texts, params["components_to_update"])) is not None:
             reason = "propose_new_texts() returned %s; %s" % (fault, TEXTS_ADVICE)
             raise ProgramProblem("propose_new_texts", reason)
@@ -244,6 +268,28 @@ def fault_of_texts(texts: Any, components: list[str]) -> str | None:
                 " and ".join(map(repr, components)) or "none",
             )
     return None
+
+
+def _components_known(missing: KeyError, candidate: dict[str, str], asked_for: list[str]) -> str:
+    """Return the components that a candidate, and a reflective dataset of those asked for, have."""
+    key = missing.args[0] if missing.args else None
+    near = difflib.get_close_matches(key, list(candidate), 1) if isinstance(key, str) else []
+    meant = "did you mean %r? " % near[0] if near and near[0] != key else ""
+    known = "components of the candidate: %s; of the reflective dataset: %s"
+    return meant + known % (", ".join(candidate), ", ".join(asked_for))
+
+
+def _misspelt(module: ModuleType) -> dict[str, str]:
+    """Return the names of the module that look like one it lacks, by that name."""
+    own = [
+        name
+        for name, value in vars(module).items()
+        if not (name.startswith("_") or isinstance(value, ModuleType))
+        and (not callable(value) or getattr(value, "__module__", None) == module.__name__)
+    ]
+    lacking = [name for name in _KNOWN if name not in own]
+    near = {name: difflib.get_close_matches(name, set(own) - set(_KNOWN), 1, _ALIKE) for name in lacking}
+    return {name: found[0] for name, found in near.items() if found}
 
 
 def _default_trajectory(example_run: _ExampleRun, outcome: dict[str, Any]) -> dict[str, Any]:

@@ -218,6 +218,7 @@ def failure(stage: str, problem: BaseException, evidence: str | None = None) -> 
     if isinstance(problem, ProgramProblem):
         if problem.__cause__ is None:
             return {"stage": problem.stage, "message": str(problem)}
+        evidence = problem.evidence or evidence
         stage, problem = problem.stage, problem.__cause__
     returned = describe(problem, evidence)
     return {

@@ -35,6 +35,7 @@ RUN = {
         "docs/quickstart.md: # with_anthropic.py",
         "docs/guides/typescript.md: // program.ts",
         "docs/guides/typescript.md: // optimize.ts",
+        "docs/guides/typescript.md: // answer.ts",
         "docs/guides/typescript.md: // team.ts",
         "docs/guides/typescript.md: // rules.ts",
         "docs/guides/typescript.md: // serve.ts",

@@ -267,6 +267,11 @@ def test_the_typescript_program_compiles_strictly_and_is_optimized(tmp_path: Pat
 
 
 @needs_typescript
+def test_the_typescript_file_that_uses_a_result_compiles_strictly(tmp_path: Path) -> None:
+    compile_with_openai(tmp_path, "docs/guides/typescript.md", "answer.ts")
+
+
+@needs_typescript
 def test_the_typescript_program_optimizes_itself(tmp_path: Path, fork_server: ForkServer) -> None:
     compile_with_openai(tmp_path, "docs/guides/typescript.md", "optimize.ts")
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))

@@ -1,6 +1,7 @@
 """Candidates in files: the texts of a run's best one, from its file or its folder, and texts that were saved."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -91,9 +92,7 @@ def test_a_missing_file_and_a_folder_without_a_result_are_refused(tmp_path: Path
         load_candidate(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("given", "meant"), [("last", ""), ("none.json", ""), ("2026-run", "; did you mean runs/2026-run?")]
-)
+@pytest.mark.parametrize(("given", "meant"), [("none.json", ""), ("2026-run", "; did you mean runs/2026-run?")])
 def test_what_is_no_path_is_answered_with_the_ways_to_name_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, meant: str
 ) -> None:
@@ -102,9 +101,24 @@ def test_what_is_no_path_is_answered_with_the_ways_to_name_a_run(
     with pytest.raises(CandidateError) as caught:
         load_candidate(given)
     assert str(caught.value) == (
-        f"{given}: there is no such file or folder in {tmp_path}{meant}; give the folder of a run, which "
+        f'{given}: there is no such file or folder in {tmp_path}{meant}; give "last", or the folder of a run, which '
         "`gepa-client show last` prints as `results in`, or the best_candidate.json in it"
     )
+
+
+def test_last_is_the_newest_run_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CandidateError, match=r"^last: no run in .*/runs has a best_candidate\.json"):
+        load_candidate("last")
+    for number, name in enumerate(("newer", "older", "named")):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        file = tmp_path / "runs" / name / "best_candidate.json"
+        save_candidate(file, {"prompt": name})
+        os.utime(file, (1000 - number, 1000 - number))
+    (tmp_path / "runs" / "empty").mkdir()
+    assert load_candidate("last") == {"prompt": "newer"}
+    save_candidate(tmp_path / "last", {"prompt": "of this name"})
+    assert load_candidate("last") == {"prompt": "of this name"}
 
 
 def test_one_file_of_the_package_loads_results_alone_and_names_what_optimize_needs(folder: Path) -> None:

@@ -342,6 +342,7 @@ def test_a_proposer_that_raises_or_returns_nonsense_ends_the_run_with_its_reason
         error = failed.value
         assert str(error).startswith(f"run {error.run_id} is failed: ")
         assert reason in str(error)
+        assert "If the program must change, fix it and start a new run; if not, continue it:" in str(error)
         assert error.result is not None
         assert error.result.best_candidate == error.result.candidates[0].texts
 

@@ -1,5 +1,5 @@
 // The texts of a run's best candidate, from its file or its folder.
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
@@ -138,8 +138,24 @@ it.each([
   expect(read).toThrow(CandidateError);
 });
 
+it("last is the newest run of the working directory", () => {
+  const here = folder();
+  const before = process.cwd();
+  process.chdir(here);
+  onTestFinished(() => process.chdir(before));
+  expect(() => loadCandidate("last")).toThrow(/^last: no run in .*runs has a best_candidate\.json/);
+  for (const [number, name] of ["newer", "older"].entries()) {
+    mkdirSync(join(here, "runs", name), { recursive: true });
+    const file = join(here, "runs", name, "best_candidate.json");
+    saveCandidate(file, { prompt: name });
+    utimesSync(file, 1000 - number, 1000 - number);
+  }
+  mkdirSync(join(here, "runs", "empty"));
+  expect(loadCandidate("last")).toEqual({ prompt: "newer" });
+});
+
 it.each([
-  ["last", ""],
+  ["none", ""],
   ["2026-run", "; did you mean runs/2026-run?"],
 ])("%s is no path and is answered with the ways to name a run", (given, meant) => {
   const here = folder();
@@ -148,8 +164,8 @@ it.each([
   process.chdir(here);
   onTestFinished(() => process.chdir(before));
   expect(() => loadCandidate(given)).toThrow(
-    `${given}: there is no such file or folder in ${here}${meant}; give the folder of a run, which ` +
-      "`gepa-client show last` prints as `results in`, or the best_candidate.json in it",
+    `${given}: there is no such file or folder in ${here}${meant}; give "last", or the folder of a run, which ` +
+      "`npx evolverpc show last` prints as `results in`, or the best_candidate.json in it",
   );
 });
 

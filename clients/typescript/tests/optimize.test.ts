@@ -127,6 +127,15 @@ it("pauses a run at an abort; `resume` continues it with the same program alone,
   });
 });
 
+it("a run that failed names the fix of the program and a new run before the way to continue it", async () => {
+  const failed = await failure(
+    optimize({ ...given, ...here(), propose: () => ({ wrong: "x" }) as never, onEvent: () => {} }),
+  );
+  expect(failed).toMatchObject({ name: "OptimizeError", status: "failed" });
+  const again = `fix it and start a new run; if not, continue it: optimize({ ..., resume: "${failed.runId}" })`;
+  expect(failed.message).toContain(again);
+});
+
 it("an error of `onEvent` pauses the run and is the error", async () => {
   const error = new Error("the page was closed");
   const onEvent = ({ event }: RunEvent) => {

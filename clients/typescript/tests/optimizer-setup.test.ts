@@ -1,7 +1,9 @@
+import { spawnSync } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { PACKAGE_VERSION } from "../src/base/version.js";
 import { optimizerCommand } from "../src/optimize/optimizer-setup.js";
@@ -31,6 +33,8 @@ function script(name: string, text: string, place = "bin"): string {
   return path;
 }
 
+const command = (named?: string, signal?: AbortSignal, progressMs?: number) =>
+  optimizerCommand(named, signal, { clone: join(folder, "clone"), ...(progressMs !== undefined && { progressMs }) });
 const failure = (promise: Promise<unknown>): Promise<string> => promise.then(String, (error) => error.message);
 const cached = () => readdirSync(join(folder, "cache"), { recursive: true }).filter((name) => name !== "evolverpc");
 
@@ -45,35 +49,59 @@ esac`;
 
 it("an optimizer on PATH is used if its version is this one's", async () => {
   script("gepa-client", `echo "gepa-client ${PACKAGE_VERSION}"`);
-  expect(await optimizerCommand()).toBe("gepa-client");
+  expect(await command()).toBe("gepa-client");
 });
 
 it("an optimizer of another version on PATH is passed over, with a note", async () => {
   script("gepa-client", 'echo "gepa-client 0.0.9"');
   script("uv", UV);
-  expect(await optimizerCommand()).toContain(join(folder, "cache"));
+  expect(await command()).toContain(join(folder, "cache"));
   expect(console.error).toHaveBeenCalledWith(expect.stringContaining("has version 0.0.9"));
 });
 
 it("a named optimizer that has another version, or does not run, is refused", async () => {
   const other = script("other", 'echo "gepa-client 0.0.9"');
-  expect(await failure(optimizerCommand(other))).toMatch(/other has version 0\.0\.9, .*needs its own version/);
+  expect(await failure(command(other))).toMatch(/other has version 0\.0\.9, .*needs its own version/);
   vi.stubEnv("GEPA_CLIENT", "/none");
-  expect(await failure(optimizerCommand())).toContain("/none does not run");
+  expect(await failure(command())).toContain("/none does not run");
+});
+
+it("the optimizer of the clone that the package was installed from is used before another one is set up", async () => {
+  script("uv", UV);
+  mkdirSync(join(folder, "clone", ".venv", "bin"), { recursive: true });
+  const older = script("gepa-client", 'echo "gepa-client 0.0.9"', "clone/.venv/bin");
+  expect(await command()).toContain(join(folder, "cache"));
+  script("gepa-client", `echo "gepa-client ${PACKAGE_VERSION}"`, "clone/.venv/bin");
+  expect(await command()).toBe(older);
+});
+
+it("a set-up states again and again how long it has taken", async () => {
+  script("uv", UV);
+  await command(undefined, undefined, 20);
+  expect(console.error).toHaveBeenCalledWith("evolverpc: still setting up the optimizer: 0 s so far");
+});
+
+it("the command `evolverpc` runs the optimizer with the words that it is given, and ends as it does", () => {
+  const answers = `echo "$GEPA_CLIENT ran $*"; exit 3`;
+  const named = script("named", `[ "$1" = --version ] && echo "gepa-client ${PACKAGE_VERSION}" && exit; ${answers}`);
+  const own = fileURLToPath(new URL("../src/bin/evolverpc.ts", import.meta.url));
+  const env = { ...process.env, GEPA_CLIENT: named };
+  const ended = spawnSync(process.execPath, ["--import", "tsx", own, "show", "last"], { env, encoding: "utf8" });
+  expect([ended.status, ended.stdout]).toEqual([3, `${named} ran show last\n`]);
 });
 
 it("it is set up once, by several processes at the same time too", async () => {
   script("uv", UV);
-  const [first, second] = await Promise.all([optimizerCommand(), optimizerCommand()]);
+  const [first, second] = await Promise.all([command(), command()]);
   expect(second).toBe(first);
-  expect(await optimizerCommand()).toBe(first);
+  expect(await command()).toBe(first);
   const made = readdirSync(join(folder, "cache", "evolverpc"));
   expect(made).toHaveLength(2);
 });
 
 it("a set-up that fails states what failed, and leaves nothing", async () => {
   script("uv", 'case "$1" in --version) ;; *) echo "error: dns error: no such host pypi.org" >&2; exit 2 ;; esac');
-  const message = await failure(optimizerCommand());
+  const message = await failure(command());
   expect(message).toContain("no such host pypi.org");
   expect(message).toContain("run this again");
   expect(cached()).toEqual([]);
@@ -93,7 +121,7 @@ it.each([
   for (const name of ["UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"]) vi.stubEnv(name, undefined);
   for (const [name, value] of Object.entries(variables)) vi.stubEnv(name, value);
   script(tool, 'case "$1" in --version) ;; -c) echo True ;; *) echo "connection refused" >&2; exit 2 ;; esac');
-  const message = await failure(optimizerCommand());
+  const message = await failure(command());
   expect(message).toContain(named);
   expect(message).not.toContain("secret");
 });
@@ -102,15 +130,13 @@ it("a set-up that is stopped leaves nothing", async () => {
   script("uv", UV.replace("sleep 0.2", "exec sleep 60"));
   const stop = new AbortController();
   vi.mocked(console.error).mockImplementation(() => setTimeout(() => stop.abort(new Error("stopped")), 100));
-  expect(await failure(optimizerCommand(undefined, stop.signal))).toBe("stopped");
+  expect(await failure(command(undefined, stop.signal))).toBe("stopped");
   expect(cached()).toEqual([]);
 });
 
 it("without uv, and with a Python that is too old, the message names the command that installs it", async () => {
   script("python3", 'case "$1" in --version) echo "Python 3.9.2" ;; *) exit 1 ;; esac');
-  expect(await failure(optimizerCommand())).toMatch(
-    /python3 on PATH is Python 3\.9\.2, .*Install uv: curl .*install\.sh/,
-  );
+  expect(await failure(command())).toMatch(/python3 on PATH is Python 3\.9\.2, .*Install uv: curl .*install\.sh/);
   expect(console.error).not.toHaveBeenCalled();
 });
 
@@ -125,7 +151,7 @@ it.each([
   [undefined, /there is no python3 on PATH/],
 ])("a python3 that runs `%s` is no usable one, and the message states why", async (text, fault) => {
   if (text !== undefined) script("python3", text);
-  expect(await failure(optimizerCommand())).toMatch(fault);
+  expect(await failure(command())).toMatch(fault);
 });
 
 it.each(["file", "/proc/x"])(
@@ -133,7 +159,7 @@ it.each(["file", "/proc/x"])(
   async (place) => {
     writeFileSync(join(folder, "file"), "");
     vi.stubEnv("XDG_CACHE_HOME", resolve(folder, place));
-    expect(await failure(optimizerCommand())).toMatch(
+    expect(await failure(command())).toMatch(
       new RegExp(`cache folder ${resolve(folder, place)}/evolverpc: .*XDG_CACHE_HOME`),
     );
   },
@@ -146,7 +172,5 @@ it("of a long output the line about the connection is shown too", async () => {
     "ResolutionImpossible",
   ];
   script("uv", `case "$1" in --version) ;; *) echo "${lines.join("\n")}" >&2; exit 1 ;; esac`);
-  expect(await failure(optimizerCommand())).toMatch(
-    /broken by host 127\.0\.0\.1\n\.\.\.\nmore\n(.*\n)*ResolutionImpossible/,
-  );
+  expect(await failure(command())).toMatch(/broken by host 127\.0\.0\.1\n\.\.\.\nmore\n(.*\n)*ResolutionImpossible/);
 });

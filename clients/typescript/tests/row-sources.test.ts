@@ -99,6 +99,9 @@ describe("sources", () => {
 
   it("a missing file, an address and a used iterator are refused", async () => {
     await expect(readRows("none.jsonl")).rejects.toThrow(`none.jsonl: there is no such file in ${process.cwd()}`);
+    await expect(readRows("pakage.json")).rejects.toThrow(
+      /pakage\.json: there is no such file .*; did you mean package\.json\?/,
+    );
     await expect(readRows(new URL("https://x.test/a.jsonl"))).rejects.toThrow(/download it first/);
     await expect(readRows(3 as never)).rejects.toThrow("`rows` must be rows: an array, another iterable");
     const once = streamed({});

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 ERRORS_IN_FULL = 5
 CHECK = "check"
+CENT = 0.01
+"""The least amount that is printed as a figure."""
 """The run id in the labels of a check's sandboxes."""
 
 MARKS = {
@@ -129,6 +131,8 @@ def run_check(
             f"run was started: give --max-metric-calls N, as in\n{typed_again}"
         )
         return USAGE
+    if brief and any(step.name == "rows" and step.verdict == "failed" for step in report.steps):
+        return USAGE  # the settings name rows that cannot be used
     return 0 if report.passed else 1 if report.reached else USAGE
 
 
@@ -144,7 +148,8 @@ def _findings(report: "CheckReport") -> str:
 def _trial(trial: "Trial") -> str:
     """Return `trying 15 rows …`, and after a while for which of them the check waits."""
     if not trial.running:
-        return f"trying {counted(trial.count, 'row')} {'again ' if trial.again else ''}…"
+        more, why = (f"{trial.count} more rows", f": {trial.why}") if trial.why else (counted(trial.count, "row"), "")
+        return f"trying {more}{' again, to see how noisy their scores are' if trial.again else ''}{why} …"
     rows = f"row{'s' if len(trial.running) > 1 else ''} {_ranges(list(trial.running))}"
     return f"waiting {clock(trial.seconds)} for {rows}; {trial.done} of {counted(trial.count, 'row')} have ended"
 
@@ -284,7 +289,7 @@ def _timing(timing: "RunEstimate", evolve: "Evolve") -> str:
     would_take = quick if quick == slow else f"{quick} to {slow}"
     text += f"; {timing.budget:,} metric calls would take {would_take}, {uncounted} not counted"
     if timing.run_usd is not None and timing.example_usd is not None:
-        text += f", and cost about ${timing.run_usd:.2f} (${timing.example_usd:.4f} each)"
+        text += f", and cost {_about_usd(timing.run_usd)} (${timing.example_usd:.4f} each)"
     return text
 
 
@@ -293,8 +298,13 @@ def _of_proposals(timing: "RunEstimate") -> str:
     low, high = timing.proposals_calls
     text = f"{timing.proposals} proposals take {low:,} evaluations of a row if none is accepted, {high:,} if all are"
     if timing.proposals_usd is not None:
-        text += f", about ${timing.proposals_usd[0]:.2f} to ${timing.proposals_usd[1]:.2f}"
+        least, most = timing.proposals_usd
+        text += f", {_about_usd(most)}" if most < CENT else f", about ${least:.2f} to ${most:.2f}"
     return text
+
+
+def _about_usd(usd: float) -> str:
+    return f"about ${usd:.2f}" if usd >= CENT or usd == 0 else "less than $0.01"
 
 
 def _span(seconds: float) -> str:

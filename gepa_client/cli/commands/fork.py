@@ -11,7 +11,7 @@ from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.soundness import damage
 from gepa_client.journal.store import Store
 from gepa_client.run.output_folder import new_run_id
-from gepa_client.settings.loading import from_record
+from gepa_client.settings.loading import from_record, replaced
 from gepa_client.settings.run_config import ROW_SETTINGS, RunConfig
 from gepa_client.settings.secrets import left_out
 from protocol import JsonValue
@@ -65,8 +65,13 @@ def _settings(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Ru
 
     Secrets are not in the old record; `resume` requires them, so they may be left out here too.
     """
-    secret = {key: value for key, value in recorded.items() if given.get(key) in (None, []) and left_out(key, value)}
-    open_part = {key: value for key, value in recorded.items() if key not in secret}
+    gone = replaced({name: value for name, value in given.items() if value not in (None, [])})
+    secret = {
+        key: value
+        for key, value in recorded.items()
+        if given.get(key) in (None, []) and key not in gone and left_out(key, value)
+    }
+    open_part = {key: value for key, value in recorded.items() if key not in (*secret, *gone)}
     config = from_record(open_part, given, without=OF_ITS_OWN, must_end=False)
     kept = {key: recorded[key] for key in (RESUMED_BY,) if key in recorded and not given["url"]}
     return config, {**config.recorded(), **secret, **kept}

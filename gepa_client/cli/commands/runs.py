@@ -1,7 +1,6 @@
 """`gepa-client runs`: every run of a store, newest first, with its progress and its cost."""
 
 import re
-import shlex
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -76,11 +75,7 @@ def runs(
     else:
         which = f"no {status} run" if status else "no runs"
         echo(console, f"{which} in {safe_line(without_password(default_store(store)))}")
-        again = (
-            command("runs", store=store)
-            if status
-            else FIRST_COMMAND + (f" --store {shlex.quote(without_password(store))}" if store else "")
-        )
+        again = command("runs", store=store) if status else FIRST_COMMAND
         echo(console, f"next: {safe_line(again)}")
 
 

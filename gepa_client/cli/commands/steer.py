@@ -226,7 +226,6 @@ def _show(asked: SteeringRequest, run: StoredRun, store: str | None) -> None:
     again = command("steer", "list", run.id, store=store)
     if asked.outcome == "taken":
         echo(console, f"taken: {what} (entry {asked.number} of the journal)")
-        again = command("show", run.id, store=store)
     elif asked.outcome == "refused":
         echo(console, f"[yellow]refused:[/] {what}: {safe_line(asked.reason or '')}")
     elif run.claim.owner is None:

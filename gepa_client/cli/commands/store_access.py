@@ -20,7 +20,8 @@ from protocol.errors import RpcError
 SILENT_S = 60.0
 """Seconds without a heartbeat after which commands report a driver as gone: several leases."""
 
-FIRST_COMMAND = "gepa-client optimize http://127.0.0.1:8000 --max-metric-calls 500"
+FIRST_COMMAND = "gepa-client optimize --help"
+"""It names what a first run needs: a server of the user's own program, and rows."""
 
 
 def confirm(question: str, *, no_answer: str, declined: str) -> None:

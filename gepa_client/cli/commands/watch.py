@@ -16,6 +16,7 @@ import typer
 from gepa_client.cli.arguments import StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run
 from gepa_client.cli.views.console import echo, make_console, refuse
+from gepa_client.journal.records import OVER
 from gepa_client.journal.store import LAST, default_store
 from gepa_client.page.built_page import PageMissing, built_page
 from gepa_client.page.page_server import PageServer, serving
@@ -38,18 +39,20 @@ def watch(
     machine drives it; the run does not depend on it.
     """
     with open_cli_run(store, run) as (_, found):
-        pass
+        is_over = found.status in OVER
     try:
         server = PageServer(default_store(store), built_page(), steer=post_request)
     except PageMissing as error:
         refuse(str(error))
     try:
-        asyncio.run(_serve(server, found.id, port, opens=not no_open, ends_with_stdin=ends_with_stdin))
+        asyncio.run(_serve(server, found.id, port, is_over=is_over, opens=not no_open, ends_with_stdin=ends_with_stdin))
     except OSError as error:
         refuse(f"port {port} of this machine cannot be used: {error.strerror or error}; choose another with --port")
 
 
-async def _serve(server: PageServer, run_id: str, port: int, *, opens: bool, ends_with_stdin: bool) -> None:
+async def _serve(
+    server: PageServer, run_id: str, port: int, *, is_over: bool, opens: bool, ends_with_stdin: bool
+) -> None:
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -61,7 +64,7 @@ async def _serve(server: PageServer, run_id: str, port: int, *, opens: bool, end
         address = server.address(run_id)
         server.read_ahead(run_id)
         echo(make_console(), f"page: {address}")
-        echo(make_console(), "Ctrl-C ends the page; the run continues")
+        echo(make_console(), f"Ctrl-C ends the page{'' if is_over else '; the run continues'}")
         with _redirection(address) if opens else contextlib.nullcontext() as redirection:
             if redirection is not None:
                 await asyncio.to_thread(webbrowser.open, redirection.as_uri())

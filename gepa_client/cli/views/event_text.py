@@ -57,7 +57,7 @@ def event_text(event: events.Event) -> str:
         case events.Rejected():
             return f"[dim]proposal not kept: {safe_line(event.reason)}[/]"
         case events.NoProposal():
-            return f"[dim]iteration {event.iteration}: {safe_line(event.reason)}[/]"
+            return f"[dim]iteration {event.iteration}: no proposal: {safe_line(event.reason)}[/]"
         case events.FleetChanged():
             return fleet_text(event)
         case events.MutationStarted():
@@ -101,6 +101,7 @@ def event_text(event: events.Event) -> str:
             events.Budget()
             | events.Progress()
             | events.Reflecting()
+            | events.ReflectionRetried()
             | events.ModelCalls()
             | events.FailedExamples()
             | events.Finished()

@@ -198,7 +198,7 @@ def score_line(ended: RunSummary) -> str:
         fields.budget_note(ended.record) if budget is not None and used > budget else ""
     )
     if more := ended.record.uncounted:
-        calls += f" counted, {more} more results recorded of the batch under way"
+        calls += f" ({more} more results are recorded, of a batch that counts when it is complete)"
     return (
         f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {calls}, "
         f"{_seconds(ended)} ({headline.rows})"

@@ -19,7 +19,7 @@ from gepa_client.cli.views.console import echo, one_line, safe, safe_line
 from gepa_client.cli.views.event_text import PHASES, clock, event_text, fleet_text
 from gepa_client.journal import run_events as events
 from gepa_client.report.record import RunRecord
-from gepa_client.report.summary_fields import refusal_count
+from gepa_client.report.summary_fields import budget_note, refusal_count
 
 PLAIN_EVERY_S = 10.0
 SHORTEST_WAIT_S = 1.0
@@ -258,8 +258,7 @@ def _scores(record: RunRecord) -> str:
 
 def calls(record: RunRecord) -> str:
     """Return `412 of 3,000 metric calls`."""
-    of = f" of {record.budget:,}" if record.budget is not None else ""
-    return f"{record.metric_calls:,}{of} metric calls"
+    return f"{record.metric_calls:,}{budget_note(record)} metric calls"
 
 
 def _pace(record: RunRecord) -> str:
@@ -299,9 +298,10 @@ def _reflection(record: RunRecord) -> str:
         return ""
     components = dict.fromkeys(name for proposal in record.reflecting for name in proposal.components)
     proposals = f", {count} proposals" if count > 1 else ""
+    failed = f"; asked again after: {safe_line(record.reflection_error, 160)}" if record.reflection_error else ""
     return (
         f"waiting {clock(waited_s)} for {safe_line(record.started.proposer, 40)}: "
-        f"{safe_line(', '.join(components), 60)} (iteration {first.iteration}{proposals})"
+        f"{safe_line(', '.join(components), 60)} (iteration {first.iteration}{proposals}){failed}"
     )
 
 
@@ -312,7 +312,7 @@ def _pool(record: RunRecord) -> str:
         lost = record.races.lost
         parts.append(f"{len(record.rejected)} rejected{f', {lost} of them raced out' if lost else ''}")
     if record.skipped:
-        parts.append(f"{len(record.skipped)} without a proposal")
+        parts.append(f"{counted(len(record.skipped), 'iteration')} without a proposal")
     if record.failures:
         parts.append(f"{len(record.failures)} failed")
     if record.unusable.dropped:

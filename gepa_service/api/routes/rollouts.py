@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import documented
 from gepa_service.api.pages import Paging
 from gepa_service.api.problems import Problem, not_found
+from gepa_service.api.quotas import refuse_beyond_quotas
 from gepa_service.api.routes.jobs import Rows, Target, repository_of, settings_or_problem
 from gepa_service.api.routes.programs import known_program
 from gepa_service.api.routes.repositories import Id
@@ -118,10 +120,12 @@ class BatchView(BaseModel):
 
 
 @router.post("/rollouts/batch", status_code=202, responses=documented(404, 409))
-async def submit(asked: RolloutsRequest, caller: Writer, service: Parts) -> BatchAccepted:
+async def submit(asked: RolloutsRequest, request: Request, caller: Writer, service: Parts) -> BatchAccepted:
     """Submit a batch: each task is run by the program in a sandbox, with the texts of one candidate."""
     records = service.of(caller)
     work = await work_of(service, records, asked, caller.actor, what="rollouts", tasks=asked.tasks)
+    spending = request.app.state.spending
+    await in_thread(partial(refuse_beyond_quotas, service, caller.tenant, work.settings, spending, is_job=False))
     await in_thread(records.insert, work)
     return BatchAccepted(batch_id=work.id, status=work.status)
 

@@ -70,9 +70,7 @@ class SecretPage(BaseModel):
 async def put_secret(name: Name, asked: SecretRequest, caller: Manager, service: Parts) -> None:
     """Write a secret, over one of this name. Jobs that start from now on use it."""
     if REFUSED_SECRETS.fullmatch(name) is not None:
-        detail = (
-            f"`{name}` would change what programs of this service do, so it is never passed on: choose another name"
-        )
+        detail = f"`{name}` decides what programs of this service do, so it is never passed on: choose another name"
         raise Problem(422, "refused-name", "Name refused", detail, field="name")
     headers = [each.model_dump() for each in asked.headers]
     await in_thread(_vault(service).put, caller.tenant, name, asked.value, headers)

@@ -2,14 +2,16 @@
 
 import asyncio
 import time
+from functools import partial
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import Responses, documented
 from gepa_service.api.problems import not_found
+from gepa_service.api.quotas import refuse_beyond_quotas
 from gepa_service.api.routes.repositories import Id
 from gepa_service.api.routes.rollouts import TaskError, Texts, WorkRequest, shown_result, work_of
 from gepa_service.api.threads import in_thread
@@ -128,7 +130,7 @@ STILL_RUNNING: Responses = {202: {"model": StepView, "description": "The step co
 
 
 @router.post("/execute_step", responses={**documented(404, 409), **STILL_RUNNING})
-async def execute(asked: StepRequest, caller: Writer, service: Parts, response: Response) -> StepView:
+async def execute(asked: StepRequest, request: Request, caller: Writer, service: Parts, response: Response) -> StepView:
     """Make one mutation, run the examples with it, and return outputs, traces, branch and program."""
     records = service.of(caller)
     mutation = asked.mutation.model_dump(exclude_none=True)
@@ -143,6 +145,8 @@ async def execute(asked: StepRequest, caller: Writer, service: Parts, response: 
         flags=flags,
         mutation=mutation,
     )
+    spending = request.app.state.spending
+    await in_thread(partial(refuse_beyond_quotas, service, caller.tenant, work.settings, spending, is_job=False))
     await in_thread(records.insert, work)
     until = time.monotonic() + asked.wait_s
     while work.status not in WORK_ENDED and time.monotonic() < until:

@@ -101,7 +101,8 @@ def up(
     except PartFailed as error:
         refuse(f"{error}; the reason is in the lines above", FAILED)
     if not as_json:
-        print(f"It has ended. Its jobs continue with: {shlex.join(['gepa-service', 'up', '--data', str(data)])}")
+        again = shlex.join(["gepa-service", "up", "--data", str(data)])
+        print(f"The service has ended. Its jobs continue with:\n  {again}")
     raise typer.Exit(STOPPED if received == signal.SIGINT else 0)
 
 

@@ -81,11 +81,49 @@ def test_rows_that_take_long_are_named(serve: Serve, monkeypatch: pytest.MonkeyP
     config = load(None, {"url": [serve(learned(evaluate=evaluate, max_concurrency=1))]}, must_end=False)
     assert run_to_end(server_check.check_server(config, 15, trying)).passed
     assert _trial(trials[0]) == "trying 15 rows …"
+    assert _trial(server_check.Trial(15, again=True)) == "trying 15 rows again, to see how noisy their scores are …"
     [late, *_] = [trial for trial in trials if trial.running == [3]]
     assert _trial(late) == "waiting 0:00 for row 3; 3 of 15 rows have ended"
     assert (
         _trial(server_check.Trial(15, 6, [3, 4, 5, 9], 70)) == "waiting 1:10 for rows 3-5, 9; 6 of 15 rows have ended"
     )
+
+
+def test_a_misspelt_component_is_answered_with_the_components_and_the_nearest_name(serve: Serve, cli: Cli) -> None:
+    ended = cli("check", serve(learned(evaluate=lambda *_: failure("program_error", "KeyError", "'rule'"))))
+    known = "did you mean 'rules'?; components: rules; fields of this row: text, need"
+    assert f"KeyError: 'rule' ({known})" in ended.stdout
+
+
+def test_more_rows_are_tried_while_failures_may_be_within_the_limit(serve: Serve, cli: Cli) -> None:
+    def script(failing: set[int]) -> Script:
+        def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+            at = int(data["text"].split()[1])
+            return failure("program_error", "ValueError", "broken") if at in failing else scored(data, candidate)
+
+        return Script(seed={"rules": "red"}, datasets={"train": rows(34)}, evaluate=evaluate)
+
+    within = cli("check", serve(script({0, 2, 10})))  # 2 of the 15 that are tried first
+    assert "check: trying 19 more rows: 2 of 15 failed, and fewer may of more …" in within.stdout
+    assert "3 of 34 examples failed" in within.stdout
+    assert within.status == 0, within.stdout
+    beyond = cli("check", serve(script({0, 2, 9, 30})))
+    assert "the program failed on 4 of 34 examples; 10 % are tolerated" in beyond.stdout
+    assert beyond.status == 1
+    hopeless = cli("check", serve(script({0, 2, 4, 6, 9})))  # more than 10 % of all rows
+    assert "more rows" not in hopeless.stdout
+    assert hopeless.status == 1
+
+
+def test_a_row_that_lacks_a_field_of_the_others_is_named_with_its_line(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    of_file = [{**row, "label": "a"} for row in rows(34)]
+    del of_file[6]["label"]
+    lines = [json.dumps(row) for row in of_file]
+    (tmp_path / "rows.jsonl").write_text("\n".join([lines[0], "", *lines[1:]]), encoding="utf-8")
+    ended = cli("check", serve(learned()), "--trainset", "rows.jsonl")
+    assert "row 6 (line 8 of rows.jsonl) lacks `label`, which the other 33 have" in ended.stdout
+    held = Script(seed={"rules": "red"}, datasets={"train": of_file})
+    assert "row 6 of train lacks `label`, which the other 33 have" in cli("check", serve(held)).stdout
 
 
 def test_at_most_15_rows_are_tried_spread_over_all(serve: Serve, cli: Cli) -> None:
@@ -115,7 +153,7 @@ def test_rows_that_cannot_be_found_fail_their_step_before_any_is_tried(
     (tmp_path / "rows.txt").touch()
     program = learned()
     ended = cli("optimize", serve(program), split, source.partition(":")[0], "--max-metric-calls", 20)
-    assert ended.status == 1
+    assert ended.status == 2
     assert re.search(f"failed rows: .*{source}", ended.stdout)
     assert not program.calls("evaluate")
 
@@ -124,7 +162,7 @@ def test_a_run_whose_rows_cannot_be_read_ends_with_that_cause_and_no_advice_to_s
     serve: Serve, cli: Cli
 ) -> None:
     ended = cli("optimize", serve(Script()), "--max-metric-calls", 20)
-    assert ended.status == 1
+    assert ended.status == 2
     *_, last = ended.stdout.splitlines()
     assert last.startswith("failed rows: no training rows: give --trainset")
     assert "ok handshake" not in ended.stdout
@@ -147,7 +185,7 @@ def test_scores_are_not_judged_if_too_many_examples_failed(serve: Serve, cli: Cl
 
 def test_a_missing_field_is_reported_with_the_fields_of_the_row(serve: Serve, cli: Cli) -> None:
     ended = cli("check", serve(learned(evaluate=lambda *_: failure("program_error", "KeyError", "'currency'"))))
-    assert "rows 0-14: KeyError: 'currency' (fields of this row: text, need)" in ended.stdout
+    assert "rows 0-14: KeyError: 'currency' (components: rules; fields of this row: text, need)" in ended.stdout
 
 
 def test_a_score_without_feedback_is_a_warning(serve: Serve, cli: Cli) -> None:

@@ -18,6 +18,7 @@ from gepa_client.journal.run_events import (
     Progress,
     RacedOut,
     Reflecting,
+    ReflectionRetried,
     Rejected,
     StepFailed,
     TiesCompared,
@@ -84,6 +85,11 @@ def test_a_wait_for_new_texts_is_displayed_with_its_length_component_and_iterati
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
     assert "waiting 0:42 for the program: rules (iteration 4, 2 proposals)" in shown
+    record.apply(ReflectionRetried(error="http://127.0.0.1:1/v1: Connection refused"))
+    console.print(frame(record, [], 80 - SPARE))
+    again = console.file.getvalue().removeprefix(shown).replace("│", "")
+    assert "asked again after: http://127.0.0.1:1/v1: Connection refused" in " ".join(again.split())
+    shown = console.file.getvalue()
     record.apply(Reflecting(iteration=4, ended=True))
     console.print(frame(record, [], 80 - SPARE))
     assert "waiting" not in console.file.getvalue().removeprefix(shown)

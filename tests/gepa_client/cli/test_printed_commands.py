@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from evolverpc_common.printed_commands import command
 from gepa_client.analysis.gepa_result import load_result
 from gepa_client.errors import Interrupted, JournalError, StoreDamaged
 from gepa_client.evolution.names import manual_run_name
@@ -112,15 +113,18 @@ def test_of_a_stored_run_that_cannot_be_resumed_as_it_is(cli: Cli, types: Types,
     store_file = tmp_path / STORE[1]
     put(store_file, Made())
     with pytest.raises(RunMismatch) as other:
-        check_fingerprint(RUN_ID, STORE[1], {"gepa": "1"}, {"gepa": "2"}, 24)
+        check_fingerprint(
+            RUN_ID, {"gepa": "1"}, {"gepa": "2"}, lambda: command("fork", RUN_ID, "--at", "24", store=STORE[1])
+        )
     assert "begins with 24 entries" in types(str(other.value), "gepa-client fork").stdout
     with contextlib.chdir(tmp_path), contextlib.closing(open_store(STORE[1])) as store:
         buffer = JournalBuffer(store, RUN_ID, "test", lambda _: None, reads_only=True)
         journal = Journal(RUN_ID, buffer, replays=True)
         journal.store = STORE[1]
         with pytest.raises(Interrupted) as mismatch:
+            journal.next_number = 3
             journal.ask([request_key("completion", "answer blue", "blue")])
-    assert "begins with 0 entries" in types(str(mismatch.value.__cause__), "gepa-client fork").stdout
+    assert "begins with 3 entries" in types(str(mismatch.value.__cause__), "gepa-client fork").stdout
     with contextlib.closing(sqlite3.connect(store_file)) as database, database:
         database.execute("UPDATE entries SET digest = 'ff' WHERE part = 'search' AND number = 9")
     with (
@@ -171,7 +175,7 @@ def test_of_a_run_that_is_steered(serve: Serve, cli: Cli, types: Types, tmp_path
         answering.start()
         taken = cli("steer", "clear-hints", run.id, "--wait", TIMEOUT_S, *STORE)
         answering.join(TIMEOUT_S)
-    assert types(taken.stdout, "gepa-client show").stdout
+    assert "unpin" in types(taken.stdout, "gepa-client steer").stdout
     assert (driven.status, pausing.status) == (0, 1)
     assert "unpin" in types(driven.stdout, "gepa-client steer").stdout
     assert "next: gepa-client resume" in types(pausing.stdout, "gepa-client pause").stdout
@@ -186,6 +190,19 @@ def test_of_a_run_that_is_steered(serve: Serve, cli: Cli, types: Types, tmp_path
     with contextlib.closing(open_store(str(tmp_path / STORE[1]))) as store:
         [pinned] = [each for each in store.requests(run.id) if each.action["kind"] == "pin"]
         assert pinned.outcome == "taken"
+
+
+def test_of_requests_to_a_run_that_is_over(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
+    script = Script(datasets={"train": rows(12), "val": rows(6, 100)})
+    assert cli("optimize", serve(script), "--max-metric-calls", 20, "--no-check", *STORE).status == 0
+    complete = cli("steer", "unpin", "last", *STORE)
+    assert complete.status == 2
+    assert "is completed, and no process drives it: continue it with a larger budget, then ask" in complete.stderr
+    assert "max_metric_calls of 40 is reached" in types(complete.stderr, "gepa-client resume").stdout
+    with contextlib.closing(open_store(str(tmp_path / STORE[1]))) as store:
+        store.update(store.runs()[0].id, {"status": "cancelled"})
+    cancelled = cli("steer", "unpin", "last", *STORE)
+    assert types(cancelled.stderr, "gepa-client resume").stdout
 
 
 def test_of_a_run_without_a_candidate_whose_driver_is_gone(
@@ -244,9 +261,8 @@ def test_of_a_check(serve: Serve, cli: Cli, types: Types) -> None:
 def test_of_runs_that_are_not_there(serve: Serve, cli: Cli, types: Types) -> None:
     script = Script(datasets={"train": rows(12), "val": rows(6, 100)})
     none, unnamed = cli("runs"), cli("optimize", "--max-metric-calls", 20)
-    printed = none.stdout + unnamed.stderr
-    assert printed.count("gepa-client optimize") == 2
-    assert types(printed, "gepa-client optimize", **{"http://127.0.0.1:8000": serve(script)}).stdout
+    assert "Usage" in types(none.stdout, "gepa-client optimize").stdout
+    assert types(unnamed.stderr, "gepa-client optimize", **{"http://127.0.0.1:8000": serve(script)}).stdout
     assert types(cli("runs", "--status", "failed").stdout, "gepa-client runs").stdout
 
 

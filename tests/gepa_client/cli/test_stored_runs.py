@@ -75,7 +75,7 @@ def test_runs_can_be_filtered_by_status_and_are_json_lines_for_machines(cli: Cli
 def test_for_an_empty_store_the_next_command_is_printed_and_no_file_is_made(cli: Cli, tmp_path: Path) -> None:
     ended = cli("runs")
     assert ended.status == 0
-    assert "next: gepa-client optimize http" in ended.stdout
+    assert "next: gepa-client optimize --help" in ended.stdout
     assert cli("runs", "--json").stdout == ""
     failed = cli("show", "last")
     assert failed.status == 2

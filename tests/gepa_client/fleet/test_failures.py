@@ -531,3 +531,31 @@ async def test_a_restart_that_lost_its_traces_is_reported_as_a_restart(cluster, 
         await until(lambda: watch.of("back"))
         reasons = [event.detail for event in watch.of("resting")]
         assert reasons == ["another process answers there now; its traces are gone"]
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_an_endpoint_that_is_started_again_with_a_changed_program_pauses_the_run(cluster, opened, watch, allowed):
+    server = cluster.start(2, held=True)
+    described, digest = server.discover, ["one"]
+
+    async def discover(params):
+        answer = await described(params)
+        return {**answer, "program": {**answer["program"], "digest": digest[0]}}
+
+    server.replies["discover"] = discover
+    async with opened(server, allow_mixed_programs=allowed) as fleet:
+        task = begin(fleet, "a")
+        await until(lambda: server._running == 1)
+        cluster.kill(server)
+        digest[0] = "two"
+        server.evaluate_one = lambda *_: ok()
+        cluster.restart(server)
+        if allowed:
+            await results(task)
+            [warning] = [event for event in watch.of("warning") if event.about_scores]
+            assert "is not that of the first server" in warning.detail
+        else:
+            with pytest.raises(Interrupted, match="started again with a changed program") as caught:
+                await results(task)
+            assert caught.value.status == "paused"
+            assert not watch.of("back")

@@ -130,6 +130,24 @@ def test_a_model_that_is_not_there_is_reported_in_one_line_with_its_address_and_
         assert details == ""
 
 
+def test_each_error_after_which_it_is_asked_again_is_reported(model_server):
+    found, _ = run(
+        model_server,
+        """
+        from gepa_client.errors import ConnectionLost
+        errors = []
+        unreachable = {"api_base": "http://127.0.0.1:1/v1", "api_key": "x", "pause_s": 0.01, "max_attempts": 3}
+        try:
+            LiteLLMModel("openai/gpt-4o-mini", on_retry=errors.append, **unreachable)("hello")
+        except ConnectionLost:
+            pass
+        print(json.dumps(errors))
+        """,
+    )
+    assert len(found) == 2
+    assert all(error.startswith("http://127.0.0.1:1/v1/") and "refused" in error for error in found)
+
+
 def test_a_completion_reports_its_usage_and_unknown_values_are_none(model_server):
     found, _ = run(
         model_server,

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -118,6 +119,54 @@ def test_another_seed_is_refused_with_the_difference_and_the_record_is_unchanged
     assert "completed" in json.dumps(shown)
     assert shown["reason"] == "max_metric_calls of 40 is reached"
     assert len(words.calls("evaluate")) == before
+
+
+def test_the_fork_that_a_refused_resume_proposes_can_be_resumed_with_the_other_setting(serve: Serve, cli: Cli) -> None:
+    words = program()
+    assert cli("optimize", serve(words), "--max-metric-calls", 60, "--no-check").status == 0
+    refused = cli("resume", "last", "--seed", 7, "--max-metric-calls", 120)
+    proposed = re.search(r"gepa-client (fork .* --at (\d+) .*)", refused.stderr)
+    assert proposed is not None, refused.stderr
+    assert 0 < int(proposed[2]) < 60
+    forked = cli(*proposed[1].split())
+    assert forked.status == 0, forked.stderr
+    made = re.search(r"gepa-client (resume .*)", forked.stdout)
+    assert made is not None
+    before = len(words.calls("evaluate"))
+    done = cli(*made[1].split(), "--json")
+    assert done.event("summary")["status"] == "completed", done.stdout
+    assert done.event("started")["config"]["seed"] == 7
+    assert len(words.calls("evaluate")) - before <= 120 - int(proposed[2]) + 12
+
+
+def test_a_fork_that_replaces_a_dead_model_by_the_program_continues_without_it(serve: Serve, cli: Cli) -> None:
+    dead = (
+        "--reflection-lm",
+        "openai/x",
+        "--reflection-lm-kwargs",
+        '{"api_base": "http://127.0.0.1:1", "api_key": "x"}',
+    )
+    stopped = cli("optimize", serve(program()), "--max-metric-calls", 60, "--no-check", *dead, "--max-seconds", 4)
+    assert stopped.status in (0, 3), stopped.stdout + stopped.stderr
+    refused = cli("resume", "last", "--reflection-lm", "program", "--max-seconds", 600)
+    proposed = re.search(r"gepa-client (fork .*)", refused.stderr)
+    assert proposed is not None, refused.stderr
+    assert "--reflection-lm program" in proposed[1]
+    forked = cli(*shlex.split(proposed[1]))
+    made = re.search(r"gepa-client (resume .*)", forked.stdout)
+    assert made is not None, forked.stderr
+    assert cli(*shlex.split(made[1])).status == 0
+
+
+def test_no_fork_is_proposed_for_another_seed_candidate_as_no_score_could_be_kept(host: Host, cli: Cli) -> None:
+    made = program().server()
+    first = cli("optimize", host.serve(made.handle), "--max-metric-calls", 30, "--no-check", "--json")
+    assert first.status == 0
+    made.seed_candidate = {"rules": "another"}
+    refused = cli("resume", "last", "--max-metric-calls", 60)
+    assert refused.status == 2
+    assert "start a new run as you started this one" in refused.stderr
+    assert "gepa-client fork" not in refused.stderr
 
 
 def test_a_program_that_has_changed_is_refused_with_the_names_of_its_files(host: Host, cli: Cli) -> None:

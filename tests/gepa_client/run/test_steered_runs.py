@@ -82,7 +82,7 @@ def test_texts_by_hand_are_evaluated_as_any_proposal_and_the_run_states_whose_th
     assert [number for number, *_ in steered(cli("replay", run, "--until", 13, "--json"))] == [12]
     over = cli("steer", "pin", run, 0)
     assert (over.status, over.stdout) == (2, "")
-    assert "is completed: only a run" in over.stderr
+    assert "is completed, and no process drives it" in over.stderr
 
 
 def test_a_candidate_that_is_dropped_is_neither_a_parent_nor_the_best_anywhere(

@@ -79,6 +79,16 @@ async def test_a_secrets_name_is_one_of_a_variable(call: Client, name: str) -> N
     assert (await call("owner", "PUT", f"/secrets/{name}", {"value": "v"})).status_code in (404, 422)
 
 
+@pytest.mark.parametrize("name", ["GIT_SSH_COMMAND", "LD_PRELOAD", "PATH", "https_proxy", "PYTHONPATH"])
+async def test_a_secret_that_would_be_a_variable_of_the_machine_is_refused_with_the_reason(
+    call: Client, name: str
+) -> None:
+    refused = await call("owner", "PUT", f"/secrets/{name}", {"value": "v"})
+    assert (refused.status_code, refused.json()["field"]) == (422, "name")
+    assert "never passed on" in refused.json()["detail"]
+    assert (await call("owner", "GET", "/secrets")).json()["items"] == []
+
+
 async def test_a_service_without_master_key_keeps_no_secrets(service: Service, call: Client) -> None:
     app = create_app(replace(service, vault=None))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=URL) as http:

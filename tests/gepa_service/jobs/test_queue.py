@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gepa_service.jobs.queue import Queue
+from gepa_service.jobs.queue import SPENT_S, Queue
 from gepa_service.model.job import Claim, Job
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
-from gepa_service.records.record import new_id, now
+from gepa_service.records.record import now
 from gepa_service.records.sqlite import SqliteRecords
 
 LEASE_S = 5.0
@@ -24,7 +24,7 @@ def records(tmp_path: Path) -> Iterator[SqliteRecords]:
 
 
 def submit(records: SqliteRecords, tenant: str, **fields: Any) -> Job:
-    job = Job(tenant=tenant, id=new_id("job"), repo_url="/r", created_by="key:x", **fields)
+    job = Job(tenant=tenant, id=f"job_{records.count(Job, None):032d}", repo_url="/r", created_by="key:x", **fields)
     records.insert(job)
     return job
 
@@ -97,3 +97,22 @@ def test_a_job_is_taken_over_if_its_claim_has_not_changed_for_the_lease(records:
     assert over is not None
     assert (over.id, over.attempts, over.claim) == (beaten.id, 2, Claim(worker="two"))
     assert other.claim([over.id]) is None
+
+
+def test_a_job_waits_with_the_reason_while_its_tenant_has_spent_its_money_of_the_month(records: SqliteRecords) -> None:
+    records.insert(Tenant(tenant=TENANTS, id="a", name="a", quotas=Quotas(usd_per_month=2.0)))
+    clock, spent = [0.0], {"a": 2.5, "b": 9.0}
+    mine, other = submit(records, "a"), submit(records, "b")
+    queue = Queue(records, "w", LEASE_S, lambda: clock[0], lambda tenant: spent[tenant])
+    claimed = queue.claim()
+    assert claimed is not None
+    assert claimed.id == other.id
+    assert queue.claim([other.id]) is None
+    waiting = records.get(Job, "a", mine.id)
+    assert waiting is not None
+    assert (waiting.status, "usd_per_month" in (waiting.reason or "")) == ("pending", True)
+    spent["a"] = 1.0
+    clock[0] += SPENT_S
+    claimed = queue.claim([other.id])
+    assert claimed is not None
+    assert (claimed.id, claimed.reason) == (mine.id, None)

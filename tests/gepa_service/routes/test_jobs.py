@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from gepa_service.api.service import Service
 from gepa_service.model.job import Job
+from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.records.store import TenantRecords
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit
@@ -174,3 +176,26 @@ async def test_foreign_and_absent_jobs_and_repositories_have_the_same_answers(
     absent = await stranger("POST", "/optimize", {"client_id": "client_absent", **LEAST})
     assert (foreign.status_code, foreign.json()) == (404, absent.json())
     assert (await editor("GET", f"/job/{job_id}")).json()["status"] == "pending"
+
+
+async def test_work_beyond_a_quota_is_refused_with_the_quota_and_when_to_try_again(
+    editor: Caller, program: str, acme: TenantRecords, service: Service
+) -> None:
+    quotas = Quotas(jobs_queued=1, sandboxes=2)
+    tenant = Tenant(tenant=TENANTS, id="acme", name="acme", quotas=quotas)
+    service.records.insert(tenant)
+    body = {"repo_url": program, **LEAST}
+    wide = await editor("POST", "/optimize", {**body, "sandboxes": 3})
+    assert (wide.status_code, wide.json()["field"], wide.json()["quota"]) == (422, "sandboxes", "sandboxes")
+    tasks = {"repo_url": program, "tasks": [{}], "options": {"sandboxes": 3}}
+    assert (await editor("POST", "/rollouts/batch", tasks)).status_code == 422
+    job_id = await submitted(editor, program, sandboxes=2)
+    queued = await editor("POST", "/optimize", body)
+    assert (queued.status_code, queued.json()["quota"], queued.headers["Retry-After"]) == (429, "jobs_queued", "60")
+    await editor("POST", f"/job/{job_id}/cancel")
+    await submitted(editor, program)
+    service.records.replace(tenant.model_copy(update={"quotas": Quotas(usd_per_month=0.0)}))
+    for path, asked in (("/optimize", body), ("/rollouts/batch", {"repo_url": program, "tasks": [{}]})):
+        spent = await editor("POST", path, asked)
+        assert (spent.status_code, spent.json()["quota"]) == (429, "usd_per_month")
+        assert 0 < int(spent.headers["Retry-After"]) <= 31 * 24 * 3600 + 1

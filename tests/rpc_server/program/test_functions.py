@@ -167,3 +167,35 @@ async def test_new_texts_that_are_no_texts_by_component_are_the_programs_failure
         params = {"candidate": {"a": "b"}, "reflective_dataset": {}, "components_to_update": ["a"]}
         with pytest.raises(ProgramFailed, match=f"propose_new_texts.. {message}; return a dict"):
             await running.program.call("propose_new_texts", params)
+
+
+async def test_a_component_that_a_proposer_misspells_is_answered_with_the_names_there_are(opened, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "seed_candidate = {'rules': 'b'}\n"
+        "def run(example, candidate): return 1\n"
+        "def propose_new_texts(candidate, reflective_dataset, components): return reflective_dataset['rule']\n"
+    )
+    async with opened("mine.py", root=tmp_path) as running:
+        params = {
+            "candidate": {"rules": "b"},
+            "reflective_dataset": {"rules": []},
+            "components_to_update": ["rules"],
+        }
+        with pytest.raises(ProgramFailed, match=r"KeyError: 'rule' \[did you mean 'rules'\? components of the cand"):
+            await running.program.call("propose_new_texts", params)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def run(example, candidate): return 1\ndef propose_new_text(*_): ...", "did you mean `propose_new_texts`"),
+        ("def runs(example, candidate): return 1", "no function .*; is `runs` meant to be it"),
+    ],
+)
+async def test_a_misspelt_name_of_a_function_ends_the_start_with_the_name_that_is_meant(
+    opened, tmp_path, text, message
+):
+    (tmp_path / "mine.py").write_text(f"seed_candidate = {{'a': 'b'}}\n{text}\n")
+    with pytest.raises(ProgramFailed, match=message):
+        async with opened("mine.py", root=tmp_path):
+            pass

@@ -2343,7 +2343,7 @@ export interface components {
             allow_hosts?: string | string[];
             /**
              * Allow Mixed Programs
-             * @description Allow programs of different names with the same components.
+             * @description Allow programs of different names, or that change during the run, with the same components.
              * @default false
              */
             allow_mixed_programs?: boolean;

@@ -35,6 +35,16 @@ export function fileBytes(path: string): Uint8Array | undefined {
   return builtin<{ readFileSync(path: string): Uint8Array }>("node:fs")?.readFileSync(path);
 }
 
+/** Return the names in the folder of a path; none if it cannot be read, or in a runtime without files. */
+export function namesBeside(path: string): string[] {
+  const folder = /^(.*)[\\/]/.exec(path)?.[1];
+  try {
+    return builtin<{ readdirSync(path: string): string[] }>("node:fs")?.readdirSync(folder ?? ".") ?? [];
+  } catch {
+    return [];
+  }
+}
+
 /** Return the folder that relative paths begin at. */
 export function currentFolder(): string {
   return runtime().process?.cwd?.() ?? "this folder";

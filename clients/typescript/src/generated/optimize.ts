@@ -223,7 +223,7 @@ export interface OptimizeSettings {
    */
   scoreTokenFile?: string;
   /**
-   * Allow programs of different names with the same components. Default: no.
+   * Allow programs of different names, or that change during the run, with the same components. Default: no.
    */
   allowMixedPrograms?: boolean;
   /**
@@ -437,6 +437,7 @@ export type RunEvent =
   | RecordsCut
   | UnusableAnswer
   | Reflecting
+  | ReflectionRetried
   | MutationStarted
   | MutationProgress
   | Mutated
@@ -688,6 +689,15 @@ export interface Reflecting {
   iteration: number;
   components: string[];
   ended: boolean;
+}
+/**
+ * The reflection model did not answer, because of `error`, and is asked again.
+ */
+export interface ReflectionRetried {
+  seconds: number;
+  at: number | null;
+  event: "reflection_retried";
+  error: string;
 }
 /**
  * A requested change is being made; emitted when it is, not on replay.

@@ -117,10 +117,15 @@ function resultOf({ runId, summary, printed }: Ended, { signal }: StopRequests):
   const result = output === null ? undefined : readResult({ ...summary, output });
   if (status === "completed" && result !== undefined) return result;
   const why = reason === null ? "" : `: ${respelled(reason)}`;
-  const again = status === "refused" ? "" : `. ${toContinue(id)}`;
+  const fix = "If the program must change, fix it and start a new run; if not, continue it";
+  const again = status === "refused" ? "" : status === "failed" ? `. ${fix}: ${resumption(id)}` : `. ${toContinue(id)}`;
   throw new OptimizeError(`run ${id} is ${status}${why}${again}`, status, id, result, cause);
 }
 
 function toContinue(runId: string): string {
-  return `To continue it: optimize({ ..., resume: "${runId}" })`;
+  return `To continue it: ${resumption(runId)}`;
+}
+
+function resumption(runId: string): string {
+  return `optimize({ ..., resume: "${runId}" })`;
 }

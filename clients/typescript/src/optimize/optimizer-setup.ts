@@ -27,6 +27,7 @@ const REPOSITORY = join(PACKAGE, "..", "..");
 const PYTHONS = ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python"];
 const IS_USABLE = "import sys, venv, ensurepip; print(sys.version_info >= (3, 11))";
 const TAIL_LINES = 15;
+const PROGRESS_MS = 5000;
 const CONNECTION_FAULT = /connection (broken|refused)|failed to establish|could not fetch url|timed out|dns error/i;
 
 const INSTALL_UV = "curl -LsSf https://astral.sh/uv/install.sh | sh";
@@ -38,13 +39,24 @@ interface Source {
   key: string;
 }
 
+/** For tests. `clone`: the repository that the package is in; `progressMs`: how often a set-up states how long it has taken. */
+interface Places {
+  clone?: string;
+  progressMs?: number;
+}
+
 /**
  * Return the command of an optimizer of this package's version: `named` or that of `GEPA_CLIENT`, else the one on PATH, else
- * one that is set up in the cache folder. It is found there the next time, and by other processes.
+ * that of the clone which the package was installed from, else one that is set up in the cache folder. It is found there the
+ * next time, and by other processes.
  *
  * Throws `SetupError` if the named one has another version, or none can be set up; nothing is left behind then.
  */
-export async function optimizerCommand(named = process.env.GEPA_CLIENT, signal?: AbortSignal): Promise<string> {
+export async function optimizerCommand(
+  named = process.env.GEPA_CLIENT,
+  signal?: AbortSignal,
+  { clone = REPOSITORY, progressMs = PROGRESS_MS }: Places = {},
+): Promise<string> {
   if (named !== undefined && named !== "") {
     const version = await versionOf(named);
     if (version === PACKAGE_VERSION) return named;
@@ -59,10 +71,12 @@ export async function optimizerCommand(named = process.env.GEPA_CLIENT, signal?:
   if (version !== undefined) {
     console.error(`evolverpc: ${COMMAND} on PATH has version ${version}, not ${PACKAGE_VERSION}: another one is used`);
   }
-  return cached(sourceOf(), signal);
+  const ofClone = join(clone, ".venv", "bin", COMMAND);
+  if (existsSync(ofClone) && (await versionOf(ofClone)) === PACKAGE_VERSION) return ofClone;
+  return cached(sourceOf(), signal, progressMs);
 }
 
-async function cached(source: Source, signal: AbortSignal | undefined): Promise<string> {
+async function cached(source: Source, signal: AbortSignal | undefined, progressMs: number): Promise<string> {
   const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "evolverpc");
   const link = join(cache, `optimizer-${PACKAGE_VERSION}-${source.key}`);
   const command = join(link, "bin", COMMAND);
@@ -80,11 +94,18 @@ async function cached(source: Source, signal: AbortSignal | undefined): Promise<
   const folder = `${link}-${randomUUID().slice(0, 8)}`;
   const commands = await installCommands(source, folder);
   console.error(`evolverpc: setting up the optimizer, once, in ${folder} (about a minute)`);
+  const began = performance.now();
+  const progress = setInterval(() => {
+    const seconds = Math.round((performance.now() - began) / 1000);
+    console.error(`evolverpc: still setting up the optimizer: ${seconds} s so far`);
+  }, progressMs);
   try {
     for (const words of commands) await run(words, signal);
   } catch (error) {
     await rm(folder, { recursive: true, force: true });
     throw error;
+  } finally {
+    clearInterval(progress);
   }
   await publish(folder, link);
   return realpathSync(command);

@@ -1,10 +1,12 @@
 /** Candidates in files: the best of a run, read where the program is used, and texts written for `loadCandidate`. */
 
-import { readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { isObject, shown } from "../base/values.js";
 import type { Candidate, CandidateOf } from "./program.js";
 
+const LAST = "last";
+const RUNS = "runs";
 const FILE = "best_candidate.json";
 const RESULT = "result.json";
 const ADDED = "added_components";
@@ -31,7 +33,8 @@ export class CandidateError extends Error {
 /**
  * Return the texts of a candidate, by component.
  *
- * `path`: a run's `best_candidate.json`, or the folder of the run that holds it. `expected`: the program that uses the
+ * `path`: a run's `best_candidate.json`, or the folder of the run that holds it; `last` is the newest folder in `runs`, unless
+ * a file or folder has this name. `expected`: the program that uses the
  * texts, its seed candidate, or the names of its components, which the candidate must have, neither more nor fewer. If
  * the run's `result.json` is beside the file, its program must have the name of the given one, and its version if both
  * declare one; texts of the seed that differ from those the run started from are a warning of the process, for a seed may
@@ -39,7 +42,7 @@ export class CandidateError extends Error {
  *
  * Of a run that changed code, the texts that code changes added are among them, and the name of the commit is not.
  *
- * Throws `CandidateError` if there is no such file (`last` and ids of runs are none), if it is no candidate, or if it is
+ * Throws `CandidateError` if there is no such file (ids of runs are none), if it is no candidate, or if it is
  * of another program.
  */
 export function loadCandidate<const Type extends Expected = Candidate>(
@@ -67,10 +70,22 @@ export function saveCandidate(path: string, candidate: Readonly<Candidate>): voi
 }
 
 function fileOf(path: string): string {
-  if (!statSync(path, { throwIfNoEntry: false })?.isDirectory()) return path;
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (found === undefined && path === LAST) return newest();
+  if (!found?.isDirectory()) return path;
   const file = join(path, FILE);
   if (statSync(file, { throwIfNoEntry: false })?.isFile()) return file;
   throw new CandidateError(`${path} holds no ${FILE}: give the folder of one run, such as runs/TIME`);
+}
+
+/** The file of the newest run in `runs` that has one. */
+function newest(): string {
+  const folders = existsSync(RUNS) ? readdirSync(RUNS) : [];
+  const files = folders.map((name) => join(RUNS, name, FILE)).filter((file) => existsSync(file));
+  const times = new Map(files.map((file) => [file, statSync(file).mtimeMs]));
+  const [file] = files.sort((one, other) => (times.get(other) ?? 0) - (times.get(one) ?? 0));
+  if (file !== undefined) return file;
+  throw new CandidateError(`last: no run in ${join(process.cwd(), RUNS)} has a ${FILE}: give the folder of a run`);
 }
 
 function contentOf(file: string): unknown {
@@ -89,8 +104,8 @@ function missing(path: string): string {
   const inRuns = join("runs", path);
   const meant = statSync(inRuns, { throwIfNoEntry: false })?.isDirectory() ? `; did you mean ${inRuns}?` : "";
   return (
-    `${path}: there is no such file or folder in ${process.cwd()}${meant}; give the folder of a run, which ` +
-    `\`gepa-client show last\` prints as \`results in\`, or the ${FILE} in it`
+    `${path}: there is no such file or folder in ${process.cwd()}${meant}; give "last", or the folder of a run, which ` +
+    `\`npx evolverpc show last\` prints as \`results in\`, or the ${FILE} in it`
   );
 }
 

@@ -1,7 +1,8 @@
 /** Rows of .jsonl, .json and .csv files; a fault names the file and the line. */
 
 import { SetupError } from "../base/configuration.js";
-import { currentFolder, fileBytes } from "../base/runtime.js";
+import { nearest } from "../base/edit-distance.js";
+import { currentFolder, fileBytes, namesBeside } from "../base/runtime.js";
 import { isObject, shown } from "../base/values.js";
 import { CsvError, csvRecords } from "./csv.js";
 
@@ -36,7 +37,9 @@ function textOf(path: string): string {
   } catch (error) {
     const { code, message } = error as { code?: string; message: string };
     if (code !== "ENOENT") throw new SetupError(`${path}: cannot be read: ${message}`);
-    throw new SetupError(`${path}: there is no such file in ${currentFolder()}`);
+    const near = nearest(path.replace(/^.*[\\/]/, ""), namesBeside(path));
+    const meant = near === undefined ? "" : `; did you mean ${near}?`;
+    throw new SetupError(`${path}: there is no such file in ${currentFolder()}${meant}`);
   }
   if (bytes === undefined) throw new SetupError(`${path}: this runtime has no files: give an array of rows`);
   try {
