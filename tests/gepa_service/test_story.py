@@ -45,7 +45,7 @@ def run(example, candidate):
 
 
 def score(example, output):
-    return 1.0 if "better" in output else 0.1, "say better"
+    return 1.0 if "better" in output else 0.1, "use better"
 """
 TESTS = """
 import program

@@ -1,4 +1,4 @@
-"""A tenant whose queue is full, or who has spent the money of the month, submits no further job."""
+"""A tenant whose runs have cost the money of the month submits no further job."""
 
 import contextlib
 from typing import Any
@@ -19,20 +19,6 @@ MONTH_S = 31 * 24 * 3600
 
 def limited(service: Service, **quotas: Any) -> None:
     service.records.insert(Tenant(tenant=TENANTS, id="acme", name="acme", quotas=Quotas(**quotas)))
-
-
-async def test_a_full_queue_takes_no_job_until_one_leaves_it(
-    service: Service, editor: Caller, stranger: Caller
-) -> None:
-    limited(service, jobs_queued=2)
-    first, _ = [(await editor("POST", "/optimize", REQUEST)).json()["job_id"] for _ in range(2)]
-    refused = await editor("POST", "/optimize", REQUEST)
-    assert (refused.status_code, refused.json()["quota"]) == (429, "jobs_queued")
-    assert int(refused.headers["Retry-After"]) > 0
-    assert len((await editor("GET", "/jobs")).json()["items"]) == 2
-    assert (await stranger("POST", "/optimize", REQUEST)).status_code == 202
-    assert (await editor("POST", f"/job/{first}/cancel")).status_code == 200
-    assert (await editor("POST", "/optimize", REQUEST)).status_code == 202
 
 
 async def test_who_has_spent_the_money_of_the_month_submits_no_job(
