@@ -31,6 +31,9 @@ CHECK_S = 2.0
 MOST_FOLLOWED = 64
 """Jobs that streams follow at the same time, at most; each has a thread and its events in memory."""
 
+MOST_FOLLOWED_OF_TENANT = 40
+"""Of one tenant, so that others can follow theirs."""
+
 MOST_IDLE = 8
 """Jobs that are read although no stream follows them, at most."""
 
@@ -122,10 +125,17 @@ class JobStreams:
         """Streams that are open."""
 
     def get(self, job: Job) -> WatchedJob:
-        """Return a job of the tenant that asks, which is read from now on. Raises a 503 problem if too many are."""
+        """Return a job of the tenant that asks, which is read from now on.
+
+        Raises a problem if too many are read: 429 if they are the tenant's own, otherwise 503.
+        """
         found = self._jobs.pop(job.id, None)
         if found is None:
-            followed = sum(watched.log.is_followed for watched in self._jobs.values())
+            tenants = [watched.job.tenant for watched in self._jobs.values() if watched.log.is_followed]
+            if tenants.count(job.tenant) >= MOST_FOLLOWED_OF_TENANT:
+                detail = f"streams follow {MOST_FOLLOWED_OF_TENANT} jobs of the tenant already: end one first"
+                raise Problem(429, "too-many-streams", "Too many streams", detail, headers={"Retry-After": "5"})
+            followed = len(tenants)
             if followed >= MOST_FOLLOWED or self.open >= MOST_STREAMS:
                 detail = f"streams follow {followed} jobs already; try again later, or read GET /job/{{id}}"
                 raise Problem(503, "too-many-streams", "Too many streams", detail, headers={"Retry-After": "5"})

@@ -6,6 +6,7 @@ addresses that were judged, even if the name resolves to others later.
 """
 
 import ipaddress
+import re
 import socket
 import urllib.parse
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from evolverpc_common.network_addresses import Address, Network, parse_address, 
 
 LONGEST_URL = 2000
 DEFAULT_PORTS = {"https": 443, "http": 80}
+_HOST = re.compile(r"[a-z0-9._-]*[a-z0-9]|[0-9a-f:.]*:[0-9a-f:.]*")
+"""A host that is the same text for every program that reads the URL: a name of ASCII letters, or an address of IPv6."""
 
 
 class DestinationRefused(Exception):
@@ -50,6 +53,10 @@ def destination_of(url: str, allowed: Sequence[Network]) -> Destination:
         raise DestinationRefused("give a URL that begins with https:// and names a host")
     if parts.username is not None or parts.password is not None:
         raise DestinationRefused("leave user and password out of the URL: others would see them")
+    if not _HOST.fullmatch(host):
+        raise DestinationRefused(
+            f"write the host {host} in ASCII, as xn--... if it has other letters, without a dot at its end"
+        )
     port = port or DEFAULT_PORTS[parts.scheme]
     addresses = _resolved(host, port)
     for address in addresses:

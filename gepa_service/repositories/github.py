@@ -1,5 +1,6 @@
 """The service's GitHub App: installations that tenants prove to have, tokens for their repositories, pull requests."""
 
+import re
 import time
 import urllib.parse
 from collections.abc import Mapping
@@ -25,6 +26,9 @@ MOST_PAGES = 50
 PER_PAGE = 100
 READ = {"contents": "read", "metadata": "read"}
 DELIVER = {"contents": "write", "pull_requests": "write"}
+_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]+")
+"""An owner or a repository: `..` would lead to another path of the API."""
+
 _BACKDATED_S = 60
 _JWT_S = 540
 
@@ -218,7 +222,7 @@ def owner_and_name(url: str, host: str) -> tuple[str, str] | None:
     """Return owner and name of a repository on GitHub; None for the URL of another host."""
     parts = urllib.parse.urlsplit(url)
     path = urllib.parse.unquote(parts.path).strip("/").removesuffix(".git").split("/")
-    if parts.netloc.lower() != host.lower() or len(path) != 2 or not all(path):
+    if parts.netloc.lower() != host.lower() or len(path) != 2 or not all(map(_NAME.fullmatch, path)):
         return None
     return path[0], path[1]
 

@@ -36,6 +36,8 @@ with warnings.catch_warnings():
 LONG_S = float(os.environ.get("EVOLVERPC_GENERATED_REQUESTS_S", "600"))
 SHORT_EXAMPLES = 6
 LARGE = 10**9
+EVENT_STREAM = "text/event-stream"
+"""A body of events, for which OpenAPI 3.1 has no schema; what is in them is tested in `routes/test_job_events.py`."""
 
 
 @pytest.fixture
@@ -108,9 +110,10 @@ def checked(service: Service, examples: int, until: Callable[[], bool]) -> int:
                 case.as_curl_command(),
                 response.text,
             )
-            case.validate_response(
-                response, checks=[status_code_conformance, content_type_conformance, response_schema_conformance]
-            )
+            checks = [status_code_conformance, content_type_conformance]
+            if not response.headers.get("content-type", [""])[0].startswith(EVENT_STREAM):
+                checks.append(response_schema_conformance)
+            case.validate_response(response, checks=checks)
 
         send()
 

@@ -43,7 +43,7 @@ class DeliverRequest(BaseModel):
 
     mode: Literal["pull_request", "patch"] = "pull_request"
     base: Ref | None = None
-    title: Annotated[str, Field(min_length=1, max_length=LONGEST_TITLE, pattern=r"^[^\n\r]+$")] | None = None
+    title: Annotated[str, Field(min_length=1, max_length=LONGEST_TITLE, pattern=r"^[^\x00-\x1f\x7f]+$")] | None = None
 
 
 class Delivered(BaseModel):

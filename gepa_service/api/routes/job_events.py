@@ -24,7 +24,7 @@ from gepa_service.api.routes.jobs import known_job
 from gepa_service.api.routes.repositories import Id
 from gepa_service.api.threads import in_thread
 from gepa_service.jobs.report import Kind, NoReport, certificate_of, report_of
-from gepa_service.model.job import ENDED
+from gepa_service.model.job import ENDED, Job
 from gepa_service.model.job_log import LogChunk, LogLine
 
 router = APIRouter(tags=["events of jobs"])
@@ -100,12 +100,14 @@ async def stream(
     """
     job = await known_job(service.of(caller), job_id)
     streams: JobStreams = request.app.state.streams
-    events = _events(request, streams, streams.get(job), last_event_id)
+    streams.get(job)  # raises its problem before the response begins
+    events = _events(request, streams, job, last_event_id)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
-async def _events(request: Request, streams: JobStreams, watched: WatchedJob, last: str | None) -> AsyncIterator[bytes]:
+async def _events(request: Request, streams: JobStreams, job: Job, last: str | None) -> AsyncIterator[bytes]:
+    watched = streams.get(job)  # now, as until a stream listens the job may be dropped to make room for others
     log, woken = watched.log, asyncio.Event()
     epoch, number, is_reset = log.epoch.encode(), *_begin(watched, last)
     stop = log.listen(woken)

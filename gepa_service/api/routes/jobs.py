@@ -35,8 +35,9 @@ LONGEST_NAME = 400
 Row = dict[str, JsonValue]
 Rows = Annotated[list[Row], Field(min_length=1, max_length=MOST_ROWS)]
 RowsPath = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
-ModuleName = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\s-][^\n\r]*$")]
-Ref = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\s~^:?*\[\\-][^\s~^:?*\[\\]*$")]
+ModuleName = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\s\x00-\x1f-][^\x00-\x1f]*$")]
+REF_PATTERN = r"^[^\s\x00-\x1f\x7f~^:?*\[\\-][^\s\x00-\x1f\x7f~^:?*\[\\]*$"
+Ref = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=REF_PATTERN)]
 PositiveCount = Annotated[int, Field(ge=1, le=10**9)]
 PositiveAmount = Annotated[float, Field(gt=0, le=1e9)]
 

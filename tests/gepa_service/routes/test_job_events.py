@@ -4,7 +4,8 @@ import asyncio
 import json
 import resource
 import shutil
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -238,3 +239,52 @@ async def test_what_belongs_to_another_tenant_is_not_there(stranger: Caller, end
     foreign = await stranger("GET", f"/job/{ended.id}/{what}")
     absent = await stranger("GET", f"/job/job_absent/{what}")
     assert (foreign.status_code, foreign.json()) == (404, absent.json())
+
+
+async def test_streams_of_more_jobs_than_are_kept_idle_open_at_once_and_each_ends_with_its_job(
+    service: Service, acme: TenantRecords
+) -> None:
+    count = 4 * job_streams.MOST_IDLE
+    jobs = [Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k") for _ in range(count)]
+    for job in jobs:
+        acme.insert(job)
+    app = create_app(service)
+    with served(app) as address:
+        opened = [asyncio.create_task(followed(address, job)) for job in jobs]
+        await asyncio.to_thread(until, lambda: app.state.streams.open == count)
+        for job in jobs:
+            acme.replace(job.model_copy(update={"status": "cancelled"}))
+        for received in await asyncio.gather(*opened):
+            assert (received.events[-1]["status"], received.named) == ("cancelled", ["end"])
+
+
+async def test_a_tenant_whose_streams_follow_its_most_jobs_holds_up_no_other_tenant(
+    service: Service, acme: TenantRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_streams, "MOST_FOLLOWED_OF_TENANT", 2)
+    jobs = [Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k") for _ in range(3)]
+    foreign = jobs[0].model_copy(update={"tenant": "other", "id": new_id("job")})
+    for job in (*jobs, foreign):
+        service.records.insert(job)
+    app = create_app(service)
+    with served(app) as address:
+        async with streaming(address, jobs[0].id) as first, streaming(address, jobs[1].id) as second:
+            assert [len((await read(each, 1)).events) for each in (first, second)] == [1, 1]
+            async with httpx.AsyncClient(timeout=WAIT_S) as client:
+                headers = {"Authorization": "Bearer acme-viewer"}
+                refused = await client.get(f"{address}/job/{jobs[2].id}/stream", headers=headers)
+            assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
+            async with streaming(address, foreign.id, "other-viewer") as other:
+                assert len((await read(other, 1)).events) == 1
+
+
+def until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_S
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+async def followed(url: str, job: Job) -> Received:
+    async with streaming(url, job.id) as response:
+        return await read(response)

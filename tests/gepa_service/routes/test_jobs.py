@@ -109,6 +109,8 @@ async def test_a_job_of_a_connected_repository_names_it(editor: Caller, program:
         ({"evolve": "everything"}, None, "evolve"),
         ({"ref": "--upload-pack=date"}, None, "ref"),
         ({"ref": "a b"}, None, "ref"),
+        ({"ref": "a\0b"}, None, "ref"),
+        ({"program": "a\0b"}, None, "program"),
         ({"program": "--help"}, None, "program"),
         ({"client_id": "client_1"}, None, "one of"),
         ({"unknown": 1}, None, "unknown"),

@@ -188,5 +188,5 @@ async def test_other_hosts_get_a_patch(editor: Caller, acme: TenantRecords) -> N
     assert (patched["patch"], patched["base_commit"]) == ("From 0\n", "0" * 40)
     assert (await editor("POST", "/program/program_b/deliver", {"mode": "patch"})).status_code == 409
     assert (await editor("POST", "/program/program_a/deliver", {})).status_code == 409
-    for wrong in ({"mode": "email"}, {"base": "a b"}, {"title": "two\nlines"}, {"title": ""}):
+    for wrong in ({"mode": "email"}, {"base": "a b"}, {"title": "two\nlines"}, {"title": "a\0b"}, {"title": ""}):
         assert (await editor("POST", "/program/program_a/deliver", wrong)).status_code == 422

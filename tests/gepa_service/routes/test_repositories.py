@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from gepa_service.repositories.access import RepositoryRefused, allowed_repository, git_configuration
+from gepa_service.repositories.github import owner_and_name
 from gepa_service.repositories.policy import RepositoryPolicy
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub
 from tests.gepa_service.routes.conftest import Caller
@@ -108,6 +109,23 @@ def test_git_connects_to_the_address_that_was_judged(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [entry])
     found = allowed_repository("https://example.com/o/r", PUBLIC_ONLY)
     assert 'curloptResolve = "example.com:443:93.184.216.34"' in git_configuration(found)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["b\u00fccher.example", "example.com.", "ex%61mple.com", "example\u3002com", "[fe80::1%25eth0]", "a\\.example"],
+)
+def test_a_host_that_git_would_write_differently_is_refused(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 443))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [entry])
+    with pytest.raises(RepositoryRefused):
+        allowed_repository(f"https://{host}/o/r", PUBLIC_ONLY)
+
+
+@pytest.mark.parametrize("path", ["../installation", "./r", "o/..", "o/%2e%2e", "o/r/pulls", "o/a%0d%0ab", "o"])
+def test_a_path_that_leads_elsewhere_in_githubs_api_is_no_repository(path: str) -> None:
+    assert owner_and_name(f"https://github.com/{path}", "github.com") is None
+    assert owner_and_name("https://github.com/o.x/r_1-2.git", "github.com") == ("o.x", "r_1-2")
 
 
 async def test_a_redirect_to_another_address_is_not_followed(editor: Caller, tmp_path: Path) -> None:

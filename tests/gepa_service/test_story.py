@@ -1,0 +1,152 @@
+"""The whole way over HTTP: a private repository is connected, its prompt improved, promoted and delivered."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gepa_service.api.service import Service
+from gepa_service.auth.keys import make_key
+from gepa_service.auth.oidc import OidcTokens
+from gepa_service.auth.recognize import Recognizer
+from gepa_service.jobs.tenant_secrets import revealed
+from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.secrets.master_key import MasterKey
+from gepa_service.secrets.vault import Vault
+from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub, loopback_github
+from tests.gepa_service.jobs.test_secrets_of_jobs import model
+from tests.gepa_service.platform import LOOPBACK, MASTER, Platform, platform, working
+from tests.gepa_service.routes.conftest import Caller
+from tests.gepa_service.routes.test_repositories import installed
+from tests.gepa_service.serving import served
+from tests.sandbox_runtime.source.repositories import commit, git
+
+pytestmark = pytest.mark.timeout(300)
+WAIT_S = 150.0
+PROGRAM = """
+import json
+from pathlib import Path
+
+DELIVERED = Path(__file__).parent / ".gepa" / "best_candidate.json"
+seed_candidate = json.loads(DELIVERED.read_text()) if DELIVERED.is_file() else {"prompt": "plain"}
+
+
+def run(example, candidate):
+    return candidate["prompt"] + " " + example["text"]
+
+
+def score(example, output):
+    return 1.0 if "better" in output else 0.1, "use better"
+"""
+TESTS = """
+import program
+
+
+def check(text):
+    output = program.run({"text": text}, program.seed_candidate)
+    assert output.endswith(text), output
+    assert program.score({"text": text}, output)[0] == 1.0, output
+
+
+check("one")
+"""
+
+
+@asynccontextmanager
+async def service_with(github: LoopbackGitHub, opened: Platform) -> AsyncIterator[tuple[Caller, Caller]]:
+    """Serve the whole API; yield an owner of `acme` and one of another tenant."""
+    opened.github = github.app()
+    vault = Vault(opened.records, [MasterKey(MASTER)])
+    service = Service(
+        records=opened.records,
+        journals=opened.journals_url,
+        recognize=Recognizer(opened.records, opened.tokens, OidcTokens([])),
+        public_url="http://127.0.0.1",
+        repositories=RepositoryPolicy(allow_networks=LOOPBACK),
+        github=opened.github,
+        webhook_key=MASTER,
+        vault=vault,
+    )
+    keys = []
+    for tenant in ("acme", "rival"):
+        opened.tenant(tenant)
+        key, record = make_key(tenant, "story", "owner")
+        opened.records.insert(record)
+        keys.append(key)
+    parts = replace(opened.parts(), sandbox="bubblewrap", secrets=partial(revealed, vault))
+    with served(service) as url, working(parts):
+        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+            yield Caller(client, keys[0]), Caller(client, keys[1])
+
+
+async def ended(owner: Caller, job_id: str) -> dict[str, Any]:
+    """Follow the stream of a job to its end; return the job."""
+    async with asyncio.timeout(WAIT_S):
+        headers = {"Authorization": f"Bearer {owner.key}"}
+        async with owner.client.stream("GET", f"/job/{job_id}/stream", headers=headers, timeout=WAIT_S) as stream:
+            lines = [line async for line in stream.aiter_lines()]
+    assert "event: end" in lines
+    found: dict[str, Any] = (await owner("GET", f"/job/{job_id}")).json()
+    return found
+
+
+async def test_a_private_repository_gets_a_pull_request_with_the_prompt_that_was_certified_and_promoted(
+    tmp_path: Path,
+) -> None:
+    files = {"program.py": PROGRAM, "test_program.py": TESTS, "gepa.toml": 'program = "program.py"\n'}
+    base = commit(tmp_path / "program", files)
+    rows = [{"text": f"row {at}"} for at in range(40)]
+    async with loopback_github(tmp_path / "github") as github:
+        github.add("acme/words", tmp_path / "program")
+        with platform(tmp_path) as opened, model(lambda _: None) as base_url:
+            async with service_with(github, opened) as (owner, rival):
+                assert (await owner("PUT", "/secrets/OPENAI_API_KEY", {"value": "sk-story"})).status_code < 300
+                assert (await installed(github, owner)).status_code == 200
+                connect = {"repo_url": github.url("acme/words"), "installation_id": str(INSTALLATION)}
+                connected = await owner("POST", "/connect-git", connect)
+                assert connected.status_code == 200, connected.text
+                request = {
+                    "client_id": connected.json()["client_id"],
+                    "trainset": rows[:6],
+                    "valset": rows[6:12],
+                    "testset": rows[12:],
+                    "max_metric_calls": 40,
+                    "reflection_lm": "openai/m",
+                    "options": {"model_providers": {"openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"}}},
+                }
+                submitted = await owner("POST", "/optimize", request)
+                assert submitted.status_code == 202, submitted.text
+                job = await ended(owner, submitted.json()["job_id"])
+                assert job["status"] == "completed", json.dumps(job)
+                assert job["best_candidate"] == {"prompt": "better"}
+                certificate = (await owner("GET", f"/job/{job['job_id']}/certificate")).json()
+                assert certificate["verdict"] == "improved", certificate
+                version = f"/program/{job['program_id']}"
+                for path, body in (("/promote", {}), ("/deliver", {})):
+                    assert (await rival("POST", version + path, body)).status_code == 404
+                    done = await owner("POST", version + path, body)
+                    assert done.status_code == 200, done.text
+                shown = (await owner("GET", version)).json()
+    delivered = done.json()
+    assert (shown["active"], shown["verdict"], shown["base_commit"]) == (True, "improved", base)
+    (pull,) = github.pulls
+    assert (pull["head"], pull["base"]) == (delivered["branch"], "trunk")
+    assert "improved" in pull["body"]
+    bare = github.root / "acme" / "words.git"
+    assert git(bare, "rev-parse", f"{delivered['branch']}^") == base
+    git(tmp_path, "clone", "--quiet", "--branch", delivered["branch"], str(bare), "delivered")
+    branch = tmp_path / "delivered"
+    assert json.loads((branch / ".gepa" / "best_candidate.json").read_text()) == {"prompt": "better"}
+    for folder, status in ((branch, 0), (tmp_path / "program", 1)):
+        command = [sys.executable, "test_program.py"]
+        tested = await asyncio.to_thread(subprocess.run, command, cwd=folder, timeout=60, check=False)
+        assert tested.returncode == status, folder
