@@ -223,7 +223,8 @@ async def run_git_async(
             *arguments,
             cwd=folder,
             env=git_environment(settings, variables, network=network),
-            stdin=asyncio.subprocess.PIPE,
+            # Without input there is no pipe: uvloop refuses to write, even nothing, to a command that has ended.
+            stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
@@ -238,7 +239,7 @@ async def run_git_async(
         raise
     try:
         async with asyncio.timeout(timeout_s):
-            output, stderr = await process.communicate(stdin)
+            output, stderr = await process.communicate(stdin or None)
     except TimeoutError:
         raise _too_slow(arguments[0], timeout_s) from None
     finally:

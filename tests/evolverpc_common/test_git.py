@@ -3,9 +3,11 @@
 import asyncio
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from evolverpc_common.git import GitError, GitTimeout, filters_off, git_environment, run_git, run_git_async
 
@@ -93,3 +95,20 @@ def test_network_is_refused_unless_it_is_asked_for(repository: Path, tmp_path: P
         run_git("ls-remote", f"file://{other}", folder=repository)
     asyncio.run(run_git_async("ls-remote", f"file://{other}", folder=repository, network=True))
     assert "GIT_ALLOW_PROTOCOL" not in os.environ
+
+
+def test_a_command_without_input_that_ends_before_it_is_waited_for_has_its_output(tmp_path: Path) -> None:
+    async def block_the_loop() -> None:
+        while True:
+            time.sleep(0.25)  # noqa: ASYNC251  the command ends meanwhile
+            await asyncio.sleep(0)
+
+    async def version() -> bytes:
+        blocking = asyncio.ensure_future(block_the_loop())
+        try:
+            return await run_git_async("version", folder=tmp_path)
+        finally:
+            blocking.cancel()
+
+    for _ in range(3):
+        assert uvloop.run(version()).startswith(b"git version")
