@@ -98,6 +98,7 @@ describe.skipIf(!hasBrowser || !hasCommands)("in Chromium", () => {
   /** Run `gepa-client watch` as given, and open the address that it prints. */
   async function watch(command: string): Promise<ChildProcess> {
     const { child, found } = await start(`${command} --no-open`, "page: ");
+    await page.goto("about:blank"); // the page before this one asks its own server until it is left
     base = new URL(found.replace("page: ", "")).origin;
     await page.goto(found.replace("page: ", ""));
     await page.locator("main > .about").waitFor();
@@ -175,6 +176,7 @@ describe.skipIf(!hasBrowser || !hasCommands)("in Chromium", () => {
     await completed;
     await checkViews();
 
+    await page.goto("about:blank");
     base = pathToFileURL(folder).href;
     await page.context().setOffline(true);
     await page.goto(`${base}/run/report.html`);
