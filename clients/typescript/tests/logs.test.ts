@@ -9,16 +9,19 @@ const WORDS = ["a", "b", "c"].map((name) => Array.from({ length: 10 }, (_, at) =
 
 const written = (words: string[]): string => words.map((word) => `${word}\n${word}!\n`).join("");
 
-/** A served program, and the results of its examples; they run at the same time. */
-const WAYS: Record<string, () => Promise<{ child: Child; results: (...data: object[]) => Promise<any[]> }>> = {
-  serve: async () => {
-    const child = started("tests/programs/writes.ts", ["serve"]);
+/** A program served with a deadline for each example, in seconds, and the results of its examples; they run at the same time. */
+const WAYS: Record<
+  string,
+  (deadlineS: number) => Promise<{ child: Child; results: (...data: object[]) => Promise<any[]> }>
+> = {
+  serve: async (deadlineS) => {
+    const child = started("tests/programs/writes.ts", ["serve", String(deadlineS)]);
     const { url, token } = await nextMessage(child);
     const server = { url, token } as RunningServer;
     return { child, results: (...data) => evaluate(server, data) };
   },
-  serveStdio: async () => {
-    const child = started("tests/programs/writes.ts", ["stdio"]);
+  serveStdio: async (deadlineS) => {
+    const child = started("tests/programs/writes.ts", ["stdio", String(deadlineS)]);
     const results = async (...data: object[]): Promise<any[]> => {
       data.forEach((one, id) => {
         const params = { candidate: { rules: "" }, batch: [{ id: "a", data: one }] };
@@ -36,7 +39,7 @@ const WAYS: Record<string, () => Promise<{ child: Child; results: (...data: obje
 };
 
 it.each(Object.keys(WAYS))("%s keeps the logs of examples that run at the same time apart", async (way) => {
-  const { child, results } = await (WAYS[way] as (typeof WAYS)[string])();
+  const { child, results } = await (WAYS[way] as (typeof WAYS)[string])(60);
   const [first, second, failed] = await results(
     ...WORDS.map((words, at) => (at === 2 ? { words, fail: "no luck" } : { words })),
   );
@@ -75,7 +78,7 @@ it.each(["x", "😀"])("a long line of %s keeps its beginning and its end, cut b
 });
 
 it("an example past its deadline keeps its log", async () => {
-  const { results } = await (WAYS.serve as (typeof WAYS)[string])();
+  const { results } = await (WAYS.serve as (typeof WAYS)[string])(0.5);
   const [late, other] = await results({ words: ["x"], hang: true }, { words: ["y"] });
   expect(late.error).toMatchObject({ type: "timeout", log: "x\nx!\n" });
   expect(other.log).toBe("y\ny!\nscored\n");

@@ -1,4 +1,5 @@
-// A program that writes between awaits while other examples run, served in the way that the argument names.
+// A program that writes between awaits while other examples run, served in the way that the first argument names, with
+// the seconds that an example may take as the second argument.
 import { setTimeout as sleep } from "node:timers/promises";
 import { serve, serveStdio } from "../../src/index.js";
 
@@ -29,5 +30,7 @@ const program = {
   },
 };
 
-if (process.argv[2] === "stdio") await serveStdio(program, { maxConcurrency: 8 });
-else await serve(program, { maxConcurrency: 8, exampleTimeoutS: 0.5, json: true });
+const [way, exampleTimeoutS] = process.argv.slice(2);
+const options = { maxConcurrency: 8, exampleTimeoutS: Number(exampleTimeoutS) };
+if (way === "stdio") await serveStdio(program, options);
+else await serve(program, { ...options, json: true });
