@@ -41,7 +41,8 @@ class Received:
 
 
 @asynccontextmanager
-async def streaming(url: str, job_id: str, key: str = "acme-viewer", last: str | None = None) -> AsyncIterator[Any]:
+async def streaming(url: str, job_id: str, key: str = "acme-viewer", last: str | None = None) -> AsyncIterator[AsyncIterator[str]]:
+    """Yield the lines of a stream, which stays open for the block."""
     headers = {"Authorization": f"Bearer {key}", **({"Last-Event-ID": last} if last is not None else {})}
     limits = httpx.Timeout(WAIT_S)
     async with (
@@ -50,14 +51,14 @@ async def streaming(url: str, job_id: str, key: str = "acme-viewer", last: str |
     ):
         assert response.status_code == 200
         assert response.headers["content-type"].startswith("text/event-stream")
-        yield response
+        yield response.aiter_lines()
 
 
-async def read(response: httpx.Response, events: int | None = None) -> Received:
+async def read(lines: AsyncIterator[str], events: int | None = None) -> Received:
     """Read a stream to its end, or until it has sent so many events."""
     received, name = Received(), None
     async with asyncio.timeout(WAIT_S):
-        async for line in response.aiter_lines():
+        async for line in lines:
             if line.startswith("event: "):
                 name = line[7:]
                 received.named.append(name)
@@ -109,24 +110,24 @@ def url(service: Service) -> Iterator[str]:
 
 
 async def test_a_stream_has_every_event_once_and_ends_with_its_job(ended: Job, url: str) -> None:
-    async with streaming(url, ended.id) as response:
-        whole = await read(response)
+    async with streaming(url, ended.id) as lines:
+        whole = await read(lines)
     assert whole.named == ["end"]
     assert len(set(whole.ids)) == len(whole.ids)
     kinds = {event["type"] for event in whole.events}
     assert {"job", "run", "rows", "candidate", "pool", "position", "certificate"} <= kinds
     assert not [secret for secret in SECRETS if secret in json.dumps(whole.events)]
     for cut in (1, len(whole.ids) // 2, len(whole.ids)):
-        async with streaming(url, ended.id, last=whole.ids[cut - 1]) as response:
-            rest = await read(response)
+        async with streaming(url, ended.id, last=whole.ids[cut - 1]) as lines:
+            rest = await read(lines)
         assert set(rest.ids) <= set(whole.ids[cut:])
         assert state(whole.events[:cut] + rest.events) == state(whole.events)
         assert rest.named == ["end"]
 
 
 async def test_a_stream_of_another_server_begins_again_after_a_reset(ended: Job, url: str) -> None:
-    async with streaming(url, ended.id, last="0123456789abcdef-7") as response:
-        whole = await read(response)
+    async with streaming(url, ended.id, last="0123456789abcdef-7") as lines:
+        whole = await read(lines)
     assert whole.named == ["reset", "end"]
     assert whole.events[0]["type"] == "job"
 
@@ -134,8 +135,8 @@ async def test_a_stream_of_another_server_begins_again_after_a_reset(ended: Job,
 async def test_a_stream_shows_the_status_of_its_job_as_it_changes(url: str, acme: TenantRecords) -> None:
     job = Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k")
     acme.insert(job)
-    async with streaming(url, job.id) as response:
-        reading = asyncio.create_task(read(response))
+    async with streaming(url, job.id) as lines:
+        reading = asyncio.create_task(read(lines))
         paused = acme.replace(job.model_copy(update={"status": "paused"}))
         await asyncio.sleep(2 * job_streams.POLL_S)
         acme.replace(paused.model_copy(update={"status": "cancelled", "reason": "cancelled by key:k"}))
@@ -162,8 +163,8 @@ async def test_many_streams_share_one_reader(url: str, acme: TenantRecords, ende
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
     async def once() -> list[str]:
-        async with streaming(url, ended.id) as response:
-            return (await read(response)).ids
+        async with streaming(url, ended.id) as lines:
+            return (await read(lines)).ids
 
     found = await asyncio.gather(*(once() for _ in range(40)))
     assert len({ids[-1] for ids in found}) == 1
@@ -171,8 +172,8 @@ async def test_many_streams_share_one_reader(url: str, acme: TenantRecords, ende
 
 
 async def test_pages_of_events_are_those_of_the_stream(ended: Job, url: str) -> None:
-    async with streaming(url, ended.id) as response:
-        whole = await read(response)
+    async with streaming(url, ended.id) as lines:
+        whole = await read(lines)
     headers = {"Authorization": "Bearer acme-viewer"}
     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=WAIT_S) as client:
         page = (await client.get(f"/job/{ended.id}/events")).json()
@@ -286,5 +287,5 @@ def until(happened: Callable[[], bool]) -> None:
 
 
 async def followed(url: str, job: Job) -> Received:
-    async with streaming(url, job.id) as response:
-        return await read(response)
+    async with streaming(url, job.id) as lines:
+        return await read(lines)
