@@ -41,7 +41,9 @@ class Received:
 
 
 @asynccontextmanager
-async def streaming(url: str, job_id: str, key: str = "acme-viewer", last: str | None = None) -> AsyncIterator[AsyncIterator[str]]:
+async def streaming(
+    url: str, job_id: str, key: str = "acme-viewer", last: str | None = None
+) -> AsyncIterator[AsyncIterator[str]]:
     """Yield the lines of a stream, which stays open for the block."""
     headers = {"Authorization": f"Bearer {key}", **({"Last-Event-ID": last} if last is not None else {})}
     limits = httpx.Timeout(WAIT_S)
