@@ -2,9 +2,9 @@
 
 from gepa_client.analysis.explanation import Change, Explanation, MovedRows, paired_scores
 from gepa_client.analysis.proposals import (
+    AnalyzedProposal,
     ComparedRow,
     Excerpt,
-    AnalyzedProposal,
     RowResult,
     TextChange,
     marked_texts,
