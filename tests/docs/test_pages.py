@@ -79,8 +79,8 @@ def test_every_relative_link_of_a_page_leads_to_a_file_and_a_heading(page: str) 
 
 
 def test_every_decision_has_a_number_of_its_own() -> None:
-    names = sorted(path.name for path in (pages.ROOT / "docs" / "decisions").glob("0*.md"))
-    assert [name[:4] for name in names] == [f"{number:04}" for number in range(1, len(names) + 1)]
+    numbers = [path.name[:4] for path in (pages.ROOT / "docs" / "decisions").glob("0*.md")]
+    assert len(set(numbers)) == len(numbers), sorted(numbers)
 
 
 def test_readme_has_at_most_150_lines() -> None:
