@@ -12,10 +12,13 @@ _REFUSED_SECRETS = re.compile(
     r"(LD|DYLD|GIT|PYTHON|GEPA|XDG|UV|PIP|NPM|NODE|SSL|SSH|BASH|PERL|RUBY|JAVA|DBUS|LC|MALLOC|GLIBC|EVOLVERPC)_?.*"
     r"|.*_PROXY|PATH|HOME|TMPDIR|TMP|TEMP|SHELL|ENV|IFS|LANG|TZ|USER|LOGNAME|PWD|EDITOR|PAGER|TERM|HOSTALIASES"
     r"|LOCALDOMAIN|RES_OPTIONS|NLSPATH|LOCPATH|GCONV_PATH|GETCONF_DIR|RESOLV_.*|VIRTUAL_ENV|REQUESTS_CA_BUNDLE"
-    r"|CURL_CA_BUNDLE|NETRC",
+    r"|CURL_CA_BUNDLE|NETRC|.*_(BASE_URL|API_BASE)",
     re.IGNORECASE,
 )
-"""Names of variables that decide what programs of this machine do: no secret of a tenant may be one of them."""
+"""Names of variables that decide what programs of this machine do, or where they connect to.
+
+No secret of a tenant may be one of them.
+"""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 

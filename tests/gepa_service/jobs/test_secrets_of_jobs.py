@@ -68,14 +68,15 @@ def service(tmp_path: Path) -> Iterator[Platform]:
 
 
 @contextmanager
-def model(asked: Callable[[str | None], None]) -> Iterator[str]:
-    """Yield the base URL of a model that answers `better`, and calls `asked` with the header of each request."""
+def model(asked: Callable[[str | None], None], answer: Callable[[str], str] = lambda _: "better") -> Iterator[str]:
+    """Yield the base URL of a model; `asked` is called with the header of each request, `answer` with its prompt."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             asked(self.headers["Authorization"])
-            message = {"role": "assistant", "content": "```\nbetter\n```"}
+            text = answer("".join(str(each["content"]) for each in request["messages"]))
+            message = {"role": "assistant", "content": f"```\n{text}\n```"}
             usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
             choices = [{"index": 0, "finish_reason": "stop", "message": message}]
             whole = {"id": "a", "object": "chat.completion", "created": 1, "model": "m", "choices": choices}
@@ -194,7 +195,7 @@ def test_the_gateway_of_a_tenants_job_puts_its_secret_on_requests_to_the_host_an
     assert [path for path in written if SECRET.encode() in path.read_bytes()] == []
 
 
-@pytest.mark.parametrize("name", ["PATH", "LD_PRELOAD", "GIT_SSH_COMMAND", "https_proxy", "HOME", "a-b"])
+@pytest.mark.parametrize("name", ["PATH", "LD_PRELOAD", "GIT_SSH_COMMAND", "https_proxy", "HOME", "OPENAI_BASE_URL", "a-b"])
 def test_a_name_that_decides_what_programs_of_the_machine_do_is_no_secret_of_a_job(
     service: Platform, name: str
 ) -> None:
