@@ -1,0 +1,86 @@
+"""Readers of the streams of jobs, which see every event once, whatever is killed or cut meanwhile."""
+
+import threading
+from typing import Any
+
+from gepa_service.client import ServiceClient
+from gepa_service.client.connection import ServiceUnreachable
+from gepa_service.model.job import Job
+from tests.gepa_service.routes.test_job_events import state
+
+WAIT_S = 120.0
+OF_THE_READER = ("store", "position")
+"""Types of events about how far this server has read, which another server that reads the run may not need to send."""
+
+
+class Follower:
+    """Follows the stream of a job in a thread, by the product's own client, until its end.
+
+    `events`: of the last server. `resets`: how often another server began again. `doubled`: ids that came again, or
+    after a later one.
+    """
+
+    def __init__(self, url: str, key: str, job: Job) -> None:
+        self.job = job
+        self.events: list[dict[str, Any]] = []
+        self.resets = 0
+        self.doubled: list[int] = []
+        self.error: BaseException | None = None
+        self._url, self._key = url, key
+        self._thread = threading.Thread(target=self._run, name=f"follower of {job.id}", daemon=True)
+        self._thread.start()
+
+    def ended(self) -> None:
+        """Wait until the stream has ended. Fails if it broke off for good."""
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive(), f"the stream of {self.job.id} does not end"
+        if self.error is not None:
+            raise self.error
+
+    def _run(self) -> None:
+        try:
+            with ServiceClient(self._url, self._key) as client:
+                for event in client.follow(self.job.id):
+                    self._take(event)
+        except BaseException as error:  # noqa: BLE001  the test raises it
+            self.error = error
+
+    def _take(self, event: dict[str, Any]) -> None:
+        if event["type"] == "reset":
+            self.resets += 1
+            self.events = []
+            return
+        if self.events and event["id"] <= self.events[-1]["id"]:
+            self.doubled.append(event["id"])
+        self.events.append(event)
+
+
+def shown(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """What these events come to, by the type and the key of each."""
+    return {name: event for name, event in state(_numbered(events)).items() if name.split()[0] not in OF_THE_READER}
+
+
+def _numbered(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events that are all kept numbered among themselves: their ids count those of other types too."""
+    kept = 0
+    found = []
+    for event in events:
+        if event["type"] == "results":
+            event = {**event, "id": kept}
+            kept += 1
+        found.append(event)
+    return found
+
+
+def differences(follower: Follower, url: str, key: str) -> list[str]:
+    """Everything in which a stream that was followed differs from one that is read at the end, in words."""
+    whole = Follower(url, key, follower.job)
+    try:
+        whole.ended()
+    except ServiceUnreachable as error:
+        return [f"the stream cannot be read at the end: {error}"]
+    seen, now = shown(follower.events), shown(whole.events)
+    found = [f"{name}: lost" for name in now.keys() - seen.keys()]
+    found += [f"{name}: only while the job ran" for name in seen.keys() - now.keys()]
+    found += [f"{name}: {seen[name]} and then {now[name]}" for name in now.keys() & seen.keys() if seen[name] != now[name]]
+    return found + [f"{number}: doubled" for number in follower.doubled]
