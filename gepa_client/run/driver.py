@@ -152,9 +152,7 @@ class _DriverRun:
                 config.lease_s,
                 counters.changes,
                 lambda action: self.cancel_token.cancel(_requested(action)),
-                lambda error: self.cancel_token.cancel(
-                    Interrupted("paused", stop_reason(error), infrastructure=True)
-                ),
+                lambda error: self.cancel_token.cancel(Interrupted("paused", stop_reason(error), infrastructure=True)),
             ):
                 finished = self._with_journal(run, spend, counters, resumed=resumed)
         except (Interrupted, OSError) as error:

@@ -58,9 +58,7 @@ def finished_by(error: BaseException) -> Finished:
     itself failed, the run has failed.
     """
     if isinstance(error, Interrupted):
-        return Finished(
-            status=error.status, reason=error.reason, infrastructure=error.infrastructure, metric_calls=0
-        )
+        return Finished(status=error.status, reason=error.reason, infrastructure=error.infrastructure, metric_calls=0)
     if isinstance(error, OSError):
         stop = stop_for(error)
         more = details(error) if stop.status == "failed" else None

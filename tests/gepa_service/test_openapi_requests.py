@@ -183,12 +183,12 @@ def test_every_stream_of_the_document_is_framed_as_server_sent_events(service: S
     "body",
     [
         'id: a-1\ndata: {"type":"job"}',
-        'data: {}\n\n',
+        "data: {}\n\n",
         'id: a-1\ndata: {"type":"unknown"}\n\n',
-        'event: other\ndata: {}\n\n',
-        'id: a-1\ndata: {\ndata: }\n\n',
-        'event: end\r\ndata: {}\r\n\r\n',
-        '\n\n\n\n',
+        "event: other\ndata: {}\n\n",
+        "id: a-1\ndata: {\ndata: }\n\n",
+        "event: end\r\ndata: {}\r\n\r\n",
+        "\n\n\n\n",
     ],
 )
 def test_a_stream_that_is_framed_otherwise_is_noticed(body: str) -> None:

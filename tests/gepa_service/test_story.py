@@ -262,7 +262,9 @@ async def test_code_and_prompt_are_changed_by_the_coding_agent_and_the_pull_requ
     assert (found.version["score"], found.version["texts"]["prompt"]) == (1.0, "better")
     assert json.loads((found.clone / TEXTS).read_text()) == {"prompt": "better"}
     best = commit_of_best(tmp_path, found)
-    assert git(found.clone, "diff", "--name-only", best, "HEAD") == TEXTS, "beside the texts, the code is the best one's"
+    assert git(found.clone, "diff", "--name-only", best, "HEAD") == TEXTS, (
+        "beside the texts, the code is the best one's"
+    )
     assert git(found.clone, "diff", "--name-only", "HEAD^", "HEAD").split() == [TEXTS, "program.py"]
     for folder, goal in ((found.clone, 0), (tmp_path / "program", 1)):
         assert await status_of(folder, "-m", "unittest", "-q", "test_program") == 0

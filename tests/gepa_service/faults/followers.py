@@ -1,4 +1,4 @@
-"""Readers of the streams of jobs, which see every event once, whatever is killed or cut meanwhile."""
+"""Readers of the streams of jobs, which see every event once although processes are killed and connections cut."""
 
 import threading
 from typing import Any
@@ -9,8 +9,8 @@ from gepa_service.model.job import Job
 from tests.gepa_service.routes.test_job_events import state
 
 WAIT_S = 120.0
-OF_THE_READER = ("store", "position")
-"""Types of events about how far this server has read, which another server that reads the run may not need to send."""
+OF_THE_READER = ("store", "position", "now")
+"""Types of events about this moment and how far a server has read, which another one that reads the run sends anew."""
 
 
 class Follower:
@@ -56,19 +56,17 @@ class Follower:
 
 
 def shown(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """What these events come to, by the type and the key of each."""
-    return {name: event for name, event in state(_numbered(events)).items() if name.split()[0] not in OF_THE_READER}
-
-
-def _numbered(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The events that are all kept numbered among themselves: their ids count those of other types too."""
-    kept = 0
-    found = []
+    """What these events come to: by type and key, results by their number, rows by their place."""
+    whole = [event for event in events if event["type"] not in (*OF_THE_READER, "results", "rows")]
+    found = state(whole)
     for event in events:
         if event["type"] == "results":
-            event = {**event, "id": kept}
-            kept += 1
-        found.append(event)
+            columns = ("numbers", "candidates", "rows", "scores", "statuses")
+            for number, *result in zip(*(event[name] for name in columns), strict=True):
+                assert f"results {number}" not in found, f"result {number} was sent twice"
+                found[f"results {number}"] = result
+        elif event["type"] == "rows":
+            found |= {f"rows {at}": row for at, row in enumerate(event["ids"], event["start"])}
     return found
 
 
@@ -82,5 +80,6 @@ def differences(follower: Follower, url: str, key: str) -> list[str]:
     seen, now = shown(follower.events), shown(whole.events)
     found = [f"{name}: lost" for name in now.keys() - seen.keys()]
     found += [f"{name}: only while the job ran" for name in seen.keys() - now.keys()]
-    found += [f"{name}: {seen[name]} and then {now[name]}" for name in now.keys() & seen.keys() if seen[name] != now[name]]
+    both = sorted(now.keys() & seen.keys())
+    found += [f"{name}: {seen[name]}, and at the end {now[name]}" for name in both if seen[name] != now[name]]
     return found + [f"{number}: doubled" for number in follower.doubled]

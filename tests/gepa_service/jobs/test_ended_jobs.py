@@ -30,7 +30,7 @@ def finished(**fields: Any) -> Finished:
         ({"status": "cancelled"}, "cancelled"),
     ],
 )
-def test_a_job_continues_by_itself_if_its_infrastructure_was_lost_whatever_the_reason_reads(
+def test_a_job_continues_by_itself_if_its_infrastructure_was_lost_and_not_by_its_reason(
     fields: dict[str, Any], ended: str, text: str, tmp_path: Path
 ) -> None:
     assert ended_as(finished(reason=text, **fields), tmp_path).status == ended

@@ -195,7 +195,9 @@ def test_the_gateway_of_a_tenants_job_puts_its_secret_on_requests_to_the_host_an
     assert [path for path in written if SECRET.encode() in path.read_bytes()] == []
 
 
-@pytest.mark.parametrize("name", ["PATH", "LD_PRELOAD", "GIT_SSH_COMMAND", "https_proxy", "HOME", "OPENAI_BASE_URL", "a-b"])
+@pytest.mark.parametrize(
+    "name", ["PATH", "LD_PRELOAD", "GIT_SSH_COMMAND", "https_proxy", "HOME", "OPENAI_BASE_URL", "a-b"]
+)
 def test_a_name_that_decides_what_programs_of_the_machine_do_is_no_secret_of_a_job(
     service: Platform, name: str
 ) -> None:
