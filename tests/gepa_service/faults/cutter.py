@@ -39,7 +39,7 @@ class Cutter:
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def cut(self) -> int:
-        """Reset every connection, whatever it carries; return how many there were."""
+        """Reset every connection, also in the middle of a message; return how many there were."""
         return asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result(WAIT_S)
 
     async def _cut(self) -> int:
