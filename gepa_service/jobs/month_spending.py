@@ -90,7 +90,6 @@ class MonthLimit:
     spent: Callable[[str], float]
     clock: Callable[[], float] = time.monotonic
     _known: dict[str, tuple[float, float]] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def is_reached(self, tenant: str) -> bool:
         """Return whether nothing is left.
@@ -102,10 +101,9 @@ class MonthLimit:
         allowed = None if found is None else found.quotas.usd_per_month
         if allowed is None:
             return False
-        with self._lock:
-            known = self._known.get(tenant)
-            if known is None or self.clock() - known[1] >= KNOWN_S:
-                known = self._known[tenant] = (self.spent(tenant), self.clock())
+        known = self._known.get(tenant)
+        if known is None or self.clock() - known[1] >= KNOWN_S:
+            known = self._known[tenant] = (self.spent(tenant), self.clock())
         return known[0] >= allowed
 
 
