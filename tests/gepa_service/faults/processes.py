@@ -86,6 +86,13 @@ class Processes:
         for name in names:
             self.start(name)
 
+    def start_ended(self) -> int:
+        """Start those again that have ended by themselves, because their database was away; return how many."""
+        ended = [name for name, process in self._running.items() if process.poll() is not None]
+        for name in ended:
+            self.start(name)
+        return len(ended)
+
     def kill_of_job(self, victim: str, random: Random, jobs: list[Job]) -> bool:
         """Kill one of `PROCESSES` by SIGKILL, which its worker notices; return whether there was one."""
         found = [pid for job in jobs for pid in processes_of(job) if PROCESSES[victim] in command_of(pid)]

@@ -53,6 +53,7 @@ class Round:
     """The parts of one round.
 
     `cutters`: for streams, and for processes of jobs. `claims`: workers by job and attempt. `hit`: what was done.
+    `started_again`: processes that ended as their database was away.
     """
 
     number: int
@@ -69,6 +70,7 @@ class Round:
     jobs: list[Job] = field(default_factory=list)
     claims: dict[tuple[str, int], set[str]] = field(default_factory=dict)
     hit: list[str] = field(default_factory=list)
+    started_again: int = 0
 
     def submit(self) -> Job:
         number = len(self.jobs)
@@ -118,6 +120,7 @@ class Round:
         deadline = time.monotonic() + WAIT_S
         due = time.monotonic() + self.random.uniform(*pause_s)
         while True:
+            self.started_again += self.processes.start_ended()
             try:
                 known = self.seen()
             except RecordsUnavailable:  # of a database that was killed
@@ -137,6 +140,7 @@ class Round:
 
     def check(self, jobs: list[Job], expected: list[Any]) -> None:
         """Every job is as an undisturbed one, was paid for once, and was run by one worker at a time."""
+        assert self.mongo is not None or not self.started_again, self.processes.logs()
         assert {attempt: len(workers) for attempt, workers in self.claims.items() if len(workers) > 1} == {}
         with closing(open_store(self.store_url)) as store:
             for number, job in enumerate(jobs):
@@ -221,6 +225,7 @@ def test_jobs_survive_each_kind_of_fault(
         "jobs": len(ended),
         "attempts": sum(job.attempts for job in ended),
         "bad_messages": {fault: count for fault, count in disturbed.proxy.did.items() if fault != "none"},
+        "started_again": disturbed.started_again,
         "resets": sum(each.resets for each in followers),
         "seconds": round(time.monotonic() - began),
     }
