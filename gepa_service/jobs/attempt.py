@@ -270,6 +270,7 @@ class Attempt:
             budget={name: job.settings[name] for name in BUDGETS if job.settings.get(name) is not None},
             isolated=parts.sandbox == "bubblewrap",
             secrets=dict(revealed.variables),
+            allow_networks=tuple(map(str, parts.git.policy.allow_networks)),
         )
         return order, git
 

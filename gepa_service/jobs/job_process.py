@@ -3,9 +3,11 @@
 import contextlib
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight
 from gepa_client.check.server_check import check_server
@@ -58,7 +60,8 @@ def _carried_out(order: JobOrder, store: Store) -> Ended:
         return ended_as(run_events.Finished.model_validate(known), order.folder / "results")
     settings = _settings(order, run)
     spent = 0.0 if run is None else SpendingTotals(store.spending(run.id)).cost_usd
-    session = sessions.SandboxSession(settings, order.run_id, open_setup, size=settings.sandboxes)
+    setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks))
+    session = sessions.SandboxSession(settings, order.run_id, setup, size=settings.sandboxes)
     with sessions.signals_interrupt():
         try:
             try:

@@ -199,6 +199,7 @@ class ProgramWorker:
             parallelism=work.parallelism,
             task_timeout_s=work.task_timeout_s,
             timeout_s=work.timeout_s,
+            allow_networks=tuple(map(str, self._machine.policy.allow_networks)),
         )
 
     def _results(self, work: ProgramWork) -> Iterator[TaskResult]:
