@@ -188,6 +188,7 @@ async def status_of(folder: Path, *arguments: str) -> int:
     return ran.returncode
 
 
+@pytest.mark.long
 async def test_a_private_repository_gets_a_pull_request_with_the_prompt_that_was_certified_and_promoted(
     tmp_path: Path,
 ) -> None:
