@@ -310,7 +310,7 @@ class Attempt:
             claim = self._mine(found).claim
             assert claim is not None  # noqa: S101  `_mine` has checked it
             raised = claim.model_copy(update={"beat": claim.beat + 1})
-            changes = {"claim": raised, "progress": progress or found.progress}
+            changes: dict[str, Any] = {"claim": raised, "progress": progress or found.progress}
             if found.month != month:
                 changes |= {"month": month, "usd_before_month": (progress or found.progress).cost_usd or 0.0}
             return found.model_copy(update=changes)
