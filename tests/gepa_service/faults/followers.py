@@ -8,7 +8,10 @@ from gepa_service.client.connection import ServiceUnreachable
 from gepa_service.model.job import Job
 from tests.gepa_service.routes.test_job_events import state
 
-WAIT_S = 120.0
+WAIT_S = 300.0
+AWAY_S = 300.0
+"""Seconds for which the API may be away: it starts slowly on a busy machine, and may be killed again."""
+
 OF_THE_READER = ("store", "position", "now")
 """Types of events about this moment and how far a server has read, which another one that reads the run sends anew."""
 
@@ -40,7 +43,7 @@ class Follower:
     def _run(self) -> None:
         try:
             with ServiceClient(self._url, self._key) as client:
-                for event in client.follow(self.job.id):
+                for event in client.follow(self.job.id, away_s=AWAY_S):
                     self._take(event)
         except BaseException as error:  # noqa: BLE001  the test raises it
             self.error = error
