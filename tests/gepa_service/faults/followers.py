@@ -33,6 +33,11 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name=f"follower of {job.id}", daemon=True)
         self._thread.start()
 
+    @property
+    def is_reading(self) -> bool:
+        """Whether it has received events and waits for more."""
+        return bool(self.events) and self._thread.is_alive()
+
     def ended(self) -> None:
         """Wait until the stream has ended. Fails if it broke off for good."""
         self._thread.join(WAIT_S)

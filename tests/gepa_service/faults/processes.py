@@ -120,7 +120,7 @@ def free_port() -> int:
     return port
 
 
-def listening(port: int, timeout_s: float = 60.0) -> None:
+def listening(port: int, timeout_s: float = 240.0) -> None:
     until = time.monotonic() + timeout_s
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
