@@ -20,7 +20,8 @@ PROCESSES = {"job process": b"gepa_service.jobs.job_main", "driver": b"gepa_clie
 """What of a job can be killed, and what is in its command."""
 
 WORKERS = 2
-LEASE_S = 2.0
+LEASE_S = 5.0
+"""Long enough that no worker of a busy machine is taken for dead."""
 
 
 @dataclass

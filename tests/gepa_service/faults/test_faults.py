@@ -47,6 +47,9 @@ WAIT_S = 1500.0 if ALL else 240.0
 LOST_AT_ONCE = 40
 """Examples that one fault may cost: what is in flight in all jobs of a worker."""
 
+RUN_LEASE_S = 20.0
+"""Of a run, which the next worker of its job does not wait for."""
+
 BAD_MESSAGES = 0.03
 """Of the requests of jobs' processes to the API, the share that is lost, cut, repeated or answered by 502."""
 
@@ -78,7 +81,8 @@ class Round:
 
     def submit(self) -> Job:
         number = len(self.jobs)
-        settings = {"repo": str(self.repo), **word_settings(self.log(number), metric_calls=CALLS)}
+        words = word_settings(self.log(number), metric_calls=CALLS)
+        settings = {**words, "repo": str(self.repo), "lease_s": RUN_LEASE_S}
         tenant = TENANTS[number % len(TENANTS)]
         job = Job(tenant=tenant, id=new_id("job"), repo_url=str(self.repo), settings=settings, created_by="key:test")
         self.records.insert(job)
