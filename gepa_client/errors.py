@@ -146,13 +146,19 @@ class Interrupted(BaseException):
     proposal lost. Catch this one around `gepa.optimize` only.
 
     `status`: `completed` (a limit was reached), `paused` (may be taken up again), `cancelled`
-    (a user requested it), `failed` (trying again is useless).
+    (a user requested it), `failed` (trying again is useless). `infrastructure`: what the run needs was lost, such as
+    its store, its lease or its sandboxes; the same run can continue elsewhere without a change.
     """
 
-    def __init__(self, status: InterruptStatus, reason: str) -> None:
+    def __init__(self, status: InterruptStatus, reason: str, *, infrastructure: bool = False) -> None:
         super().__init__(f"{status}: {reason}")
         self.status: InterruptStatus = status
         self.reason = reason
+        self.infrastructure = infrastructure
+
+    def again(self) -> "Interrupted":
+        """Return a new exception for the same stop, to be raised in another thread or task."""
+        return Interrupted(self.status, self.reason, infrastructure=self.infrastructure)
 
 
 OWN_WORDS = (ConnectionLost, Refused, Unauthorized, JournalError, RecordedFailure, RowsError, SettingsError)

@@ -305,7 +305,7 @@ class Shutdown:
     def check(self) -> None:
         """Raise what has stopped the fleet, if anything has."""
         if self._interrupted is not None:
-            raise Interrupted(self._interrupted.status, self._interrupted.reason)
+            raise self._interrupted.again()
         if self._defect is not None:
             self._raised = True
             raise self._defect

@@ -9,7 +9,6 @@ from dataclasses import replace
 from gepa_client.errors import (
     ClaimLost,
     Interrupted,
-    InterruptStatus,
     NumberTaken,
     StoreDamaged,
     StoreUnavailable,
@@ -125,7 +124,7 @@ class JournalBuffer(JournalStorage):
             return
         with self._changed:
             if self._failed is not None:
-                raise Interrupted(self._failed.status, self._failed.reason)
+                raise self._failed.again()
             idle, full = not self._rows, len(self._rows) + len(rows) >= GROUP_ROWS
             self._rows += rows
             if idle or full:  # waking the thread takes the interpreter lock from the caller
@@ -136,7 +135,7 @@ class JournalBuffer(JournalStorage):
         future.set_running_or_notify_cancel()  # a waiting caller may be cancelled; the commit they share may not
         with self._changed:
             if self._failed is not None:
-                future.set_exception(Interrupted(self._failed.status, self._failed.reason))
+                future.set_exception(self._failed.again())
             elif self._reads_only:
                 future.set_result(None)
             else:
@@ -188,7 +187,7 @@ class JournalBuffer(JournalStorage):
             waiting = waiting + self._waiting
             self._rows, self._waiting = [], []
         for future in waiting:
-            future.set_exception(Interrupted(interrupted.status, interrupted.reason))
+            future.set_exception(interrupted.again())
         self._on_failure(interrupted)
 
 
@@ -246,6 +245,8 @@ def whole_answer(store: Store, run_id: str, part: str, number: int) -> bytes:
 def _interruption(error: BaseException) -> Interrupted:
     """Return what a failure to write means for the run."""
     if isinstance(error, NumberTaken | ClaimLost):
-        return Interrupted("paused", f"another process drives this run now: {error}")
-    status: InterruptStatus = "paused" if isinstance(error, StoreUnavailable) else "failed"
-    return Interrupted(status, f"the journal cannot be written: {summary(error)}")
+        return Interrupted("paused", f"another process drives this run now: {error}", infrastructure=True)
+    reason = f"the journal cannot be written: {summary(error)}"
+    if isinstance(error, StoreUnavailable):
+        return Interrupted("paused", reason, infrastructure=True)
+    return Interrupted("failed", reason)

@@ -536,12 +536,14 @@ class Finished(_Event):
     work. `resume_with`: flags without which a resumed run would end in the same way. `search_complete`: GEPA ended the
     search between two iterations, so that every result is counted in `metric_calls`. `active_seconds`: how long
     processes have driven the run, those before a `resume` included; None if that is not known. `reused`: results that
-    were not made again, as the program is deterministic; None if it is not known to be.
+    were not made again, as the program is deterministic; None if it is not known to be. `infrastructure`: the store,
+    the lease, the sandboxes or the driver process was lost, so that the same run can continue without a change.
     """
 
     event: Literal["finished"] = "finished"
     status: Status
     reason: str | None = None
+    infrastructure: bool = False
     details: str | None = None
     metric_calls: int
     evaluation_usd: float | None = None

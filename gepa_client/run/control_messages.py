@@ -57,7 +57,10 @@ class RefusalMessage(_Message):
 
 
 class StopMessage(_Message):
-    """Stop the run; examples in flight are completed. `reason`: None for a stop by hand."""
+    """Stop the run; examples in flight are completed.
+
+    `reason`: what of the infrastructure is lost; None for a stop by hand.
+    """
 
     reason: str | None = None
 

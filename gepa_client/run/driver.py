@@ -152,7 +152,7 @@ class _DriverRun:
                 config.lease_s,
                 counters.changes,
                 lambda action: self.cancel_token.cancel(_requested(action)),
-                lambda error: self.cancel_token.cancel(Interrupted("paused", stop_reason(error))),
+                lambda error: self.cancel_token.cancel(Interrupted("paused", stop_reason(error), infrastructure=True)),
             ):
                 finished = self._with_journal(run, spend, counters, resumed=resumed)
         except (Interrupted, OSError) as error:
@@ -163,7 +163,7 @@ class _DriverRun:
             self._release(counters, **(before if resumed else status))
             raise
         if self._is_taken_over():
-            return Finished(status="refused", reason=TAKEN_OVER, metric_calls=0)
+            return Finished(status="refused", reason=TAKEN_OVER, infrastructure=True, metric_calls=0)
         self._record_stop(finished.status)
         done = {"requested_action": None} if finished.status == "cancelled" or self._is_paused(finished.status) else {}
         self._release(counters, status=finished.status, reason=finished.reason, **done)
@@ -194,7 +194,7 @@ class _DriverRun:
 
     def _check_owned(self) -> None:
         if self._is_taken_over():
-            raise Interrupted("paused", TAKEN_OVER)
+            raise Interrupted("paused", TAKEN_OVER, infrastructure=True)
 
     def _check_requested_action(self, run: StoredRun) -> None:
         """Stop if an action was requested since this command began, while it waited for the lease.

@@ -47,7 +47,11 @@ def main() -> None:
         threading.Thread(target=_listen, args=(stopping, gateway), name="stdin", daemon=True).start()
         drive(job, writer.emit, stopping.cancel_token, stopping.drainable, gateway)
     except Interrupted as stopped:  # before the run was driven
-        writer.emit(Finished(status=stopped.status, reason=stopped.reason, metric_calls=0))
+        writer.emit(
+            Finished(
+                status=stopped.status, reason=stopped.reason, infrastructure=stopped.infrastructure, metric_calls=0
+            )
+        )
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         writer.close()
@@ -94,7 +98,8 @@ def _listen(stopping: _StopHandler, gateway: "GatewayRecord") -> None:
             continue
         match message:
             case StopMessage():
-                stopping.stop(Interrupted("paused", message.reason or BY_HAND))
+                lost = message.reason is not None
+                stopping.stop(Interrupted("paused", message.reason or BY_HAND, infrastructure=lost))
             case CapMessage():
                 gateway.capped(message.reason)
             case _:

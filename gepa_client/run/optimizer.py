@@ -61,7 +61,7 @@ class _SearchEnd:
     """How the search ended, with its result so far.
 
     `search_complete`: GEPA ended it between two iterations. `lacks_limit`: no limit of its settings can take effect.
-    `reused`: as in `Finished`.
+    `reused`, `infrastructure`: as in `Finished`.
     """
 
     status: Status
@@ -71,6 +71,18 @@ class _SearchEnd:
     lacks_limit: bool = False
     search_complete: bool = False
     reused: int | None = None
+    infrastructure: bool = False
+
+
+def _interrupted(ending: _SearchEnd, by: Interrupted, during: str, *, search_complete: bool = True) -> _SearchEnd:
+    """Return how a run ends that was interrupted after its search. `during`: what was done then."""
+    return replace(
+        ending,
+        status=by.status,
+        reason=f"{by.reason} (while {during})",
+        infrastructure=by.infrastructure,
+        search_complete=search_complete,
+    )
 
 
 class _GepaLog:
@@ -132,6 +144,7 @@ class Optimization:
         return Finished(
             status=ending.status,
             reason=ending.reason,
+            infrastructure=ending.infrastructure,
             search_complete=ending.search_complete,
             details=ending.details,
             resume_with=["--max-metric-calls", str(SUGGESTED_METRIC_CALLS)] if ending.lacks_limit else [],
@@ -269,6 +282,7 @@ class Optimization:
             more,
             lacks_limit=prices.lacks_limit,
             reused=self._reused(watcher),
+            infrastructure=stop.infrastructure,
         )
 
     def _steering(self, reserved: int) -> Steering:
@@ -318,8 +332,7 @@ class Optimization:
         try:
             found = compare_ties(self.adapter, self.config, self.initial.splits, ending.result, self.emit)
         except Interrupted as interrupted:
-            reason = f"{interrupted.reason} (while candidates that tie were compared)"
-            return replace(ending, status=interrupted.status, reason=reason, search_complete=False)
+            return _interrupted(ending, interrupted, "candidates that tie were compared", search_complete=False)
         except (ClientError, RpcError) as error:
             self.emit(Warned(message=f"candidates that tie could not be compared: {stop_reason(error)}"))
             return ending
@@ -390,8 +403,7 @@ class Optimization:
                     for repeat in range(plan.count)
                 ]
             except Interrupted as interrupted:
-                reason = f"{interrupted.reason} (while the test rows were scored)"
-                return replace(ending, status=interrupted.status, reason=reason)
+                return _interrupted(ending, interrupted, "the test rows were scored")
             except (ClientError, RpcError) as error:
                 self.emit(Warned(message=f"the test rows could not be scored: {stop_reason(error)}"))
                 return ending

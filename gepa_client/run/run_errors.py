@@ -3,8 +3,17 @@
 import errno
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.errors import ClientError, ConnectionLost, Interrupted, StoreUnavailable, details, summary
-from gepa_client.journal.run_events import Finished
+from gepa_client.errors import (
+    ClaimLost,
+    ClientError,
+    ConnectionLost,
+    Interrupted,
+    RunBusy,
+    StoreUnavailable,
+    details,
+    summary,
+)
+from gepa_client.journal.run_events import Finished, Status
 from protocol.errors import ProgramFailed, RpcError
 
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
@@ -49,7 +58,7 @@ def finished_by(error: BaseException) -> Finished:
     itself failed, the run has failed.
     """
     if isinstance(error, Interrupted):
-        return Finished(status=error.status, reason=error.reason, metric_calls=0)
+        return Finished(status=error.status, reason=error.reason, infrastructure=error.infrastructure, metric_calls=0)
     if isinstance(error, OSError):
         stop = stop_for(error)
         more = details(error) if stop.status == "failed" else None
@@ -57,4 +66,6 @@ def finished_by(error: BaseException) -> Finished:
     if isinstance(error, ProgramFailed):
         return Finished(status="failed", reason=stop_reason(error), details=error_details(error), metric_calls=0)
     later = isinstance(error, ConnectionLost | StoreUnavailable) or (isinstance(error, RpcError) and error.retryable)
-    return Finished(status="paused" if later else "refused", reason=stop_reason(error), metric_calls=0)
+    lost = isinstance(error, StoreUnavailable | ClaimLost | RunBusy)
+    status: Status = "paused" if later else "refused"
+    return Finished(status=status, reason=stop_reason(error), infrastructure=lost, metric_calls=0)

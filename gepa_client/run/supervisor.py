@@ -132,7 +132,10 @@ class DriverProcess:
         self._lines.put(dict(message))
 
     def stop(self, reason: str | None = None) -> None:
-        """Request the run to stop and write its results; events continue until `finished`, paused for this reason."""
+        """Request the run to stop and write its results; events continue until `finished`, paused for this reason.
+
+        `reason`: what of the infrastructure is lost; None for a stop by hand.
+        """
         self.send({"stop": {"reason": reason}})
 
     def kill(self) -> None:

@@ -5,11 +5,12 @@ import os
 import resource
 import shlex
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from evolverpc_common.network_addresses import Network
 from gepa_client.sandboxing.remote_exec import FindSandbox
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, SWEEP, Log
 from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage, Setup
@@ -62,9 +63,15 @@ MOST_DESCRIPTORS = 65_536
 
 @asynccontextmanager
 async def open_setup(
-    settings: RunConfig, run_id: str, receive: Callable[[SessionMessage], None]
+    settings: RunConfig,
+    run_id: str,
+    receive: Callable[[SessionMessage], None],
+    *,
+    allowed_networks: Sequence[Network] | None = None,
 ) -> AsyncIterator[Setup]:
     """Open the set-up that the settings describe; the gateway closes last, so that no sandbox outlives it.
+
+    `allowed_networks`: as of `Gateway`.
 
     Raises:
         SandboxError: the runtime cannot be used here, or the source cannot be fetched.
@@ -78,7 +85,7 @@ async def open_setup(
         stack.enter_context(_file_limit_raised())
         gateway = None
         if settings.sandbox != "modal" or settings.gateway_url is not None:
-            gateway = await stack.enter_async_context(_gateway(settings, receive))
+            gateway = await stack.enter_async_context(_gateway(settings, receive, allowed_networks))
         runtime = await _runtime(stack, settings, receive)
         if left := [found for found in await runtime.found() if found.orphan]:
             log(f"{len(left)} sandboxes of ended processes are left; this ends them: {SWEEP}")
@@ -265,7 +272,9 @@ def client_settings(settings: RunConfig, run_id: str) -> ClientSettings:
     )
 
 
-def _gateway(settings: RunConfig, receive: Callable[[SessionMessage], None]) -> Gateway:
+def _gateway(
+    settings: RunConfig, receive: Callable[[SessionMessage], None], allowed_networks: Sequence[Network] | None
+) -> Gateway:
     policy = GatewayPolicy(
         models=settings.models,
         calls_per_minute=settings.model_calls_per_minute,
@@ -290,6 +299,7 @@ def _gateway(settings: RunConfig, receive: Callable[[SessionMessage], None]) -> 
         on_connection=receive,
         secret_headers=_secret_headers(settings),
         listen=listen,
+        allowed_networks=allowed_networks,
     )
 
 

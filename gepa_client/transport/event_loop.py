@@ -55,7 +55,7 @@ class CancelToken:
     def check(self) -> None:
         """Raise the reason, if there is one."""
         if self._reason is not None:
-            raise Interrupted(self._reason.status, self._reason.reason)
+            raise self._reason.again()
 
 
 class EventLoopThread:

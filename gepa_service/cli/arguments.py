@@ -27,6 +27,10 @@ Database = Annotated[
         help="The service's records: a SQLite file or a mongodb:// URL.",
     ),
 ]
+Oidc = Annotated[
+    list[str] | None,
+    typer.Option("--oidc", metavar="'ISSUER AUDIENCE'", help="An OIDC issuer whose tokens are accepted; repeatable."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 TenantName = Annotated[str, typer.Argument(metavar="TENANT", help="Its id, or its name if no other has it.")]
 

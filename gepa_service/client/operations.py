@@ -80,7 +80,7 @@ class Operations(Connection):
         return self._model(JobView, "POST", f"/job/{quoted(job_id)}/pause", idempotency_key=idempotency_key)
 
     def resume(self, job_id: str, *, idempotency_key: str | None = None) -> JobView:
-        """Continue a paused job."""
+        """Continue a paused job, once there is room in the queue."""
         return self._model(JobView, "POST", f"/job/{quoted(job_id)}/resume", idempotency_key=idempotency_key)
 
     def events(self, job_id: str, *, after: str | None = None) -> EventPage:

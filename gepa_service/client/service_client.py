@@ -14,14 +14,17 @@ SILENT_S = 60.0
 """A stream that sends nothing for this long, not even a comment, is lost."""
 
 RETRY_S = 1.0
-MOST_RETRIES = 30
+AWAY_S = 60.0
+"""Seconds for which the service may be away, as long as a restart of it takes."""
 
 
 class ServiceClient(Operations):
     """A client of a service; see `Connection` for its arguments."""
 
-    def follow(self, job_id: str) -> Iterator[dict[str, Any]]:
+    def follow(self, job_id: str, *, away_s: float = AWAY_S) -> Iterator[dict[str, Any]]:
         """Yield the events of a job as they happen, until its last one; a lost connection is made again.
+
+        `away_s`: seconds without an event for which that is tried.
 
         The events of the job itself have the type `job`. `{"type": "reset"}` precedes those of another server, which
         come from the beginning.
@@ -31,19 +34,19 @@ class ServiceClient(Operations):
             ServiceUnreachable: the service stays away.
         """
         last: str | None = None
-        retries = 0
+        lost: float | None = None
         while True:
             try:
                 for name, id_, event in self._stream(job_id, last):
-                    last, retries = id_ or last, 0
+                    last, lost = id_ or last, None
                     if name == "end":
                         return
                     if name != "revoked":  # the next request has the reason
                         yield {"type": name} if name else event
             except (httpx.TransportError, ServiceUnreachable) as error:
-                if retries >= MOST_RETRIES:
+                lost = lost or time.monotonic()
+                if time.monotonic() - lost > away_s:
                     raise ServiceUnreachable(f"the events of {job_id}: {error}") from error
-            retries += 1
             time.sleep(RETRY_S)
 
     def _stream(self, job_id: str, last: str | None) -> Iterator[tuple[str, str, Any]]:

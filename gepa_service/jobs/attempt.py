@@ -31,6 +31,7 @@ from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.job_environment import basic_environment, cache_of
 from gepa_service.jobs.job_logs import JobLogs
 from gepa_service.jobs.job_order import Ended, JobOrder
+from gepa_service.jobs.month_spending import NOTHING_LEFT, month_of
 from gepa_service.jobs.results import program_of, with_code
 from gepa_service.model.job import Job, Progress
 from gepa_service.model.program import Program
@@ -103,16 +104,23 @@ class _Lost(Exception):
 
 
 class Attempt:
-    """Run a claimed job until it ends, is stopped, or is lost. Call `run` in a thread of its own."""
+    """Run a claimed job until it ends, is stopped, or is lost. Call `run` in a thread of its own.
 
-    def __init__(self, parts: WorkerParts, job: Job, draining: threading.Event) -> None:
+    `has_spent_all`: whether the money of a tenant's month is spent; the job then waits in the queue again.
+    """
+
+    def __init__(
+        self, parts: WorkerParts, job: Job, draining: threading.Event, has_spent_all: Callable[[str], bool]
+    ) -> None:
         self._parts = parts
         self._job = job
         self._draining = draining
+        self._has_spent_all = has_spent_all
+        self._is_out_of_money = False
         self._folder = parts.folder / job.id
         self._messages: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._logs = JobLogs(parts.records, job, {}, {})
-        self._beaten = self._looked = self._renewed = self._copied = 0.0
+        self._beaten = self._looked = self._renewed = self._copied = self._counted = 0.0
         self._stopped: float | None = None
 
     def run(self) -> None:
@@ -198,6 +206,10 @@ class Attempt:
             elif moment - self._looked >= LOOK_S:
                 self._job = self._found()
                 self._looked = moment
+            if moment - self._counted >= LOOK_S:
+                self._counted = moment
+                with contextlib.suppress(JournalError):  # it cannot be read now
+                    self._is_out_of_money = self._is_out_of_money or self._has_spent_all(self._job.tenant)
         except RecordsUnavailable:  # the database may come back before others may take the job over
             if self._beaten and moment - self._beaten > self._parts.lease_s:
                 raise
@@ -206,7 +218,7 @@ class Attempt:
         if moment - self._copied >= LOGS_S:
             self._copied = moment
             self._logs.write()
-        if self._draining.is_set() or self._job.wanted == "pause":
+        if self._draining.is_set() or self._job.wanted == "pause" or self._is_out_of_money:
             if self._stopped is None:
                 self._stopped = moment
                 _signal(process, signal.SIGTERM)
@@ -258,6 +270,7 @@ class Attempt:
             budget={name: job.settings[name] for name in BUDGETS if job.settings.get(name) is not None},
             isolated=parts.sandbox == "bubblewrap",
             secrets=dict(revealed.variables),
+            allow_networks=tuple(map(str, parts.git.policy.allow_networks)),
         )
         return order, git
 
@@ -291,13 +304,16 @@ class Attempt:
 
     def _beat(self) -> None:
         """Raise the beat and write the progress. Raises `_Lost`."""
-        progress = self._progress()
+        progress, month = self._progress(), month_of(now())
 
         def beaten(found: Job) -> Job:
             claim = self._mine(found).claim
             assert claim is not None  # noqa: S101  `_mine` has checked it
             raised = claim.model_copy(update={"beat": claim.beat + 1})
-            return found.model_copy(update={"claim": raised, "progress": progress or found.progress})
+            changes: dict[str, Any] = {"claim": raised, "progress": progress or found.progress}
+            if found.month != month:
+                changes |= {"month": month, "usd_before_month": (progress or found.progress).cost_usd or 0.0}
+            return found.model_copy(update=changes)
 
         self._job = self._changed(beaten)
 
@@ -325,6 +341,8 @@ class Attempt:
             self._conclude({"status": "paused", "reason": "paused on request"})
         elif self._draining.is_set():
             self._conclude({"status": "pending", "reason": "its worker was stopped"})
+        elif self._is_out_of_money:
+            self._conclude({"status": "pending", "reason": NOTHING_LEFT})
         elif ended.status == "paused":
             self._conclude({"status": "paused", "reason": ended.reason})
         else:

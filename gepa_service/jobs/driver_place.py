@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from evolverpc_common.network_addresses import parse_networks
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
 from gepa_client.journal.run_events import Event, FleetChanged
 from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
@@ -48,12 +49,12 @@ def place_for(order: JobOrder, session: SandboxSession) -> Iterator[DriverPlace]
             with thread.entered(isolated(order, session)) as place:
                 yield place
         else:
-            with thread.entered(model_access(session, GatewayPorts())) as gateway:
+            with thread.entered(model_access(order, session, GatewayPorts())) as gateway:
                 yield DriverPlace(_in_process(order, _model_variables(gateway)), session, order.api)
 
 
 @contextlib.asynccontextmanager
-async def model_access(session: NoSandboxes, ports: GatewayPorts | None) -> AsyncIterator[Gateway]:
+async def model_access(order: JobOrder, session: NoSandboxes, ports: GatewayPorts | None) -> AsyncIterator[Gateway]:
     """Open the gateway of the driver, through which it calls models without a key.
 
     What its calls cost is counted by the driver, as that of every run.
@@ -69,6 +70,7 @@ async def model_access(session: NoSandboxes, ports: GatewayPorts | None) -> Asyn
         on_refusal=ignore,
         on_cap=ignore,
         listen=ports,
+        allowed_networks=parse_networks(order.allow_networks),
     )
     async with gateway:
         yield gateway

@@ -51,7 +51,7 @@ async def isolated(order: JobOrder, session: SandboxSession) -> AsyncIterator[Dr
         SandboxError, OSError: it cannot be started.
     """
     async with contextlib.AsyncExitStack() as stack:
-        gateway = await stack.enter_async_context(model_access(session, None))
+        gateway = await stack.enter_async_context(model_access(order, session, None))
         runtime = await stack.enter_async_context(BubblewrapRuntime(warm=False))
         shared, results = order.folder / "shared", order.folder / "results"
         for folder in (shared, results):

@@ -3,20 +3,24 @@
 import hashlib
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV")
 """Variables of the worker that describe this machine."""
 
-REFUSED_SECRETS = re.compile(
+_REFUSED_SECRETS = re.compile(
     r"(LD|DYLD|GIT|PYTHON|GEPA|XDG|UV|PIP|NPM|NODE|SSL|SSH|BASH|PERL|RUBY|JAVA|DBUS|LC|MALLOC|GLIBC|EVOLVERPC)_?.*"
     r"|.*_PROXY|PATH|HOME|TMPDIR|TMP|TEMP|SHELL|ENV|IFS|LANG|TZ|USER|LOGNAME|PWD|EDITOR|PAGER|TERM|HOSTALIASES"
     r"|LOCALDOMAIN|RES_OPTIONS|NLSPATH|LOCPATH|GCONV_PATH|GETCONF_DIR|RESOLV_.*|VIRTUAL_ENV|REQUESTS_CA_BUNDLE"
-    r"|CURL_CA_BUNDLE|NETRC",
+    r"|CURL_CA_BUNDLE|NETRC|.*_(BASE_URL|API_BASE)",
     re.IGNORECASE,
 )
-"""Names of variables that decide what programs of this machine do: no secret of a tenant may be one of them."""
+"""Names of variables that decide what programs of this machine do, or where they connect to.
+
+No secret of a tenant may be one of them.
+"""
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
 def basic_environment(folder: Path) -> dict[str, str]:
@@ -35,6 +39,6 @@ def cache_of(tenant: str, cache: Path) -> Path:
     return folder
 
 
-def usable_secrets(secrets: Mapping[str, str]) -> dict[str, str]:
-    """Return the secrets that may be variables of the job process."""
-    return {name: value for name, value in secrets.items() if REFUSED_SECRETS.fullmatch(name) is None}
+def may_be_secret(name: str) -> bool:
+    """Return whether a variable of the processes of jobs may have this name, which a tenant chose."""
+    return _VARIABLE.fullmatch(name) is not None and _REFUSED_SECRETS.fullmatch(name) is None

@@ -21,12 +21,11 @@ def main() -> None:
     line = sys.stdin.readline()
 
     from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
-    from gepa_service.jobs.job_environment import usable_secrets
     from gepa_service.jobs.job_order import JobOrder
     from gepa_service.jobs.job_process import carry_out
 
     order = JobOrder.model_validate_json(line)
-    os.environ.update(usable_secrets(order.secrets))
+    os.environ.update(order.secrets)
     os.environ[TOKEN_FILE_VARIABLE] = str(order.token_file)
     threading.Thread(target=_follow, name="worker", daemon=True).start()
     ended = carry_out(order)

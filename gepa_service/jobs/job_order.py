@@ -14,7 +14,8 @@ class JobOrder(BaseModel):
     `api`: the address of the service, where the journal is. `token_file`: holds the job's token, renewed by the worker.
     `settings`: of the job, with what the service decides. `budget`: the limits that are in force now. `isolated`: the
     optimizer runs in a container, else in a process with an environment of its own. `secrets`: the tenant's, which the
-    gateway uses; this line alone carries them.
+    gateway uses; this line alone carries them. `allow_networks`: besides the public ones, where models and other hosts
+    of the gateway may be.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -27,6 +28,7 @@ class JobOrder(BaseModel):
     budget: dict[str, int | float]
     isolated: bool
     secrets: dict[str, str] = {}
+    allow_networks: tuple[str, ...] = ()
 
 
 class Ended(BaseModel):

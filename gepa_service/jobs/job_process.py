@@ -3,9 +3,11 @@
 import contextlib
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight
 from gepa_client.check.server_check import check_server
@@ -14,7 +16,7 @@ from gepa_client.cli.commands.resume import continued
 from gepa_client.cli.flags import EXAMPLES
 from gepa_client.cli.views.console import make_console
 from gepa_client.cli.views.live_display import JsonDisplay
-from gepa_client.errors import ClientError, NoSuchRun, RunExists, StoreUnavailable, summary
+from gepa_client.errors import ClaimLost, ClientError, NoSuchRun, RunExists, StoreUnavailable, summary
 from gepa_client.journal import run_events
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.http_store import HttpStore
@@ -32,19 +34,6 @@ from gepa_service.jobs.driver_place import DriverPlace, place_for
 from gepa_service.jobs.job_order import Ended, JobOrder
 from protocol.errors import RpcError
 
-INTERRUPTIONS = (
-    "another process drives",
-    "no sign of life",
-    "the journal cannot be written",
-    "the driver process",
-    "the sandboxes are lost",
-    "the service refuses the token",
-    "the service does not answer",
-    "is unavailable: ",
-    "no sandbox is running",
-)
-"""How the reasons of pauses begin that come from the machines and not from the run."""
-
 LARGEST_ARTIFACT = 4 << 20
 MOST_ARTIFACTS = 20
 
@@ -56,7 +45,7 @@ def carry_out(order: JobOrder) -> Ended:
         return _carried_out(order, store)
     except KeyboardInterrupt:
         return Ended(status="interrupted", reason="stopped")
-    except StoreUnavailable as error:
+    except (StoreUnavailable, ClaimLost) as error:
         return Ended(status="interrupted", reason=str(error))
     except (SettingsError, ClientError, RpcError, OSError) as error:
         return _failed("run", summary(error))
@@ -67,10 +56,12 @@ def carry_out(order: JobOrder) -> Ended:
 def _carried_out(order: JobOrder, store: Store) -> Ended:
     run = _known_run(store, order.run_id)
     if run is not None and run.status in ("completed", "cancelled", "failed"):
-        return _ended_as(run.status, run.reason, order.folder / "results")
+        known = {"status": run.status, "reason": run.reason, "metric_calls": 0}
+        return ended_as(run_events.Finished.model_validate(known), order.folder / "results")
     settings = _settings(order, run)
     spent = 0.0 if run is None else SpendingTotals(store.spending(run.id)).cost_usd
-    session = sessions.SandboxSession(settings, order.run_id, open_setup, size=settings.sandboxes)
+    setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks))
+    session = sessions.SandboxSession(settings, order.run_id, setup, size=settings.sandboxes)
     with sessions.signals_interrupt():
         try:
             try:
@@ -108,29 +99,26 @@ def _driven(order: JobOrder, store: Store, run: StoredRun | None, place: DriverP
         driver_store=place.store,
         **continued(run),
     ).run()
-    finished = ended.finished
-    if ended.by_hand:
-        return (
-            Ended(status="interrupted", reason="stopped") if finished.status == "paused" else _ended(finished, output)
-        )
-    return _ended(finished, output)
+    if ended.by_hand and ended.finished.status == "paused":
+        return Ended(status="interrupted", reason="stopped")
+    return ended_as(ended.finished, output)
 
 
-def _ended(finished: run_events.Finished, output: Path) -> Ended:
-    return _ended_as(finished.status, finished.reason, output, finished.details)
-
-
-def _ended_as(status: str, reason: str | None, output: Path, details: str | None = None) -> Ended:
-    match status:
+def ended_as(finished: run_events.Finished, output: Path) -> Ended:
+    """Return how a job ends by the last event of its run. `output`: the run's folder, with the program's files."""
+    reason = finished.reason
+    match finished.status:
         case "completed":
             return Ended(status="completed", reason=reason, artifacts=_artifacts(output / files.ARTIFACTS))
         case "cancelled":
             return Ended(status="cancelled", reason=reason)
+        case "paused" | "refused" if finished.infrastructure:
+            return Ended(status="interrupted", reason=reason)
         case "paused":
-            interrupted = any(part in (reason or "") for part in INTERRUPTIONS)
-            return Ended(status="interrupted" if interrupted else "paused", reason=reason)
+            return Ended(status="paused", reason=reason)
         case _:
-            return _failed("run", reason or status, **({"details": details} if details else {}))
+            details = {"details": finished.details} if finished.details else {}
+            return _failed("run", reason or finished.status, **details)
 
 
 def _failed(kind: str, message: str, **more: Any) -> Ended:

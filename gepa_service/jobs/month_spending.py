@@ -1,22 +1,29 @@
-"""What a tenant's jobs of this month have cost, by their runs' journals."""
+"""What a tenant's jobs cost in the present month, by their runs' journals, and whether that is all it may spend."""
 
 import threading
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from gepa_client.errors import NoSuchRun
 from gepa_client.journal.store import Store
 from gepa_service.model.job import ENDED, Job
+from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
 
 MOST_KEPT = 100_000
+KNOWN_S = 5.0
+"""Seconds for which what a tenant has spent counts as known."""
+
+NOTHING_LEFT = "it waits: the tenant's money of this month is spent (`usd_per_month`)"
 
 
 @dataclass(frozen=True)
 class MonthSpending:
-    """`unpriced`: results whose cost is not known, so that `usd` is the least that was spent."""
+    """`jobs`: submitted this month. `unpriced`: results of unknown cost, so that `usd` is the least that was spent."""
 
     jobs: int
     usd: float
@@ -31,13 +38,19 @@ class SpendingReader:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, records: RecordStore, journals: Store, tenant: str) -> MonthSpending:
-        """Return what the jobs that were submitted this month have cost until now.
+        """Return what the tenant's jobs have cost this month until now, those submitted earlier included.
 
         Raises:
             RecordsUnavailable, StoreUnavailable: a database cannot be read.
         """
-        found = [self._spent(journals, job) for job in every(records, Job, tenant, after=first_id_of(now()))]
-        return MonthSpending(len(found), sum(usd for usd, _ in found), sum(unpriced for _, unpriced in found))
+        moment = now()
+        first, jobs, usd, unpriced = first_id_of(moment), 0, 0.0, 0
+        for job in _of_month(records, tenant, moment):
+            cost, unknown = self._spent(journals, job)
+            jobs += job.id > first
+            usd += max(0.0, cost - job.usd_before_month)
+            unpriced += unknown
+        return MonthSpending(jobs, usd, unpriced)
 
     def _spent(self, journals: Store, job: Job) -> tuple[float, int]:
         known = self._ended.get(job.id)
@@ -54,6 +67,49 @@ class SpendingReader:
                     self._ended.clear()
                 self._ended[job.id] = total
         return total
+
+
+def _of_month(records: RecordStore, tenant: str, moment: datetime) -> Iterator[Job]:
+    """Yield the jobs that were submitted this month, and the older ones that have run in it."""
+    first = first_id_of(moment)
+    yield from every(records, Job, tenant, after=first)
+    for job in every(records, Job, tenant, {"month": month_of(moment)}):
+        if job.id > first:
+            return
+        yield job
+
+
+@dataclass
+class MonthLimit:
+    """Whether tenants have spent their money of the month. Safe to use from several threads.
+
+    `spent`: returns the USD that a tenant's jobs have cost this month; asked again after `KNOWN_S`.
+    """
+
+    records: RecordStore
+    spent: Callable[[str], float]
+    clock: Callable[[], float] = time.monotonic
+    _known: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def is_reached(self, tenant: str) -> bool:
+        """Return whether nothing is left.
+
+        Raises:
+            RecordsUnavailable, and what `spent` raises.
+        """
+        found = self.records.get(Tenant, TENANTS, tenant)
+        allowed = None if found is None else found.quotas.usd_per_month
+        if allowed is None:
+            return False
+        known = self._known.get(tenant)
+        if known is None or self.clock() - known[1] >= KNOWN_S:
+            known = self._known[tenant] = (self.spent(tenant), self.clock())
+        return known[0] >= allowed
+
+
+def month_of(moment: datetime) -> str:
+    """Return the month of a moment, such as `2026-01`."""
+    return f"{moment:%Y-%m}"
 
 
 def first_id_of(moment: datetime) -> str:

@@ -13,9 +13,11 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, summary
 from gepa_client.evolution.manual_mutation import mutate_once
@@ -63,7 +65,8 @@ def main() -> None:
 
 def _worked(order: WorkOrder, emit: Emit) -> WorkOver:
     config = RunConfig.model_validate(order.settings)
-    session = SandboxSession(config, order.id, open_setup, size=config.sandboxes)
+    setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks))
+    session = SandboxSession(config, order.id, setup, size=config.sandboxes)
 
     def show(log: Log) -> None:
         emit(WorkLog(text=log.text))

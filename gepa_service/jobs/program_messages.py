@@ -12,7 +12,8 @@ class _Message(BaseModel):
 class WorkOrder(_Message):
     """What the process does, the one line of its standard input. `tasks`: those without a result, by their index.
 
-    `settings`: whole, with the backend of the sandboxes and the file of the git token.
+    `settings`: whole, with the backend of the sandboxes and the file of the git token. `allow_networks`: as of
+    `JobOrder`.
     """
 
     id: str
@@ -25,6 +26,7 @@ class WorkOrder(_Message):
     parallelism: int
     task_timeout_s: float
     timeout_s: float
+    allow_networks: tuple[str, ...]
 
 
 class TaskDone(_Message):

@@ -17,7 +17,7 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from gepa_client.settings.groups import SandboxKind
-from gepa_service.jobs.job_environment import basic_environment, cache_of, usable_secrets
+from gepa_service.jobs.job_environment import basic_environment, cache_of
 from gepa_service.jobs.program_messages import (
     MESSAGES,
     StepDone,
@@ -170,7 +170,7 @@ class ProgramWorker:
             "GIT_CONFIG_GLOBAL": str(configuration),
             "GIT_CONFIG_NOSYSTEM": "1",
         }
-        return usable_secrets(self._machine.secrets(work.tenant, named_secrets(work.settings))) | own
+        return {**self._machine.secrets(work.tenant, named_secrets(work.settings)), **own}
 
     def _end(self, work: ProgramWork, status: WorkStatus, reason: str | None, **more: Any) -> None:
         def change(found: ProgramWork) -> ProgramWork:
@@ -199,6 +199,7 @@ class ProgramWorker:
             parallelism=work.parallelism,
             task_timeout_s=work.task_timeout_s,
             timeout_s=work.timeout_s,
+            allow_networks=tuple(map(str, self._machine.policy.allow_networks)),
         )
 
     def _results(self, work: ProgramWork) -> Iterator[TaskResult]:

@@ -32,8 +32,8 @@ def promotions_of(records: TenantRecords, *, program_id: str | None = None, line
     while True:
         page = records.page(Promotion, where, after=found[-1].id if found else None, limit=LARGEST_PAGE)
         found += page
-        if len(page) < LARGEST_PAGE:
-            return found
+        if len(page) < LARGEST_PAGE:  # ids are made on several machines, whose clocks may differ
+            return sorted(found, key=lambda each: (each.line, each.number, each.id))
 
 
 def promote(records: TenantRecords, program: Program, actor: str, reason: str | None) -> Promotion:
@@ -105,6 +105,7 @@ def _promotion(
         id=new_id("promotion"),
         line=line,
         program_id=program_id,
+        number=active.version + 1 if active is not None else 0,
         before=active.program_id if active is not None else None,
         actor=actor,
         forced=forced,

@@ -5,13 +5,13 @@ job. A job of a worker whose beat has stopped comes before all of them.
 """
 
 import contextlib
-import math
 import time
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from gepa_client.settings.run_config import RunConfig
+from gepa_service.jobs.month_spending import NOTHING_LEFT
 from gepa_service.model.job import TURN, Claim, Job, Turn
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.records.every import every
@@ -19,9 +19,6 @@ from gepa_service.records.record import now
 from gepa_service.records.store import RecordChanged, RecordExists, RecordStore
 
 NEVER = datetime.min.replace(tzinfo=UTC)
-NOTHING_LEFT = "it waits: the tenant's money of this month is spent (`usd_per_month`)"
-SPENT_S = 5.0
-"""Seconds for which what a tenant has spent counts as known."""
 
 LOOKED_AT = 50
 """Pending jobs of a tenant that are considered: those that wait after a setback are passed over."""
@@ -32,16 +29,15 @@ class Queue:
     """The jobs of all tenants, as one worker sees them. Used by one thread.
 
     `lease_s`: after how many seconds without a change of its claim, measured on this process's monotonic clock, a job
-    counts as left. `spent`: returns the USD that a tenant's jobs of this month have cost. All methods raise
-    `RecordsUnavailable`, and what `spent` raises.
+    counts as left. `has_spent_all`: whether a tenant's money of this month is spent. All methods raise
+    `RecordsUnavailable`, and what `has_spent_all` raises.
     """
 
     records: RecordStore
     worker: str
     lease_s: float
     clock: Callable[[], float] = time.monotonic
-    spent: Callable[[str], float] = lambda _tenant: 0.0
-    _spent: dict[str, tuple[float, float]] = field(default_factory=dict)
+    has_spent_all: Callable[[str], bool] = lambda _tenant: False
     _seen: dict[str, tuple[Claim, float]] = field(default_factory=dict)
 
     def claim(self, running: Container[str] = ()) -> Job | None:
@@ -54,7 +50,7 @@ class Queue:
                 return claimed
         for tenant in self._tenants():
             job = self._oldest(tenant)
-            if job is not None and self._has_spent_all(tenant):
+            if job is not None and self.has_spent_all(tenant):
                 self._note(job, NOTHING_LEFT)
                 continue
             if job is not None and (claimed := self._claimed(job)) is not None:
@@ -97,16 +93,6 @@ class Queue:
             if due and (used == 0 or used + sandboxes_of(job) <= quota):
                 return job
         return None
-
-    def _has_spent_all(self, tenant: str) -> bool:
-        allowed = self._quotas(tenant).usd_per_month
-        if allowed is None:
-            return False
-        usd, since = self._spent.get(tenant, (0.0, -math.inf))
-        if self.clock() - since >= SPENT_S:
-            usd = self.spent(tenant)
-            self._spent[tenant] = (usd, self.clock())
-        return usd >= allowed
 
     def _note(self, job: Job, reason: str) -> None:
         """State in the record of a pending job why it waits."""

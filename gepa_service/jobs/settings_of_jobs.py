@@ -10,8 +10,13 @@ from pydantic.fields import FieldInfo
 from evolverpc_common.network_addresses import Network
 from gepa_client.settings.groups import ROW_SUFFIXES, SandboxSettings, parse_secret_header
 from gepa_client.settings.run_config import RunConfig
-from gepa_service.jobs.job_environment import REFUSED_SECRETS
-from gepa_service.repositories.destinations import DestinationRefused, destination_of, refused_network
+from gepa_service.jobs.job_environment import may_be_secret
+from gepa_service.repositories.destinations import (
+    DestinationRefused,
+    destination_of,
+    refused_host,
+    refused_network,
+)
 
 _SERVICE = "the service decides it"
 _FILE = "it names a file of the machine that the service runs on"
@@ -57,8 +62,6 @@ SECRET_ARGUMENTS = re.compile(r"(api_?)?key|token|password|secret|authorization|
 """Arguments of a model that would hold a secret: settings are stored and shown."""
 
 CONNECTING_ARGUMENTS = frozenset({"api_base", "base_url", "custom_llm_provider", "azure_endpoint", "vertex_location"})
-
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 LARGEST: dict[str, float] = {
     "sandbox_cpu": 8,
@@ -145,8 +148,11 @@ def checked_settings(given: Mapping[str, Any], networks: Sequence[Network], *, m
             if (reason := refused_network(host, networks)) is not None:
                 raise SettingRefused(name, reason)
     for variable in named_secrets(config.model_dump(mode="json")):
-        if not VARIABLE.fullmatch(variable) or REFUSED_SECRETS.fullmatch(variable):
+        if not may_be_secret(variable):
             raise SettingRefused("pass_env", f"`{variable[:128]}` cannot be the name of a secret: choose another one")
+    for text in config.secret_headers:
+        if (reason := refused_host(parse_secret_header(text)[0], networks)) is not None:
+            raise SettingRefused("secret_headers", reason)
     for provider, described in (config.model_providers or {}).items():
         try:
             destination_of(described.base_url, networks)

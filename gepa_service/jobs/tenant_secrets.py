@@ -1,7 +1,10 @@
-"""A tenant's secrets as its job process takes them: variables, and headers that the gateway sets."""
+"""A tenant's secrets as the processes of its jobs take them: variables, and headers that the gateway sets.
+
+The one place that leaves out secrets whose names decide what programs of this machine do.
+"""
 
 from gepa_service.jobs.attempt import Revealed
-from gepa_service.jobs.job_environment import REFUSED_SECRETS
+from gepa_service.jobs.job_environment import may_be_secret
 from gepa_service.secrets.reveal import reveal
 from gepa_service.secrets.vault import Vault
 
@@ -13,7 +16,7 @@ def revealed(vault: Vault, tenant: str) -> Revealed:
         MasterKeyError, SecretDamaged: as `reveal`. RecordsUnavailable: they cannot be read.
     """
     found = reveal(vault, tenant)
-    usable = {name: secret for name, secret in found.items() if REFUSED_SECRETS.fullmatch(name) is None}
+    usable = {name: secret for name, secret in found.items() if may_be_secret(name)}
     headers = tuple(
         f"{header['host']} {header['header']}={header['prefix']}{name}"
         for name, secret in usable.items()

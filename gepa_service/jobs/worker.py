@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gepa_client.errors import JournalError
 from gepa_service.jobs.attempt import Attempt, WorkerParts
-from gepa_service.jobs.month_spending import SpendingReader
+from gepa_service.jobs.month_spending import MonthLimit, SpendingReader
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.job import Job
 from gepa_service.records.store import RecordError
@@ -42,19 +42,15 @@ class Worker:
     def run(self) -> None:
         """Work until it is drained and its jobs' processes have ended."""
         parts, reader = self.parts, SpendingReader()
-        queue = Queue(
-            parts.records,
-            parts.name,
-            parts.lease_s,
-            spent=lambda tenant: reader.of(parts.records, parts.journals, tenant).usd,
-        )
+        limit = MonthLimit(parts.records, lambda tenant: reader.of(parts.records, parts.journals, tenant).usd)
+        queue = Queue(parts.records, parts.name, parts.lease_s, has_spent_all=limit.is_reached)
         while not self._draining.is_set():
             self._forget_ended()
             claimed = self._next(queue) if len(self._running) < self.at_once else None
             if claimed is None:
                 self._draining.wait(IDLE_S)
                 continue
-            thread = threading.Thread(target=self._attempt, args=(claimed,), name=claimed.id)
+            thread = threading.Thread(target=self._attempt, args=(claimed, limit), name=claimed.id)
             self._running[claimed.id] = thread
             thread.start()
         for thread in self._running.values():
@@ -67,9 +63,9 @@ class Worker:
             _log.warning("no job can be claimed: %s", error)
             return None
 
-    def _attempt(self, job: Job) -> None:
+    def _attempt(self, job: Job, limit: MonthLimit) -> None:
         try:
-            Attempt(self.parts, job, self._draining).run()
+            Attempt(self.parts, job, self._draining, limit.is_reached).run()
         except Exception:  # noqa: BLE001  another worker takes the job over; this one continues its others
             _log.exception("job %s is left to another worker", job.id)
 

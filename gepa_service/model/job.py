@@ -44,10 +44,11 @@ class Job(Record):
     the worker acts on it. `failure`: of a failed job: `kind` (`preflight`, `sandbox`, `run`, ...), `message`, and
     for a preflight its findings. `attempts`: how often a worker began or continued it. `setbacks`: how often in a
     row it was interrupted before its run got further. `not_before`: when it may be tried again after a setback.
+    `month`: in which it last ran, such as `2026-01`; `usd_before_month`: what it had cost before that.
     """
 
     kind: ClassVar[str] = "job"
-    indexed: ClassVar[tuple[str, ...]] = ("status", "client_id", "program_id")
+    indexed: ClassVar[tuple[str, ...]] = ("status", "client_id", "program_id", "month")
 
     status: Status = "pending"
     reason: str | None = None
@@ -64,6 +65,8 @@ class Job(Record):
     attempts: int = 0
     setbacks: int = 0
     not_before: datetime | None = None
+    month: str | None = None
+    usd_before_month: float = 0.0
     progress: Progress = Progress()
     failure: dict[str, Any] | None = None
 

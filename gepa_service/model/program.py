@@ -86,7 +86,7 @@ class Program(Record):
 
 
 class Promotion(Record):
-    """One change of the active version of a line. `id` sorts by time, so the last one names the active version.
+    """One change of the active version of a line. `number`: how many came before it; the last names the active version.
 
     `forced`: the reason to promote a version that no certificate calls improved. `rolled_back`: it was a rollback.
     """
@@ -96,6 +96,7 @@ class Promotion(Record):
 
     line: str
     program_id: str
+    number: int = 0
     before: str | None = None
     actor: str
     forced: str | None = None

@@ -14,7 +14,11 @@ TENANTS = "-"
 
 
 class Quotas(BaseModel):
-    """What a tenant may use. None: no limit."""
+    """What a tenant may use. None: no limit.
+
+    `usd_per_month`: once its jobs have cost that much, they wait. What they spend until that is noticed, in five
+    seconds and in the examples that are in flight then, is beyond it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-RANDOM_BYTES = 10
+RANDOM_DIGITS = 15
 LONGEST_ID = 64
 
 
@@ -17,8 +17,12 @@ def now() -> datetime:
 
 
 def new_id(prefix: str) -> str:
-    """Return `PREFIX_` with 32 hex digits: milliseconds since 1970, so that ids sort by time, then random ones."""
-    return f"{prefix}_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(RANDOM_BYTES)}"
+    """Return `PREFIX_` with 32 hex digits: milliseconds since 1970, nanoseconds of this one, then random ones.
+
+    Ids that one thread makes sort in the order in which it made them, as long as the machine's clock is not set back.
+    """
+    milliseconds, nanoseconds = divmod(time.time_ns(), 1_000_000)
+    return f"{prefix}_{milliseconds:012x}{nanoseconds:05x}{secrets.randbits(4 * RANDOM_DIGITS):015x}"
 
 
 class Record(BaseModel):

@@ -24,6 +24,10 @@ class DestinationRefused(Exception):
     """The service does not connect there; the text has the reason, without the addresses of a private name."""
 
 
+class HostUnknown(DestinationRefused):
+    """The name has no address now."""
+
+
 @dataclass(frozen=True)
 class Destination:
     """A host and port that may be connected to, with the addresses that were judged."""
@@ -74,12 +78,26 @@ def _resolved(host: str, port: int) -> tuple[Address, ...]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise DestinationRefused(f"the host {host} is not known") from None
+        raise HostUnknown(f"the host {host} is not known") from None
     addresses = [parse_address(str(entry[4][0])) for entry in found]
     known = tuple(dict.fromkeys(each for each in addresses if each is not None))
     if not known:
-        raise DestinationRefused(f"the host {host} has no address")
+        raise HostUnknown(f"the host {host} has no address")
     return known
+
+
+def refused_host(authority: str, allowed: Sequence[Network]) -> str | None:
+    """Return why the gateway of a tenant's jobs may not send secrets to `HOST` or `HOST:PORT` by https; None if it may.
+
+    A name without an address now is accepted. Resolves the name, so it blocks.
+    """
+    try:
+        destination_of(f"https://{authority}", allowed)
+    except HostUnknown:
+        return None
+    except DestinationRefused as refused:
+        return str(refused)
+    return None
 
 
 def refused_network(text: str, allowed: Sequence[Network]) -> str | None:

@@ -10,6 +10,7 @@ import aiohttp
 from aiohttp import web
 
 from evolverpc_common.model_prices import PriceTable
+from evolverpc_common.network_addresses import Network
 from sandbox_runtime.api.egress import Egress
 from sandbox_runtime.gateway.connect_proxy import ConnectProxy, Resolve, Resolver
 from sandbox_runtime.gateway.events import GatewayRefusal, HostConnection, ProviderCall, RefusalLog
@@ -45,7 +46,8 @@ class Gateway:
     called once when the cap is reached; from then on calls are held, not refused, until their session closes.
     `listen`: None if it is reached through `GatewaySession.serve` alone. `resolve`: resolves names, by default with the
     system's resolver. `secret_headers`: headers that it sets in requests to hosts, which every sandbox may send,
-    of any egress. `tls`: how their certificates are checked, by default as the system does.
+    of any egress. `tls`: how their certificates are checked, by default as the system does. `allowed_networks`: besides
+    the public ones, where these hosts and the providers may be by name; None for all.
 
     Raises:
         ValueError: two providers have the same name, or two secret headers the same host and header or the variable of
@@ -66,6 +68,7 @@ class Gateway:
         tls: ssl.SSLContext | None = None,
         listen: GatewayPorts | None = None,
         resolve: Resolve | None = None,
+        allowed_networks: Sequence[Network] | None = None,
     ) -> None:
         if len({provider.name for provider in providers}) < len(providers):
             raise ValueError("two providers have the same name")
@@ -78,6 +81,7 @@ class Gateway:
         self._on_connection = on_connection
         self._listen = listen
         self._given = resolve
+        self._allowed_networks = allowed_networks
         self._spend = SpendCap(policy.cap_usd, on_cap)
         self._sessions: list[SandboxGatewaySession] = []
         self._listeners: list[Listener] = []
@@ -102,7 +106,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         """Open the gateway's own sockets, if it has any."""
         sockets = _bound(self._listen) if self._listen is not None else None
-        self._http = provider_session()
+        self._http = provider_session(self._allowed_networks)
         self._resolver = Resolver()
         self._resolve = self._given or self._resolver
         self._models = ModelRequests(

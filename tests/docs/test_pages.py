@@ -78,6 +78,11 @@ def test_every_relative_link_of_a_page_leads_to_a_file_and_a_heading(page: str) 
         assert not anchor or anchor in anchors(path), f"{page} links to {target}, which has no such heading"
 
 
+def test_every_decision_has_a_number_of_its_own() -> None:
+    numbers = [path.name[:4] for path in (pages.ROOT / "docs" / "decisions").glob("0*.md")]
+    assert len(set(numbers)) == len(numbers), sorted(numbers)
+
+
 def test_readme_has_at_most_150_lines() -> None:
     assert len(pages.text("README.md").splitlines()) <= 150
 

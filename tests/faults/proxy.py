@@ -122,7 +122,7 @@ class Proxy:
 
 
 async def _read(reader: asyncio.StreamReader) -> Message | None:
-    """One message with the length its head states; None at the end of the stream."""
+    """One message, by the length that its head states or by its chunks; None at the end of the stream."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as error:
@@ -133,7 +133,18 @@ async def _read(reader: asyncio.StreamReader) -> Message | None:
     for line in head.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"transfer-encoding":
-            raise AssertionError("this proxy forwards messages of a stated length")
+            return Message(head, await _chunks(reader))
         if name.strip().lower() == b"content-length":
             length = int(value)
     return Message(head, await reader.readexactly(length))
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    """The chunks of a body as they came, up to the last, empty one."""
+    found = []
+    while True:
+        line = await reader.readuntil(b"\r\n")
+        size = int(line.partition(b";")[0], 16)
+        found += [line, await reader.readexactly(size + len(b"\r\n"))]
+        if not size:
+            return b"".join(found)

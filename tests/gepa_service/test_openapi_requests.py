@@ -1,16 +1,19 @@
 """Requests that are generated from the OpenAPI document get no 500, and no status or body that it does not describe."""
 
 import os
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import orjson
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from gepa_service.api.app import create_app
+from gepa_service.api.routes.job_events import EventPage
 from gepa_service.api.service import Service
 from gepa_service.auth.principal import Principal
 from gepa_service.model.job import Job
@@ -37,7 +40,10 @@ LONG_S = float(os.environ.get("EVOLVERPC_GENERATED_REQUESTS_S", "600"))
 SHORT_EXAMPLES = 6
 LARGE = 10**9
 EVENT_STREAM = "text/event-stream"
-"""A body of events, for which OpenAPI 3.1 has no schema; what is in them is tested in `routes/test_job_events.py`."""
+"""A body of events, for which OpenAPI 3.1 has no schema: their framing is checked, and each against the model."""
+
+NAMED = {"reset", "end", "revoked"}
+EVENT_ID = re.compile(r"[0-9a-f]+-[0-9]+")
 
 
 @pytest.fixture
@@ -79,6 +85,44 @@ def service(tmp_path: Path) -> Iterator[Service]:
     records.close()
 
 
+def events_in(body: str) -> int:
+    """Return how many events a whole stream has; fail if it is not framed as server-sent events.
+
+    See https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream.
+    """
+    assert body.endswith("\n\n"), "the last event is not complete"
+    assert "\r" not in body
+    events = [block for block in body[:-2].split("\n\n") if not block.startswith(":")]
+    ids = []
+    for block in events:
+        fields = dict(line.split(": ", 1) for line in block.split("\n"))
+        assert len(fields) == len(block.split("\n")), f"a field is repeated: {block[:200]}"
+        if "event" in fields:
+            assert (fields.keys(), fields["data"]) == ({"event", "data"}, "{}"), block[:200]
+            assert fields["event"] in NAMED, block[:200]
+            continue
+        assert fields.keys() == {"id", "data"}, block[:200]
+        assert EVENT_ID.fullmatch(fields["id"]), block[:200]
+        page = {"events": [orjson.loads(fields["data"])], "next": fields["id"], "reset": False, "complete": False}
+        EventPage.model_validate(page)
+        ids.append(int(fields["id"].partition("-")[2]))
+    assert ids == sorted(set(ids)), "an event is repeated, or out of order"
+    return len(events)
+
+
+def check_response(case: "schemathesis.Case", response: "schemathesis.Response") -> int:
+    """Check a response against the document; return how many events of a stream it holds."""
+    found = 0
+    checks = [status_code_conformance, content_type_conformance]
+    if response.headers.get("content-type", [""])[0].startswith(EVENT_STREAM):
+        assert response.status_code == 200
+        found = events_in(response.text)
+    else:
+        checks.append(response_schema_conformance)
+    case.validate_response(response, checks=checks)
+    return found
+
+
 def checked(service: Service, examples: int, until: Callable[[], bool]) -> int:
     """Send generated requests of every operation; return how many were sent."""
     schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(service))
@@ -110,10 +154,7 @@ def checked(service: Service, examples: int, until: Callable[[], bool]) -> int:
                 case.as_curl_command(),
                 response.text,
             )
-            checks = [status_code_conformance, content_type_conformance]
-            if not response.headers.get("content-type", [""])[0].startswith(EVENT_STREAM):
-                checks.append(response_schema_conformance)
-            case.validate_response(response, checks=checks)
+            check_response(case, response)
 
         send()
 
@@ -122,6 +163,37 @@ def checked(service: Service, examples: int, until: Callable[[], bool]) -> int:
             break
         check(result.ok())
     return sent
+
+
+def test_every_stream_of_the_document_is_framed_as_server_sent_events(service: Service) -> None:
+    schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(service))
+    found = {}
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        if EVENT_STREAM in operation.definition.raw["responses"].get("200", {}).get("content", {}):
+            case = operation.Case(path_parameters={"job_id": "known"})
+            response = case.call(headers={"Authorization": "Bearer owner", "Last-Event-ID": "0-1"})
+            assert response.headers["content-type"][0].startswith(EVENT_STREAM)
+            found[operation.path] = check_response(case, response)
+    assert found.keys() == {"/job/{job_id}/stream"}
+    assert found["/job/{job_id}/stream"] >= 3, "a reset, the job, and the end"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'id: a-1\ndata: {"type":"job"}',
+        "data: {}\n\n",
+        'id: a-1\ndata: {"type":"unknown"}\n\n',
+        "event: other\ndata: {}\n\n",
+        "id: a-1\ndata: {\ndata: }\n\n",
+        "event: end\r\ndata: {}\r\n\r\n",
+        "\n\n\n\n",
+    ],
+)
+def test_a_stream_that_is_framed_otherwise_is_noticed(body: str) -> None:
+    with pytest.raises((AssertionError, ValueError)):
+        events_in(body)
 
 
 @pytest.mark.timeout(240)

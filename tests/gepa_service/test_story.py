@@ -1,12 +1,13 @@
-"""The whole way over HTTP: a private repository is connected, its prompt improved, promoted and delivered."""
+"""The whole way over HTTP: a private repository is connected, its prompt and its code improved, promoted, delivered."""
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from typing import Any
 import httpx
 import pytest
 
+from gepa_client.analysis.mutation_outcomes import code_history
+from gepa_client.evolution.checkout import LocalCheckout
+from gepa_client.journal.store import open_store
 from gepa_service.api.service import Service
 from gepa_service.auth.keys import make_key
 from gepa_service.auth.oidc import OidcTokens
@@ -23,15 +27,17 @@ from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub, loopback_github
-from tests.gepa_service.jobs.test_secrets_of_jobs import model
+from tests.gepa_service.jobs.test_secrets_of_jobs import holders, model
 from tests.gepa_service.platform import LOOPBACK, MASTER, Platform, platform, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.gepa_service.routes.test_repositories import installed
 from tests.gepa_service.serving import served
 from tests.sandbox_runtime.source.repositories import commit, git
+from tests.support import scripted_anthropic
 
-pytestmark = pytest.mark.timeout(300)
-WAIT_S = 150.0
+pytestmark = pytest.mark.timeout(400)
+WAIT_S = 250.0
+TEXTS = ".gepa/best_candidate.json"
 PROGRAM = """
 import json
 from pathlib import Path
@@ -41,23 +47,42 @@ seed_candidate = json.loads(DELIVERED.read_text()) if DELIVERED.is_file() else {
 
 
 def run(example, candidate):
-    return candidate["prompt"] + " " + example["text"]
+    return candidate["prompt"] + " " + shown(example["text"])
+
+
+def shown(text):
+    return text
 
 
 def score(example, output):
-    return 1.0 if "better" in output else 0.1, "use better"
+    wanted = [example["prompt"] in output, output.endswith(example["end"])]
+    return 0.5 + 0.25 * sum(wanted), f"wanted {example['prompt']} and {example['end']}"
 """
+GOAL = """
+import program
+
+example = {"text": "one", "prompt": "better", "end": END}
+output = program.run(example, program.seed_candidate)
+assert program.score(example, output)[0] == 1.0, output
+"""
+"""What the delivered branch does, and the repository as it was does not."""
+
 TESTS = """
+import unittest
+
 import program
 
 
-def check(text):
-    output = program.run({"text": text}, program.seed_candidate)
-    assert output.endswith(text), output
-    assert program.score({"text": text}, output)[0] == 1.0, output
-
-
-check("one")
+class Shown(unittest.TestCase):
+    def test_a_text_keeps_its_letters(self):
+        self.assertEqual(program.shown("one").lower(), "one")
+"""
+SHOUT = "Show each text in capital letters"
+SETTINGS = """
+program = "program.py"
+allow_mutations = true
+check_command = ["python", "-m", "unittest", "-q", "test_program"]
+deny = ["test_*.py", "goal.py"]
 """
 
 
@@ -99,35 +124,43 @@ async def ended(owner: Caller, job_id: str) -> dict[str, Any]:
     return found
 
 
-async def test_a_private_repository_gets_a_pull_request_with_the_prompt_that_was_certified_and_promoted(
-    tmp_path: Path,
-) -> None:
-    files = {"program.py": PROGRAM, "test_program.py": TESTS, "gepa.toml": 'program = "program.py"\n'}
-    base = commit(tmp_path / "program", files)
-    rows = [{"text": f"row {at}"} for at in range(40)]
-    async with loopback_github(tmp_path / "github") as github:
-        github.add("acme/words", tmp_path / "program")
-        with platform(tmp_path) as opened, model(lambda _: None) as base_url:
+@dataclass(frozen=True)
+class Delivered:
+    """The job and its version as the API shows them, the pull request, and a clone of its branch."""
+
+    job: dict[str, Any]
+    version: dict[str, Any]
+    pull: dict[str, Any]
+    clone: Path
+
+
+async def improved_and_delivered(
+    folder: Path, files: Mapping[str, str], end: str, secrets: Mapping[str, str], request: Mapping[str, Any]
+) -> Delivered:
+    """Connect a private repository of these files, optimize it, and promote and deliver the version.
+
+    `end`: how outputs of the program are to end. `secrets`: of the tenant. `request`: of the job, beside its rows.
+    """
+    source = folder / "program"
+    base = commit(source, {"goal.py": GOAL.replace("END", repr(end)), **files})
+    rows = [{"text": f"row {at}", "prompt": "better", "end": f"ROW {at}" if end == "ONE" else ""} for at in range(40)]
+    async with loopback_github(folder / "github") as github:
+        github.add("acme/words", source)
+        with platform(folder) as opened:
             async with service_with(github, opened) as (owner, rival):
-                assert (await owner("PUT", "/secrets/OPENAI_API_KEY", {"value": "sk-story"})).status_code < 300
+                for name, value in secrets.items():
+                    assert (await owner("PUT", f"/secrets/{name}", {"value": value})).status_code < 300
                 assert (await installed(github, owner)).status_code == 200
                 connect = {"repo_url": github.url("acme/words"), "installation_id": str(INSTALLATION)}
                 connected = await owner("POST", "/connect-git", connect)
                 assert connected.status_code == 200, connected.text
-                request = {
-                    "client_id": connected.json()["client_id"],
-                    "trainset": rows[:6],
-                    "valset": rows[6:12],
-                    "testset": rows[12:],
-                    "max_metric_calls": 40,
-                    "reflection_lm": "openai/m",
-                    "options": {"model_providers": {"openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"}}},
-                }
-                submitted = await owner("POST", "/optimize", request)
+                client_id = connected.json()["client_id"]
+                splits = {"trainset": rows[:6], "valset": rows[6:12], "testset": rows[12:]}
+                submitted = await owner("POST", "/optimize", {"client_id": client_id, **splits, **request})
                 assert submitted.status_code == 202, submitted.text
                 job = await ended(owner, submitted.json()["job_id"])
-                assert job["status"] == "completed", json.dumps(job)
-                assert job["best_candidate"] == {"prompt": "better"}
+                logs = (await owner("GET", f"/job/{job['job_id']}/logs")).text
+                assert job["status"] == "completed", json.dumps(job) + logs
                 certificate = (await owner("GET", f"/job/{job['job_id']}/certificate")).json()
                 assert certificate["verdict"] == "improved", certificate
                 version = f"/program/{job['program_id']}"
@@ -136,17 +169,113 @@ async def test_a_private_repository_gets_a_pull_request_with_the_prompt_that_was
                     done = await owner("POST", version + path, body)
                     assert done.status_code == 200, done.text
                 shown = (await owner("GET", version)).json()
-    delivered = done.json()
     assert (shown["active"], shown["verdict"], shown["base_commit"]) == (True, "improved", base)
     (pull,) = github.pulls
-    assert (pull["head"], pull["base"]) == (delivered["branch"], "trunk")
+    assert (pull["head"], pull["base"]) == (done.json()["branch"], "trunk")
     assert "improved" in pull["body"]
     bare = github.root / "acme" / "words.git"
-    assert git(bare, "rev-parse", f"{delivered['branch']}^") == base
-    git(tmp_path, "clone", "--quiet", "--branch", delivered["branch"], str(bare), "delivered")
-    branch = tmp_path / "delivered"
-    assert json.loads((branch / ".gepa" / "best_candidate.json").read_text()) == {"prompt": "better"}
-    for folder, status in ((branch, 0), (tmp_path / "program", 1)):
-        command = [sys.executable, "test_program.py"]
-        tested = await asyncio.to_thread(subprocess.run, command, cwd=folder, timeout=60, check=False)
-        assert tested.returncode == status, folder
+    assert git(bare, "rev-parse", f"{pull['head']}^") == base
+    assert git(bare, "rev-parse", pull["head"]) == done.json()["commit"]
+    git(folder, "clone", "--quiet", "--branch", pull["head"], str(bare), "delivered")
+    return Delivered(job, shown, pull, folder / "delivered")
+
+
+async def status_of(folder: Path, *arguments: str) -> int:
+    """Run Python in a folder; return its exit status."""
+    ran = await asyncio.to_thread(
+        subprocess.run, [sys.executable, *arguments], cwd=folder, timeout=60, check=False, capture_output=True
+    )
+    return ran.returncode
+
+
+@pytest.mark.long
+async def test_a_private_repository_gets_a_pull_request_with_the_prompt_that_was_certified_and_promoted(
+    tmp_path: Path,
+) -> None:
+    files = {"program.py": PROGRAM, "gepa.toml": 'program = "program.py"\n'}
+    with model(lambda _: None) as base_url:
+        request = {
+            "max_metric_calls": 40,
+            "reflection_lm": "openai/m",
+            "options": {"model_providers": {"openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"}}},
+        }
+        found = await improved_and_delivered(tmp_path, files, "", {"OPENAI_API_KEY": "sk-story"}, request)
+    assert found.job["best_candidate"] == {"prompt": "better"}
+    assert json.loads((found.clone / TEXTS).read_text()) == {"prompt": "better"}
+    assert [await status_of(folder, "goal.py") for folder in (found.clone, tmp_path / "program")] == [0, 1]
+
+
+def agents_script(file: Path) -> None:
+    """Write what the coding agent does when it is asked to `SHOUT`."""
+    path = "{folder}/program.py"
+    turns = [
+        ["I look first.", {"tool": "Read", "input": {"file_path": path}}],
+        [
+            {
+                "tool": "Edit",
+                "input": {"file_path": path, "old_string": "return text\n", "new_string": "return text.upper()\n"},
+            }
+        ],
+        [{"tool": "Bash", "input": {"command": "python -m unittest -q test_program", "description": "Run the tests"}}],
+        ["Done."],
+    ]
+    file.write_text(json.dumps([{"when": SHOUT, "turns": turns}]))
+
+
+async def test_code_and_prompt_are_changed_by_the_coding_agent_and_the_pull_request_has_both_and_passes_its_tests(
+    tmp_path: Path,
+) -> None:
+    files = {"program.py": PROGRAM, "test_program.py": TESTS, "gepa.toml": SETTINGS}
+    agents_script(tmp_path / "scripts.json")
+    shown, asked = list[dict[str, str]](), list[str]()
+    secrets = {"OPENAI_API_KEY": "sk-of-the-reflection-model", "ANTHROPIC_API_KEY": "sk-of-the-coding-agent"}
+
+    def answer(prompt: str) -> str:
+        shown.append(holders(secrets["ANTHROPIC_API_KEY"]))
+        asked.append(prompt)
+        return SHOUT if "Write one change request" in prompt else "better"
+
+    with (
+        scripted_anthropic.served(tmp_path / "scripts.json") as agent,
+        model(lambda _: None, answer) as base_url,
+    ):
+        providers = {
+            "openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"},
+            "anthropic": {
+                "base_url": agent["ANTHROPIC_BASE_URL"],
+                "key_env": "ANTHROPIC_API_KEY",
+                "dialect": "anthropic",
+            },
+        }
+        request = {
+            "max_metric_calls": 120,
+            "reflection_lm": "openai/m",
+            "evolve": "both",
+            "options": {
+                "model_providers": providers,
+                "target_score": 1.0,
+                "candidate_selection_strategy": "current_best",
+            },
+        }
+        found = await improved_and_delivered(tmp_path, files, "ONE", secrets, request)
+    assert not any(shown), "a process shows the key of the coding agent"
+    assert sum("Write one change request" in prompt for prompt in asked) >= 1
+    assert (found.version["score"], found.version["texts"]["prompt"]) == (1.0, "better")
+    assert json.loads((found.clone / TEXTS).read_text()) == {"prompt": "better"}
+    best = commit_of_best(tmp_path, found)
+    assert git(found.clone, "diff", "--name-only", best, "HEAD") == TEXTS, (
+        "beside the texts, the code is the best one's"
+    )
+    assert git(found.clone, "diff", "--name-only", "HEAD^", "HEAD").split() == [TEXTS, "program.py"]
+    for folder, goal in ((found.clone, 0), (tmp_path / "program", 1)):
+        assert await status_of(folder, "-m", "unittest", "-q", "test_program") == 0
+        assert await status_of(folder, "goal.py") == goal
+
+
+def commit_of_best(folder: Path, found: Delivered) -> str:
+    """Bring the commit of the best candidate, which is in the journal of the run, to the clone; return it."""
+    job_id, branch, made = found.job["job_id"], found.version["branch"], found.version["commit"]
+    with contextlib.closing(open_store(str(folder / "journals.db"))) as store:
+        bundles = code_history(store, job_id, store.candidates(job_id)).bundles(made)
+    LocalCheckout(found.clone).make_branch(branch, made, bundles)
+    return str(made)

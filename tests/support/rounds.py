@@ -3,6 +3,8 @@
 import os
 
 ALL = "FAULT_ROUNDS" in os.environ
+FAULT_ROUNDS = int(os.environ.get("FAULT_ROUNDS", "1"))
+"""Rounds of a test that takes as many as are asked for."""
 
 
 def rounds(number: int) -> range:

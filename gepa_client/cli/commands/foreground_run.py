@@ -259,6 +259,7 @@ class ForegroundRun:
             seconds=record.seconds,
             status="paused",
             reason=reason,
+            infrastructure=signals == 0,
             details=f"the end of its log:\n{tail}" if tail and signals <= 1 else None,
             metric_calls=record.metric_calls,
             files=[files.BEST_CANDIDATE] if record.candidates and self.output is not None else [],

@@ -16,7 +16,7 @@ from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import documented
 from gepa_service.api.pages import Paging, next_of
 from gepa_service.api.problems import Problem, not_found
-from gepa_service.api.quotas import refuse_beyond_quotas
+from gepa_service.api.quotas import refuse_beyond_quotas, refuse_full_queue
 from gepa_service.api.routes.repositories import Id, allowed_or_problem, known_repository
 from gepa_service.api.service import Service
 from gepa_service.api.threads import in_thread
@@ -281,13 +281,14 @@ async def pause(job_id: Id, caller: Writer, service: Parts) -> JobView:
 
 @router.post("/job/{job_id}/resume", responses=documented(404, 409))
 async def resume(job_id: Id, caller: Writer, service: Parts) -> JobView:
-    """Continue a paused job."""
-    return await _controlled(
-        service,
-        service.of(caller),
-        job_id,
-        lambda records, store, job: control.resume(records, store, job, caller.actor),
-    )
+    """Continue a paused job, once there is room in the queue."""
+
+    def resumed(records: TenantRecords, store: Store, job: Job) -> Job:
+        if job.status == "paused":
+            refuse_full_queue(service, caller.tenant)
+        return control.resume(records, store, job, caller.actor)
+
+    return await _controlled(service, service.of(caller), job_id, resumed)
 
 
 async def known_job(records: TenantRecords, job_id: str) -> Job:

@@ -12,9 +12,11 @@ from gepa_service.api.pages import Paging, next_of
 from gepa_service.api.problems import Problem, not_found
 from gepa_service.api.service import Service
 from gepa_service.api.threads import in_thread
-from gepa_service.jobs.job_environment import REFUSED_SECRETS
+from gepa_service.jobs.job_environment import may_be_secret
 from gepa_service.model.tenant import Secret
+from gepa_service.repositories.destinations import refused_host
 from gepa_service.secrets.vault import Vault
+from sandbox_runtime.gateway import SecretHeader as GatewayHeader
 
 router = APIRouter(tags=["secrets"])
 
@@ -26,13 +28,16 @@ Name = Annotated[
 
 
 class SecretHeader(BaseModel):
-    """A header that the gateway puts on requests to a host: `header: PREFIX VALUE`."""
+    """A header that the gateway puts on requests to a host: `header: PREFIX VALUE`.
+
+    `host`: in small letters, with `:PORT` if it is not 443. `prefix`: empty, or a word and a space.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
-    host: Annotated[str, Field(max_length=253, pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$")]
+    host: Annotated[str, Field(max_length=260, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[1-9][0-9]{0,4})?$")]
     header: Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9-]+$")] = "authorization"
-    prefix: Annotated[str, Field(max_length=100, pattern=r"^[\x20-\x7e]*$")] = "Bearer "
+    prefix: Annotated[str, Field(max_length=100, pattern=r"^([\x21-\x3c\x3e-\x7e]+ )?$")] = "Bearer "
 
 
 class SecretRequest(BaseModel):
@@ -69,10 +74,11 @@ class SecretPage(BaseModel):
 @router.put("/secrets/{name}", status_code=204, responses=documented(409))
 async def put_secret(name: Name, asked: SecretRequest, caller: Manager, service: Parts) -> None:
     """Write a secret, over one of this name. Jobs that start from now on use it."""
-    if REFUSED_SECRETS.fullmatch(name) is not None:
+    if not may_be_secret(name):
         detail = f"`{name}` decides what programs of this service do, so it is never passed on: choose another name"
         raise Problem(422, "refused-name", "Name refused", detail, field="name")
     headers = [each.model_dump() for each in asked.headers]
+    await in_thread(_check_headers, service, asked)
     await in_thread(_vault(service).put, caller.tenant, name, asked.value, headers)
 
 
@@ -88,6 +94,17 @@ async def delete_secret(name: Name, caller: Manager, service: Parts) -> None:
     """Delete a secret."""
     if not await in_thread(_vault(service).delete, caller.tenant, name):
         raise not_found("secret")
+
+
+def _check_headers(service: Service, asked: SecretRequest) -> None:
+    """Raise a problem if the gateway could not, or may not, put the secret on."""
+    for at, each in enumerate(asked.headers):
+        try:
+            GatewayHeader(each.host, each.header, asked.value, each.prefix)
+        except ValueError as error:
+            raise Problem(422, "wrong-header", "Header refused", str(error), field=f"headers.{at}") from None
+        if (reason := refused_host(each.host, service.repositories.allow_networks)) is not None:
+            raise Problem(422, "wrong-header", "Header refused", reason, field=f"headers.{at}.host")
 
 
 def _vault(service: Service) -> Vault:

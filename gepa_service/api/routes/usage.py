@@ -22,7 +22,7 @@ router = APIRouter(tags=["usage"])
 class UsageView(BaseModel):
     """This month, in UTC.
 
-    `jobs`: submitted this month. `usd`: what their runs have cost; at least that, if results are `unpriced`.
+    `jobs`: submitted this month. `usd`: what jobs have cost this month; at least that, if results are `unpriced`.
     `requests`: to the API. `jobs_queued`, `jobs_running`: now. `quotas`: null for no limit.
     """
 

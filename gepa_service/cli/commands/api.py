@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gepa_client.cli.views.console import refuse
-from gepa_service.cli.arguments import DEFAULT_DATABASE, Database
+from gepa_service.cli.arguments import DEFAULT_DATABASE, Database, Oidc
 from gepa_service.cli.service_parts import ConfigurationError, opened_service
 
 DEFAULT_JOURNALS = "service-data/journals.db"
@@ -47,10 +47,7 @@ def api(
             envvar="GEPA_SERVICE_GITHUB_APP", metavar="FILE", help="A TOML file that describes the GitHub App."
         ),
     ] = None,
-    oidc: Annotated[
-        list[str] | None,
-        typer.Option(metavar="'ISSUER AUDIENCE'", help="An OIDC issuer whose tokens are accepted; repeatable."),
-    ] = None,
+    oidc: Oidc = None,
 ) -> None:
     """Serve the HTTP API until SIGTERM; requests in flight end first, and streams are closed."""
     import uvicorn  # with the application a second of imports, which `--help` does not need

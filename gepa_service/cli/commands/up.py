@@ -17,10 +17,11 @@ import typer
 from evolverpc_common.installation import installed_version
 from evolverpc_common.network_addresses import is_loopback
 from gepa_client.cli.views.console import refuse
+from gepa_service.cli.arguments import Oidc
 from gepa_service.cli.data_folder import DataFolder, opened_folder, published_address
 from gepa_service.cli.first_tenant import NAME, create_first_tenant
 from gepa_service.cli.listening import bound_socket, url_of
-from gepa_service.cli.service_parts import ConfigurationError
+from gepa_service.cli.service_parts import ConfigurationError, parse_issuers
 from gepa_service.cli.supervisor import Part, PartFailed, Supervisor
 from gepa_service.records.open_records import open_records
 from gepa_service.records.store import RecordError
@@ -62,6 +63,7 @@ def up(
             metavar="CIDR", help="A network that repositories and webhooks may be in besides public ones; repeatable."
         ),
     ] = None,
+    oidc: Oidc = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON once the service answers.")] = False,
 ) -> None:
     """Start the whole service on this machine: the API, a worker, SQLite databases. Ctrl-C ends it.
@@ -70,6 +72,7 @@ def up(
     """
     try:
         _check_sandbox(sandbox)
+        parse_issuers(oidc or ())
         with opened_folder(data) as folder, bound_socket(host, port) as sock:
             folder.create_master_key()
             if not is_loopback(host) and public_url is None:
@@ -87,6 +90,7 @@ def up(
             shared += [word for network in allow_network or () for word in ("--allow-network", network)]
             command = [sys.executable, "-P", "-m", "gepa_service.cli"]
             served = [*command, "api", *shared, "--fd", str(sock.fileno()), "--public-url", public_url or url]
+            served += [word for issuer in oidc or () for word in ("--oidc", issuer)]
             worked = [*command, "worker", *shared, "--api", url, "--folder", str(folder.work)]
             parts = [
                 Part("API", served, environment, [sock.fileno()]),

@@ -60,6 +60,28 @@ async def test_a_member_is_added_once_and_gets_the_last_role(call: Client) -> No
     assert (await call("owner", "GET", "/members")).json()["items"] == []
 
 
+@pytest.mark.parametrize(
+    ("value", "header", "words"),
+    [
+        ("the-value", {"host": "10.0.0.1"}, "not a public host"),
+        ("the-value", {"host": "localhost"}, "not a public host"),
+        ("the-value", {"host": "169.254.169.254:443"}, "not a public host"),
+        ("two\nlines", {"host": "api.example.invalid"}, "line break"),
+        ("the-value", {"host": "api.example.invalid", "header": "connection"}, "not the name of a header"),
+        ("the-value", {"host": "api.example.invalid:70000"}, "not a host"),
+        ("the-value", {"host": "api.example.invalid", "prefix": "key="}, "prefix"),
+    ],
+)
+async def test_a_header_that_the_gateway_cannot_or_may_not_set_is_refused(
+    call: Client, value: str, header: dict[str, str], words: str
+) -> None:
+    refused = await call("owner", "PUT", "/secrets/MODEL_KEY", {"value": value, "headers": [header]})
+    assert refused.status_code == 422, refused.text
+    assert words in refused.text
+    assert value not in refused.text
+    assert (await call("owner", "GET", "/secrets")).json()["items"] == []
+
+
 async def test_a_secret_is_written_and_listed_and_never_returned(call: Client, service: Service) -> None:
     header = {"host": "api.example.org", "header": "x-api-key", "prefix": ""}
     for value in ("first-value", "second-value"):

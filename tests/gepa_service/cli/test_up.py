@@ -15,6 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.gepa_service.auth.oidc_issuer import AUDIENCE, OidcIssuer
+
 COMMAND = [sys.executable, "-m", "gepa_service.cli"]
 WAIT_S = 120.0
 pytestmark = pytest.mark.timeout(300)
@@ -82,6 +84,28 @@ def test_a_key_that_is_created_while_the_service_runs_is_accepted(tmp_path: Path
         headers = {"Authorization": f"Bearer {key}"}
         assert httpx.get(f"{service['url']}/jobs", headers=headers).status_code == 200
         assert httpx.get(f"{service['url']}/keys", headers=headers).status_code == 403
+
+
+def test_tokens_of_an_oidc_issuer_are_accepted_from_a_member(tmp_path: Path) -> None:
+    issuer = OidcIssuer()
+    issuer.add_key("one")
+    try:
+        with up(tmp_path / "data", "--oidc", f"{issuer.url} {AUDIENCE}") as service:
+            signed_in = {"Authorization": f"Bearer {issuer.token('one')}"}
+            assert httpx.get(f"{service['url']}/jobs", headers=signed_in).status_code == 401
+            member = {"issuer": issuer.url, "subject": "ann", "role": "viewer"}
+            owner = {"Authorization": f"Bearer {service['key']}"}
+            added = httpx.post(f"{service['url']}/members", headers=owner, json=member)
+            assert added.status_code < 300, added.text
+            assert httpx.get(f"{service['url']}/jobs", headers=signed_in).status_code == 200
+    finally:
+        issuer.close()
+
+
+def test_an_oidc_issuer_without_an_audience_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    flags = ("--port", "0", "--sandbox", "process", "--oidc", "https://accounts.example.org")
+    assert "needs an audience" in refused("up", "--data", str(tmp_path / "data"), *flags)
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_port_in_use_is_refused_before_a_key_is_made(tmp_path: Path) -> None:

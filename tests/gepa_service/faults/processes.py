@@ -16,8 +16,12 @@ from gepa_service.model.job import Job
 from tests.gepa_service.platform import MASTER, processes_of
 
 ROOT = Path(__file__).parents[3]
+PROCESSES = {"job process": b"gepa_service.jobs.job_main", "driver": b"gepa_client.run.driver_main"}
+"""What of a job can be killed, and what is in its command."""
+
 WORKERS = 2
-LEASE_S = 2.0
+LEASE_S = 5.0
+"""Long enough that no worker of a busy machine is taken for dead."""
 
 
 @dataclass
@@ -70,21 +74,35 @@ class Processes:
                 env={**os.environ, "GEPA_SERVICE_MASTER_KEY_FILE": str(self.folder / "key")},
             )
 
-    def kill(self, victim: str, random: Random, jobs: list[Job]) -> bool:
-        """Kill one process by SIGKILL, and start it again if it is ours to start; return whether there was one."""
-        if victim in ("api", "worker"):
-            name = victim if victim == "api" else f"worker {random.randrange(WORKERS)}"
+    @property
+    def names(self) -> list[str]:
+        return list(self._running)
+
+    def kill(self, *names: str) -> None:
+        """Kill these processes by SIGKILL at once, and start them again."""
+        for name in names:
             self._running[name].kill()
+        for name in names:
             self._running[name].wait()
+        for name in names:
             self.start(name)
-            return True
-        wanted = {"job process": b"gepa_service.jobs.job_main", "driver": b"gepa_client.run.driver_main"}[victim]
-        found = [pid for job in jobs for pid in processes_of(job) if wanted in command_of(pid)]
+
+    def start_ended(self) -> int:
+        """Start those again that have ended by themselves, because their database was away; return how many."""
+        ended = [name for name, process in self._running.items() if process.poll() is not None]
+        for name in ended:
+            self.start(name)
+        return len(ended)
+
+    def kill_of_job(self, victim: str, random: Random, jobs: list[Job]) -> bool:
+        """Kill one of `PROCESSES` by SIGKILL, which its worker notices; return whether there was one."""
+        found = [pid for job in jobs for pid in processes_of(job) if PROCESSES[victim] in command_of(pid)]
         if not found:
             return False
         with contextlib.suppress(ProcessLookupError):
             os.kill(random.choice(found), signal.SIGKILL)
-        return True
+            return True
+        return False
 
     def logs(self) -> str:
         return "\n".join(f"--- {path.name}\n{path.read_text()[-1500:]}" for path in sorted(self.folder.glob("*.log")))
@@ -103,7 +121,7 @@ def free_port() -> int:
     return port
 
 
-def listening(port: int, timeout_s: float = 60.0) -> None:
+def listening(port: int, timeout_s: float = 240.0) -> None:
     until = time.monotonic() + timeout_s
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):

@@ -1,8 +1,13 @@
-"""Jobs of three tenants have the undisturbed result if any process is killed; nothing recorded is paid twice."""
+"""Jobs of three tenants have the undisturbed result if anything is killed or cut; nothing recorded is paid twice.
+
+Each round hits every kind of `KINDS` once; the short round of `make test` those of `SHORT`. It states what it did as
+the property `faults` of its result.
+"""
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -11,132 +16,233 @@ from typing import Any
 import pytest
 
 from gepa_client.journal.store import Store, open_store
+from gepa_service.auth.keys import make_key
 from gepa_service.model.job import ENDED, Job
 from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id
-from gepa_service.records.store import RecordStore
+from gepa_service.records.store import RecordStore, RecordsUnavailable
 from tests.faults.mongo import Mongo
 from tests.faults.outcome import executions_of, faults
 from tests.faults.proxy import Proxy
-from tests.gepa_service.faults.processes import Processes, listening
+from tests.gepa_service.faults.cutter import Cutter
+from tests.gepa_service.faults.followers import Follower, differences
+from tests.gepa_service.faults.processes import PROCESSES, WORKERS, Processes, listening
 from tests.gepa_service.platform import word_repository, word_settings
-from tests.support.rounds import ALL, rounds
+from tests.support.rounds import ALL, FAULT_ROUNDS
 
 pytestmark = pytest.mark.faults
 
-JOBS = 8 if ALL else 2
+KINDS = ("api", "worker", "job process", "driver", "database", "connections")
+"""What is hit. `database`: with SQLite all processes that have it open, with MongoDB its server, which comes back."""
+
+SHORT = ("worker", "driver", "connections")
 TENANTS = ("acme", "rival", "third")
-KILLED = ("api", "worker", "job process", "driver")
+JOBS = 8 if ALL else 2
+FOLLOWED = 3 if ALL else 1
+"""Jobs whose streams are followed: fewer than an API replays at the same time."""
+
+MOST_JOBS = 4 * JOBS
 CALLS = 50
-WAIT_S = 500.0 if ALL else 240.0
+WAIT_S = 1500.0 if ALL else 240.0
 LOST_AT_ONCE = 40
 """Examples that one fault may cost: what is in flight in all jobs of a worker."""
 
+RUN_LEASE_S = 20.0
+"""Of a run, which the next worker of its job does not wait for."""
 
-def submitted(records: RecordStore, repo: Path, folder: Path, number: int, tenant: str) -> Job:
-    settings = {"repo": str(repo), **word_settings(folder / f"log-{number}", metric_calls=CALLS)}
-    job = Job(tenant=tenant, id=new_id("job"), repo_url=str(repo), settings=settings, created_by="key:test")
-    records.insert(job)
-    return job
+BAD_MESSAGES = 0.03
+"""Of the requests of jobs' processes to the API, the share that is lost, cut, repeated or answered by 502."""
+
+
+@dataclass
+class Round:
+    """The parts of one round.
+
+    `cutters`: for streams, and for processes of jobs. `claims`: workers by job and attempt. `hit`: what was done.
+    `started_again`: processes that ended as their database was away.
+    """
+
+    number: int
+    folder: Path
+    repo: Path
+    records: RecordStore
+    store_url: str
+    processes: Processes
+    cutters: tuple[Cutter, Cutter]
+    proxy: Proxy
+    mongo: Mongo | None
+    keys: dict[str, str]
+    random: Random
+    jobs: list[Job] = field(default_factory=list)
+    followers: list[Follower] = field(default_factory=list)
+    claims: dict[tuple[str, int], set[str]] = field(default_factory=dict)
+    hit: list[str] = field(default_factory=list)
+    started_again: int = 0
+
+    def submit(self) -> Job:
+        number = len(self.jobs)
+        words = word_settings(self.log(number), metric_calls=CALLS)
+        settings = {**words, "repo": str(self.repo), "lease_s": RUN_LEASE_S}
+        tenant = TENANTS[number % len(TENANTS)]
+        job = Job(tenant=tenant, id=new_id("job"), repo_url=str(self.repo), settings=settings, created_by="key:test")
+        self.records.insert(job)
+        self.jobs.append(job)
+        if len(self.jobs) <= FOLLOWED or len(self.jobs) > JOBS:
+            self.followers.append(Follower(self.cutters[0].url, self.keys[tenant], job))
+        return job
+
+    def log(self, number: int) -> Path:
+        return self.folder / f"log-{number}"
+
+    def seen(self) -> list[Job]:
+        """The jobs as they are now, whose claims are noted."""
+        found = [self.records.get(Job, job.tenant, job.id) for job in self.jobs]
+        known = [job for job in found if job is not None]
+        assert len(known) == len(self.jobs), "a job is gone"
+        for job in known:
+            if job.claim is not None:
+                self.claims.setdefault((job.id, job.attempts), set()).add(job.claim.worker)
+        return known
+
+    def hit_once(self, kind: str) -> bool:
+        """Do what the kind names; return whether there was something to hit: of the API, a stream that it sends."""
+        if kind == "api":
+            if not any(follower.is_reading for follower in self.followers):
+                return False
+            self.processes.kill("api")
+        elif kind == "worker":
+            self.processes.kill(f"worker {self.random.randrange(WORKERS)}")
+        elif kind in PROCESSES:
+            if not self.processes.kill_of_job(kind, self.random, self.jobs):
+                return False
+        elif kind == "connections":
+            if not sum(cutter.cut() for cutter in self.cutters):
+                return False
+        elif self.mongo is None:
+            self.processes.kill(*self.processes.names)
+        else:
+            self.mongo.kill()
+            time.sleep(self.random.uniform(0.5, 3.0))
+            self.mongo.start()
+        self.hit.append(kind)
+        return True
+
+    def all_ended(self, kinds: list[str], pause_s: tuple[float, float]) -> list[Job]:
+        """Hit all of these kinds while jobs run; return the jobs once all have ended, with those added for it."""
+        deadline = time.monotonic() + WAIT_S
+        due = time.monotonic() + self.random.uniform(*pause_s)
+        while True:
+            self.started_again += self.processes.start_ended()
+            try:
+                known = self.seen()
+            except RecordsUnavailable:  # of a database that was killed
+                continue
+            left = [kind for kind in kinds if kind not in self.hit]
+            if all(job.status in ENDED for job in known):
+                if not left:
+                    return known
+                assert len(self.jobs) < MOST_JOBS, f"{left} could not be hit"
+                self.submit()
+            state = f"{[(job.status, job.reason) for job in known]}, hit {self.hit}, left {left}"
+            assert time.monotonic() < deadline, f"{state}\n{self.processes.logs()}"
+            if left and time.monotonic() >= due:
+                self.hit_once(left[0])
+                due = time.monotonic() + self.random.uniform(*pause_s)
+            time.sleep(0.05)
+
+    def check(self, jobs: list[Job], expected: list[Any]) -> None:
+        """Every job is as an undisturbed one, was paid for once, and was run by one worker at a time."""
+        assert self.mongo is not None or not self.started_again, self.processes.logs()
+        assert {attempt: len(workers) for attempt, workers in self.claims.items() if len(workers) > 1} == {}
+        with closing(open_store(self.store_url)) as store:
+            for number, job in enumerate(jobs):
+                assert job.status == "completed", (job.status, job.reason, job.failure, self.processes.logs())
+                assert result_of(store, job) == expected, job.id
+                executions = executions_of(self.store_url, job.id, self.log(number))
+                assert faults(executions, in_flight=LOST_AT_ONCE * job.attempts) == []
+                owners = [link.owner for link in store.links(job.id, "search")]
+                changes = sum(before != after for before, after in pairwise(owners))
+                assert changes == len(set(owners)) - 1, "two drivers wrote in turns"
 
 
 def result_of(store: Store, job: Job) -> list[Any]:
     return [(each.texts, each.parents, each.score, each.scores, each.metric_calls) for each in store.candidates(job.id)]
 
 
-def all_ended(records: RecordStore, jobs: list[Job], disturb: Callable[[], object], processes: Processes) -> list[Job]:
-    """Wait until all jobs have ended, while things happen."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        found = [records.get(Job, job.tenant, job.id) for job in jobs]
-        known = [job for job in found if job is not None]
-        if all(job.status in ENDED for job in known):
-            return known
-        assert time.monotonic() < deadline, f"{[(job.status, job.reason) for job in known]}\n{processes.logs()}"
-        disturb()
+@contextmanager
+def round_of(number: int, folder: Path, sandbox: str, *, with_mongo: bool) -> Iterator[Round]:
+    """An API and workers over SQLite or MongoDB; jobs' processes and streams reach the API by proxies."""
+    folder.mkdir(exist_ok=True)
+    random = Random(number)
+    with ExitStack() as stack:
+        mongo = stack.enter_context(Mongo(folder / "mongo")) if with_mongo else None
+        databases = [str(folder / name) for name in ("records.db", "journals.db")]
+        where, journals = (mongo.url, mongo.url) if mongo is not None else databases
+        records = stack.enter_context(closing(open_records(where)))
+        keys = {}
+        for tenant in TENANTS:
+            keys[tenant], record = make_key(tenant, "faults", "viewer")
+            records.insert(record)
+        processes = Processes(folder, where, journals, sandbox)
+        proxy = stack.enter_context(Proxy(processes.port, Random(number), BAD_MESSAGES))
+        ports = (processes.port, int(proxy.url.rpartition(":")[2]))
+        cutters = [stack.enter_context(Cutter(port)) for port in ports]
+        processes.reached_at = int(cutters[1].url.rpartition(":")[2])
+        stack.enter_context(processes)
+        listening(processes.port)
+        repo = word_repository(folder / "repo")
+        yield Round(
+            *(number, folder, repo, records, journals, processes, (cutters[0], cutters[1]), proxy, mongo, keys, random)
+        )
 
 
-def check(store_url: str, folder: Path, jobs: list[Job], expected: list[Any]) -> None:
-    """Every job is as an undisturbed one, paid for once, and driven by one worker at a time."""
-    with closing(open_store(store_url)) as store:
-        for number, job in enumerate(jobs):
-            assert job.status == "completed", (job.status, job.reason, job.failure)
-            assert result_of(store, job) == expected, job.id
-            executions = executions_of(store_url, job.id, folder / f"log-{number}")
-            assert faults(executions, in_flight=LOST_AT_ONCE * job.attempts) == []
-            owners = [link.owner for link in store.links(job.id, "search")]
-            changes = sum(before != after for before, after in pairwise(owners))
-            assert changes == len(set(owners)) - 1, "two drivers wrote in turns"
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as opened:
-        yield opened
-
-
-def undisturbed(records: RecordStore, store_url: str, repo: Path, folder: Path, processes: Processes) -> list[Any]:
-    job = submitted(records, repo, folder, JOBS, TENANTS[0])
-    [ended] = all_ended(records, [job], lambda: time.sleep(0.1), processes)
-    assert ended.status == "completed", (ended.reason, processes.logs())
-    with closing(open_store(store_url)) as store:
-        found = result_of(store, ended)
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """The result of a job that nothing happens to."""
+    with round_of(0, tmp_path_factory.mktemp("undisturbed"), "process", with_mongo=False) as quiet:
+        quiet.submit()
+        [ended] = quiet.all_ended([], (0.0, 0.0))
+        assert ended.status == "completed", (ended.reason, quiet.processes.logs())
+        quiet.followers[0].ended()
+        with closing(open_store(quiet.store_url)) as store:
+            found = result_of(store, ended)
     assert len(found) > 1, "nothing to compare by"
     return found
 
 
 @pytest.mark.timeout(2 * WAIT_S)
-@pytest.mark.parametrize("number", rounds(30))
-def test_jobs_survive_the_death_of_any_process(number: int, tmp_path: Path, stack: ExitStack) -> None:
-    random = Random(number)
-    sandbox = "bubblewrap" if number % 10 == 9 else "process"
-    repo, journals = word_repository(tmp_path / "repo"), str(tmp_path / "journals.db")
-    records = stack.enter_context(closing(open_records(str(tmp_path / "records.db"))))
-    processes = stack.enter_context(Processes(tmp_path, str(tmp_path / "records.db"), journals, sandbox))
-    listening(processes.port)
-    expected = undisturbed(records, journals, repo, tmp_path, processes)
-    jobs = [submitted(records, repo, tmp_path, each, TENANTS[each % 3]) for each in range(JOBS)]
-    left = [*KILLED] * (2 if ALL else 1)
-    random.shuffle(left)
-
-    def disturb() -> None:
-        time.sleep(random.uniform(0.5, 6.0) if ALL else random.uniform(0.2, 1.5))
-        if left and processes.kill(left[-1], random, jobs):
-            left.pop()
-
-    ended = all_ended(records, jobs, disturb, processes)
-    assert len(left) < (1 if ALL else len(KILLED)), "the jobs had ended before enough was killed"
-    check(journals, tmp_path, ended, expected)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(2 * WAIT_S)
-@pytest.mark.parametrize("number", rounds(30))
-def test_jobs_survive_a_bad_network_and_a_database_that_goes_away(
-    number: int, tmp_path: Path, stack: ExitStack
+@pytest.mark.parametrize("number", range(FAULT_ROUNDS))
+def test_jobs_survive_each_kind_of_fault(
+    number: int, tmp_path: Path, expected: list[Any], record_property: Callable[[str, object], None]
 ) -> None:
-    random = Random(number)
-    mongo = stack.enter_context(Mongo(tmp_path / "mongo"))
-    databases = mongo.url
-    repo = word_repository(tmp_path / "repo")
-    records = stack.enter_context(closing(open_records(databases)))
-    processes = Processes(tmp_path, databases, databases)
-    proxy = stack.enter_context(Proxy(processes.port, random, 0.05))
-    processes.reached_at = int(proxy.url.rpartition(":")[2])
-    stack.enter_context(processes)
-    listening(processes.port)
-    expected = undisturbed(records, databases, repo, tmp_path, processes)
-    jobs = [submitted(records, repo, tmp_path, each, TENANTS[each % 3]) for each in range(JOBS)]
-    stops = [True] * (3 if ALL else 1)
-
-    def disturb() -> None:
-        time.sleep(random.uniform(0.5, 4.0))
-        if stops:
-            stops.pop()
-            mongo.kill()
-            time.sleep(random.uniform(0.5, 3.0))
-            mongo.start()
-
-    ended = all_ended(records, jobs, disturb, processes)
-    assert sum(count for fault, count in proxy.did.items() if fault != "none") > 0
-    check(databases, tmp_path, ended, expected)
+    sandbox, with_mongo = "bubblewrap" if number % 10 == 9 else "process", number % 2 == 1
+    began = time.monotonic()
+    with round_of(number, tmp_path / "round", sandbox, with_mongo=with_mongo) as disturbed:
+        for _ in range(JOBS):
+            disturbed.submit()
+        kinds = [*(KINDS if ALL else SHORT)]
+        disturbed.random.shuffle(kinds)
+        ended = disturbed.all_ended(kinds, (0.5, 5.0) if ALL else (0.3, 1.0))
+        followers = disturbed.followers
+        for follower in followers:
+            follower.ended()
+        url = f"http://127.0.0.1:{disturbed.processes.port}"
+        found = {each.job.id: differences(each, url, disturbed.keys[each.job.tenant]) for each in followers}
+        assert found == {each.job.id: [] for each in followers}, "events of streams were lost or doubled"
+        disturbed.check(ended, expected)
+    stated = {
+        "round": number,
+        "database": "mongodb" if with_mongo else "sqlite",
+        "sandbox": sandbox,
+        "hit": disturbed.hit,
+        "jobs": len(ended),
+        "attempts": sum(job.attempts for job in ended),
+        "bad_messages": {fault: count for fault, count in disturbed.proxy.did.items() if fault != "none"},
+        "started_again": disturbed.started_again,
+        "resets": sum(each.resets for each in followers),
+        "seconds": round(time.monotonic() - began),
+    }
+    record_property("faults", stated)
+    print(stated)
+    assert sorted(disturbed.hit) == sorted(kinds), "each kind is hit once"
+    assert "api" not in disturbed.hit or stated["resets"], "no stream met an API that was started again"

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gepa_service.jobs.queue import SPENT_S, Queue
+from gepa_service.jobs.month_spending import KNOWN_S, MonthLimit
+from gepa_service.jobs.queue import Queue
 from gepa_service.model.job import Claim, Job
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.records.record import now
@@ -103,7 +104,8 @@ def test_a_job_waits_with_the_reason_while_its_tenant_has_spent_its_money_of_the
     records.insert(Tenant(tenant=TENANTS, id="a", name="a", quotas=Quotas(usd_per_month=2.0)))
     clock, spent = [0.0], {"a": 2.5, "b": 9.0}
     mine, other = submit(records, "a"), submit(records, "b")
-    queue = Queue(records, "w", LEASE_S, lambda: clock[0], lambda tenant: spent[tenant])
+    limit = MonthLimit(records, lambda tenant: spent[tenant], lambda: clock[0])
+    queue = Queue(records, "w", LEASE_S, has_spent_all=limit.is_reached)
     claimed = queue.claim()
     assert claimed is not None
     assert claimed.id == other.id
@@ -112,7 +114,7 @@ def test_a_job_waits_with_the_reason_while_its_tenant_has_spent_its_money_of_the
     assert waiting is not None
     assert (waiting.status, "usd_per_month" in (waiting.reason or "")) == ("pending", True)
     spent["a"] = 1.0
-    clock[0] += SPENT_S
+    clock[0] += KNOWN_S
     claimed = queue.claim([other.id])
     assert claimed is not None
     assert (claimed.id, claimed.reason) == (mine.id, None)

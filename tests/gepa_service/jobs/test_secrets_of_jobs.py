@@ -6,16 +6,23 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gepa_service.jobs.attempt import Revealed
+from gepa_service.jobs.settings_of_jobs import SettingRefused, checked_settings
+from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.model.job import Job
 from gepa_service.model.program import Repository
 from gepa_service.records.record import new_id
+from gepa_service.secrets.master_key import MasterKey
+from gepa_service.secrets.vault import Vault
+from tests.gepa_client.cli.test_optimize_in_isolation import api
 from tests.gepa_service.github_server import INSTALLATION, loopback_github
-from tests.gepa_service.platform import Platform, platform, working
+from tests.gepa_service.platform import MASTER, Platform, platform, working
 from tests.sandbox_runtime.source.repositories import commit
 
 pytestmark = pytest.mark.timeout(300)
@@ -32,6 +39,27 @@ def score(example, output):
     return 1.0 if "better" in output else 0.1, "use better"
 """
 
+FETCHING = """
+import os
+import urllib.request
+
+seed_candidate = {"prompt": "plain"}
+
+
+def run(example, candidate):
+    [base] = [url for name, url in os.environ.items() if name.startswith("GATEWAY_URL_")]
+    with urllib.request.urlopen(base + "/things", timeout=20) as answer:
+        return answer.read().decode() + repr(sorted(os.environ.items()))
+
+
+def score(example, output):
+    return 0.5 * ("you sent Bearer [redacted]" in output and "SECRET" not in output), "fetch"
+
+
+def propose_new_texts(candidate, reflective_dataset, components_to_update):
+    return {name: candidate[name] + "!" for name in components_to_update}
+""".replace("SECRET", SECRET[:-1])
+
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Platform]:
@@ -40,14 +68,15 @@ def service(tmp_path: Path) -> Iterator[Platform]:
 
 
 @contextmanager
-def model(asked: Callable[[str | None], None]) -> Iterator[str]:
-    """Yield the base URL of a model that answers `better`, and calls `asked` with the header of each request."""
+def model(asked: Callable[[str | None], None], answer: Callable[[str], str] = lambda _: "better") -> Iterator[str]:
+    """Yield the base URL of a model; `asked` is called with the header of each request, `answer` with its prompt."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             asked(self.headers["Authorization"])
-            message = {"role": "assistant", "content": "```\nbetter\n```"}
+            text = answer("".join(str(each["content"]) for each in request["messages"]))
+            message = {"role": "assistant", "content": f"```\n{text}\n```"}
             usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
             choices = [{"index": 0, "finish_reason": "stop", "message": message}]
             whole = {"id": "a", "object": "chat.completion", "created": 1, "model": "m", "choices": choices}
@@ -135,3 +164,49 @@ def job(service: Platform, url: str, client_id: str | None, settings: dict[str, 
     )
     service.records.insert(made)
     return made
+
+
+def test_the_gateway_of_a_tenants_job_puts_its_secret_on_requests_to_the_host_and_shows_it_to_no_program(
+    service: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(tmp_path / "program", {"program.py": FETCHING, "gepa.toml": 'program = "program.py"\n'})
+    (tmp_path / "tls").mkdir()
+    vault, rows = Vault(service.records, [MasterKey(MASTER)]), [{"text": str(at)} for at in range(4)]
+    for tenant in ("acme", "rival"):
+        service.tenant(tenant)
+    with api(tmp_path / "tls") as (host, seen):
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tls" / "certificate.pem"))
+        header = {"host": host, "header": "Authorization", "prefix": "Bearer "}
+        vault.put("acme", "API_TOKEN", SECRET, [header])
+        vault.put("acme", "LD_PRELOAD", "/of/an/earlier/version.so", [header])
+        parts = replace(service.parts(), sandbox="bubblewrap", secrets=partial(revealed, vault))
+        settings = {"trainset": rows, "valset": rows, "max_metric_calls": 12}
+        with working(parts):
+            ended = service.ended(service.submit(tmp_path / "program", settings))
+            asked = len(seen)
+            without = service.ended(service.submit(tmp_path / "program", settings, "rival"))
+    assert ended.status == "completed", f"{ended!r}\n{service.log(ended)}"
+    assert ended.progress.seed_score == 0.5
+    assert asked >= 12
+    assert set(seen) == {f"Bearer {SECRET}"}
+    assert without.progress.seed_score in (None, 0.0), "another tenant's job reached the host"
+    assert len(seen) == asked
+    written = [path for path in (tmp_path / "jobs").rglob("*") if path.is_file()]
+    assert [path for path in written if SECRET.encode() in path.read_bytes()] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["PATH", "LD_PRELOAD", "GIT_SSH_COMMAND", "https_proxy", "HOME", "OPENAI_BASE_URL", "a-b"]
+)
+def test_a_name_that_decides_what_programs_of_the_machine_do_is_no_secret_of_a_job(
+    service: Platform, name: str
+) -> None:
+    vault = Vault(service.records, [MasterKey(MASTER)])
+    service.tenant("acme")
+    for each in (name, "MODEL_KEY"):
+        vault.put("acme", each, "value", [{"host": "api.example.org", "header": "x-key", "prefix": ""}])
+    found = revealed(vault, "acme")
+    assert found.variables == {"MODEL_KEY": "value"}
+    assert found.headers == ("api.example.org x-key=MODEL_KEY",)
+    with pytest.raises(SettingRefused):
+        checked_settings({"repo": "/r", "max_metric_calls": 1, "pass_env": [name]}, ())

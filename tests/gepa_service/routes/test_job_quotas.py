@@ -1,4 +1,4 @@
-"""A tenant whose runs have cost the money of the month submits no further job."""
+"""What a tenant's quotas of jobs and money refuse."""
 
 import contextlib
 from typing import Any
@@ -36,3 +36,19 @@ async def test_who_has_spent_the_money_of_the_month_submits_no_job(
     refused = await editor("POST", "/optimize", REQUEST)
     assert (refused.status_code, refused.json()["quota"]) == (429, "usd_per_month"), refused.text
     assert 0 < int(refused.headers["Retry-After"]) <= MONTH_S
+
+
+async def test_a_paused_job_is_resumed_only_if_there_is_room_among_those_that_wait(
+    service: Service, editor: Caller
+) -> None:
+    limited(service, jobs_queued=1)
+    paused = (await editor("POST", "/optimize", REQUEST)).json()["job_id"]
+    assert (await editor("POST", f"/job/{paused}/pause")).json()["status"] == "paused"
+    other = (await editor("POST", "/optimize", REQUEST)).json()["job_id"]
+    refused = await editor("POST", f"/job/{paused}/resume")
+    assert (refused.status_code, refused.json()["quota"]) == (429, "jobs_queued"), refused.text
+    assert int(refused.headers["Retry-After"]) > 0
+    assert (await editor("GET", f"/job/{paused}")).json()["status"] == "paused"
+    assert (await editor("POST", f"/job/{other}/resume")).status_code == 200, "it waits already"
+    await editor("POST", f"/job/{other}/cancel")
+    assert (await editor("POST", f"/job/{paused}/resume")).json()["status"] == "pending"

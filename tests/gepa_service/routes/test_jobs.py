@@ -97,6 +97,8 @@ async def test_a_job_of_a_connected_repository_names_it(editor: Caller, program:
         ({"options": {"pass_env": ["LD_PRELOAD"]}}, "options.pass_env", "cannot be the name of a secret"),
         ({"options": {"pass_env": ["GIT_SSH_COMMAND"]}}, "options.pass_env", "cannot be the name of a secret"),
         ({"options": {"secret_headers": ["a.com X=PATH"]}}, "options.pass_env", "cannot be the name of a secret"),
+        ({"options": {"secret_headers": ["10.0.0.1 X=KEY"]}}, "options.secret_headers", "not a public host"),
+        ({"options": {"secret_headers": ["169.254.169.254 X=KEY"]}}, "options.secret_headers", "not a public host"),
         ({"trainset_path": "../rows.jsonl"}, "trainset_path", "in the repository"),
         ({"trainset_path": "/etc/rows.jsonl"}, "trainset_path", "in the repository"),
         ({"trainset_path": "rows.txt"}, "trainset_path", "rows are read from"),

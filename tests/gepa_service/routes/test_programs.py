@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gepa_service.jobs.promotions import promote, promotions_of
+from gepa_service.jobs.promotions import promote, promotions_of, roll_back
 from gepa_service.model.program import Installation, Program, Repository
 from gepa_service.records.store import TenantRecords
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub
@@ -34,6 +34,18 @@ def version(acme: TenantRecords, name: str, **fields: Any) -> Program:
 async def active(caller: Caller) -> str | None:
     items = (await caller("GET", "/programs/active", params={"line": "https://x/o/r"})).json()["items"]
     return items[0]["program_id"] if items else None
+
+
+def test_a_rollback_leads_to_the_version_before_also_if_ids_do_not_sort_by_time(
+    acme: TenantRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = iter(["promotion_9", "promotion_5", "promotion_7", "promotion_1"])
+    monkeypatch.setattr("gepa_service.jobs.promotions.new_id", lambda _prefix: next(ids))
+    made = [version(acme, name, verdict="improved") for name in ("a", "b", "c")]
+    for each in made:
+        promote(acme, each, "key:k", None)
+    assert [each.program_id for each in promotions_of(acme, line="https://x/o/r")] == [each.id for each in made]
+    assert roll_back(acme, made[2], "key:k").program_id == made[1].id
 
 
 async def test_versions_are_listed_and_shown_with_who_promoted_them(editor: Caller, acme: TenantRecords) -> None:

@@ -342,7 +342,7 @@ export interface paths {
         put?: never;
         /**
          * Resume
-         * @description Continue a paused job.
+         * @description Continue a paused job, once there is room in the queue.
          */
         post: operations["resume_job__job_id__resume_post"];
         delete?: never;
@@ -3029,6 +3029,9 @@ export interface components {
         /**
          * Quotas
          * @description What a tenant may use. None: no limit.
+         *
+         *     `usd_per_month`: once its jobs have cost that much, they wait. What they spend until that is noticed, in five
+         *     seconds and in the examples that are in flight then, is beyond it.
          */
         Quotas: {
             /**
@@ -3629,6 +3632,8 @@ export interface components {
         /**
          * SecretHeader
          * @description A header that the gateway puts on requests to a host: `header: PREFIX VALUE`.
+         *
+         *     `host`: in small letters, with `:PORT` if it is not 443. `prefix`: empty, or a word and a space.
          */
         SecretHeader: {
             /**
@@ -4088,7 +4093,7 @@ export interface components {
          * UsageView
          * @description This month, in UTC.
          *
-         *     `jobs`: submitted this month. `usd`: what their runs have cost; at least that, if results are `unpriced`.
+         *     `jobs`: submitted this month. `usd`: what jobs have cost this month; at least that, if results are `unpriced`.
          *     `requests`: to the API. `jobs_queued`, `jobs_running`: now. `quotas`: null for no limit.
          */
         UsageView: {

@@ -931,7 +931,8 @@ export interface Finalized {
  * work. `resume_with`: flags without which a resumed run would end in the same way. `search_complete`: GEPA ended the
  * search between two iterations, so that every result is counted in `metric_calls`. `active_seconds`: how long
  * processes have driven the run, those before a `resume` included; None if that is not known. `reused`: results that
- * were not made again, as the program is deterministic; None if it is not known to be.
+ * were not made again, as the program is deterministic; None if it is not known to be. `infrastructure`: the store,
+ * the lease, the sandboxes or the driver process was lost, so that the same run can continue without a change.
  */
 export interface Finished {
   seconds: number;
@@ -939,6 +940,7 @@ export interface Finished {
   event: "finished";
   status: "completed" | "cancelled" | "paused" | "failed" | "refused";
   reason: string | null;
+  infrastructure: boolean;
   details: string | null;
   metric_calls: number;
   evaluation_usd: number | null;

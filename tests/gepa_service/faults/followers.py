@@ -1,0 +1,93 @@
+"""Readers of the streams of jobs, which see every event once although processes are killed and connections cut."""
+
+import threading
+from typing import Any
+
+from gepa_service.client import ServiceClient
+from gepa_service.client.connection import ServiceUnreachable
+from gepa_service.model.job import Job
+from tests.gepa_service.routes.test_job_events import state
+
+WAIT_S = 300.0
+AWAY_S = 300.0
+"""Seconds for which the API may be away: it starts slowly on a busy machine, and may be killed again."""
+
+OF_THE_READER = ("store", "position", "now")
+"""Types of events about this moment and how far a server has read, which another one that reads the run sends anew."""
+
+
+class Follower:
+    """Follows the stream of a job in a thread, by the product's own client, until its end.
+
+    `events`: of the last server. `resets`: how often another server began again. `doubled`: ids that came again, or
+    after a later one.
+    """
+
+    def __init__(self, url: str, key: str, job: Job) -> None:
+        self.job = job
+        self.events: list[dict[str, Any]] = []
+        self.resets = 0
+        self.doubled: list[int] = []
+        self.error: BaseException | None = None
+        self._url, self._key = url, key
+        self._thread = threading.Thread(target=self._run, name=f"follower of {job.id}", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether it has received events and waits for more."""
+        return bool(self.events) and self._thread.is_alive()
+
+    def ended(self) -> None:
+        """Wait until the stream has ended. Fails if it broke off for good."""
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive(), f"the stream of {self.job.id} does not end"
+        if self.error is not None:
+            raise self.error
+
+    def _run(self) -> None:
+        try:
+            with ServiceClient(self._url, self._key) as client:
+                for event in client.follow(self.job.id, away_s=AWAY_S):
+                    self._take(event)
+        except BaseException as error:  # noqa: BLE001  the test raises it
+            self.error = error
+
+    def _take(self, event: dict[str, Any]) -> None:
+        if event["type"] == "reset":
+            self.resets += 1
+            self.events = []
+            return
+        if self.events and event["id"] <= self.events[-1]["id"]:
+            self.doubled.append(event["id"])
+        self.events.append(event)
+
+
+def shown(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """What these events come to: by type and key, results by their number, rows by their place."""
+    whole = [event for event in events if event["type"] not in (*OF_THE_READER, "results", "rows")]
+    found = state(whole)
+    for event in events:
+        if event["type"] == "results":
+            columns = ("numbers", "candidates", "rows", "scores", "statuses")
+            for number, *result in zip(*(event[name] for name in columns), strict=True):
+                assert f"results {number}" not in found, f"result {number} was sent twice"
+                found[f"results {number}"] = result
+        elif event["type"] == "rows":
+            found |= {f"rows {at}": row for at, row in enumerate(event["ids"], event["start"])}
+    return found
+
+
+def differences(follower: Follower, url: str, key: str) -> list[str]:
+    """Everything in which a stream that was followed differs from one that is read at the end, in words."""
+    whole = Follower(url, key, follower.job)
+    try:
+        whole.ended()
+    except ServiceUnreachable as error:
+        return [f"the stream cannot be read at the end: {error}"]
+    seen, now = shown(follower.events), shown(whole.events)
+    found = [f"{name}: lost" for name in now.keys() - seen.keys()]
+    found += [f"{name}: only while the job ran" for name in seen.keys() - now.keys()]
+    both = sorted(now.keys() & seen.keys())
+    found += [f"{name}: {seen[name]}, and at the end {now[name]}" for name in both if seen[name] != now[name]]
+    return found + [f"{number}: doubled" for number in follower.doubled]
