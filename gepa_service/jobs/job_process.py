@@ -24,13 +24,15 @@ from gepa_client.report.record import RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.sandboxing import session as sessions
 from gepa_client.sandboxing.session_interface import Log
-from gepa_client.sandboxing.setup import open_setup
 from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.event_loop import run_to_end
 from gepa_service.jobs.driver_place import DriverPlace, place_for
+from gepa_service.jobs.http_front import fronted
 from gepa_service.jobs.job_order import Ended, JobOrder
+from gepa_service.jobs.job_sandboxes import end_earlier_attempts, started_session
 from protocol.errors import RpcError
+from sandbox_runtime import SandboxError
 
 INTERRUPTIONS = (
     "another process drives",
@@ -56,7 +58,7 @@ def carry_out(order: JobOrder) -> Ended:
         return _carried_out(order, store)
     except KeyboardInterrupt:
         return Ended(status="interrupted", reason="stopped")
-    except StoreUnavailable as error:
+    except (StoreUnavailable, SandboxError) as error:
         return Ended(status="interrupted", reason=str(error))
     except (SettingsError, ClientError, RpcError, OSError) as error:
         return _failed("run", summary(error))
@@ -70,23 +72,23 @@ def _carried_out(order: JobOrder, store: Store) -> Ended:
         return _ended_as(run.status, run.reason, order.folder / "results")
     settings = _settings(order, run)
     spent = 0.0 if run is None else SpendingTotals(store.spending(run.id)).cost_usd
-    session = sessions.SandboxSession(settings, order.run_id, open_setup, size=settings.sandboxes)
-    with sessions.signals_interrupt():
+    with sessions.signals_interrupt(), fronted(settings, order.front) as (reached, front):
         try:
-            try:
-                session.start(_print, lambda _text: None, spent_usd=spent)
-            except sessions.SessionNotStarted as error:
-                return _failed("sandbox", str(error))
-            if run is None and (failure := _check(session)) is not None:
-                return failure
-            with place_for(order, session) as place:
-                return _driven(order, store, run, place)
-        finally:
-            session.close()
+            if front is not None:
+                end_earlier_attempts(order.run_id, settings)
+            with started_session(reached, order.run_id, _print, spent_usd=spent) as session:
+                if run is None and (failure := _check(session)) is not None:
+                    return failure
+                with place_for(order, session, front) as place:
+                    return _driven(order, store, run, place)
+        except sessions.SessionNotStarted as error:
+            return _failed("sandbox", str(error))
 
 
 def _driven(order: JobOrder, store: Store, run: StoredRun | None, place: DriverPlace) -> Ended:
     settings = place.sandboxes.settings
+    if place.fleet is not None:
+        settings = settings.model_copy(update={"fleet": place.fleet})
     output = files.open_again(order.folder / "results")
     files.remove_reports(output)
     if run is None:
@@ -106,6 +108,7 @@ def _driven(order: JobOrder, store: Store, run: StoredRun | None, place: DriverP
         display=_Quiet(),
         launch=place.launch,
         driver_store=place.store,
+        driver_output=place.output,
         **continued(run),
     ).run()
     finished = ended.finished

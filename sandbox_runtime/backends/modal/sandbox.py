@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import modal
 from modal import exception
+from modal.container_process import ContainerProcess
 
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
@@ -59,8 +60,8 @@ class ModalSandbox:
         """Modal's name for it."""
         return self._sandbox.object_id
 
-    async def bring_up(self) -> None:
-        """Run its setup and its server until that answers. Raises `SandboxNotReady`; close it then."""
+    async def bring_up(self, *, serves: bool = True) -> None:
+        """Run its setup and, if it serves, its server until that answers. Raises `SandboxNotReady`; close it then."""
         stage = "setup"
         deadline = time.monotonic() + self._spec.ready_s
         try:
@@ -70,6 +71,8 @@ class ModalSandbox:
                 if self._spec.gateway_session is not None:
                     stage = "gateway"
                     await self._reach_gateway(gateway_urls(self._spec.gateway_session)[0])
+                if not serves:
+                    return
                 stage = "main"
                 endpoint = await self._start_main()
             stage = "ready"
@@ -88,6 +91,11 @@ class ModalSandbox:
 
     async def exec(self, command: Command) -> CommandResult:
         return await self._asked("run a command", lambda: self._commands.run(command))
+
+    async def begin(self, command: Command) -> ContainerProcess[bytes]:
+        """Start a command without a time limit, for its caller to read and write. Raises `SandboxGone`."""
+        mark = secrets.token_hex(16)
+        return await self._asked("start a command", lambda: self._commands.start(command, mark, timed=False))
 
     async def logs(self) -> str:
         return self._log.text()
@@ -139,7 +147,7 @@ class ModalSandbox:
             raise self._not_ready(f"{self._spec.main.argv[0]} exited with status {ended.status}", "main")
         raise self._not_ready(f"it has ended before its server was ready: {_describe(ended)}", "main")
 
-    async def _follow(self, process: modal.container_process.ContainerProcess[bytes]) -> None:
+    async def _follow(self, process: ContainerProcess[bytes]) -> None:
         """Keep the server's output; the sandbox has ended when the server has."""
         output = [asyncio.ensure_future(copied(stream, self._log)) for stream in (process.stdout, process.stderr)]
         try:

@@ -1,18 +1,24 @@
-"""What the control plane answers where an app with functions is deployed; no function ever runs."""
+"""What the control plane answers where an app with functions is deployed."""
 
 from collections.abc import Mapping
 
 from google.protobuf.empty_pb2 import Empty
 from modal_proto import api_pb2
 
+from tests.support.modal_cloud.functions import Functions
+from tests.support.modal_cloud.web import WebEndpoint
+
 Metadata = Mapping[str, str]
 
 
-class Deploying:
-    """`functions`: what was deployed, by name."""
+class Deploying(Functions):
+    """`functions`: what was deployed, by name. `endpoints`: of its web functions."""
+
+    reachable: set[int]
 
     def __init__(self) -> None:
-        self.functions: dict[str, api_pb2.Function] = {}
+        super().__init__()
+        self.endpoints: dict[str, WebEndpoint] = {}
 
     async def app_get_by_deployment_name(
         self, _: api_pb2.AppGetByDeploymentNameRequest, __: Metadata
@@ -36,11 +42,6 @@ class Deploying:
     ) -> api_pb2.VolumeGetOrCreateResponse:
         return api_pb2.VolumeGetOrCreateResponse(volume_id=f"vo-{asked.deployment_name}")
 
-    async def secret_get_or_create(
-        self, asked: api_pb2.SecretGetOrCreateRequest, _: Metadata
-    ) -> api_pb2.SecretGetOrCreateResponse:
-        return api_pb2.SecretGetOrCreateResponse(secret_id=f"st-{asked.deployment_name}")
-
     async def function_precreate(
         self, asked: api_pb2.FunctionPrecreateRequest, _: Metadata
     ) -> api_pb2.FunctionPrecreateResponse:
@@ -51,10 +52,14 @@ class Deploying:
     ) -> api_pb2.FunctionCreateResponse:
         name = asked.function.function_name
         self.functions[name] = asked.function
+        if asked.function.webhook_config.type and name not in self.endpoints:
+            endpoint = self.endpoints[name] = WebEndpoint(self, name)
+            await endpoint.open()
+            self.reachable.add(endpoint.port)
         ranked = api_pb2.FunctionData.RankedFunction(rank=0, function=asked.function)
         return api_pb2.FunctionCreateResponse(
             function_id=f"fu-{name}",
             function=asked.function,
-            handle_metadata=api_pb2.FunctionHandleMetadata(function_name=name),
+            handle_metadata=self.handle(name),
             function_data=api_pb2.FunctionData(function_name=name, ranked_functions=[ranked]),
         )
