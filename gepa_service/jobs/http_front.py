@@ -5,13 +5,13 @@ Paths begin with the name of a route. Each route leads to one server, which chec
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
 
 import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
-from gepa_client.settings.run_config import RunConfig
 from gepa_service.jobs.event_thread import EventThread
 from gepa_service.jobs.front_port import free_port
 from gepa_service.jobs.job_order import Front
@@ -82,20 +82,20 @@ class HttpFront:
 
 
 @contextlib.contextmanager
-def fronted(settings: RunConfig, front: Front | None) -> Iterator[tuple[RunConfig, HttpFront | None]]:
-    """Open the front of a job for the block; yield it with the settings of a gateway that is reached through it.
+def fronted(front: Front | None) -> Iterator[tuple[dict[str, Any], HttpFront | None]]:
+    """Open the front of a job for the block; yield the settings of a gateway that is reached through it, and the front.
 
     Raises:
         OSError: its port is taken.
     """
     if front is None:
-        yield settings, None
+        yield {}, None
         return
     opened = HttpFront(front.url)
     port = free_port()
     gateway = opened.route(PROGRAMS, f"http://127.0.0.1:{port}")
     with EventThread() as thread, thread.entered(opened.listening(front.port)):
-        yield settings.model_copy(update={"gateway_port": port, "gateway_url": gateway}), opened
+        yield {"gateway_port": port, "gateway_url": gateway}, opened
 
 
 def _onward(headers: Mapping[str, str], *without: str) -> "CIMultiDict[str]":

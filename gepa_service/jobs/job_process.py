@@ -3,8 +3,11 @@
 import contextlib
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight
@@ -70,13 +73,16 @@ def _carried_out(order: JobOrder, store: Store) -> Ended:
     run = _known_run(store, order.run_id)
     if run is not None and run.status in ("completed", "cancelled", "failed"):
         return _ended_as(run.status, run.reason, order.folder / "results")
-    settings = _settings(order, run)
     spent = 0.0 if run is None else SpendingTotals(store.spending(run.id)).cost_usd
-    with sessions.signals_interrupt(), fronted(settings, order.front) as (reached, front):
+    with sessions.signals_interrupt(), fronted(order.front) as (gateway, front):
+        try:
+            settings = _settings(order, run, gateway)
+        except ValidationError as error:  # of a setting that this backend does not have
+            return _failed("settings", str(error.errors()[0]["msg"]).removeprefix("Value error, "))
         try:
             if front is not None:
                 end_earlier_attempts(order.run_id, settings)
-            with started_session(reached, order.run_id, _print, spent_usd=spent) as session:
+            with started_session(settings, order.run_id, _print, spent_usd=spent) as session:
                 if run is None and (failure := _check(session)) is not None:
                     return failure
                 with place_for(order, session, front) as place:
@@ -147,17 +153,18 @@ def _known_run(store: Store, run_id: str) -> StoredRun | None:
         return None
 
 
-def _settings(order: JobOrder, run: StoredRun | None) -> RunConfig:
+def _settings(order: JobOrder, run: StoredRun | None, gateway: Mapping[str, Any]) -> RunConfig:
     """Return the settings of a new run; those recorded, with the present budget, of one that has begun.
 
-    A run that has not begun has recorded none of the rows that the job's settings hold.
+    A run that has not begun has recorded none of the rows that the job's settings hold. `gateway`: the settings by
+    which sandboxes at Modal reach it now.
     """
     if run is None or run.identity is None:
         pinned = {} if run is None or not run.config.get("ref") else {"ref": run.config["ref"]}
-        return RunConfig(**{**order.settings, **order.budget, **pinned})
+        return RunConfig(**{**order.settings, **order.budget, **pinned, **gateway})
     again = ("repo", "sandbox", "sandboxes", "git_token_file", "model_providers", "secret_headers")
     given = {name: order.settings[name] for name in again if name in order.settings}
-    return from_record(run.config, {**given, **order.budget})
+    return from_record(run.config, {**given, **order.budget, **gateway})
 
 
 def _check(session: sessions.SandboxSession) -> Ended | None:

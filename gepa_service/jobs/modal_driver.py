@@ -36,11 +36,12 @@ from sandbox_runtime.gateway import GatewayPorts
 PACKAGES = ("gepa_client", "protocol", "evolverpc_common")
 EXTRAS = ("client",)
 DRIVER_ROUTE = "driver"
-LIMITS = ResourceLimits(cpu=2.0, memory_mb=4096, workspace_mb=256, processes=256, lifetime_s=24 * 3600.0)
+LIMITS = ResourceLimits(cpu=2.0, memory_mb=4096, workspace_mb=256, processes=512, lifetime_s=24 * 3600.0)
 SHARED, RESULTS = f"{WORKSPACE}/shared", f"{WORKSPACE}/results"
 PIECE = 1 << 16
 KILLED = -9
 WRITE_S = 30.0
+LAST_WORDS_S = 2.0
 
 WRITE = """
 import json, os, sys
@@ -184,6 +185,17 @@ class _AtModal:
 
     async def _followed(self, pipe: int, log: int) -> int:
         """Carry both of its outputs to their ends; return its exit status."""
+        outcome = asyncio.ensure_future(self._outcome(pipe, log))
+        gone = asyncio.ensure_future(self._launch.sandbox.wait())
+        await asyncio.wait({outcome, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not outcome.done():  # a command of a sandbox that has ended may never be reported as ended
+            await asyncio.wait({outcome}, timeout=LAST_WORDS_S)
+        for task in (outcome, gone):
+            task.cancel()
+        await asyncio.gather(outcome, gone, return_exceptions=True)
+        return KILLED if outcome.cancelled() else outcome.result()
+
+    async def _outcome(self, pipe: int, log: int) -> int:
         carrying = asyncio.gather(_carried(self._process.stdout, pipe), _carried(self._process.stderr, log))
         try:
             await carrying

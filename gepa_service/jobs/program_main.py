@@ -69,10 +69,9 @@ def _worked(order: WorkOrder, emit: Emit) -> WorkOver:
     def show(line: Log) -> None:
         log(line.text)
 
-    config = RunConfig.model_validate(order.settings)
     with (
-        fronted(config, order.front) as (settings, _),
-        started_session(settings, order.id, show, log) as session,
+        fronted(order.front) as (gateway, _),
+        started_session(RunConfig.model_validate(order.settings | gateway), order.id, show, log) as session,
     ):
         fleet = session.settings.fleet
         assert fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101

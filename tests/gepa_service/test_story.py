@@ -100,9 +100,9 @@ async def ended(owner: Caller, job_id: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def github_and_model(folder: Path) -> AsyncIterator[tuple[LoopbackGitHub, str]]:
+async def github_and_model(folder: Path, program: str = PROGRAM) -> AsyncIterator[tuple[LoopbackGitHub, str]]:
     """A private repository with the program, and the base URL of a model that answers `better`."""
-    files = {"program.py": PROGRAM, "test_program.py": TESTS, "gepa.toml": 'program = "program.py"\n'}
+    files = {"program.py": program, "test_program.py": TESTS, "gepa.toml": 'program = "program.py"\n'}
     commit(folder / "program", files)
     async with loopback_github(folder / "github") as github:
         github.add("acme/words", folder / "program")

@@ -22,39 +22,49 @@ from cryptography.hazmat.primitives import serialization
 from gepa_service.auth.keys import make_key
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records.open_records import open_records
-from tests.gepa_client.journal.mongo_process import MongoProcess
+from tests.gepa_client.journal.conftest import mongo_server, mongo_url
 from tests.gepa_service.github_server import APP_ID, CLIENT_ID, CLIENT_SECRET, SLUG, WEBHOOK_SECRET, LoopbackGitHub
 from tests.gepa_service.platform import MASTER
 from tests.gepa_service.routes.conftest import Caller
-from tests.gepa_service.test_story import check_delivery, ended, github_and_model, promoted_and_delivered, submitted
+from tests.gepa_service.test_story import (
+    PROGRAM,
+    WAIT_S,
+    check_delivery,
+    ended,
+    github_and_model,
+    promoted_and_delivered,
+    submitted,
+)
 from tests.support.modal_cloud import Cloud, loopback_modal_beside
 
 pytestmark = [
     pytest.mark.timeout(400),
     pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap"),
 ]
+__all__ = ["mongo_server", "mongo_url"]
 APP = Path(__file__).parents[2] / "deploy" / "service_app.py"
 SECRET = "evolverpc-service"
+SLOW = PROGRAM.replace("def run(example, candidate):\n", "def run(example, candidate):\n    __import__('time').sleep(0.5)\n")
 
 
 @dataclass(frozen=True)
 class Database:
-    """A MongoDB server with the records and the journals of a service."""
+    """A MongoDB database with the records and the journals of a service."""
 
     url: str
 
     @property
     def variables(self) -> dict[str, str]:
         return {
-            "GEPA_SERVICE_DATABASE": f"{self.url}/records",
-            "GEPA_SERVICE_JOURNALS": f"{self.url}/journals",
+            "GEPA_SERVICE_DATABASE": self.url,
+            "GEPA_SERVICE_JOURNALS": self.url,
             "GEPA_SERVICE_MASTER_KEY": base64.b64encode(MASTER).decode(),
             "GEPA_SERVICE_ALLOW_NETWORKS": "127.0.0.0/8",
         }
 
     def key(self, tenant: str) -> str:
         """Create a tenant; return a key of its owner."""
-        records = open_records(f"{self.url}/records")
+        records = open_records(self.url)
         try:
             records.insert(Tenant(tenant=TENANTS, id=tenant, name=tenant))
             key, record = make_key(tenant, "story", "owner")
@@ -65,14 +75,8 @@ class Database:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    folder = tmp_path / "mongo"
-    folder.mkdir()
-    mongo = MongoProcess(folder)
-    try:
-        yield Database(mongo.url)
-    finally:
-        mongo.kill()
+def database(mongo_url: str) -> Database:
+    return Database(mongo_url)
 
 
 @pytest.fixture
@@ -144,6 +148,30 @@ async def test_the_story_of_a_private_repository_is_the_same_with_the_deployed_a
     assert list(driver.definition.network_access.allowed_cidrs) == ["127.0.0.1/32"]
     programs = boxes_of(cloud, None)
     assert programs and all(each not in f"{box.asked} {box.execs}" for box in programs for each in hidden)
+
+
+async def test_a_job_whose_worker_is_lost_continues_in_another_one_and_the_first_sandboxes_are_ended(
+    tmp_path: Path, cloud: Cloud, database: Database
+) -> None:
+    async with github_and_model(tmp_path, SLOW) as (github, base_url):
+        cloud.control.secrets[SECRET] = database.variables | app_of(github)
+        done = await asyncio.to_thread(deployed, cloud)
+        assert done.returncode == 0, done.stdout + done.stderr
+        async with callers(cloud.control.web_urls["api"], database.key("acme")) as (owner,):
+            job_id = await submitted(github, base_url, owner)
+            assert await asyncio.to_thread(cloud.run, "scale") == 1
+            async with asyncio.timeout(WAIT_S):
+                while not boxes_of(cloud, "driver") or not (await owner("GET", f"/job/{job_id}")).json()["metric_calls"]:
+                    await asyncio.sleep(0.1)
+            first = cloud.running
+            assert len(first) >= 2, "a program and the optimizer"
+            await asyncio.to_thread(cloud.lose, "worker")
+            assert await asyncio.to_thread(cloud.run, "scale") == 1
+            job = await ended(owner, job_id)
+    assert job["status"] == "completed", f"{job}\n{cloud.control.logs('worker')}"
+    assert job["best_candidate"] == {"prompt": "better"}
+    assert len(boxes_of(cloud, "driver")) == 2
+    assert cloud.running == []
 
 
 @pytest.mark.parametrize(

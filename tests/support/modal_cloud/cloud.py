@@ -110,6 +110,14 @@ class Cloud:
         assert output.result.status == GenericResult.GENERIC_STATUS_SUCCESS, self._control.logs(name)
         return deserialize(output.result.data, None)
 
+    def lose(self, name: str) -> None:
+        """Have the machines of a function's containers die; for threads."""
+
+        async def lost() -> None:
+            self._control.lose_containers(name)
+
+        asyncio.run_coroutine_threadsafe(lost(), self._loop).result(30)
+
     async def open(self) -> _Server:
         """Start to answer."""
         self._loop = asyncio.get_running_loop()

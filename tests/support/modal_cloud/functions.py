@@ -94,6 +94,11 @@ class Functions:
             for process in tree_of(container.pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
+            container.wait()
+        for call in self.calls.values():
+            if call.function_id == f"fu-{name}" and not call.done.done():
+                result = api_pb2.GenericResult(status=api_pb2.GenericResult.GENERIC_STATUS_INTERNAL_FAILURE)
+                call.done.set_result(api_pb2.FunctionPutOutputsItem(input_id=call.item.input_id, result=result))
 
     async def end_containers(self) -> None:
         """End all as Modal does: SIGINT, and SIGKILL for those that take too long."""
