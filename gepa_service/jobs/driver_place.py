@@ -26,16 +26,16 @@ from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts
 class DriverPlace:
     """How the driver is launched. `sandboxes`: those of the job, at addresses that the driver reaches.
 
-    `store`: the journal's address there. `fleet`, `output`: the endpoints file and the folder of results there, None if
-    they have the same paths as here. `give`: makes the folder of results the driver's own.
+    `store`: the journal's address there. `give`: makes the folder of results the driver's own. `fleet`, `output`: the
+    endpoints file and the folder of results there, None if they have the same paths as here.
     """
 
     launch: LaunchDriver
     sandboxes: NoSandboxes
     store: str
+    give: Callable[[Path], None] = lambda _folder: None
     fleet: Path | None = None
     output: Path | None = None
-    give: Callable[[Path], None] = lambda _folder: None
 
 
 @contextlib.contextmanager

@@ -7,16 +7,11 @@ reads, among them the job token, are written into the sandbox whenever they chan
 import asyncio
 import contextlib
 import json
-import os
-import subprocess
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 from urllib.parse import urlsplit
-
-from modal import exception
-from modal.container_process import ContainerProcess
 
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
 from gepa_client.run.supervisor import DRIVER, LaunchedDriver
@@ -27,6 +22,7 @@ from gepa_service.jobs.fleet_mirror import FLEET, TOKEN, FleetMirror
 from gepa_service.jobs.front_port import free_port
 from gepa_service.jobs.http_front import HttpFront
 from gepa_service.jobs.job_order import JobOrder
+from gepa_service.jobs.piped_driver import launched
 from sandbox_runtime import Allow, Command, ResourceLimits, SandboxError, SandboxSpec
 from sandbox_runtime.backends.modal.image_setup import SERVER_PYTHON, WORKSPACE
 from sandbox_runtime.backends.modal.runtime import APP, ModalRuntime
@@ -38,10 +34,7 @@ EXTRAS = ("client",)
 DRIVER_ROUTE = "driver"
 LIMITS = ResourceLimits(cpu=2.0, memory_mb=4096, workspace_mb=256, processes=512, lifetime_s=24 * 3600.0)
 SHARED, RESULTS = f"{WORKSPACE}/shared", f"{WORKSPACE}/results"
-PIECE = 1 << 16
-KILLED = -9
 WRITE_S = 30.0
-LAST_WORDS_S = 2.0
 
 WRITE = """
 import json, os, sys
@@ -137,80 +130,4 @@ class _Launch:
         del inherited  # of a terminal, which no service has
         argv = (SERVER_PYTHON, *DRIVER[1:])
         command = Command(argv, env={**self.variables, "PYTHONHASHSEED": hash_seed})
-        process = asyncio.run_coroutine_threadsafe(self.sandbox.begin(command), self.loop).result()
-        return _AtModal(self, process, os.dup(log.fileno()))
-
-
-class _AtModal:
-    """The driver in its sandbox, as `LaunchedDriver`: its streams are carried between Modal and pipes."""
-
-    def __init__(self, launch: _Launch, process: "ContainerProcess[bytes]", log: int) -> None:
-        self._launch = launch
-        self._process = process
-        (read_in, write_in), (read_out, write_out) = os.pipe(), os.pipe()
-        self.stdin: IO[bytes] | None = os.fdopen(write_in, "wb")
-        self.stdout: IO[bytes] | None = os.fdopen(read_out, "rb")
-        self.pid = 0
-        self.returncode = 0
-        self._feeding = self._start(self._fed(read_in))
-        self._ended = self._start(self._followed(write_out, log))
-
-    def kill(self) -> None:
-        """End the sandbox, and all that is in it."""
-        self._start(self._launch.sandbox.close())
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Return its exit status, `KILLED` if the sandbox has ended."""
-        try:
-            self.returncode = self._ended.result(timeout)
-        except TimeoutError:
-            raise subprocess.TimeoutExpired(list(DRIVER), timeout or 0.0) from None
-        return self.returncode
-
-    def _start(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._launch.loop)
-
-    async def _fed(self, pipe: int) -> None:
-        """Carry the pipe to the driver's stdin, to its end."""
-        stdin = self._process.stdin
-        with os.fdopen(pipe, "rb", buffering=0) as source:
-            try:
-                while piece := await asyncio.to_thread(source.read, PIECE):
-                    stdin.write(piece)
-                    await stdin.drain.aio()
-                stdin.write_eof()
-                await stdin.drain.aio()
-            except (exception.Error, ValueError):
-                return  # it has ended, which its status shows
-
-    async def _followed(self, pipe: int, log: int) -> int:
-        """Carry both of its outputs to their ends; return its exit status."""
-        outcome = asyncio.ensure_future(self._outcome(pipe, log))
-        gone = asyncio.ensure_future(self._launch.sandbox.wait())
-        await asyncio.wait({outcome, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not outcome.done():  # a command of a sandbox that has ended may never be reported as ended
-            await asyncio.wait({outcome}, timeout=LAST_WORDS_S)
-        for task in (outcome, gone):
-            task.cancel()
-        await asyncio.gather(outcome, gone, return_exceptions=True)
-        return KILLED if outcome.cancelled() else outcome.result()
-
-    async def _outcome(self, pipe: int, log: int) -> int:
-        carrying = asyncio.gather(_carried(self._process.stdout, pipe), _carried(self._process.stderr, log))
-        try:
-            await carrying
-            status = await self._process.wait.aio()
-        except exception.Error:
-            carrying.cancel()
-            await asyncio.gather(carrying, return_exceptions=True)
-            return KILLED
-        return KILLED if status == -1 else status
-
-
-async def _carried(source: Any, to: int) -> None:
-    with os.fdopen(to, "wb", buffering=0) as target:
-        async for piece in source:
-            try:
-                await asyncio.to_thread(target.write, piece)
-            except BrokenPipeError:
-                continue  # its reader is gone; the rest is read all the same
+        return launched(self.loop, lambda streams: self.sandbox.begin(command, streams), self.sandbox.close, log)

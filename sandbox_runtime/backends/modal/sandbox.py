@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import logging
+import os
 import secrets
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -30,6 +31,7 @@ from sandbox_runtime.backends.modal.api import GONE, retried, translated_errors
 from sandbox_runtime.backends.modal.commands import ModalCommands, copied, probe_command
 from sandbox_runtime.backends.modal.creation import gateway_urls
 from sandbox_runtime.backends.modal.image_setup import PORT
+from sandbox_runtime.backends.modal.streams import carried
 
 LOST_S = 60.0
 """Seconds of errors from Modal after which a sandbox counts as lost."""
@@ -92,10 +94,18 @@ class ModalSandbox:
     async def exec(self, command: Command) -> CommandResult:
         return await self._asked("run a command", lambda: self._commands.run(command))
 
-    async def begin(self, command: Command) -> ContainerProcess[bytes]:
-        """Start a command without a time limit, for its caller to read and write. Raises `SandboxGone`."""
+    async def begin(self, command: Command, streams: Sequence[int]) -> "asyncio.Future[int]":
+        """Start a command without a time limit whose stdin, stdout and stderr are these descriptors of this process.
+
+        They are duplicated. The future gets its exit status, or `SandboxGone`.
+
+        Raises:
+            SandboxGone: the sandbox has ended.
+        """
         mark = secrets.token_hex(16)
-        return await self._asked("start a command", lambda: self._commands.start(command, mark, timed=False))
+        process = await self._asked("start a command", lambda: self._commands.start(command, mark, timed=False))
+        carrying = carried(process, [os.dup(each) for each in streams])
+        return asyncio.ensure_future(self._asked("carry the streams of a command", lambda: carrying))
 
     async def logs(self) -> str:
         return self._log.text()
