@@ -104,8 +104,8 @@ class ModalSandbox:
         """
         mark = secrets.token_hex(16)
         process = await self._asked("start a command", lambda: self._commands.start(command, mark, timed=False))
-        carrying = carried(process, [os.dup(each) for each in streams])
-        return asyncio.ensure_future(self._asked("carry the streams of a command", lambda: carrying))
+        own = [os.dup(each) for each in streams]
+        return asyncio.ensure_future(self._asked("carry the streams of a command", lambda: carried(process, own)))
 
     async def logs(self) -> str:
         return self._log.text()
