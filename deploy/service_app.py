@@ -145,4 +145,6 @@ def _opened() -> Iterator[Any]:
 def _settings() -> Any:
     from gepa_service.cli.container_settings import read_settings
 
-    return read_settings(os.environ, f"the secret {SECRET!r} of Modal: modal secret create {SECRET} --force NAME=VALUE ...")
+    return read_settings(
+        os.environ, f"the secret {SECRET!r} of Modal: modal secret create {SECRET} --force NAME=VALUE ..."
+    )

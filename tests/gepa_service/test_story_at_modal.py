@@ -44,7 +44,9 @@ pytestmark = [
 __all__ = ["mongo_server", "mongo_url"]
 APP = Path(__file__).parents[2] / "deploy" / "service_app.py"
 SECRET = "evolverpc-service"
-SLOW = PROGRAM.replace("def run(example, candidate):\n", "def run(example, candidate):\n    __import__('time').sleep(0.5)\n")
+SLOW = PROGRAM.replace(
+    "def run(example, candidate):\n", "def run(example, candidate):\n    __import__('time').sleep(0.5)\n"
+)
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,9 @@ async def test_a_job_whose_worker_is_lost_continues_in_another_one_and_the_first
             job_id = await submitted(github, base_url, owner)
             assert await asyncio.to_thread(cloud.run, "scale") == 1
             async with asyncio.timeout(WAIT_S):
-                while not boxes_of(cloud, "driver") or not (await owner("GET", f"/job/{job_id}")).json()["metric_calls"]:
+                while (
+                    not boxes_of(cloud, "driver") or not (await owner("GET", f"/job/{job_id}")).json()["metric_calls"]
+                ):
                     await asyncio.sleep(0.1)
             first = cloud.running
             assert len(first) >= 2, "a program and the optimizer"
@@ -177,7 +181,10 @@ async def test_a_job_whose_worker_is_lost_continues_in_another_one_and_the_first
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"GEPA_SERVICE_DATABASE": "records.db"}, ("GEPA_SERVICE_DATABASE", "mongodb://", f"modal secret create {SECRET}")),
+        (
+            {"GEPA_SERVICE_DATABASE": "records.db"},
+            ("GEPA_SERVICE_DATABASE", "mongodb://", f"modal secret create {SECRET}"),
+        ),
         ({"GEPA_SERVICE_JOURNALS": ""}, ("GEPA_SERVICE_JOURNALS must be set", f"modal secret create {SECRET}")),
         ({"GEPA_SERVICE_MASTER_KEY": "short"}, ("GEPA_SERVICE_MASTER_KEY", "openssl rand -base64 32")),
     ],

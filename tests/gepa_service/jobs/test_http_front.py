@@ -11,7 +11,7 @@ from aiohttp import web
 from gepa_service.jobs.front_port import free_port
 from gepa_service.jobs.http_front import HttpFront
 
-LARGE = 3 << 20
+LARGE = 3 << 18
 
 
 @asynccontextmanager

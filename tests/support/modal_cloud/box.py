@@ -20,7 +20,10 @@ BASE_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 
 class Box:
-    """`asked`: the request that made it; `variables`: of its image; `execs`: those for its commands, in order. `ended`: how, when it has."""
+    """`asked`: the request that made it; `execs`: those for its commands, in order. `ended`: how, when it has.
+
+    `variables`: of its image.
+    """
 
     def __init__(self, asked: api_pb2.SandboxCreateV2Request, variables: Mapping[str, str]) -> None:
         number = uuid.uuid4().hex

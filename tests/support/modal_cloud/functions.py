@@ -30,7 +30,11 @@ END_S = 60.0
 
 @dataclass
 class Call:
-    """One call of a function. `body`: what it is sent as it runs; `more` is set with each part of it. `chunks`: what a generator has yielded; None follows the last. `done`: its outcome."""
+    """One call of a function.
+
+    `body`: what it is sent as it runs; `more` is set with each part of it. `chunks`: what a generator has yielded; None
+    follows the last. `done`: its outcome.
+    """
 
     function_id: str
     item: api_pb2.FunctionGetInputsItem
@@ -65,6 +69,7 @@ class Functions:
         self.calls: dict[str, Call] = {}
         self.containers: dict[str, list[subprocess.Popen[bytes]]] = {}
         self._waiting: dict[str, asyncio.Queue[Call]] = {}
+        self._watching: set[asyncio.Task[None]] = set()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     # --- what tests use -----------------------------------------------------------------------------------------------
@@ -94,11 +99,6 @@ class Functions:
             for process in tree_of(container.pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
-            container.wait()
-        for call in self.calls.values():
-            if call.function_id == f"fu-{name}" and not call.done.done():
-                result = api_pb2.GenericResult(status=api_pb2.GenericResult.GENERIC_STATUS_INTERNAL_FAILURE)
-                call.done.set_result(api_pb2.FunctionPutOutputsItem(input_id=call.item.input_id, result=result))
 
     async def end_containers(self) -> None:
         """End all as Modal does: SIGINT, and SIGKILL for those that take too long."""
@@ -111,6 +111,8 @@ class Functions:
             except subprocess.TimeoutExpired:
                 container.kill()
                 await asyncio.to_thread(container.wait)
+        for task in tuple(self._watching):
+            task.cancel()
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
@@ -235,8 +237,11 @@ class Functions:
         home.mkdir()
         layout = api_pb2.AppLayout(
             objects=[
-                api_pb2.Object(object_id=f"fu-{each}", function_handle_metadata=self.handle(each))
-                for each in self.functions
+                *(api_pb2.Object(object_id=each.object_id) for each in function.object_dependencies),
+                *(
+                    api_pb2.Object(object_id=f"fu-{each}", function_handle_metadata=self.handle(each))
+                    for each in self.functions
+                ),
             ],
             function_ids={each: f"fu-{each}" for each in self.functions},
         )
@@ -271,6 +276,22 @@ class Functions:
                     command, env=env, cwd=home, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
                 )
             )
+        watching = asyncio.create_task(self._watch(name, started[-1]))
+        self._watching.add(watching)
+        watching.add_done_callback(self._watching.discard)
+
+    async def _watch(self, name: str, container: "subprocess.Popen[bytes]") -> None:
+        """Report the calls of a function as lost once none of its containers runs any more."""
+        while container.poll() is None:
+            await asyncio.sleep(0.05)
+        if self._running(name):
+            return
+        for call in self.calls.values():
+            if call.function_id == f"fu-{name}" and not call.done.done():
+                result = api_pb2.GenericResult(status=api_pb2.GenericResult.GENERIC_STATUS_INTERNAL_FAILURE)
+                call.done.set_result(api_pb2.FunctionPutOutputsItem(input_id=call.item.input_id, result=result))
+                call.chunks.put_nowait(None)
+                call.more.set()
 
     def handle(self, name: str) -> api_pb2.FunctionHandleMetadata:
         """What the SDK keeps of a function."""
