@@ -64,16 +64,18 @@ def read_settings(variables: Mapping[str, str], secret: str) -> ContainerSetting
 @contextlib.contextmanager
 def opened_in_container(settings: ContainerSettings, public_url: str) -> Iterator[Service]:
     """Open the parts of the service for the block; as `opened_service`."""
-    with tempfile.TemporaryDirectory(prefix="gepa-service-") as folder:
-        with opened_service(
+    with (
+        tempfile.TemporaryDirectory(prefix="gepa-service-") as folder,
+        opened_service(
             settings.database,
             settings.journals,
             settings.public_url or public_url,
             allow_networks=settings.networks,
             github_app=_github_app(settings, Path(folder)),
             oidc=settings.oidc,
-        ) as service:
-            yield service
+        ) as service,
+    ):
+        yield service
 
 
 def _github_app(settings: ContainerSettings, folder: Path) -> Path | None:

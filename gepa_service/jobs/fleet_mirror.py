@@ -13,7 +13,7 @@ FOLLOW_S = 0.1
 READABLE = 0o644
 """Of files in a folder that the driver alone is shown; no other user of the machine reaches it."""
 
-FLEET, TOKEN = "fleet", "token"  # noqa: S105  names of files
+FLEET, TOKEN = "fleet", "token"
 
 
 async def _nowhere(_files: Mapping[str, str]) -> None:

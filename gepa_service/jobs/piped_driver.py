@@ -17,7 +17,10 @@ Begin = Callable[[Sequence[int]], Coroutine[Any, Any, "asyncio.Future[int]"]]
 def launched(
     loop: asyncio.AbstractEventLoop, begin: Begin, end: Callable[[], Coroutine[Any, Any, None]], log: IO[bytes]
 ) -> LaunchedDriver:
-    """Start a driver in the loop, from another thread. `end`: ends the place that it runs in. `log`: gets its stderr."""
+    """Start a driver in the loop, from another thread.
+
+    `end`: ends the place that it runs in. `log`: gets what it prints.
+    """
     (read_in, write_in), (read_out, write_out) = os.pipe(), os.pipe()
     try:
         ending = asyncio.run_coroutine_threadsafe(begin([read_in, write_out, log.fileno()]), loop).result()

@@ -169,7 +169,13 @@ def _of(record: Record) -> Document:
 
 def _document(record: Record) -> Document:
     fields = {name: getattr(record, name) for name in record.indexed}
-    made = {"tenant": record.tenant, "id": record.id, "version": record.version, "write": uuid.uuid4().hex, "fields": fields}
+    made = {
+        "tenant": record.tenant,
+        "id": record.id,
+        "version": record.version,
+        "write": uuid.uuid4().hex,
+        "fields": fields,
+    }
     return made | {"body": record.model_dump_json()}
 
 

@@ -152,6 +152,19 @@ async def test_the_story_of_a_private_repository_is_the_same_with_the_deployed_a
     assert programs and all(each not in f"{box.asked} {box.execs}" for box in programs for each in hidden)
 
 
+async def follow_to_seed(owner: Caller, job_id: str) -> None:
+    """Follow the stream of a job until the seed is evaluated."""
+    headers = {"Authorization": f"Bearer {owner.key}"}
+    async with (
+        asyncio.timeout(WAIT_S),
+        owner.client.stream("GET", f"/job/{job_id}/stream", headers=headers, timeout=WAIT_S) as stream,
+    ):
+        async for line in stream.aiter_lines():
+            if '"candidate"' in line:
+                return
+    raise AssertionError("the job ended before its seed was evaluated")
+
+
 async def test_a_job_whose_worker_is_lost_continues_in_another_one_and_the_first_sandboxes_are_ended(
     tmp_path: Path, cloud: Cloud, database: Database
 ) -> None:
@@ -162,11 +175,7 @@ async def test_a_job_whose_worker_is_lost_continues_in_another_one_and_the_first
         async with callers(cloud.control.web_urls["api"], database.key("acme")) as (owner,):
             job_id = await submitted(github, base_url, owner)
             assert await asyncio.to_thread(cloud.run, "scale") == 1
-            async with asyncio.timeout(WAIT_S):
-                while (
-                    not boxes_of(cloud, "driver") or not (await owner("GET", f"/job/{job_id}")).json()["metric_calls"]
-                ):
-                    await asyncio.sleep(0.1)
+            await follow_to_seed(owner, job_id)
             first = cloud.running
             assert len(first) >= 2, "a program and the optimizer"
             await asyncio.to_thread(cloud.lose, "worker")

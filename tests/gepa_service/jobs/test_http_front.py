@@ -65,11 +65,14 @@ async def test_parts_of_a_response_arrive_before_its_end(front: HttpFront) -> No
         await reply.write(b" last")
         return reply
 
-    async with serving(stream) as url, aiohttp.ClientSession() as client:
-        async with client.get(front.route("models", url)) as answer:
-            assert await answer.content.readany() == b"first"
-            read.set()
-            assert await answer.content.read() == b" last"
+    async with (
+        serving(stream) as url,
+        aiohttp.ClientSession() as client,
+        client.get(front.route("models", url)) as answer,
+    ):
+        assert await answer.content.readany() == b"first"
+        read.set()
+        assert await answer.content.read() == b" last"
 
 
 async def test_nothing_else_is_reached_through_it(front: HttpFront) -> None:

@@ -282,7 +282,7 @@ class Functions:
 
     async def _watch(self, name: str, container: "subprocess.Popen[bytes]") -> None:
         """Report the calls of a function as lost once none of its containers runs any more."""
-        while container.poll() is None:
+        while container.poll() is None:  # noqa: ASYNC110  a process gives no event
             await asyncio.sleep(0.05)
         if self._running(name):
             return

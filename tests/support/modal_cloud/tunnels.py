@@ -71,7 +71,7 @@ class Tunnels:
     def _certificates_folder(self) -> Path:
         if self._certificates is None:
             # Not in /tmp, where a sandbox has files of its own.
-            self._certificates = Path(tempfile.mkdtemp(prefix="modal-certificates-", dir="/var/tmp"))  # noqa: S108
+            self._certificates = Path(tempfile.mkdtemp(prefix="modal-certificates-", dir="/var/tmp"))
             self._certificates.chmod(0o755)
             _make_certificates(self._certificates)
         return self._certificates
