@@ -39,7 +39,7 @@ class DriverPlace:
 
 
 @contextlib.contextmanager
-def place_for(order: JobOrder, session: SandboxSession, front: HttpFront | None) -> Iterator[DriverPlace]:
+def place_for(order: JobOrder, session: SandboxSession, front: HttpFront | None = None) -> Iterator[DriverPlace]:
     """Prepare the place that the order names, for the block. `front`: of a job at Modal.
 
     Raises:
