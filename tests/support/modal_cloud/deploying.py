@@ -1,6 +1,7 @@
 """What the control plane answers where an app with functions is deployed."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 
 from google.protobuf.empty_pb2 import Empty
 from modal_proto import api_pb2
@@ -18,6 +19,7 @@ class Deploying(Functions):
 
     def __init__(self) -> None:
         super().__init__()
+        self._disconnected = asyncio.Event()
         self.endpoints: dict[str, WebEndpoint] = {}
 
     async def app_get_by_deployment_name(
@@ -26,13 +28,23 @@ class Deploying(Functions):
         return api_pb2.AppGetByDeploymentNameResponse()
 
     async def app_create(self, _: api_pb2.AppCreateRequest, __: Metadata) -> api_pb2.AppCreateResponse:
+        self._disconnected.clear()
         return api_pb2.AppCreateResponse(app_id="ap-deployed")
 
     async def app_heartbeat(self, _: api_pb2.AppHeartbeatRequest, __: Metadata) -> Empty:
         return Empty()
 
     async def app_client_disconnect(self, _: api_pb2.AppClientDisconnectRequest, __: Metadata) -> Empty:
+        self._disconnected.set()
         return Empty()
+
+    async def app_get_logs(self, _: api_pb2.AppGetLogsRequest, __: Metadata) -> AsyncIterator[api_pb2.TaskLogsBatch]:
+        """What the containers have printed, once the command that asks for it is done."""
+        await self._disconnected.wait()
+        printed = "\n".join(self.logs(name) for name in self.functions)
+        item = api_pb2.TaskLogs(data=printed, file_descriptor=api_pb2.FILE_DESCRIPTOR_STDOUT)
+        yield api_pb2.TaskLogsBatch(entry_id="1-0", items=[item])
+        yield api_pb2.TaskLogsBatch(app_done=True)
 
     async def app_publish(self, _: api_pb2.AppPublishRequest, __: Metadata) -> api_pb2.AppPublishResponse:
         return api_pb2.AppPublishResponse(url="https://modal.example/app")

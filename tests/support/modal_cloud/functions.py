@@ -261,6 +261,7 @@ class Functions:
             "HOME": str(home),
             "TMPDIR": str(home),
             "PYTHONPATH": str(self.source),
+            "PYTHONUNBUFFERED": "1",
             "MODAL_IS_REMOTE": "1",
             "MODAL_SERVER_URL": self.url,
             "MODAL_TASK_ID": arguments.task_id,
