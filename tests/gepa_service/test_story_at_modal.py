@@ -28,7 +28,6 @@ from tests.gepa_service.platform import MASTER
 from tests.gepa_service.routes.conftest import Caller
 from tests.gepa_service.test_story import (
     PROGRAM,
-    WAIT_S,
     check_delivery,
     ended,
     github_and_model,
@@ -38,12 +37,13 @@ from tests.gepa_service.test_story import (
 from tests.support.modal_cloud import Cloud, loopback_modal_beside
 
 pytestmark = [
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(700),
     pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap"),
 ]
 __all__ = ["mongo_server", "mongo_url"]
 APP = Path(__file__).parents[2] / "deploy" / "service_app.py"
 SECRET = "evolverpc-service"
+WAIT_S = 300.0
 SLOW = PROGRAM.replace(
     "def run(example, candidate):\n", "def run(example, candidate):\n    __import__('time').sleep(0.5)\n"
 )
@@ -139,7 +139,7 @@ async def test_the_story_of_a_private_repository_is_the_same_with_the_deployed_a
             job_id = await submitted(github, base_url, owner)
             assert await asyncio.to_thread(cloud.run, "scale") == 1
             assert await asyncio.to_thread(cloud.run, "scale") == 0, "a worker is enough for one job"
-            job = await ended(owner, job_id)
+            job = await ended(owner, job_id, WAIT_S)
             assert job["status"] == "completed", f"{job}\n{cloud.control.logs('worker')}"
             delivered, shown = await promoted_and_delivered(owner, rival, job)
     await check_delivery(tmp_path, github, delivered, shown)
@@ -181,7 +181,7 @@ async def test_a_job_whose_worker_is_lost_continues_in_another_one_and_the_first
             assert len(first) >= 2, "a program and the optimizer"
             await asyncio.to_thread(cloud.lose, "worker")
             assert await asyncio.to_thread(cloud.run, "scale") == 1
-            job = await ended(owner, job_id)
+            job = await ended(owner, job_id, WAIT_S)
     assert job["status"] == "completed", f"{job}\n{cloud.control.logs('worker')}"
     assert job["best_candidate"] == {"prompt": "better"}
     assert len(boxes_of(cloud, "driver")) == 2

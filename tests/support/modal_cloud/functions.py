@@ -21,9 +21,6 @@ from modal_proto import api_pb2
 
 Metadata = Mapping[str, str]
 POLL_S = 5.0
-HEARTBEAT_S = 20.0
-"""How long the answer to a container's heartbeat is held back if nothing is to be cancelled."""
-
 END_S = 60.0
 """Seconds that containers may take to end after SIGINT, by which Modal ends them."""
 
@@ -156,7 +153,6 @@ class Functions:
     async def container_heartbeat(
         self, _: api_pb2.ContainerHeartbeatRequest, __: Metadata
     ) -> api_pb2.ContainerHeartbeatResponse:
-        await asyncio.sleep(HEARTBEAT_S)
         return api_pb2.ContainerHeartbeatResponse()
 
     async def function_get_inputs(
