@@ -27,10 +27,11 @@ from gepa_client.run.output_folder import LOG as RUN_LOG
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.jobs.announcements import announce
 from gepa_service.jobs.control import BUDGETS
+from gepa_service.jobs.front_port import Forward, opened_front
 from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.job_environment import basic_environment, cache_of
 from gepa_service.jobs.job_logs import JobLogs
-from gepa_service.jobs.job_order import Ended, JobOrder
+from gepa_service.jobs.job_order import Ended, Front, JobOrder
 from gepa_service.jobs.month_spending import NOTHING_LEFT, month_of
 from gepa_service.jobs.results import program_of, with_code
 from gepa_service.model.job import Job, Progress
@@ -83,7 +84,8 @@ class WorkerParts:
     `api`: the address of the API, as this machine reaches it. `folder`: for the folders of jobs. `cache`: of
     fetched repositories and built environments, by tenant. `lease_s`: after how long without a beat others may take a
     job over. `sandbox`: the backend. `secrets`: returns a tenant's.
-    `git`: how repositories are read.
+    `git`: how repositories are read. `forward`: with the backend `modal`, makes a port of this machine reachable from
+    there, and gives its address.
     """
 
     name: str
@@ -97,6 +99,7 @@ class WorkerParts:
     git: GitAccess
     sandbox: str = "bubblewrap"
     secrets: Callable[[str], Revealed] = lambda _tenant: Revealed()
+    forward: Forward | None = None
 
 
 class _Lost(Exception):
@@ -144,7 +147,11 @@ class Attempt:
     # --- the process --------------------------------------------------------------------------------------------------
 
     def _process(self) -> Ended:
-        order, git = self._prepared()
+        with opened_front(self._parts.forward) as front:
+            return self._processed(front)
+
+    def _processed(self, front: Front | None) -> Ended:
+        order, git = self._prepared(front)
         log = (self._folder / "job.log").open("ab")
         with log:
             process = subprocess.Popen(
@@ -180,7 +187,8 @@ class Attempt:
     def _environment(self, git: Path) -> dict[str, str]:
         own = {"GIT_CONFIG_GLOBAL": str(git), "GIT_CONFIG_NOSYSTEM": "1"}
         cache = cache_of(self._job.tenant, self._parts.cache)
-        return {**basic_environment(self._folder), **own, "XDG_CACHE_HOME": str(cache)}
+        basic = basic_environment(self._folder, at_modal=self._parts.sandbox == "modal")
+        return {**basic, **own, "XDG_CACHE_HOME": str(cache)}
 
     def _watched(self, process: "subprocess.Popen[bytes]") -> Ended:
         """Keep the claim and the token while the process runs; return how it ended."""
@@ -243,7 +251,7 @@ class Attempt:
         self._messages.put(None)
         lines.close()
 
-    def _prepared(self) -> tuple[JobOrder, Path]:
+    def _prepared(self, front: Front | None) -> tuple[JobOrder, Path]:
         """Return the order, and the file of git's configuration. Raises as `GitAccess.configuration`."""
         job, parts, folder = self._job, self._parts, self._folder
         for path in (folder, folder / "home", folder / "tmp"):
@@ -269,6 +277,7 @@ class Attempt:
             settings=settings,
             budget={name: job.settings[name] for name in BUDGETS if job.settings.get(name) is not None},
             isolated=parts.sandbox == "bubblewrap",
+            front=front,
             secrets=dict(revealed.variables),
             allow_networks=tuple(map(str, parts.git.policy.allow_networks)),
         )

@@ -16,6 +16,7 @@ from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import Driver, Log, NoSandboxes, Show
 from gepa_client.sandboxing.setup import providers_of
 from gepa_service.jobs.event_thread import EventThread
+from gepa_service.jobs.http_front import HttpFront
 from gepa_service.jobs.job_environment import basic_environment
 from gepa_service.jobs.job_order import JobOrder
 from sandbox_runtime import Closed
@@ -26,31 +27,39 @@ from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts
 class DriverPlace:
     """How the driver is launched. `sandboxes`: those of the job, at addresses that the driver reaches.
 
-    `store`: the journal's address there. `give`: makes the folder of results the driver's own.
+    `store`: the journal's address there. `give`: makes the folder of results the driver's own. `fleet`, `output`: the
+    endpoints file and the folder of results there, None if they have the same paths as here.
     """
 
     launch: LaunchDriver
     sandboxes: NoSandboxes
     store: str
     give: Callable[[Path], None] = lambda _folder: None
+    fleet: Path | None = None
+    output: Path | None = None
 
 
 @contextlib.contextmanager
-def place_for(order: JobOrder, session: SandboxSession) -> Iterator[DriverPlace]:
-    """Prepare the place that the order names, for the block.
+def place_for(order: JobOrder, session: SandboxSession, front: HttpFront | None = None) -> Iterator[DriverPlace]:
+    """Prepare the place that the order names, for the block. `front`: of a job at Modal.
 
     Raises:
         SandboxError, OSError: it cannot be made.
     """
     with EventThread() as thread:
-        if order.isolated:
+        if front is not None:
+            from gepa_service.jobs.modal_driver import at_modal
+
+            with thread.entered(at_modal(order, session, front)) as place:
+                yield place
+        elif order.isolated:
             from gepa_service.jobs.isolated_driver import isolated
 
             with thread.entered(isolated(order, session)) as place:
                 yield place
         else:
             with thread.entered(model_access(order, session, GatewayPorts())) as gateway:
-                yield DriverPlace(_in_process(order, _model_variables(gateway)), session, order.api)
+                yield DriverPlace(_in_process(order, model_variables(gateway)), session, order.api)
 
 
 @contextlib.asynccontextmanager
@@ -76,7 +85,8 @@ async def model_access(order: JobOrder, session: NoSandboxes, ports: GatewayPort
         yield gateway
 
 
-def _model_variables(gateway: Gateway) -> dict[str, str]:
+def model_variables(gateway: Gateway) -> dict[str, str]:
+    """Return the variables by which a driver finds the gateway at its own address."""
     opened = gateway.open_session("driver", Closed())
     found = opened.env(opened.models_url or "", opened.tunnel_url or "")
     return {name: value for name, value in found.items() if not name.lower().endswith("_proxy")}

@@ -7,7 +7,6 @@ the keys. The container is one of `sandbox_runtime`: own namespaces, own user, l
 import asyncio
 import contextlib
 import os
-import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from gepa_client.sandboxing.session import SandboxSession
 from gepa_service.jobs.driver_place import DriverPlace, RelayedSandboxes, model_access
 from gepa_service.jobs.job_order import JobOrder
 from gepa_service.jobs.journal_relay import journal_relay
+from gepa_service.jobs.piped_driver import launched
 from gepa_service.jobs.relays import Relays
 from sandbox_runtime import Closed, ResourceLimits
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
@@ -39,7 +39,6 @@ from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder
 PACKAGES = ("gepa_client", "protocol", "evolverpc_common")
 MEMORY_MB, PROCESSES, WORKSPACE_MB = 4096, 256, 256
 LIFETIME_S = 30 * 24 * 3600.0
-KILLED = -9
 JOURNAL_PORT = 19_999
 
 
@@ -109,47 +108,4 @@ class _Launch:
             self.container.limits(),
             alone=True,
         )
-        (read_in, write_in), (read_out, write_out) = os.pipe(), os.pipe()
-        try:
-            beginning = self._begin(order, [read_in, write_out, log.fileno()])
-            ending = asyncio.run_coroutine_threadsafe(beginning, self.loop).result()
-        except BaseException:
-            os.close(write_in)
-            os.close(read_out)
-            raise
-        finally:
-            os.close(read_in)
-            os.close(write_out)
-        return _InContainer(self, ending, os.fdopen(write_in, "wb"), os.fdopen(read_out, "rb"))
-
-    async def _begin(self, order: CommandOrder, descriptors: Sequence[int]) -> "asyncio.Future[int]":
-        return await self.container.begin(order, descriptors)
-
-
-class _InContainer:
-    """The driver in its container, as `LaunchedDriver`."""
-
-    def __init__(self, launch: _Launch, ending: "asyncio.Future[int]", stdin: IO[bytes], stdout: IO[bytes]) -> None:
-        self._launch = launch
-        self._ended = asyncio.run_coroutine_threadsafe(_status(ending), launch.loop)
-        self.stdin: IO[bytes] | None = stdin
-        self.stdout: IO[bytes] | None = stdout
-        self.pid = 0
-        self.returncode = 0
-
-    def kill(self) -> None:
-        """End the container, and all that is in it."""
-        asyncio.run_coroutine_threadsafe(self._launch.container.close(), self._launch.loop)
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Return its exit status, `KILLED` if the container has ended."""
-        try:
-            self.returncode = self._ended.result(timeout)
-        except TimeoutError:
-            raise subprocess.TimeoutExpired(list(DRIVER), timeout or 0.0) from None
-        return self.returncode
-
-
-async def _status(ending: "asyncio.Future[int]") -> int:
-    await asyncio.wait({ending})
-    return KILLED if ending.cancelled() or ending.exception() is not None else ending.result()
+        return launched(self.loop, lambda streams: self.container.begin(order, streams), self.container.close, log)

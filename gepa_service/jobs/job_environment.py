@@ -9,7 +9,7 @@ PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "V
 """Variables of the worker that describe this machine."""
 
 _REFUSED_SECRETS = re.compile(
-    r"(LD|DYLD|GIT|PYTHON|GEPA|XDG|UV|PIP|NPM|NODE|SSL|SSH|BASH|PERL|RUBY|JAVA|DBUS|LC|MALLOC|GLIBC|EVOLVERPC)_?.*"
+    r"(LD|DYLD|GIT|PYTHON|GEPA|XDG|UV|PIP|NPM|NODE|SSL|SSH|BASH|PERL|RUBY|JAVA|DBUS|LC|MALLOC|GLIBC|EVOLVERPC|MODAL)_?.*"
     r"|.*_PROXY|PATH|HOME|TMPDIR|TMP|TEMP|SHELL|ENV|IFS|LANG|TZ|USER|LOGNAME|PWD|EDITOR|PAGER|TERM|HOSTALIASES"
     r"|LOCALDOMAIN|RES_OPTIONS|NLSPATH|LOCPATH|GCONV_PATH|GETCONF_DIR|RESOLV_.*|VIRTUAL_ENV|REQUESTS_CA_BUNDLE"
     r"|CURL_CA_BUNDLE|NETRC|.*_(BASE_URL|API_BASE)",
@@ -23,9 +23,15 @@ No secret of a tenant may be one of them.
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
-def basic_environment(folder: Path) -> dict[str, str]:
-    """Return the variables of a process that works in this folder."""
+MODAL = "MODAL_"
+"""How the variables begin by which a process proves to Modal who it is."""
+
+
+def basic_environment(folder: Path, *, at_modal: bool = False) -> dict[str, str]:
+    """Return the variables of a process that works in this folder. `at_modal`: it starts sandboxes at Modal."""
     kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    if at_modal:
+        kept |= {name: value for name, value in os.environ.items() if name.startswith(MODAL)}
     return {**kept, "HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp")}
 
 

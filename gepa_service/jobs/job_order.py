@@ -8,14 +8,23 @@ from pydantic import BaseModel, ConfigDict
 End = Literal["completed", "paused", "failed", "cancelled", "interrupted"]
 
 
+class Front(BaseModel):
+    """A port of this machine that sandboxes at Modal reach by the address `url`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    port: int
+    url: str
+
+
 class JobOrder(BaseModel):
     """Run or continue the run `run_id` in `folder`, whose subfolders are the process's own.
 
     `api`: the address of the service, where the journal is. `token_file`: holds the job's token, renewed by the worker.
     `settings`: of the job, with what the service decides. `budget`: the limits that are in force now. `isolated`: the
-    optimizer runs in a container, else in a process with an environment of its own. `secrets`: the tenant's, which the
-    gateway uses; this line alone carries them. `allow_networks`: besides the public ones, where models and other hosts
-    of the gateway may be.
+    optimizer runs in a container, else in a process with an environment of its own. `front`: given if sandboxes and
+    optimizer are at Modal. `secrets`: the tenant's, which the gateway uses; this line alone carries them.
+    `allow_networks`: besides the public ones, where models and other hosts of the gateway may be.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -27,6 +36,7 @@ class JobOrder(BaseModel):
     settings: dict[str, Any]
     budget: dict[str, int | float]
     isolated: bool
+    front: Front | None = None
     secrets: dict[str, str] = {}
     allow_networks: tuple[str, ...] = ()
 

@@ -3,11 +3,12 @@
 import contextlib
 import json
 import sys
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evolverpc_common.network_addresses import parse_networks
+from pydantic import ValidationError
+
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight
 from gepa_client.check.server_check import check_server
@@ -26,13 +27,15 @@ from gepa_client.report.run_record import RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.sandboxing import session as sessions
 from gepa_client.sandboxing.session_interface import Log
-from gepa_client.sandboxing.setup import open_setup
 from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.event_loop import run_to_end
 from gepa_service.jobs.driver_place import DriverPlace, place_for
+from gepa_service.jobs.http_front import fronted
 from gepa_service.jobs.job_order import Ended, JobOrder
+from gepa_service.jobs.job_sandboxes import end_earlier_attempts, started_session
 from protocol.errors import RpcError
+from sandbox_runtime import SandboxError
 
 LARGEST_ARTIFACT = 4 << 20
 MOST_ARTIFACTS = 20
@@ -45,7 +48,7 @@ def carry_out(order: JobOrder) -> Ended:
         return _carried_out(order, store)
     except KeyboardInterrupt:
         return Ended(status="interrupted", reason="stopped")
-    except (StoreUnavailable, ClaimLost) as error:
+    except (StoreUnavailable, ClaimLost, SandboxError) as error:
         return Ended(status="interrupted", reason=str(error))
     except (SettingsError, ClientError, RpcError, OSError) as error:
         return _failed("run", summary(error))
@@ -58,26 +61,29 @@ def _carried_out(order: JobOrder, store: Store) -> Ended:
     if run is not None and run.status in ("completed", "cancelled", "failed"):
         known = {"status": run.status, "reason": run.reason, "metric_calls": 0}
         return ended_as(run_events.Finished.model_validate(known), order.folder / "results")
-    settings = _settings(order, run)
     spent = 0.0 if run is None else SpendingTotals(store.spending(run.id)).cost_usd
-    setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks))
-    session = sessions.SandboxSession(settings, order.run_id, setup, size=settings.sandboxes)
-    with sessions.signals_interrupt():
+    with sessions.signals_interrupt(), fronted(order.front) as (gateway, front):
         try:
-            try:
-                session.start(_print, lambda _text: None, spent_usd=spent)
-            except sessions.SessionNotStarted as error:
-                return _failed("sandbox", str(error))
-            if run is None and (failure := _check(session)) is not None:
-                return failure
-            with place_for(order, session) as place:
-                return _driven(order, store, run, place)
-        finally:
-            session.close()
+            settings = _settings(order, run, gateway)
+        except ValidationError as error:  # of a setting that this backend does not have
+            return _failed("settings", str(error.errors()[0]["msg"]).removeprefix("Value error, "))
+        try:
+            if front is not None:
+                end_earlier_attempts(order.run_id, settings)
+            allowed = order.allow_networks
+            with started_session(settings, order.run_id, allowed, _print, spent_usd=spent) as session:
+                if run is None and (failure := _check(session)) is not None:
+                    return failure
+                with place_for(order, session, front) as place:
+                    return _driven(order, store, run, place)
+        except sessions.SessionNotStarted as error:
+            return _failed("sandbox", str(error))
 
 
 def _driven(order: JobOrder, store: Store, run: StoredRun | None, place: DriverPlace) -> Ended:
     settings = place.sandboxes.settings
+    if place.fleet is not None:
+        settings = settings.model_copy(update={"fleet": place.fleet})
     output = files.open_again(order.folder / "results")
     files.remove_reports(output)
     if run is None:
@@ -97,6 +103,7 @@ def _driven(order: JobOrder, store: Store, run: StoredRun | None, place: DriverP
         display=_Quiet(),
         launch=place.launch,
         driver_store=place.store,
+        driver_output=place.output,
         **continued(run),
     ).run()
     if ended.by_hand and ended.finished.status == "paused":
@@ -132,17 +139,18 @@ def _known_run(store: Store, run_id: str) -> StoredRun | None:
         return None
 
 
-def _settings(order: JobOrder, run: StoredRun | None) -> RunConfig:
+def _settings(order: JobOrder, run: StoredRun | None, gateway: Mapping[str, Any]) -> RunConfig:
     """Return the settings of a new run; those recorded, with the present budget, of one that has begun.
 
-    A run that has not begun has recorded none of the rows that the job's settings hold.
+    A run that has not begun has recorded none of the rows that the job's settings hold. `gateway`: the settings by
+    which sandboxes at Modal reach it now.
     """
     if run is None or run.identity is None:
         pinned = {} if run is None or not run.config.get("ref") else {"ref": run.config["ref"]}
-        return RunConfig(**{**order.settings, **order.budget, **pinned})
+        return RunConfig(**{**order.settings, **order.budget, **pinned, **gateway})
     again = ("repo", "sandbox", "sandboxes", "git_token_file", "model_providers", "secret_headers")
     given = {name: order.settings[name] for name in again if name in order.settings}
-    return from_record(run.config, {**given, **order.budget})
+    return from_record(run.config, {**given, **order.budget, **gateway})
 
 
 def _check(session: sessions.SandboxSession) -> Ended | None:

@@ -13,11 +13,9 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, summary
 from gepa_client.evolution.manual_mutation import mutate_once
@@ -25,9 +23,10 @@ from gepa_client.fleet.endpoints_file import Address, read_endpoints_file
 from gepa_client.gepa.row_loaders import Row
 from gepa_client.sandboxing.session import SandboxSession, SessionNotStarted, signals_interrupt
 from gepa_client.sandboxing.session_interface import Log
-from gepa_client.sandboxing.setup import open_setup
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.rpc import RpcClient
+from gepa_service.jobs.http_front import fronted
+from gepa_service.jobs.job_sandboxes import started_session
 from gepa_service.jobs.program_messages import StepDone, TaskDone, WorkFailed, WorkLog, WorkMessage, WorkOrder, WorkOver
 from gepa_service.model.rollouts import PROMPT
 from protocol import ApplyMutationResult, Candidate
@@ -64,15 +63,18 @@ def main() -> None:
 
 
 def _worked(order: WorkOrder, emit: Emit) -> WorkOver:
-    config = RunConfig.model_validate(order.settings)
-    setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks))
-    session = SandboxSession(config, order.id, setup, size=config.sandboxes)
+    def log(text: str) -> None:
+        emit(WorkLog(text=text))
 
-    def show(log: Log) -> None:
-        emit(WorkLog(text=log.text))
+    def show(line: Log) -> None:
+        log(line.text)
 
-    try:
-        session.start(show, lambda text: emit(WorkLog(text=text)))
+    with (
+        fronted(order.front) as (gateway, _),
+        started_session(
+            RunConfig.model_validate(order.settings | gateway), order.id, order.allow_networks, show, log
+        ) as session,
+    ):
         fleet = session.settings.fleet
         assert fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
         if order.what == "rollouts":
@@ -81,9 +83,6 @@ def _worked(order: WorkOrder, emit: Emit) -> WorkOver:
         result = asyncio.run(_step(order, address, emit))
         emit(StepDone(result={**result, "program_json": _program_json(session, address, result["finalized"])}))
         return WorkOver()
-    finally:
-        if not session.close():
-            emit(WorkLog(text="not all sandboxes have ended in time"))
 
 
 def _client(address: Address) -> RpcClient:

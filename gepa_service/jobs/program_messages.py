@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from gepa_service.jobs.job_order import Front
+
 
 class _Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -12,8 +14,8 @@ class _Message(BaseModel):
 class WorkOrder(_Message):
     """What the process does, the one line of its standard input. `tasks`: those without a result, by their index.
 
-    `settings`: whole, with the backend of the sandboxes and the file of the git token. `allow_networks`: as of
-    `JobOrder`.
+    `settings`: whole, with the backend of the sandboxes and the file of the git token. `front`,
+    `allow_networks`: as of `JobOrder`.
     """
 
     id: str
@@ -27,6 +29,7 @@ class WorkOrder(_Message):
     task_timeout_s: float
     timeout_s: float
     allow_networks: tuple[str, ...]
+    front: Front | None = None
 
 
 class TaskDone(_Message):

@@ -17,7 +17,9 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from gepa_client.settings.groups import SandboxKind
+from gepa_service.jobs.front_port import Forward, opened_front
 from gepa_service.jobs.job_environment import basic_environment, cache_of
+from gepa_service.jobs.job_order import Front
 from gepa_service.jobs.program_messages import (
     MESSAGES,
     StepDone,
@@ -71,7 +73,7 @@ class Machine:
 
     `cache`: of fetched repositories and built environments, by tenant. `secrets`: values of a tenant's secrets, of
     those names that exist. `git_credentials`: user and password for a repository, None without an installation of the
-    GitHub App.
+    GitHub App. `forward`: as of `WorkerParts`.
     """
 
     sandbox: SandboxKind
@@ -79,14 +81,19 @@ class Machine:
     cache: Path
     secrets: Callable[[str, Sequence[str]], Mapping[str, str]] = field(repr=False)
     git_credentials: Callable[[ProgramWork], tuple[str, str] | None] = field(repr=False)
+    forward: Forward | None = None
 
 
 class ProgramWorker:
-    """Does work of all tenants in turn, one at a time. `name`: different for each process and thread."""
+    """Does work of all tenants in turn, one at a time. `name`: different for each process and thread.
+
+    `is_busy`: whether it does any now.
+    """
 
     def __init__(self, records: RecordStore, machine: Machine, name: str) -> None:
         self._records, self._machine, self._name = records, machine, name
         self._seen: dict[str, tuple[Claim, float]] = {}
+        self.is_busy = False
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set; what is being done then is left to other workers."""
@@ -102,7 +109,11 @@ class ProgramWorker:
         work = self._claimed()
         if work is None:
             return False
-        self._do(work, stop)
+        self.is_busy = True
+        try:
+            self._do(work, stop)
+        finally:
+            self.is_busy = False
         return True
 
     # --- claims -------------------------------------------------------------------------------------------------------
@@ -154,7 +165,8 @@ class ProgramWorker:
             except (RepositoryRefused, SandboxError) as error:
                 self._end(work, "failed", str(error))
                 return
-            _Run(self, work, environment, Path(folder)).to_end(stop)
+            with opened_front(self._machine.forward) as front:
+                _Run(self, work, environment, Path(folder), front).to_end(stop)
 
     def _environment(self, work: ProgramWork, folder: Path) -> dict[str, str]:
         """Return the environment of the process: what it needs of the machine, and the secrets that settings name."""
@@ -165,7 +177,7 @@ class ProgramWorker:
         for name in ("home", "tmp"):
             (folder / name).mkdir()
         own = {
-            **basic_environment(folder),
+            **basic_environment(folder, at_modal=self._machine.sandbox == "modal"),
             "XDG_CACHE_HOME": str(cache_of(work.tenant, self._machine.cache)),
             "GIT_CONFIG_GLOBAL": str(configuration),
             "GIT_CONFIG_NOSYSTEM": "1",
@@ -184,7 +196,7 @@ class ProgramWorker:
             counts = {"batch_id": work.id, "done": written.done, "failed": written.failed, "total": len(work.tasks)}
             emit(TenantRecords(self._records, work.tenant), "batch.ended", {**counts, "status": status})
 
-    def order(self, work: ProgramWork) -> WorkOrder:
+    def order(self, work: ProgramWork, front: Front | None) -> WorkOrder:
         """Return what the process does: the tasks that have no result yet."""
         done = {each.index for each in self._results(work)}
         tasks = tuple((index, task) for index, task in enumerate(work.tasks) if index not in done)
@@ -200,6 +212,7 @@ class ProgramWorker:
             task_timeout_s=work.task_timeout_s,
             timeout_s=work.timeout_s,
             allow_networks=tuple(map(str, self._machine.policy.allow_networks)),
+            front=front,
         )
 
     def _results(self, work: ProgramWork) -> Iterator[TaskResult]:
@@ -215,8 +228,15 @@ class ProgramWorker:
 class _Run:
     """The process of one piece of work."""
 
-    def __init__(self, worker: ProgramWorker, work: ProgramWork, environment: dict[str, str], folder: Path) -> None:
-        self._worker, self._work, self._folder = worker, work, folder
+    def __init__(
+        self,
+        worker: ProgramWorker,
+        work: ProgramWork,
+        environment: dict[str, str],
+        folder: Path,
+        front: Front | None,
+    ) -> None:
+        self._worker, self._work, self._folder, self._front = worker, work, folder, front
         self._lines: queue.SimpleQueue[WorkMessage | None] = queue.SimpleQueue()
         self._log: list[str] = []
         self._results = {each.index: each.result for each in worker._results(work)}
@@ -261,7 +281,7 @@ class _Run:
         assert self._process.stdin is not None and self._process.stdout is not None, "pipes"  # noqa: S101
         threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
         with contextlib.suppress(BrokenPipeError):  # it has ended, which its output shows
-            self._process.stdin.write(self._worker.order(self._work).model_dump_json().encode() + b"\n")
+            self._process.stdin.write(self._worker.order(self._work, self._front).model_dump_json().encode() + b"\n")
             self._process.stdin.close()
 
     def _read(self, lines: IO[bytes]) -> None:

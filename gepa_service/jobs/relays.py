@@ -1,24 +1,20 @@
 """Relays from a container's own loopback to the servers of a job's sandboxes.
 
-The endpoints file of the sandboxes is followed; a copy of it, with the relays' addresses, is for the driver.
+The driver reads a copy of the sandboxes' endpoints file that has the relays' addresses.
 """
 
 import asyncio
-import contextlib
 import ssl
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
-from evolverpc_common.files import replace_file
 from gepa_client.transport.address import socket_of
+from gepa_service.jobs.fleet_mirror import FleetMirror
 from sandbox_runtime.backends.bubblewrap.container import Container
 
 FIRST_PORT = 20_000
-FOLLOW_S = 0.1
 PIECE = 1 << 16
-READABLE = 0o644
-"""Of files in a folder that the container's user alone is shown; no other user of the machine reaches it."""
 
 
 class Relays:
@@ -26,27 +22,19 @@ class Relays:
 
     def __init__(self, container: Container, shared: Path, fleet: Path | None, token: Path) -> None:
         self._container = container
-        self._shared = shared
-        self._followed = fleet
-        self._token = token
+        self._mirror = FleetMirror(shared, fleet, token, self.add)
         self._servers: list[asyncio.Server] = []
         self._by_target: dict[str, str] = {}
-        self._written: dict[Path, str] = {}
-        self._following: asyncio.Task[None] | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self.original: dict[str, str] = {}
-        self.fleet = shared / "fleet"
-        self.token = shared / "token"
+        self.fleet, self.token = self._mirror.fleet, self._mirror.token
 
     async def __aenter__(self) -> Self:
-        await self._copy()
-        self._following = asyncio.create_task(self._follow())
+        await self._mirror.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait([self._following])
+        await self._mirror.__aexit__()
         for server in self._servers:
             server.close()
         for connection in tuple(self._connections):
@@ -76,30 +64,6 @@ class Relays:
             self._by_target[target] = urlunsplit(("http", f"127.0.0.1:{port}", path, "", ""))
             self.original[self._by_target[target]] = target
         return self._by_target[target]
-
-    async def _follow(self) -> None:
-        while True:
-            await asyncio.sleep(FOLLOW_S)
-            with contextlib.suppress(OSError):  # a file that is being replaced, or a session that ends
-                await self._copy()
-
-    async def _copy(self) -> None:
-        self._put(self.token, self._token.read_text())
-        if self._followed is None:
-            return
-        lines = []
-        for line in self._followed.read_text().splitlines():
-            url, *fields = line.split()
-            for each in fields:
-                name = each.partition("=")[2]
-                self._put(self._shared / name, (self._followed.parent / name).read_text())
-            lines.append(" ".join([await self.add(url), *fields]) + "\n")
-        self._put(self.fleet, "".join(lines))
-
-    def _put(self, path: Path, text: str) -> None:
-        if self._written.get(path) != text:
-            replace_file(path, text, mode=READABLE)
-            self._written[path] = text
 
 
 async def _relayed(target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

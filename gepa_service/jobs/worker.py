@@ -39,6 +39,11 @@ class Worker:
         """Claim no more, and leave the running jobs to other workers; safe to call from a signal handler."""
         self._draining.set()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it runs a job; safe to call from any thread."""
+        return any(thread.is_alive() for thread in tuple(self._running.values()))
+
     def run(self) -> None:
         """Work until it is drained and its jobs' processes have ended."""
         parts, reader = self.parts, SpendingReader()

@@ -114,6 +114,7 @@ NOT_RUN = {
     "docs/guides/sandboxes.md: gepa-client sandboxes --publish --sandbox modal --repo https://github.com/you/program": "needs an account at Modal; tests/support/modal_cloud runs it if there is one",
     "docs/guides/service.md: pip install '.[server,service]'     # in the clone; and bubblewrap: apt install bubblewrap": "tests/gepa_service/cli/test_up.py starts the service",
     "docs/guides/service.md: export GEPA_SERVICE_DATABASE=mongodb://db.example.org/service GEPA_SERVICE_JOURNALS=mongodb://db.example.org/runs": "hosts of the reader's own; `up` starts both commands, and tests of records run over MongoDB",
+    'docs/guides/service.md: modal secret create evolverpc-service GEPA_SERVICE_DATABASE=mongodb://db.example.org/service GEPA_SERVICE_JOURNALS=mongodb://db.example.org/runs GEPA_SERVICE_MASTER_KEY="$(openssl rand -base64 32)"': "needs an account at Modal; tests/gepa_service/test_story_at_modal.py deploys the app to a loopback Modal, and runs its functions",
     'docs/guides/typescript.md: import { defineProgram, readRows, splitRows } from "evolverpc";': "clients/typescript/tests/row-sources.test.ts makes the same calls",
     "docs/guides/typescript.md: npm init --yes && npm pkg set type=module && npm install PATH_TO_CLONE/clients/typescript openai && npm install --save-dev tsx": "downloads packages; `npm run pack-check` installs the package",
     "docs/guides/typescript.md: npx tsx program.ts": "test_programs.py compiles and runs the program",

@@ -113,11 +113,11 @@ async def service_with(github: LoopbackGitHub, opened: Platform) -> AsyncIterato
             yield Caller(client, keys[0]), Caller(client, keys[1])
 
 
-async def ended(owner: Caller, job_id: str) -> dict[str, Any]:
+async def ended(owner: Caller, job_id: str, wait_s: float = WAIT_S) -> dict[str, Any]:
     """Follow the stream of a job to its end; return the job."""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(wait_s):
         headers = {"Authorization": f"Bearer {owner.key}"}
-        async with owner.client.stream("GET", f"/job/{job_id}/stream", headers=headers, timeout=WAIT_S) as stream:
+        async with owner.client.stream("GET", f"/job/{job_id}/stream", headers=headers, timeout=wait_s) as stream:
             lines = [line async for line in stream.aiter_lines()]
     assert "event: end" in lines
     found: dict[str, Any] = (await owner("GET", f"/job/{job_id}")).json()

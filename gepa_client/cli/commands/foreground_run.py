@@ -66,7 +66,8 @@ class ForegroundRun:
 
     `output`, `seen_action`, `seen_beat`, `if_blocked`: as in `DriverJob`. `sandboxes`: None if the run calls no server.
     `display`: None for that of a command. `resumed_by`, `typed`: as in `RunSummary`. `launch`: as of `DriverProcess`.
-    `driver_store`: the store as the driver process reaches it, if that is another address.
+    `driver_store`, `driver_output`: the store and the folder for results as the driver process reaches them, if these
+    are others.
     """
 
     settings: RunConfig
@@ -89,6 +90,7 @@ class ForegroundRun:
     if_blocked: str | None = None
     launch: LaunchDriver = launch_here
     driver_store: str | None = None
+    driver_output: Path | None = None
 
     def run(self) -> RunSummary:
         """Drive the run to its end, and print its summary."""
@@ -105,7 +107,7 @@ class ForegroundRun:
             run_id=self.run_id,
             owner=uuid.uuid4().hex,
             config=self.settings.model_dump(mode="json", exclude_unset=True),
-            output=self.output,
+            output=self.driver_output or self.output,
             replays=self.replays,
             until=self.until,
             seen_action=self.seen_action,

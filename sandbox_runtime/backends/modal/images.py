@@ -7,6 +7,8 @@ import re
 import shlex
 import shutil
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -34,25 +36,29 @@ _OURS = Path(__file__).parents[3]
 
 def name_of(recipe: Recipe) -> str:
     """Return the name of the recipe's image: it changes with the recipe and with each version of our code."""
-    return f"evolverpc:{recipe.digest}-{_own_digest()}"
+    return f"evolverpc:{recipe.digest}-{_own_digest(PACKAGES, EXTRAS)}"
+
+
+@dataclass(frozen=True)
+class PackagesImage:
+    """An image with packages of ours alone, and with what these of our extras require."""
+
+    packages: tuple[str, ...]
+    extras: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Return its name: it changes with each version of the packages."""
+        return f"evolverpc:{'-'.join(self.extras)}-{_own_digest(self.packages, self.extras)}"
 
 
 def image_of(recipe: Recipe, folder: Path, *, rebuild: bool) -> modal.Image:
     """Describe the recipe's image; `folder`: an empty folder that is needed until it is built."""
-    ours, wanted = folder / "ours", folder / "recipe"
-    for package in PACKAGES:
-        shutil.copytree(_OURS / package, ours / package, ignore=shutil.ignore_patterns("__pycache__"))
+    wanted = folder / "recipe"
     wanted.mkdir()
     write_recipe(recipe, wanted)
-    base = f"/usr/local/bin/python{SERVER_PYTHON_VERSION}"
-    site = f"{SERVER}/lib/python{SERVER_PYTHON_VERSION}/site-packages"
     return (
-        modal.Image.debian_slim(python_version=SERVER_PYTHON_VERSION)
-        .apt_install("git", "ca-certificates")
-        .pip_install("uv")
-        .run_commands(f"uv venv --python {base} {SERVER}")
-        .run_commands(f"uv pip install --python {SERVER_PYTHON} {shlex.join(requirements())}")
-        .add_local_dir(ours, site, copy=True)
+        _with_packages(PackagesImage(PACKAGES, EXTRAS), folder)
         .add_local_dir(wanted, RECIPE, copy=True)
         .run_commands(
             f"{SERVER_PYTHON} -I -m sandbox_runtime.backends.modal.image_setup {RECIPE} {PROGRAM}", force_build=rebuild
@@ -60,24 +66,60 @@ def image_of(recipe: Recipe, folder: Path, *, rebuild: bool) -> modal.Image:
     )
 
 
+def _with_packages(wanted: PackagesImage, folder: Path) -> modal.Image:
+    """Describe the image of packages; `folder`: as for `image_of`."""
+    ours = folder / "ours"
+    for package in wanted.packages:
+        shutil.copytree(_OURS / package, ours / package, ignore=shutil.ignore_patterns("__pycache__"))
+    base = f"/usr/local/bin/python{SERVER_PYTHON_VERSION}"
+    site = f"{SERVER}/lib/python{SERVER_PYTHON_VERSION}/site-packages"
+    return (
+        modal.Image.debian_slim(python_version=SERVER_PYTHON_VERSION)
+        .apt_install("git", "ca-certificates")
+        .pip_install("uv")
+        .run_commands(f"uv venv --python {base} {SERVER}")
+        .run_commands(f"uv pip install --python {SERVER_PYTHON} {shlex.join(requirements(wanted.extras))}")
+        .add_local_dir(ours, site, copy=True)
+    )
+
+
 async def build(recipe: Recipe, app: modal.App, client: modal.Client, *, rebuild: bool) -> str:
     """Build and publish the recipe's image; return its id. Raises Modal's own errors."""
     with tempfile.TemporaryDirectory() as folder:
         image = await asyncio.to_thread(image_of, recipe, Path(folder), rebuild=rebuild)
-        await image.build.aio(app)
-        await image.publish.aio(name_of(recipe), client=client)
+        return await _published(image, name_of(recipe), app, client)
+
+
+async def build_packages(wanted: PackagesImage, app: modal.App, client: modal.Client) -> str:
+    """Build and publish an image of packages; return its id. Raises Modal's own errors."""
+    with tempfile.TemporaryDirectory() as folder:
+        image = await asyncio.to_thread(_with_packages, wanted, Path(folder))
+        return await _published(image, wanted.name, app, client)
+
+
+async def _published(image: modal.Image, name: str, app: modal.App, client: modal.Client) -> str:
+    await image.build.aio(app)
+    await image.publish.aio(name, client=client)
     return image.object_id
 
 
 async def find(recipe: Recipe, app: modal.App, client: modal.Client) -> str:
     """Return the id of the recipe's published image. Raises Modal's `NotFoundError` if there is none."""
-    image = modal.Image.from_name(name_of(recipe), client=client)
+    return await find_named(name_of(recipe), app, client)
+
+
+async def find_named(name: str, app: modal.App, client: modal.Client) -> str:
+    """Return the id of a published image. Raises Modal's `NotFoundError` if there is none."""
+    image = modal.Image.from_name(name, client=client)
     await image.build.aio(app)  # of an image that has a name this looks it up, and builds nothing
     return image.object_id
 
 
-def requirements() -> list[str]:
-    """Return what our packages in an image need, as pip accepts it. Raises `RuntimeUnavailable` if unknown."""
+def requirements(extras: Sequence[str] = EXTRAS) -> list[str]:
+    """Return what our packages in an image need, as pip accepts it. Raises `RuntimeUnavailable` if unknown.
+
+    `extras`: of ours, whose requirements are among them.
+    """
     try:
         required = importlib.metadata.requires("evolverpc") or ()
     except importlib.metadata.PackageNotFoundError:
@@ -88,16 +130,16 @@ def requirements() -> list[str]:
     for text in required:
         requirement, _, condition = (part.strip() for part in text.partition(";"))
         extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", condition)
-        if (extra is None or extra[1] in EXTRAS) and not requirement.startswith("evolverpc"):
+        if (extra is None or extra[1] in extras) and not requirement.startswith("evolverpc"):
             found[requirement] = None
     return list(found)
 
 
 @cache
-def _own_digest() -> str:
+def _own_digest(packages: tuple[str, ...], extras: tuple[str, ...]) -> str:
     """Return a digest of all our code in an image."""
-    hashed = hashlib.sha256("\n".join((*requirements(), SERVER_PYTHON_VERSION)).encode())
-    for package in PACKAGES:
+    hashed = hashlib.sha256("\n".join((*requirements(extras), SERVER_PYTHON_VERSION)).encode())
+    for package in packages:
         for file in sorted((_OURS / package).rglob("*")):
             if not file.is_file() or "__pycache__" in file.parts:
                 continue

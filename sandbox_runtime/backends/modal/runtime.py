@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import modal
@@ -115,16 +115,36 @@ class ModalRuntime:
         client, app = self._client_and_app()
         on_progress(f"building the image {images.name_of(recipe)} at Modal")
         with translated_errors("build an image"):
-            try:
-                image = await images.build(recipe, app, client, rebuild=rebuild)
-            except exception.ImageBuildError as error:
-                raise EnvironmentMissing(
-                    f"the image cannot be built: {error}\n`modal image logs {error.image_id}` has what was written"
-                ) from error
+            image = await self._built(lambda: images.build(recipe, app, client, rebuild=rebuild))
         on_progress(f"published the image {images.name_of(recipe)}")
         return image_setup.prepared(recipe, image)
 
+    async def packages_image(
+        self, packages: Sequence[str], extras: Sequence[str], *, on_progress: Callable[[str], None]
+    ) -> PreparedEnvironment:
+        """Find the image of these packages of ours with the requirements of these extras; build it if there is none.
+
+        Raises:
+            EnvironmentMissing: it cannot be built.
+        """
+        client, app = self._client_and_app()
+        wanted = images.PackagesImage(tuple(packages), tuple(extras))
+        with translated_errors("find an image"):
+            try:
+                image = await retried(lambda: images.find_named(wanted.name, app, client))
+            except exception.NotFoundError:
+                on_progress(f"building the image {wanted.name} at Modal")
+                image = await self._built(lambda: images.build_packages(wanted, app, client))
+        return PreparedEnvironment(Recipe(), (), python=image_setup.SERVER_PYTHON, image=image)
+
     async def start(self, spec: SandboxSpec) -> ModalSandbox:
+        return await self._started(spec, serves=True)
+
+    async def start_without_server(self, spec: SandboxSpec) -> ModalSandbox:
+        """Start a sandbox for commands alone: `main` of the spec is not run. Raises as `start`."""
+        return await self._started(spec, serves=False)
+
+    async def _started(self, spec: SandboxSpec, *, serves: bool) -> ModalSandbox:
         image = spec.prepared.image
         if image is None:
             raise EnvironmentMissing("there is no image to start from: `prepare` the recipe with this runtime")
@@ -132,7 +152,7 @@ class ModalRuntime:
         sandbox = ModalSandbox(await self._created(spec, image, tags), spec, self._open.discard)
         self._open.add(sandbox)
         try:
-            await sandbox.bring_up()
+            await sandbox.bring_up(serves=serves)
         except BaseException:
             await close_after_failure(sandbox)
             raise
@@ -235,6 +255,14 @@ class ModalRuntime:
         with translated_errors("list sandboxes"):
             everything = await _at_once([with_info(sandbox) for sandbox in await retried(listed)])
         return [one for one in everything if one is not None]
+
+    async def _built(self, build: Callable[[], Awaitable[str]]) -> str:
+        try:
+            return await build()
+        except exception.ImageBuildError as error:
+            raise EnvironmentMissing(
+                f"the image cannot be built: {error}\n`modal image logs {error.image_id}` has what was written"
+            ) from error
 
     def _client_and_app(self) -> tuple[modal.Client, modal.App]:
         if self._opened is None:

@@ -3,14 +3,16 @@
 import asyncio
 import contextlib
 import logging
+import os
 import secrets
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import modal
 from modal import exception
+from modal.container_process import ContainerProcess
 
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
@@ -28,6 +30,7 @@ from sandbox_runtime.backends.modal.api_calls import GONE, retried, translated_e
 from sandbox_runtime.backends.modal.commands import ModalCommands, copied, probe_command
 from sandbox_runtime.backends.modal.creation import gateway_urls
 from sandbox_runtime.backends.modal.image_setup import PORT
+from sandbox_runtime.backends.modal.streams import carried
 from sandbox_runtime.backends.shared_steps import failure_of, finished_before, healthy_before, not_ready
 
 LOST_S = 60.0
@@ -59,8 +62,8 @@ class ModalSandbox:
         """Modal's name for it."""
         return self._sandbox.object_id
 
-    async def bring_up(self) -> None:
-        """Run its setup and its server until that answers. Raises `SandboxNotReady`; close it then."""
+    async def bring_up(self, *, serves: bool = True) -> None:
+        """Run its setup and, if it serves, its server until that answers. Raises `SandboxNotReady`; close it then."""
         stage = "setup"
         deadline = time.monotonic() + self._spec.ready_s
         try:
@@ -70,6 +73,8 @@ class ModalSandbox:
                 if self._spec.gateway_session is not None:
                     stage = "gateway"
                     await self._reach_gateway(gateway_urls(self._spec.gateway_session)[0])
+                if not serves:
+                    return
                 stage = "main"
                 endpoint = await self._start_main()
             stage = "ready"
@@ -88,6 +93,19 @@ class ModalSandbox:
 
     async def exec(self, command: Command) -> CommandResult:
         return await self._asked("run a command", lambda: self._commands.run(command))
+
+    async def begin(self, command: Command, streams: Sequence[int]) -> "asyncio.Future[int]":
+        """Start a command without a time limit whose stdin, stdout and stderr are these descriptors of this process.
+
+        They are duplicated. The future gets its exit status, or `SandboxGone`.
+
+        Raises:
+            SandboxGone: the sandbox has ended.
+        """
+        mark = secrets.token_hex(16)
+        process = await self._asked("start a command", lambda: self._commands.start(command, mark, timed=False))
+        own = [os.dup(each) for each in streams]
+        return asyncio.ensure_future(self._asked("carry the streams of a command", lambda: carried(process, own)))
 
     async def logs(self) -> str:
         return self._log.text()
@@ -139,7 +157,7 @@ class ModalSandbox:
             raise self._not_ready(f"{self._spec.main.argv[0]} exited with status {ended.status}", "main")
         raise self._not_ready(f"it has ended before its server was ready: {_describe(ended)}", "main")
 
-    async def _follow(self, process: modal.container_process.ContainerProcess[bytes]) -> None:
+    async def _follow(self, process: ContainerProcess[bytes]) -> None:
         """Keep the server's output; the sandbox has ended when the server has."""
         output = [asyncio.ensure_future(copied(stream, self._log)) for stream in (process.stdout, process.stderr)]
         try:

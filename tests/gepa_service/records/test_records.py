@@ -44,10 +44,11 @@ def test_a_record_is_read_as_it_was_written_by_any_process(records: RecordStore,
 
 def test_odd_ids_and_tenants_are_found_and_not_mixed_up(records: RecordStore) -> None:
     for tenant in (ODD, "a", "a/b"):
-        for id_ in ("b/c", "c", ODD):
+        for id_ in ("42", "b/c", "c", ODD):
             records.insert(sample(id_, tenant, number=len(tenant)))
     assert records.get(Sample, "a", "b/c").number == 1
     assert records.get(Sample, "a/b", "c").number == 3
+    assert records.get(Sample, "a", "42").id == "42"
     assert records.get(Sample, ODD, ODD).tenant == ODD
 
 

@@ -125,6 +125,7 @@ def test_a_git_token_is_passed_in_a_file_that_only_its_owner_reads(
 async def test_the_functions_have_a_timeout_retries_the_store_and_a_volume_for_results(
     cloud: Cloud, deployed: ModuleType
 ) -> None:
+    cloud.control.secrets["evolverpc"] = {"GEPA_STORE": "mongodb://db.example/evolverpc"}
     await deployed.app.deploy.aio(name="evolverpc-optimizer")
     functions = cloud.control.functions
     assert functions.keys() == {"optimize", "publish"}

@@ -20,13 +20,17 @@ BASE_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 
 class Box:
-    """`asked`: the request that made it; `execs`: those for its commands, in order. `ended`: how, when it has."""
+    """`asked`: the request that made it; `execs`: those for its commands, in order. `ended`: how, when it has.
 
-    def __init__(self, asked: api_pb2.SandboxCreateV2Request) -> None:
+    `variables`: of its image.
+    """
+
+    def __init__(self, asked: api_pb2.SandboxCreateV2Request, variables: Mapping[str, str]) -> None:
         number = uuid.uuid4().hex
         self.id = f"sb-{number}"  # longer than a version 1 sandbox's, as the SDK distinguishes them by length
         self.task_id = f"ta-{number}V"
         self.asked = asked
+        self._variables = variables
         self.definition = asked.definition
         self.tags = {tag.tag_name: tag.tag_value for tag in asked.tags}
         self.created = time.time()
@@ -121,7 +125,7 @@ class Box:
         return self.definition.workdir or "/root"
 
     def _env(self, further: Iterable[api_pb2.SecretSource]) -> Mapping[str, str]:
-        env = dict(BASE_ENV)
+        env = {**BASE_ENV, **self._variables}
         for source in (*self.asked.secret_sources, *further):
             env |= source.env.contents
         return env
@@ -138,7 +142,7 @@ async def _relay(listening: socket.socket, port: int) -> None:
     connections: set[asyncio.Task[None]] = set()
 
     def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(_both_ways(reader, writer, port))
+        task = asyncio.create_task(both_ways(reader, writer, port))
         connections.add(task)
         task.add_done_callback(connections.discard)
 
@@ -151,7 +155,8 @@ async def _relay(listening: socket.socket, port: int) -> None:
         await asyncio.gather(*connections, return_exceptions=True)
 
 
-async def _both_ways(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+async def both_ways(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    """Carry a connection to a port of the host's loopback, in both directions."""
     with contextlib.closing(writer):
         try:
             up_reader, up_writer = await asyncio.open_connection("127.0.0.1", port)

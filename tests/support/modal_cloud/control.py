@@ -16,6 +16,7 @@ from tests.support.modal_cloud.box import Box
 from tests.support.modal_cloud.deploying import Deploying
 from tests.support.modal_cloud.faults import Faults
 from tests.support.modal_cloud.front import Front
+from tests.support.modal_cloud.tunnels import Tunnels
 
 PAGE = 10
 """Sandboxes in one answer of a listing."""
@@ -29,14 +30,15 @@ def jwt(lifetime_s: float = 1200.0) -> str:
     return f"e30.{claims}.loopback"
 
 
-class Control(Deploying):
+class Control(Deploying, Tunnels):
     """What the cloud holds, and the methods of `ModalClient` on it.
 
     `has_every_image`: every image that is looked up by name is found, as if it had been published.
     """
 
     def __init__(self, faults: Faults) -> None:
-        super().__init__()
+        Deploying.__init__(self)
+        Tunnels.__init__(self)
         self.apps: dict[str, str] = {}
         self.images: defaultdict[str, api_pb2.Image] = defaultdict(api_pb2.Image)
         self.published: dict[str, str] = {}
@@ -122,7 +124,7 @@ class Control(Deploying):
             raise GRPCError(Status.NOT_FOUND, f"no image {asked.definition.image_id}")
         box = self._by_key.get(metadata["x-idempotency-key"])
         if box is None:
-            box = self._by_key[metadata["x-idempotency-key"]] = Box(asked)
+            box = self._by_key[metadata["x-idempotency-key"]] = Box(asked, self.variables)
             self.boxes[box.id] = box
             front = self.fronts[box.id] = Front(box, self._faults)
             await front.open(f"127.9.{len(self.boxes) // 250}.{1 + len(self.boxes) % 250}")

@@ -1,0 +1,89 @@
+"""The settings of a service whose parts run in containers that share no file: all of them are variables."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gepa_service.api.service import Service
+from gepa_service.cli.service_parts import ConfigurationError, opened_service
+from gepa_service.secrets.master_key import VARIABLE as MASTER_KEY
+
+DATABASE, JOURNALS = "GEPA_SERVICE_DATABASE", "GEPA_SERVICE_JOURNALS"
+REQUIRED = (DATABASE, JOURNALS, MASTER_KEY)
+PUBLIC_URL = "GEPA_SERVICE_PUBLIC_URL"
+NETWORKS = "GEPA_SERVICE_ALLOW_NETWORKS"
+OIDC = "GEPA_SERVICE_OIDC"
+GITHUB_APP, GITHUB_KEY = "GEPA_SERVICE_GITHUB_APP_TOML", "GEPA_SERVICE_GITHUB_APP_KEY"
+KEY_FILE = "key.pem"
+MONGODB = ("mongodb://", "mongodb+srv://")
+
+
+@dataclass(frozen=True)
+class ContainerSettings:
+    """`github_app`: the text of the file that `--github-app` names elsewhere; `github_key`: of its private key."""
+
+    database: str = field(repr=False)
+    journals: str = field(repr=False)
+    public_url: str | None
+    networks: tuple[str, ...]
+    oidc: tuple[str, ...]
+    github_app: str | None = field(repr=False)
+    github_key: str | None = field(repr=False)
+
+
+def read_settings(variables: Mapping[str, str], secret: str) -> ContainerSettings:
+    """Return the settings that the variables hold. `secret`: what gives them to containers, for messages.
+
+    Raises:
+        ConfigurationError: one is missing, or names a file.
+    """
+    missing = [name for name in REQUIRED if not variables.get(name, "").strip()]
+    if missing:
+        raise ConfigurationError(f"{' and '.join(missing)} must be set: add it to {secret}")
+    for name in (DATABASE, JOURNALS):
+        if not variables[name].startswith(MONGODB):
+            raise ConfigurationError(
+                f"{name} names no MongoDB database, and containers share no SQLite file: set it in {secret} to a"
+                " mongodb:// or mongodb+srv:// URL that is reached from there"
+            )
+    if bool(variables.get(GITHUB_APP)) != bool(variables.get(GITHUB_KEY)):
+        raise ConfigurationError(f"{GITHUB_APP} and {GITHUB_KEY} belong together: set both in {secret}, or neither")
+    return ContainerSettings(
+        database=variables[DATABASE].strip(),
+        journals=variables[JOURNALS].strip(),
+        public_url=variables.get(PUBLIC_URL) or None,
+        networks=tuple(variables.get(NETWORKS, "").split()),
+        oidc=tuple(line.strip() for line in variables.get(OIDC, "").splitlines() if line.strip()),
+        github_app=variables.get(GITHUB_APP) or None,
+        github_key=variables.get(GITHUB_KEY) or None,
+    )
+
+
+@contextlib.contextmanager
+def opened_in_container(settings: ContainerSettings, public_url: str) -> Iterator[Service]:
+    """Open the parts of the service for the block; as `opened_service`."""
+    with (
+        tempfile.TemporaryDirectory(prefix="gepa-service-") as folder,
+        opened_service(
+            settings.database,
+            settings.journals,
+            settings.public_url or public_url,
+            allow_networks=settings.networks,
+            github_app=_github_app(settings, Path(folder)),
+            oidc=settings.oidc,
+        ) as service,
+    ):
+        yield service
+
+
+def _github_app(settings: ContainerSettings, folder: Path) -> Path | None:
+    if settings.github_app is None or settings.github_key is None:
+        return None
+    described = f'{settings.github_app}\nprivate_key_file = "{KEY_FILE}"\n'
+    for name, text in ((KEY_FILE, settings.github_key), ("app.toml", described)):
+        file = folder / name
+        file.touch(mode=0o600)
+        file.write_text(text, encoding="utf-8")
+    return folder / "app.toml"

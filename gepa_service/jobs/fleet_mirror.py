@@ -1,0 +1,80 @@
+"""A copy of a job's endpoints file, tokens and job token for its driver, with addresses that the driver reaches."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Self
+
+from evolverpc_common.files import replace_file
+from sandbox_runtime import SandboxError
+
+FOLLOW_S = 0.1
+READABLE = 0o644
+"""Of files in a folder that the driver alone is shown; no other user of the machine reaches it."""
+
+FLEET, TOKEN = "fleet", "token"
+
+
+async def _nowhere(_files: Mapping[str, str]) -> None:
+    return
+
+
+class FleetMirror:
+    """Keeps the copy in the folder `shared` up to date while its `async with` block lasts.
+
+    `fleet`: the endpoints file; None without sandboxes. `token`: the file of the job token. `address`: returns the
+    address for the driver of a server. `push`: brings changed files, by name, to a driver of another machine.
+    """
+
+    def __init__(
+        self,
+        shared: Path,
+        fleet: Path | None,
+        token: Path,
+        address: Callable[[str], Awaitable[str]],
+        push: Callable[[Mapping[str, str]], Awaitable[None]] = _nowhere,
+    ) -> None:
+        self._shared = shared
+        self._followed = fleet
+        self._token = token
+        self._address = address
+        self._push = push
+        self._written: dict[str, str] = {}
+        self._following: asyncio.Task[None] | None = None
+        self.fleet = shared / FLEET
+        self.token = shared / TOKEN
+
+    async def __aenter__(self) -> Self:
+        await self._copy()
+        self._following = asyncio.create_task(self._follow())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(FOLLOW_S)
+            with contextlib.suppress(OSError, SandboxError):  # a file that is being replaced, or a session that ends
+                await self._copy()
+
+    async def _copy(self) -> None:
+        found = {TOKEN: self._token.read_text()}
+        if self._followed is not None:
+            lines = []
+            for line in self._followed.read_text().splitlines():
+                url, *fields = line.split()
+                for each in fields:
+                    name = each.partition("=")[2]
+                    found[name] = (self._followed.parent / name).read_text()
+                lines.append(" ".join([await self._address(url), *fields]) + "\n")
+            found[FLEET] = "".join(lines)  # the last one: it names the others
+        files = {name: text for name, text in found.items() if self._written.get(name) != text}
+        for name, text in files.items():
+            replace_file(self._shared / name, text, mode=READABLE)
+        if files:
+            await self._push(files)
+            self._written.update(files)

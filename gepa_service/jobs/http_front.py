@@ -1,0 +1,105 @@
+"""The one port by which sandboxes at Modal reach a job: the gateways of models, and for the driver the servers.
+
+Paths begin with the name of a route. Each route leads to one server, which checks the tokens of its requests itself.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict
+from yarl import URL
+
+from gepa_service.jobs.event_thread import EventThread
+from gepa_service.jobs.front_port import free_port
+from gepa_service.jobs.job_order import Front
+
+PROGRAMS = "programs"
+"""The route to the gateway of the programs."""
+
+CONNECT_S = 30.0
+OF_ONE_HOP = (
+    *("Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "TE", "Trailer"),
+    *("Transfer-Encoding", "Upgrade"),
+)
+
+
+class HttpFront:
+    """Forwards requests by the first part of their path. `url`: how it is reached from elsewhere."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self._targets: dict[str, str] = {}
+
+    def route(self, name: str, target: str) -> str:
+        """Let a path of this name lead to the server `target`; return its address from elsewhere."""
+        self._targets[name] = target.rstrip("/")
+        return f"{self.url}/{name}"
+
+    @contextlib.asynccontextmanager
+    async def listening(self, port: int) -> AsyncIterator["HttpFront"]:
+        """Answer on a port of every address of this machine, for the block. Raises `OSError`: it is taken."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=connector, auto_decompress=False, timeout=timeout) as client:
+
+            async def forward(request: web.Request) -> web.StreamResponse:
+                return await self._forwarded(request, client)
+
+            application = web.Application(client_max_size=0)
+            application.router.add_route("*", "/{path:.*}", forward)
+            runner = web.AppRunner(application, access_log=None, handler_cancellation=True, auto_decompress=False)
+            await runner.setup()
+            try:
+                await web.TCPSite(runner, "0.0.0.0", port).start()  # noqa: S104  Modal's forwarder comes from outside
+                yield self
+            finally:
+                await runner.cleanup()
+
+    async def _forwarded(self, request: web.Request, client: aiohttp.ClientSession) -> web.StreamResponse:
+        name, _, rest = request.raw_path.removeprefix("/").partition("/")
+        target = self._targets.get(name)
+        if target is None:
+            raise web.HTTPNotFound(text="there is nothing here")
+        try:
+            async with client.request(
+                request.method,
+                URL(f"{target}/{rest}", encoded=True),
+                headers=_onward(request.headers, "Host"),
+                data=request.content if request.can_read_body else None,
+                allow_redirects=False,
+            ) as answer:
+                reply = web.StreamResponse(status=answer.status, headers=_onward(answer.headers))
+                await reply.prepare(request)
+                async for piece in answer.content.iter_any():
+                    await reply.write(piece)
+                await reply.write_eof()
+                return reply
+        except (aiohttp.ClientError, TimeoutError, ConnectionError):
+            raise web.HTTPBadGateway(text="the server behind this address does not answer") from None
+
+
+@contextlib.contextmanager
+def fronted(front: Front | None) -> Iterator[tuple[dict[str, Any], HttpFront | None]]:
+    """Open the front of a job for the block; yield the settings of a gateway that is reached through it, and the front.
+
+    Raises:
+        OSError: its port is taken.
+    """
+    if front is None:
+        yield {}, None
+        return
+    opened = HttpFront(front.url)
+    port = free_port()
+    gateway = opened.route(PROGRAMS, f"http://127.0.0.1:{port}")
+    with EventThread() as thread, thread.entered(opened.listening(front.port)):
+        yield {"gateway_port": port, "gateway_url": gateway}, opened
+
+
+def _onward(headers: Mapping[str, str], *without: str) -> "CIMultiDict[str]":
+    kept: CIMultiDict[str] = CIMultiDict(headers)
+    for name in (*OF_ONE_HOP, *without):
+        kept.popall(name, None)
+    return kept

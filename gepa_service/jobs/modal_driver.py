@@ -1,0 +1,133 @@
+"""The driver of a job in a sandbox at Modal: it reaches the API and its job's front, and has no secret but its tokens.
+
+Through the front are the servers of its job's sandboxes, and models by a gateway that adds the keys. The files that it
+reads, among them the job token, are written into the sandbox whenever they change.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
+from gepa_client.run.supervisor import DRIVER, LaunchedDriver
+from gepa_client.sandboxing.session import SandboxSession
+from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
+from gepa_service.jobs.driver_place import DriverPlace, RelayedSandboxes, model_access, model_variables
+from gepa_service.jobs.fleet_mirror import FLEET, TOKEN, FleetMirror
+from gepa_service.jobs.front_port import free_port
+from gepa_service.jobs.http_front import HttpFront
+from gepa_service.jobs.job_order import JobOrder
+from gepa_service.jobs.piped_driver import launched
+from sandbox_runtime import Allow, Command, ResourceLimits, SandboxError, SandboxSpec
+from sandbox_runtime.backends.modal.image_setup import SERVER_PYTHON, WORKSPACE
+from sandbox_runtime.backends.modal.runtime import APP, ModalRuntime
+from sandbox_runtime.backends.modal.sandbox import ModalSandbox
+from sandbox_runtime.gateway import GatewayPorts
+
+PACKAGES = ("gepa_client", "protocol", "evolverpc_common")
+EXTRAS = ("client",)
+DRIVER_ROUTE = "driver"
+LIMITS = ResourceLimits(cpu=2.0, memory_mb=4096, workspace_mb=256, processes=512, lifetime_s=24 * 3600.0)
+SHARED, RESULTS = f"{WORKSPACE}/shared", f"{WORKSPACE}/results"
+WRITE_S = 30.0
+
+WRITE = """
+import json, os, sys
+for name, text in json.load(sys.stdin).items():
+    path = os.path.join(sys.argv[1], name)
+    with open(path + "~", "w") as file:
+        file.write(text)
+    os.replace(path + "~", path)
+"""
+
+
+@contextlib.asynccontextmanager
+async def at_modal(order: JobOrder, session: SandboxSession, front: HttpFront) -> AsyncIterator[DriverPlace]:
+    """Start the driver's sandbox for the block.
+
+    Raises:
+        SandboxError, OSError: it cannot be started.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        port = free_port()
+        models = front.route(DRIVER_ROUTE, f"http://127.0.0.1:{port}")
+        ports = GatewayPorts(models_port=port, public_models_url=models)
+        gateway = await stack.enter_async_context(model_access(order, session, ports))
+        runtime = await stack.enter_async_context(ModalRuntime(session.settings.modal_app or APP))
+        spec = SandboxSpec(
+            main=Command(()),
+            setup=(Command(("mkdir", "-p", SHARED, RESULTS)),),
+            prepared=await runtime.packages_image(PACKAGES, EXTRAS, on_progress=print),
+            egress=Allow(tuple(dict.fromkeys(urlsplit(url).hostname or "" for url in (order.api, front.url)))),
+            labels={RUN_LABEL: order.run_id[:LABEL_LENGTH], "purpose": "driver"},
+            limits=LIMITS,
+        )
+        sandbox = await runtime.start_without_server(spec)
+        servers = _Servers(front)
+        shared = order.folder / "shared"
+        shared.mkdir(mode=0o700, exist_ok=True)
+        mirror = FleetMirror(shared, session.settings.fleet, order.token_file, servers.address, _Writer(sandbox))
+        await stack.enter_async_context(mirror)
+        variables = {
+            **model_variables(gateway),
+            "LANG": "C.UTF-8",
+            TOKEN_FILE_VARIABLE: f"{SHARED}/{TOKEN}",
+        }
+        yield DriverPlace(
+            launch=_Launch(asyncio.get_running_loop(), sandbox, variables),
+            sandboxes=RelayedSandboxes(session, mirror.fleet, servers.original),
+            store=order.api,
+            fleet=Path(SHARED, FLEET),
+            output=Path(RESULTS),
+        )
+
+
+@dataclass
+class _Servers:
+    """The servers of a job's sandboxes as the front forwards to them. `original`: their own, by those addresses."""
+
+    front: HttpFront
+    original: dict[str, str] = field(default_factory=dict)
+    _by_target: dict[str, str] = field(default_factory=dict)
+
+    async def address(self, target: str) -> str:
+        """Return the address for the driver of a server."""
+        if target not in self._by_target:
+            found = self.front.route(f"server-{len(self._by_target)}", target)
+            self._by_target[target] = found
+            self.original[found] = target
+        return self._by_target[target]
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes files into the folder that the driver reads."""
+
+    sandbox: ModalSandbox
+
+    async def __call__(self, files: Mapping[str, str]) -> None:
+        command = (SERVER_PYTHON, "-I", "-S", "-c", WRITE, SHARED)
+        done = await self.sandbox.exec(Command(command, stdin=json.dumps(dict(files)).encode(), timeout_s=WRITE_S))
+        if done.status != 0:
+            reason = done.stderr.decode("utf-8", "replace")[-500:]
+            raise SandboxError(f"the driver's files cannot be written at Modal: {reason or 'it took too long'}")
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """Launches the driver in the sandbox; see `LaunchDriver`."""
+
+    loop: asyncio.AbstractEventLoop
+    sandbox: ModalSandbox
+    variables: Mapping[str, str] = field(repr=False)
+
+    def __call__(self, hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
+        del inherited  # of a terminal, which no service has
+        argv = (SERVER_PYTHON, *DRIVER[1:])
+        command = Command(argv, env={**self.variables, "PYTHONHASHSEED": hash_seed})
+        return launched(self.loop, lambda streams: self.sandbox.begin(command, streams), self.sandbox.close, log)

@@ -1,0 +1,67 @@
+"""How many workers there is work for."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gepa_service.jobs.demand import workers_wanted
+from gepa_service.model.job import Job, Status
+from gepa_service.model.rollouts import ProgramWork
+from gepa_service.model.tenant import TENANTS, Quotas, Tenant
+from gepa_service.records.open_records import open_records
+from gepa_service.records.record import new_id
+from gepa_service.records.store import RecordStore
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Iterator[RecordStore]:
+    opened = open_records(str(tmp_path / "records.db"))
+    yield opened
+    opened.close()
+
+
+def add_jobs(records: RecordStore, tenant: str, count: int, status: Status = "pending") -> None:
+    for _ in range(count):
+        job = Job(tenant=tenant, id=new_id("job"), repo_url="https://x.example/y", settings={}, created_by="key:test")
+        records.insert(job.model_copy(update={"status": status}))
+
+
+def test_no_work_needs_no_worker_and_ended_jobs_are_no_work(records: RecordStore) -> None:
+    add_jobs(records, "acme", 3, "completed")
+    assert workers_wanted(records, 4, 20) == 0
+
+
+def test_jobs_share_workers_up_to_the_most(records: RecordStore) -> None:
+    records.insert(Tenant(tenant=TENANTS, id="acme", name="acme", quotas=Quotas(jobs_at_once=100)))
+    add_jobs(records, "acme", 5)
+    add_jobs(records, "acme", 4, "running")
+    assert workers_wanted(records, 4, 20) == 3
+    assert workers_wanted(records, 4, 2) == 2
+
+
+def test_jobs_beyond_a_tenants_quota_start_no_worker(records: RecordStore) -> None:
+    records.insert(Tenant(tenant=TENANTS, id="acme", name="acme", quotas=Quotas(jobs_at_once=2)))
+    add_jobs(records, "acme", 1000)
+    add_jobs(records, "acme", 1, "running")
+    add_jobs(records, "other", 1)
+    assert workers_wanted(records, 1, 20) == 3
+
+
+def test_each_batch_or_step_has_a_worker(records: RecordStore) -> None:
+    for status in ("queued", "running", "completed"):
+        work = ProgramWork(
+            tenant="acme",
+            id=new_id("work"),
+            what="rollouts",
+            status=status,  # type: ignore[arg-type]
+            repo_url="https://x.example/y",
+            settings={},
+            tasks=(),
+            timeout_s=1.0,
+            task_timeout_s=1.0,
+            parallelism=1,
+            created_by="key:test",
+        )
+        records.insert(work)
+    assert workers_wanted(records, 4, 20) == 2

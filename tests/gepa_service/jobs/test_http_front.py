@@ -1,0 +1,85 @@
+"""The port by which sandboxes elsewhere reach a job: what goes through it, and what does not."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from gepa_service.jobs.front_port import free_port
+from gepa_service.jobs.http_front import HttpFront
+
+LARGE = 3 << 18
+
+
+@asynccontextmanager
+async def serving(handler: object) -> AsyncIterator[str]:
+    app = web.Application(client_max_size=0)
+    app.router.add_route("*", "/{path:.*}", handler)  # type: ignore[arg-type]
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def front() -> AsyncIterator[HttpFront]:
+    port = free_port()
+    async with HttpFront(f"http://127.0.0.1:{port}").listening(port) as front:
+        yield front
+
+
+async def test_a_request_arrives_whole_at_the_server_of_its_route(front: HttpFront) -> None:
+    async def echo(request: web.Request) -> web.Response:
+        body = await request.read()
+        names = ("Host", "Authorization", "X-Gepa-Token")
+        found = {"path": request.raw_path, "bytes": len(body), **{name: request.headers[name] for name in names}}
+        return web.json_response(found, status=203, headers={"Retry-After": "3"})
+
+    async with serving(echo) as url, aiohttp.ClientSession() as client:
+        address = front.route("server-1", url)
+        headers = {"Authorization": "Bearer connect", "X-Gepa-Token": "own"}
+        async with client.post(f"{address}/rpc%2Fa?b=%20", data=b"x" * LARGE, headers=headers) as answer:
+            assert (answer.status, answer.headers["Retry-After"]) == (203, "3")
+            assert await answer.json() == {
+                "path": "/rpc%2Fa?b=%20",
+                "bytes": LARGE,
+                "Host": url.removeprefix("http://"),
+                **headers,
+            }
+
+
+async def test_parts_of_a_response_arrive_before_its_end(front: HttpFront) -> None:
+    read = asyncio.Event()
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        reply = web.StreamResponse()
+        await reply.prepare(request)
+        await reply.write(b"first")
+        await asyncio.wait_for(read.wait(), 10)
+        await reply.write(b" last")
+        return reply
+
+    async with (
+        serving(stream) as url,
+        aiohttp.ClientSession() as client,
+        client.get(front.route("models", url)) as answer,
+    ):
+        assert await answer.content.readany() == b"first"
+        read.set()
+        assert await answer.content.read() == b" last"
+
+
+async def test_nothing_else_is_reached_through_it(front: HttpFront) -> None:
+    async with aiohttp.ClientSession() as client:
+        for path in ("", "/", "/models", "/http://127.0.0.1/", "/../models"):
+            async with client.get(front.url + path) as answer:
+                assert answer.status == 404, path
+        gone = front.route("gone", f"http://127.0.0.1:{free_port()}")
+        async with client.get(gone) as answer:
+            assert (answer.status, await answer.text()) == (502, "the server behind this address does not answer")
