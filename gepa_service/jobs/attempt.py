@@ -2,11 +2,9 @@
 
 import contextlib
 import json
-import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -31,6 +29,7 @@ from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.job_environment import basic_environment, cache_of
 from gepa_service.jobs.job_logs import JobLogs
 from gepa_service.jobs.job_order import Ended, JobOrder
+from gepa_service.jobs.job_starter import JobProcess, JobStarter
 from gepa_service.jobs.results import program_of, with_code
 from gepa_service.model.job import Job, Progress
 from gepa_service.model.program import Program
@@ -105,8 +104,9 @@ class _Lost(Exception):
 class Attempt:
     """Run a claimed job until it ends, is stopped, or is lost. Call `run` in a thread of its own."""
 
-    def __init__(self, parts: WorkerParts, job: Job, draining: threading.Event) -> None:
+    def __init__(self, parts: WorkerParts, job: Job, draining: threading.Event, starter: JobStarter) -> None:
         self._parts = parts
+        self._starter = starter
         self._job = job
         self._draining = draining
         self._folder = parts.folder / job.id
@@ -139,15 +139,7 @@ class Attempt:
         order, git = self._prepared()
         log = (self._folder / "job.log").open("ab")
         with log:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "gepa_service.jobs.job_main"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=self._environment(git),
-                cwd=self._folder,
-                start_new_session=True,
-            )
+            process = self._starter.start(self._environment(git), self._folder, log)
         assert process.stdin is not None  # noqa: S101  a pipe
         assert process.stdout is not None  # noqa: S101  a pipe
         threading.Thread(target=self._read, args=(process.stdout,), name=f"messages of {self._job.id}").start()
@@ -174,7 +166,7 @@ class Attempt:
         cache = cache_of(self._job.tenant, self._parts.cache)
         return {**basic_environment(self._folder), **own, "XDG_CACHE_HOME": str(cache)}
 
-    def _watched(self, process: "subprocess.Popen[bytes]") -> Ended:
+    def _watched(self, process: JobProcess) -> Ended:
         """Keep the claim and the token while the process runs; return how it ended."""
         last: Ended | None = None
         while True:
@@ -189,7 +181,7 @@ class Attempt:
                 last = Ended.model_validate_json(line)
         return last or Ended(status="interrupted", reason="the job process ended before its job was over")
 
-    def _keep(self, process: "subprocess.Popen[bytes]") -> None:
+    def _keep(self, process: JobProcess) -> None:
         moment = time.monotonic()
         try:
             if moment - self._beaten >= self._parts.lease_s / BEATS_PER_LEASE:
@@ -209,20 +201,20 @@ class Attempt:
         if self._draining.is_set() or self._job.wanted == "pause":
             if self._stopped is None:
                 self._stopped = moment
-                _signal(process, signal.SIGTERM)
+                process.send_signal(signal.SIGTERM)
             elif moment - self._stopped > STOP_S:
                 self._end(process, 0.0, at_once=True)
 
-    def _end(self, process: "subprocess.Popen[bytes]", patience_s: float, *, at_once: bool = False) -> None:
+    def _end(self, process: JobProcess, patience_s: float, *, at_once: bool = False) -> None:
         """End the process. `at_once`: examples in flight are given up; sandboxes are ended if there is time."""
         if process.poll() is None and at_once:
-            _signal(process, signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
             time.sleep(TICK_S)
-            _signal(process, signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
         try:
             process.wait(patience_s)
         except subprocess.TimeoutExpired:
-            _signal(process, signal.SIGKILL)
+            process.send_signal(signal.SIGKILL)
             process.wait()
 
     def _read(self, lines: IO[bytes]) -> None:
@@ -379,11 +371,6 @@ class Attempt:
             return changed(self._parts.records, self._job, change)
         except RecordChanged:
             raise _Lost from None
-
-
-def _signal(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process.pid, number)
 
 
 def progress_of(store: Store, run: StoredRun) -> Progress:

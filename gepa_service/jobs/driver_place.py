@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
 from gepa_client.journal.run_events import Event, FleetChanged
@@ -19,6 +19,9 @@ from gepa_service.jobs.job_environment import basic_environment
 from gepa_service.jobs.job_order import JobOrder
 from sandbox_runtime import Closed
 from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts
+
+if TYPE_CHECKING:  # the backend is imported when it is chosen
+    from sandbox_runtime.backends.bubblewrap.daemon_process import Daemon
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,8 @@ class DriverPlace:
 
 
 @contextlib.contextmanager
-def place_for(order: JobOrder, session: SandboxSession) -> Iterator[DriverPlace]:
-    """Prepare the place that the order names, for the block.
+def place_for(order: JobOrder, session: SandboxSession, daemon: "Daemon | None" = None) -> Iterator[DriverPlace]:
+    """Prepare the place that the order names, for the block. `daemon`: as of `isolated`.
 
     Raises:
         SandboxError, OSError: it cannot be made.
@@ -45,7 +48,7 @@ def place_for(order: JobOrder, session: SandboxSession) -> Iterator[DriverPlace]
         if order.isolated:
             from gepa_service.jobs.isolated_driver import isolated
 
-            with thread.entered(isolated(order, session)) as place:
+            with thread.entered(isolated(order, session, daemon)) as place:
                 yield place
         else:
             with thread.entered(model_access(session, GatewayPorts())) as gateway:

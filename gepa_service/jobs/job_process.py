@@ -3,8 +3,9 @@
 import contextlib
 import json
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight
@@ -32,6 +33,9 @@ from gepa_service.jobs.driver_place import DriverPlace, place_for
 from gepa_service.jobs.job_order import Ended, JobOrder
 from protocol.errors import RpcError
 
+if TYPE_CHECKING:  # the backend is imported when it is chosen
+    from gepa_service.jobs.forked_daemons import Daemons
+
 INTERRUPTIONS = (
     "another process drives",
     "no sign of life",
@@ -49,11 +53,11 @@ LARGEST_ARTIFACT = 4 << 20
 MOST_ARTIFACTS = 20
 
 
-def carry_out(order: JobOrder) -> Ended:
+def carry_out(order: JobOrder, daemons: "Daemons | None" = None) -> Ended:
     """Run the job to its end, or until it is stopped, and return how it ended."""
     store = HttpStore(order.api, token_file=order.token_file)
     try:
-        return _carried_out(order, store)
+        return _carried_out(order, store, daemons)
     except KeyboardInterrupt:
         return Ended(status="interrupted", reason="stopped")
     except StoreUnavailable as error:
@@ -64,13 +68,14 @@ def carry_out(order: JobOrder) -> Ended:
         store.close()
 
 
-def _carried_out(order: JobOrder, store: Store) -> Ended:
+def _carried_out(order: JobOrder, store: Store, daemons: "Daemons | None") -> Ended:
     run = _known_run(store, order.run_id)
     if run is not None and run.status in ("completed", "cancelled", "failed"):
         return _ended_as(run.status, run.reason, order.folder / "results")
     settings = _settings(order, run)
     spent = 0.0 if run is None else SpendingTotals(store.spending(run.id)).cost_usd
-    session = sessions.SandboxSession(settings, order.run_id, open_setup, size=settings.sandboxes)
+    setup = partial(open_setup, daemon=None if daemons is None else daemons.of_sandboxes)
+    session = sessions.SandboxSession(settings, order.run_id, setup, size=settings.sandboxes)
     with sessions.signals_interrupt():
         try:
             try:
@@ -79,7 +84,7 @@ def _carried_out(order: JobOrder, store: Store) -> Ended:
                 return _failed("sandbox", str(error))
             if run is None and (failure := _check(session)) is not None:
                 return failure
-            with place_for(order, session) as place:
+            with place_for(order, session, None if daemons is None else daemons.of_driver) as place:
                 return _driven(order, store, run, place)
         finally:
             session.close()

@@ -165,7 +165,8 @@ class SqliteRecords:
     @staticmethod
     def _write_fields(connection: sqlite3.Connection, record: Record) -> None:
         connection.executemany(
-            "INSERT OR REPLACE INTO field VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO field VALUES (?, ?, ?, ?, ?) ON CONFLICT (kind, tenant, id, name)"
+            " DO UPDATE SET value = excluded.value WHERE value IS NOT excluded.value",  # its indexes stay untouched
             [(record.kind, name, getattr(record, name), record.tenant, record.id) for name in record.indexed],
         )
 
