@@ -3,6 +3,7 @@
 A secret is known by its beginning, so that looking for it leaves it nowhere.
 """
 
+import ctypes
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ from gepa_service.jobs import isolated_driver
 
 BEGINNING = b"sk-of-a-tenant-"
 LENGTH = 40
+SET_DUMPABLE = 4
 FOUND = "found.json"
 
 
@@ -21,6 +23,7 @@ def run() -> NoReturn:
     job = json.loads(sys.stdin.readline())
     planted = bytearray(BEGINNING + b"x" * (LENGTH - len(BEGINNING)))  # which is found if anything is
     found = set()
+    ctypes.CDLL(None).prctl(SET_DUMPABLE, 1, 0, 0, 0)  # else it may not read its own memory this way
     with Path("/proc/self/maps").open() as maps, Path("/proc/self/mem").open("rb", buffering=0) as memory:
         for line in maps:
             if " r" in line and "[v" not in line:
