@@ -5,7 +5,7 @@ STREAMS = 3
 """The descriptors of a request: standard input, output and error."""
 
 FORKED = b"forked"
-"""The answer, with the descriptor of the process; any other text says why there is none."""
+"""The answer, with the descriptor of the process; any other text is the reason why there is none."""
 
 MODULES = (
     "gepa_service.jobs.job_main",
