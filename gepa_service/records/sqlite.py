@@ -75,7 +75,7 @@ class SqliteRecords:
 
     def get(self, type_: type[R], tenant: str, id_: str) -> R | None:
         """Return a record; None if there is none."""
-        with self._transaction("BEGIN") as connection:
+        with self._reading() as connection:
             found = connection.execute(
                 "SELECT body FROM record WHERE kind = ? AND tenant = ? AND id = ?", (type_.kind, tenant, id_)
             ).fetchone()
@@ -117,7 +117,7 @@ class SqliteRecords:
     ) -> list[R]:
         """Return records in the order of their ids, those that follow the id `after`. `tenant`: None for all."""
         query, values = page_query(type_, tenant, where, after=after, limit=limit, newest_first=newest_first)
-        with self._transaction("BEGIN") as connection:
+        with self._reading() as connection:
             found = connection.execute(query, values).fetchall()
         return [type_.model_validate_json(body) for (body,) in found]
 
@@ -125,14 +125,14 @@ class SqliteRecords:
         """Return how many records a page without limit would hold."""
         tables, condition, values = _selected(type_, tenant, where)
         query = f"SELECT count(*) FROM {tables} WHERE {condition}"  # noqa: S608  made of constants
-        with self._transaction("BEGIN") as connection:
+        with self._reading() as connection:
             return int(connection.execute(query, values).fetchone()[0])
 
     def tenants_with(self, type_: type[Record], where: Where | None = None) -> dict[str, int]:
         """Return the number of such records by tenant, tenants without any left out."""
         tables, condition, values = _selected(type_, None, where)
         query = f"SELECT first.tenant, count(*) FROM {tables} WHERE {condition} GROUP BY first.tenant"  # noqa: S608  constants
-        with self._transaction("BEGIN") as connection:
+        with self._reading() as connection:
             return dict(connection.execute(query, values).fetchall())
 
     def close(self) -> None:
@@ -141,9 +141,15 @@ class SqliteRecords:
             self._connection.close()
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[sqlite3.Connection]:
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """Lend the connection for one query, which sees one state of the database without a transaction around it."""
         with self._lock, _translated(self._path):
-            self._connection.execute(begin)
+            yield self._connection
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, _translated(self._path):
+            self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
