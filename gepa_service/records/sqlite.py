@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gepa_service.records.checkpoints import PAGES_WITHOUT, Checkpoints
 from gepa_service.records.record import Record, now
 from gepa_service.records.store import (
     LARGEST_PAGE,
@@ -53,11 +54,13 @@ class SqliteRecords:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         self._path = path
+        self._checkpoints = Checkpoints(path)
         try:
             with _translated(path):
                 self._connection.execute("PRAGMA journal_mode = WAL").fetchone()
                 self._connection.execute("PRAGMA synchronous = NORMAL")
                 self._connection.execute("PRAGMA foreign_keys = ON")
+                self._connection.execute(f"PRAGMA wal_autocheckpoint = {PAGES_WITHOUT}").fetchone()
             with self._transaction() as connection:
                 self._prepare(connection)
         except BaseException:
@@ -137,6 +140,7 @@ class SqliteRecords:
 
     def close(self) -> None:
         """Close it; safe to call twice."""
+        self._checkpoints.close()
         with self._lock:
             self._connection.close()
 
@@ -153,6 +157,7 @@ class SqliteRecords:
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
+                self._checkpoints.committed()
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
