@@ -78,7 +78,7 @@ class Processes:
             self._running[name].wait()
             self.start(name)
             return True
-        wanted = {"job process": b"gepa_service.jobs.job_main", "driver": b"gepa_client.run.driver_main"}[victim]
+        wanted = {"job process": b"gepa_service.jobs.zygote_main", "driver": b"gepa_client.run.driver_main"}[victim]
         found = [pid for job in jobs for pid in processes_of(job) if wanted in command_of(pid)]
         if not found:
             return False

@@ -21,7 +21,7 @@ def job(text: str = "") -> Job:
     return Job(tenant="acme", id=new_id("job"), repo_url="/srv/program", created_by="key:ann", settings={"text": text})
 
 
-def test_the_log_stays_bounded_while_commits_go_on(tmp_path: Path) -> None:
+def test_the_log_stays_bounded_while_records_are_written(tmp_path: Path) -> None:
     log = tmp_path / "records.db-wal"
     with closing(SqliteRecords(tmp_path / "records.db")) as records:
         for _ in range(600):
