@@ -22,6 +22,8 @@ from gepa_client.page.totals_reader import TotalsReader
 
 LIVE_POLL_S = 0.1
 IDLE_POLL_S = 1.0
+NEW_POLL_S = 0.2
+"""Of a run that is about to begin, or that is not there yet."""
 
 DETAILS = 20
 """Texts of a proposal by hand that its event names."""
@@ -75,7 +77,7 @@ class RunReader:
             more = self._read(run, driven=driven)
         except NoSuchRun as error:
             self._add_trouble(str(error), gone=True)
-            return IDLE_POLL_S
+            return NEW_POLL_S
         except JournalError as error:
             self._add_trouble(str(error), gone=False)
             return IDLE_POLL_S
@@ -83,7 +85,11 @@ class RunReader:
             self._trouble = None
             self._log.add(StoreTrouble(problem=None, gone=False))
         self._log.published()
-        return 0.0 if more else LIVE_POLL_S if driven or self._decisions.is_following else IDLE_POLL_S
+        if more:
+            return 0.0
+        if driven or self._decisions.is_following:
+            return LIVE_POLL_S
+        return NEW_POLL_S if run.status == "pending" else IDLE_POLL_S
 
     def _add_trouble(self, problem: str, *, gone: bool) -> None:
         self._trouble = problem

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:  # they take a second to import, while the job is on its way
     from gepa_client.errors import Interrupted
@@ -107,7 +107,12 @@ def _listen(stopping: _StopHandler, gateway: "GatewayRecord") -> None:
     stopping.stop(Interrupted("paused", BY_HAND))
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Do one job, and end this process."""
     main()
     sys.stderr.flush()
     os._exit(0)  # threads of libraries (litellm's, wandb's) may not keep a finished run from ending
+
+
+if __name__ == "__main__":
+    run()

@@ -41,6 +41,9 @@ def _terminal(job: DriverJob) -> Iterator[list[int]]:
 DRIVER = (sys.executable, "-P", "-m", "gepa_client.run.driver_main")
 """The command of the driver process."""
 
+DRIVER_FUNCTION = ("gepa_client.run.driver_main", "run")
+"""The function that a process calls instead which was forked from one that has imported this module."""
+
 
 class LaunchedDriver(Protocol):
     """A driver process that was launched, as `subprocess.Popen` is one. Its `stdin` and `stdout` are pipes."""

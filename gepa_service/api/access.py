@@ -19,6 +19,11 @@ def service_of(request: Request) -> Service:
     return service
 
 
+async def parts(request: Request) -> Service:
+    """As `service_of`, as a dependency: one that is not asynchronous would run in a thread."""
+    return service_of(request)
+
+
 async def caller_of(request: Request) -> Principal:
     """Return the caller. Raises a 401 problem, the same for every kind of wrong token."""
     found = await recognized(request)
@@ -78,4 +83,4 @@ Reader = Annotated[Principal, requires(Permission.READ)]
 Writer = Annotated[Principal, requires(Permission.WRITE)]
 Manager = Annotated[Principal, requires(Permission.MANAGE)]
 Optimizer = Annotated[Principal, requires(Permission.JOURNAL)]
-Parts = Annotated[Service, Depends(service_of)]
+Parts = Annotated[Service, Depends(parts)]

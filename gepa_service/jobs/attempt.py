@@ -2,11 +2,9 @@
 
 import contextlib
 import json
-import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -32,6 +30,7 @@ from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.job_environment import basic_environment, cache_of
 from gepa_service.jobs.job_logs import JobLogs
 from gepa_service.jobs.job_order import Ended, Front, JobOrder
+from gepa_service.jobs.job_starter import JobProcess, JobStarter
 from gepa_service.jobs.month_spending import NOTHING_LEFT, month_of
 from gepa_service.jobs.results import program_of, with_code
 from gepa_service.model.job import Job, Progress
@@ -113,9 +112,15 @@ class Attempt:
     """
 
     def __init__(
-        self, parts: WorkerParts, job: Job, draining: threading.Event, has_spent_all: Callable[[str], bool]
+        self,
+        parts: WorkerParts,
+        job: Job,
+        draining: threading.Event,
+        starter: JobStarter,
+        has_spent_all: Callable[[str], bool],
     ) -> None:
         self._parts = parts
+        self._starter = starter
         self._job = job
         self._draining = draining
         self._has_spent_all = has_spent_all
@@ -154,15 +159,7 @@ class Attempt:
         order, git = self._prepared(front)
         log = (self._folder / "job.log").open("ab")
         with log:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "gepa_service.jobs.job_main"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=self._environment(git),
-                cwd=self._folder,
-                start_new_session=True,
-            )
+            process = self._starter.start(self._environment(git), self._folder, log)
         assert process.stdin is not None  # noqa: S101  a pipe
         assert process.stdout is not None  # noqa: S101  a pipe
         threading.Thread(target=self._read, args=(process.stdout,), name=f"messages of {self._job.id}").start()
@@ -190,7 +187,7 @@ class Attempt:
         basic = basic_environment(self._folder, at_modal=self._parts.sandbox == "modal")
         return {**basic, **own, "XDG_CACHE_HOME": str(cache)}
 
-    def _watched(self, process: "subprocess.Popen[bytes]") -> Ended:
+    def _watched(self, process: JobProcess) -> Ended:
         """Keep the claim and the token while the process runs; return how it ended."""
         last: Ended | None = None
         while True:
@@ -205,7 +202,7 @@ class Attempt:
                 last = Ended.model_validate_json(line)
         return last or Ended(status="interrupted", reason="the job process ended before its job was over")
 
-    def _keep(self, process: "subprocess.Popen[bytes]") -> None:
+    def _keep(self, process: JobProcess) -> None:
         moment = time.monotonic()
         try:
             if moment - self._beaten >= self._parts.lease_s / BEATS_PER_LEASE:
@@ -229,20 +226,20 @@ class Attempt:
         if self._draining.is_set() or self._job.wanted == "pause" or self._is_out_of_money:
             if self._stopped is None:
                 self._stopped = moment
-                _signal(process, signal.SIGTERM)
+                process.send_signal(signal.SIGTERM)
             elif moment - self._stopped > STOP_S:
                 self._end(process, 0.0, at_once=True)
 
-    def _end(self, process: "subprocess.Popen[bytes]", patience_s: float, *, at_once: bool = False) -> None:
+    def _end(self, process: JobProcess, patience_s: float, *, at_once: bool = False) -> None:
         """End the process. `at_once`: examples in flight are given up; sandboxes are ended if there is time."""
         if process.poll() is None and at_once:
-            _signal(process, signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
             time.sleep(TICK_S)
-            _signal(process, signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
         try:
             process.wait(patience_s)
         except subprocess.TimeoutExpired:
-            _signal(process, signal.SIGKILL)
+            process.send_signal(signal.SIGKILL)
             process.wait()
 
     def _read(self, lines: IO[bytes]) -> None:
@@ -406,11 +403,6 @@ class Attempt:
             return changed(self._parts.records, self._job, change)
         except RecordChanged:
             raise _Lost from None
-
-
-def _signal(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process.pid, number)
 
 
 def progress_of(store: Store, run: StoredRun) -> Progress:

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from evolverpc_common.network_addresses import parse_networks
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
@@ -21,6 +21,9 @@ from gepa_service.jobs.job_environment import basic_environment
 from gepa_service.jobs.job_order import JobOrder
 from sandbox_runtime import Closed
 from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts
+
+if TYPE_CHECKING:  # the backend is imported when it is chosen
+    from sandbox_runtime.backends.bubblewrap.daemon_process import Daemon
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,10 @@ class DriverPlace:
 
 
 @contextlib.contextmanager
-def place_for(order: JobOrder, session: SandboxSession, front: HttpFront | None = None) -> Iterator[DriverPlace]:
-    """Prepare the place that the order names, for the block. `front`: of a job at Modal.
+def place_for(
+    order: JobOrder, session: SandboxSession, front: HttpFront | None = None, daemon: "Daemon | None" = None
+) -> Iterator[DriverPlace]:
+    """Prepare the place that the order names, for the block. `front`: of a job at Modal. `daemon`: as of `isolated`.
 
     Raises:
         SandboxError, OSError: it cannot be made.
@@ -55,7 +60,7 @@ def place_for(order: JobOrder, session: SandboxSession, front: HttpFront | None 
         elif order.isolated:
             from gepa_service.jobs.isolated_driver import isolated
 
-            with thread.entered(isolated(order, session)) as place:
+            with thread.entered(isolated(order, session, daemon)) as place:
                 yield place
         else:
             with thread.entered(model_access(order, session, GatewayPorts())) as gateway:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
-from gepa_client.run.supervisor import DRIVER, LaunchedDriver
+from gepa_client.run.supervisor import DRIVER, DRIVER_FUNCTION, HASH_SEED, LaunchedDriver
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_service.jobs.driver_place import DriverPlace, RelayedSandboxes, model_access
 from gepa_service.jobs.job_order import JobOrder
@@ -33,6 +33,7 @@ from sandbox_runtime.backends.bubblewrap.container_layout import (
     VisiblePaths,
     package_mounts,
 )
+from sandbox_runtime.backends.bubblewrap.daemon_process import Daemon
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
 from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder
 
@@ -43,15 +44,19 @@ JOURNAL_PORT = 19_999
 
 
 @contextlib.asynccontextmanager
-async def isolated(order: JobOrder, session: SandboxSession) -> AsyncIterator[DriverPlace]:
+async def isolated(
+    order: JobOrder, session: SandboxSession, daemon: Daemon | None = None
+) -> AsyncIterator[DriverPlace]:
     """Start the container for the block.
+
+    `daemon`: a supervisor that was forked from a process with the hash seed `HASH_SEED` which has imported the driver.
 
     Raises:
         SandboxError, OSError: it cannot be started.
     """
     async with contextlib.AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(model_access(order, session, None))
-        runtime = await stack.enter_async_context(BubblewrapRuntime(warm=False))
+        runtime = await stack.enter_async_context(BubblewrapRuntime(warm=False, daemon=daemon))
         shared, results = order.folder / "shared", order.folder / "results"
         for folder in (shared, results):
             folder.mkdir(mode=0o755, exist_ok=True)
@@ -76,7 +81,7 @@ async def isolated(order: JobOrder, session: SandboxSession) -> AsyncIterator[Dr
             "LANG": "C.UTF-8",
             TOKEN_FILE_VARIABLE: str(relays.token),
         }
-        launch = _Launch(asyncio.get_running_loop(), container, variables)
+        launch = _Launch(asyncio.get_running_loop(), container, variables, daemon is not None)
         sandboxes = RelayedSandboxes(session, relays.fleet, relays.original)
         user = container.user
         yield DriverPlace(launch, sandboxes, f"http://127.0.0.1:{JOURNAL_PORT}", lambda folder: _give(folder, user))
@@ -93,11 +98,12 @@ def _give(folder: Path, user: int | None) -> None:
 
 @dataclass(frozen=True)
 class _Launch:
-    """Launches the driver in the container; see `LaunchDriver`."""
+    """Launches the driver in the container; see `LaunchDriver`. `warm`: by a fork, if that has the hash seed."""
 
     loop: asyncio.AbstractEventLoop
     container: Container
     variables: Mapping[str, str] = field(repr=False)
+    warm: bool
 
     def __call__(self, hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
         del inherited  # of a terminal, which no service has
@@ -107,5 +113,6 @@ class _Launch:
             {**self.variables, "PYTHONHASHSEED": hash_seed},
             self.container.limits(),
             alone=True,
+            warm=DRIVER_FUNCTION if self.warm and hash_seed == HASH_SEED else None,
         )
         return launched(self.loop, lambda streams: self.container.begin(order, streams), self.container.close, log)

@@ -1,6 +1,7 @@
 """The entry point of a job process: `python -P -m gepa_service.jobs.job_main`, order on stdin, messages on stdout.
 
-The end of stdin, which also follows the worker's death, stops the run. What is printed goes to the log.
+A fork of the zygote calls `run` instead. The end of stdin, which also follows the worker's death, stops the run. What
+is printed goes to the log.
 """
 
 import os
@@ -8,13 +9,23 @@ import signal
 import sys
 import threading
 import time
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from gepa_service.jobs.forked_daemons import Daemons
 
 STOP_S = 60.0
 """Seconds that the process may take to end its sandboxes once its worker is gone."""
 
 
-def main() -> None:
-    """Carry out one order."""
+def run(daemons: "Daemons | None" = None) -> NoReturn:
+    """Carry out one order, and end this process. `daemons`: those that were forked for its containers."""
+    _carry_out_order(daemons)
+    sys.stderr.flush()
+    os._exit(0)  # threads of libraries may not keep an ended job's process
+
+
+def _carry_out_order(daemons: "Daemons | None") -> None:
     messages = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
@@ -28,7 +39,7 @@ def main() -> None:
     os.environ.update(order.secrets)
     os.environ[TOKEN_FILE_VARIABLE] = str(order.token_file)
     threading.Thread(target=_follow, name="worker", daemon=True).start()
-    ended = carry_out(order)
+    ended = carry_out(order, daemons)
     os.write(messages, ended.model_dump_json().encode() + b"\n")
     os.close(messages)
 
@@ -43,6 +54,4 @@ def _follow() -> None:
 
 
 if __name__ == "__main__":
-    main()
-    sys.stderr.flush()
-    os._exit(0)  # threads of libraries may not keep an ended job's process
+    run()

@@ -4,11 +4,13 @@ import contextlib
 import json
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight
 from gepa_client.check.server_check import check_server
@@ -27,6 +29,7 @@ from gepa_client.report.run_record import RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.sandboxing import session as sessions
 from gepa_client.sandboxing.session_interface import Log
+from gepa_client.sandboxing.setup import open_setup
 from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.event_loop import run_to_end
@@ -37,15 +40,19 @@ from gepa_service.jobs.job_sandboxes import end_earlier_attempts, started_sessio
 from protocol.errors import RpcError
 from sandbox_runtime import SandboxError
 
+if TYPE_CHECKING:  # the backend is imported when it is chosen
+    from gepa_service.jobs.forked_daemons import Daemons
+
+
 LARGEST_ARTIFACT = 4 << 20
 MOST_ARTIFACTS = 20
 
 
-def carry_out(order: JobOrder) -> Ended:
+def carry_out(order: JobOrder, daemons: "Daemons | None" = None) -> Ended:
     """Run the job to its end, or until it is stopped, and return how it ended."""
     store = HttpStore(order.api, token_file=order.token_file)
     try:
-        return _carried_out(order, store)
+        return _carried_out(order, store, daemons)
     except KeyboardInterrupt:
         return Ended(status="interrupted", reason="stopped")
     except (StoreUnavailable, ClaimLost, SandboxError) as error:
@@ -56,12 +63,17 @@ def carry_out(order: JobOrder) -> Ended:
         store.close()
 
 
-def _carried_out(order: JobOrder, store: Store) -> Ended:
+def _carried_out(order: JobOrder, store: Store, daemons: "Daemons | None") -> Ended:
     run = _known_run(store, order.run_id)
     if run is not None and run.status in ("completed", "cancelled", "failed"):
         known = {"status": run.status, "reason": run.reason, "metric_calls": 0}
         return ended_as(run_events.Finished.model_validate(known), order.folder / "results")
     spent = 0.0 if run is None else SpendingTotals(store.spending(run.id)).cost_usd
+    setup = partial(
+        open_setup,
+        allowed_networks=parse_networks(order.allow_networks),
+        daemon=None if daemons is None else daemons.of_sandboxes,
+    )
     with sessions.signals_interrupt(), fronted(order.front) as (gateway, front):
         try:
             settings = _settings(order, run, gateway)
@@ -70,11 +82,10 @@ def _carried_out(order: JobOrder, store: Store) -> Ended:
         try:
             if front is not None:
                 end_earlier_attempts(order.run_id, settings)
-            allowed = order.allow_networks
-            with started_session(settings, order.run_id, allowed, _print, spent_usd=spent) as session:
+            with started_session(settings, order.run_id, setup, _print, spent_usd=spent) as session:
                 if run is None and (failure := _check(session)) is not None:
                     return failure
-                with place_for(order, session, front) as place:
+                with place_for(order, session, front, None if daemons is None else daemons.of_driver) as place:
                     return _driven(order, store, run, place)
         except sessions.SessionNotStarted as error:
             return _failed("sandbox", str(error))

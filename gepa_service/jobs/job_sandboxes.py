@@ -2,13 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
 
-from evolverpc_common.network_addresses import parse_networks
 from gepa_client.sandboxing.session import SandboxSession, SessionNotStarted
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, Log
-from gepa_client.sandboxing.setup import open_setup, publish
+from gepa_client.sandboxing.session_messages import OpenSetup
+from gepa_client.sandboxing.setup import publish
 from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime import SandboxError
 from sandbox_runtime.backends import open_runtime
@@ -22,7 +21,7 @@ CLOSED_LATE = Log("not all sandboxes have ended in time", is_warning=True)
 def started_session(
     settings: RunConfig,
     run_id: str,
-    allow_networks: Sequence[str],
+    setup: OpenSetup,
     show: Show,
     progress: Callable[[str], None] = lambda _text: None,
     *,
@@ -30,12 +29,11 @@ def started_session(
 ) -> Iterator[SandboxSession]:
     """Start the sandboxes that the settings describe, for the block; an image that Modal lacks is built first.
 
-    `allow_networks`: as of `JobOrder`.
+    `setup`: opens what the sandboxes need, `open_setup`.
 
     Raises:
         SessionNotStarted: none became ready. SandboxError: its image cannot be built.
     """
-    setup = partial(open_setup, allowed_networks=parse_networks(allow_networks))
     session = SandboxSession(settings, run_id, setup, size=settings.sandboxes)
     try:
         try:

@@ -13,9 +13,11 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, summary
 from gepa_client.evolution.manual_mutation import mutate_once
@@ -23,6 +25,7 @@ from gepa_client.fleet.endpoints_file import Address, read_endpoints_file
 from gepa_client.gepa.row_loaders import Row
 from gepa_client.sandboxing.session import SandboxSession, SessionNotStarted, signals_interrupt
 from gepa_client.sandboxing.session_interface import Log
+from gepa_client.sandboxing.setup import open_setup
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.rpc import RpcClient
 from gepa_service.jobs.http_front import fronted
@@ -69,11 +72,10 @@ def _worked(order: WorkOrder, emit: Emit) -> WorkOver:
     def show(line: Log) -> None:
         log(line.text)
 
+    setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks))
     with (
         fronted(order.front) as (gateway, _),
-        started_session(
-            RunConfig.model_validate(order.settings | gateway), order.id, order.allow_networks, show, log
-        ) as session,
+        started_session(RunConfig.model_validate(order.settings | gateway), order.id, setup, show, log) as session,
     ):
         fleet = session.settings.fleet
         assert fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 from pydantic.fields import FieldInfo
@@ -84,7 +84,11 @@ def _option(field: FieldInfo) -> Any:
 class _OwnSettings(BaseModel):
     """Every setting of `gepa-client optimize` that a tenant may choose; the reference of settings describes each."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def __deepcopy__(self, _memo: dict[int, Any] | None = None) -> Self:
+        """Return itself: pydantic copies the default of a field for each request, which takes longer than all else."""
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -144,7 +148,7 @@ def checked_settings(given: Mapping[str, Any], networks: Sequence[Network], *, m
         if getattr(config, name) > most:
             raise SettingRefused(name, f"`{name}` is at most {most:g} at this service")
     for name in ("allow_hosts", "build_hosts"):
-        for host in getattr(config, name):
+        for host in getattr(config, name) if name in config.model_fields_set else ():
             if (reason := refused_network(host, networks)) is not None:
                 raise SettingRefused(name, reason)
     for variable in named_secrets(config.model_dump(mode="json")):

@@ -3,18 +3,23 @@
 import logging
 import socket
 import threading
+import time
 import uuid
 from dataclasses import dataclass, field
 
 from gepa_client.errors import JournalError
 from gepa_service.jobs.attempt import Attempt, WorkerParts
+from gepa_service.jobs.job_starter import JobStarter, open_starter
 from gepa_service.jobs.month_spending import MonthLimit, SpendingReader
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.job import Job
 from gepa_service.records.store import RecordError
 
 IDLE_S = 0.25
-"""Seconds between two looks at the queue."""
+"""Seconds between two looks at the whole queue: also for jobs of dead workers, and for those that may run by now."""
+
+LOOK_S = 0.05
+"""Seconds between two counts of the jobs that wait, which cost little: a new one is looked at next."""
 
 LEASE_S = 10.0
 
@@ -46,20 +51,39 @@ class Worker:
 
     def run(self) -> None:
         """Work until it is drained and its jobs' processes have ended."""
+        with open_starter(isolated=self.parts.sandbox == "bubblewrap") as starter:
+            self._run(starter)
+
+    def _run(self, starter: JobStarter) -> None:
         parts, reader = self.parts, SpendingReader()
         limit = MonthLimit(parts.records, lambda tenant: reader.of(parts.records, parts.journals, tenant).usd)
         queue = Queue(parts.records, parts.name, parts.lease_s, has_spent_all=limit.is_reached)
         while not self._draining.is_set():
             self._forget_ended()
+            waiting = self._waiting(queue)
             claimed = self._next(queue) if len(self._running) < self.at_once else None
             if claimed is None:
-                self._draining.wait(IDLE_S)
+                self._wait_for_more(queue, waiting)
                 continue
-            thread = threading.Thread(target=self._attempt, args=(claimed, limit), name=claimed.id)
+            thread = threading.Thread(target=self._attempt, args=(claimed, starter, limit), name=claimed.id)
             self._running[claimed.id] = thread
             thread.start()
         for thread in self._running.values():
             thread.join()
+
+    def _wait_for_more(self, queue: Queue, waiting: int) -> None:
+        """Wait for `IDLE_S`, or until more jobs wait than did."""
+        until = time.monotonic() + IDLE_S
+        while not self._draining.wait(LOOK_S) and time.monotonic() < until:
+            if self._waiting(queue) > waiting:
+                return
+
+    def _waiting(self, queue: Queue) -> int:
+        """Return how many jobs wait; 0 if that is not known, which `_next` reports."""
+        try:
+            return queue.waiting()
+        except RecordError:
+            return 0
 
     def _next(self, queue: Queue) -> Job | None:
         try:
@@ -68,9 +92,9 @@ class Worker:
             _log.warning("no job can be claimed: %s", error)
             return None
 
-    def _attempt(self, job: Job, limit: MonthLimit) -> None:
+    def _attempt(self, job: Job, starter: JobStarter, limit: MonthLimit) -> None:
         try:
-            Attempt(self.parts, job, self._draining, limit.is_reached).run()
+            Attempt(self.parts, job, self._draining, starter, limit.is_reached).run()
         except Exception:  # noqa: BLE001  another worker takes the job over; this one continues its others
             _log.exception("job %s is left to another worker", job.id)
 

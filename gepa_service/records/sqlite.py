@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gepa_service.records.checkpoints import PAGES_WITHOUT, Checkpoints
 from gepa_service.records.record import Record, now
 from gepa_service.records.store import (
     LARGEST_PAGE,
@@ -53,11 +54,13 @@ class SqliteRecords:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         self._path = path
+        self._checkpoints = Checkpoints(path)
         try:
             with _translated(path):
                 self._connection.execute("PRAGMA journal_mode = WAL").fetchone()
                 self._connection.execute("PRAGMA synchronous = NORMAL")
                 self._connection.execute("PRAGMA foreign_keys = ON")
+                self._connection.execute(f"PRAGMA wal_autocheckpoint = {PAGES_WITHOUT}").fetchone()
             with self._transaction() as connection:
                 self._prepare(connection)
         except BaseException:
@@ -75,7 +78,7 @@ class SqliteRecords:
 
     def get(self, type_: type[R], tenant: str, id_: str) -> R | None:
         """Return a record; None if there is none."""
-        with self._transaction("BEGIN") as connection:
+        with self._reading() as connection:
             found = connection.execute(
                 "SELECT body FROM record WHERE kind = ? AND tenant = ? AND id = ?", (type_.kind, tenant, id_)
             ).fetchone()
@@ -117,7 +120,7 @@ class SqliteRecords:
     ) -> list[R]:
         """Return records in the order of their ids, those that follow the id `after`. `tenant`: None for all."""
         query, values = page_query(type_, tenant, where, after=after, limit=limit, newest_first=newest_first)
-        with self._transaction("BEGIN") as connection:
+        with self._reading() as connection:
             found = connection.execute(query, values).fetchall()
         return [type_.model_validate_json(body) for (body,) in found]
 
@@ -125,28 +128,36 @@ class SqliteRecords:
         """Return how many records a page without limit would hold."""
         tables, condition, values = _selected(type_, tenant, where)
         query = f"SELECT count(*) FROM {tables} WHERE {condition}"  # noqa: S608  made of constants
-        with self._transaction("BEGIN") as connection:
+        with self._reading() as connection:
             return int(connection.execute(query, values).fetchone()[0])
 
     def tenants_with(self, type_: type[Record], where: Where | None = None) -> dict[str, int]:
         """Return the number of such records by tenant, tenants without any left out."""
         tables, condition, values = _selected(type_, None, where)
         query = f"SELECT first.tenant, count(*) FROM {tables} WHERE {condition} GROUP BY first.tenant"  # noqa: S608  constants
-        with self._transaction("BEGIN") as connection:
+        with self._reading() as connection:
             return dict(connection.execute(query, values).fetchall())
 
     def close(self) -> None:
         """Close it; safe to call twice."""
+        self._checkpoints.close()
         with self._lock:
             self._connection.close()
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[sqlite3.Connection]:
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """Lend the connection for one query, which sees one state of the database without a transaction around it."""
         with self._lock, _translated(self._path):
-            self._connection.execute(begin)
+            yield self._connection
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, _translated(self._path):
+            self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
+                self._checkpoints.committed()
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -165,7 +176,8 @@ class SqliteRecords:
     @staticmethod
     def _write_fields(connection: sqlite3.Connection, record: Record) -> None:
         connection.executemany(
-            "INSERT OR REPLACE INTO field VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO field VALUES (?, ?, ?, ?, ?) ON CONFLICT (kind, tenant, id, name)"
+            " DO UPDATE SET value = excluded.value WHERE value IS NOT excluded.value",  # its indexes stay untouched
             [(record.kind, name, getattr(record, name), record.tenant, record.id) for name in record.indexed],
         )
 

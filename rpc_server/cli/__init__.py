@@ -64,6 +64,11 @@ def _pipe_with(text: str) -> int:
 def main() -> None:
     """Run the command and exit with its status."""
     isolate()
+    run_isolated()
+
+
+def run_isolated() -> None:
+    """Run the command in an isolated process, as a fork is of one that was started without anyone's variables."""
     trouble = find_collision() or missing_packages("server")
     if trouble is not None:
         sys.stderr.write(f"gepa-server: {trouble}\n")

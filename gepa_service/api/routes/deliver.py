@@ -99,7 +99,7 @@ async def _deliver(
     asked: DeliverRequest,
 ) -> Delivery:
     installation = (await own_installation(service, records, repository.installation_id or "")).id
-    allowed = await allowed_or_problem(service, repository.repo_url, "repo_url")
+    allowed = await in_thread(allowed_or_problem, service, repository.repo_url, "repo_url")
     named = owner_and_name(allowed.url, github.settings.host)
     base = program.base_commit or repository.head
     if named is None or base is None:

@@ -4,7 +4,6 @@ import contextlib
 import shlex
 from collections.abc import Callable
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Query, Request
@@ -20,12 +19,14 @@ from gepa_service.api.quotas import refuse_beyond_quotas, refuse_full_queue
 from gepa_service.api.routes.repositories import Id, allowed_or_problem, known_repository
 from gepa_service.api.service import Service
 from gepa_service.api.threads import in_thread
+from gepa_service.auth.principal import Principal
 from gepa_service.jobs import control
+from gepa_service.jobs.month_spending import SpendingReader
 from gepa_service.jobs.settings_of_jobs import Options, SettingRefused, checked_settings, repository_path
 from gepa_service.model.job import Job, Status
 from gepa_service.model.program import Repository
 from gepa_service.records.record import new_id
-from gepa_service.records.store import LARGEST_PAGE, TenantRecords
+from gepa_service.records.store import TenantRecords
 from gepa_service.repositories.destinations import LONGEST_URL
 
 router = APIRouter(tags=["jobs"])
@@ -209,11 +210,16 @@ class BudgetChange(BaseModel):
 @router.post("/optimize", status_code=202, responses=documented(404, 409))
 async def optimize(asked: OptimizeRequest, request: Request, caller: Writer, service: Parts) -> Submitted:
     """Submit an optimization. A worker checks the program on a few rows first; if that fails, the job does."""
+    job = await in_thread(_submitted, service, caller, asked, request.app.state.spending)
+    return Submitted(job_id=job.id, status=job.status)
+
+
+def _submitted(service: Service, caller: Principal, asked: OptimizeRequest, spending: SpendingReader) -> Job:
+    """Store a job; all that blocks is here, since each way to a thread and back costs time. Raises a problem."""
     records = service.of(caller)
-    repo_url, client_id = await repository_of(service, records, asked)
-    settings = await settings_or_problem(service, lambda: asked.settings(repo_url))
-    spending = request.app.state.spending
-    await in_thread(partial(refuse_beyond_quotas, service, caller.tenant, settings, spending, is_job=True))
+    repo_url, client_id = repository_of(service, records, asked)
+    settings = settings_or_problem(service, lambda: asked.settings(repo_url))
+    refuse_beyond_quotas(service, caller.tenant, settings, spending, is_job=True)
     job = Job(
         tenant=caller.tenant,
         id=new_id("job"),
@@ -223,8 +229,8 @@ async def optimize(asked: OptimizeRequest, request: Request, caller: Writer, ser
         settings=settings,
         created_by=caller.actor,
     )
-    await in_thread(records.insert, job)
-    return Submitted(job_id=job.id, status=job.status)
+    records.insert(job)
+    return job
 
 
 @router.get("/jobs", responses=documented())
@@ -299,16 +305,14 @@ async def known_job(records: TenantRecords, job_id: str) -> Job:
     return found
 
 
-async def repository_of(service: Service, records: TenantRecords, asked: Target) -> tuple[str, str | None]:
-    """Return the address of the repository, and its `client_id` if it is connected. Raises a problem."""
+def repository_of(service: Service, records: TenantRecords, asked: Target) -> tuple[str, str | None]:
+    """Return the address of the repository, and its `client_id` if it is connected. Blocks. Raises a problem."""
     if asked.client_id is not None:
-        known = await known_repository(service, records, asked.client_id)
+        known = known_repository(records, asked.client_id)
     else:
         assert asked.repo_url is not None  # noqa: S101  the model requires one of them
-        allowed = await allowed_or_problem(service, asked.repo_url, "repo_url")
-        found = await in_thread(
-            lambda: records.page(Repository, {"repo_url": allowed.text}, limit=LARGEST_PAGE, newest_first=True)
-        )
+        allowed = allowed_or_problem(service, asked.repo_url, "repo_url")
+        found = records.page(Repository, {"repo_url": allowed.text}, limit=1, newest_first=True)
         if not found:
             return allowed.text, None
         known = found[0]
@@ -318,13 +322,12 @@ async def repository_of(service: Service, records: TenantRecords, asked: Target)
     return known.repo_url, known.id
 
 
-async def settings_or_problem(
+def settings_or_problem(
     service: Service, given: Callable[[], dict[str, Any]], *, must_end: bool = True
 ) -> dict[str, Any]:
-    """Return checked settings. Raises a 422 problem that names the field of the request."""
+    """Return checked settings. Blocks. Raises a 422 problem that names the field of the request."""
     try:
-        networks = service.repositories.allow_networks
-        return await in_thread(lambda: checked_settings(given(), networks, must_end=must_end))
+        return checked_settings(given(), service.repositories.allow_networks, must_end=must_end)
     except SettingRefused as error:
         own = {SAME.get(name, name): name for name in OWN}
         name = error.field.partition(".")[0]

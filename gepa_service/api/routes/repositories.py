@@ -80,7 +80,7 @@ class RepositoryPage(BaseModel):
 async def connect_git(asked: ConnectRequest, caller: Writer, service: Parts) -> Connected:
     """Connect a repository, whose access is tested at once. A repository that is connected already keeps its id."""
     records = service.of(caller)
-    allowed = await allowed_or_problem(service, asked.repo_url, "repo_url")
+    allowed = await in_thread(allowed_or_problem, service, asked.repo_url, "repo_url")
     if asked.installation_id is not None:
         await own_installation(service, records, asked.installation_id)
     head = await tested(service, allowed, asked.installation_id, "repo_url")
@@ -95,10 +95,10 @@ async def repositories(caller: Reader, service: Parts, query: Paging) -> Reposit
     return RepositoryPage(items=[RepositoryView.of(each) for each in found], next=next_of(found, query))
 
 
-async def allowed_or_problem(service: Service, repo_url: str, field: str) -> AllowedRepository:
-    """Return the repository if tenants may connect it. Raises a 422 problem."""
+def allowed_or_problem(service: Service, repo_url: str, field: str) -> AllowedRepository:
+    """Return the repository if tenants may connect it. Blocks. Raises a 422 problem."""
     try:
-        return await in_thread(allowed_repository, repo_url, service.repositories)
+        return allowed_repository(repo_url, service.repositories)
     except RepositoryRefused as error:
         raise Problem(422, "repository-refused", "Repository not allowed", str(error), field=field) from None
 
@@ -138,10 +138,9 @@ async def tested(service: Service, allowed: AllowedRepository, installation_id: 
         raise Problem(502, "github-failed", "GitHub failed", str(error)) from None
 
 
-async def known_repository(service: Service, records: TenantRecords, client_id: str) -> Repository:
-    """Return a connected repository of the tenant. Raises `not_found`."""
-    del service
-    found = await in_thread(records.get, Repository, client_id)
+def known_repository(records: TenantRecords, client_id: str) -> Repository:
+    """Return a connected repository of the tenant. Blocks. Raises `not_found`."""
+    found = records.get(Repository, client_id)
     if found is None:
         raise not_found("connected repository")
     return found

@@ -184,15 +184,18 @@ async def work_of(
     mutation: dict[str, Any] | None = None,
 ) -> ProgramWork:
     """Return the record of work that is asked for; `flags`: further ones of gepa-server. Raises a problem."""
-    repo_url, client_id = await repository_of(service, records, asked)
+    repo_url, client_id = await in_thread(repository_of, service, records, asked)
     candidate: dict[str, str] | None = asked.candidate
     ref = asked.ref
     if asked.program_id is not None:
         version = await known_program(records, asked.program_id)
         candidate, ref = version.texts, ref or version.base_commit
     given = asked.options.model_dump(mode="json", exclude_unset=True)
-    settings = await settings_or_problem(
-        service, lambda: asked.with_target(given, repo_url, ref, flags or []), must_end=False
+    settings = await in_thread(
+        settings_or_problem,
+        service,
+        lambda: asked.with_target(given, repo_url, ref, flags or []),
+        must_end=False,
     )
     return ProgramWork(
         tenant=records.tenant,

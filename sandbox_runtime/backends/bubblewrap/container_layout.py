@@ -113,7 +113,7 @@ SERVER = (sys.executable, "-I", "-m", "rpc_server")
 PRELOAD = "rpc_server.cli.serve"
 """The module that a process which forks servers imports first."""
 
-MAIN = ("rpc_server.cli", "main")
+MAIN = ("rpc_server.cli", "run_isolated")
 """The function that such a fork calls."""
 
 _PACKAGES = ("protocol", "rpc_server", "sandbox_runtime", "evolverpc_common")

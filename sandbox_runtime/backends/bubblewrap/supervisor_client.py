@@ -6,8 +6,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -17,6 +15,7 @@ from typing import Any
 
 from sandbox_runtime.api.sandbox import SandboxError, SandboxGone
 from sandbox_runtime.api.spec import Command
+from sandbox_runtime.backends.bubblewrap.daemon_process import Daemon, execute_daemon
 from sandbox_runtime.backends.bubblewrap.supervisor.daemon import MESSAGE_BYTES
 
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
@@ -65,7 +64,6 @@ class CommandOrder:
         return written({**asdict(entry), **asdict(self)})
 
 
-_MODULE = "sandbox_runtime.backends.bubblewrap.supervisor.daemon"
 _LOG_TAIL_BYTES = 4096
 _END_S = 10.0
 
@@ -73,10 +71,10 @@ _END_S = 10.0
 class SupervisorClient:
     """One supervisor daemon, used in one event loop.
 
-    `preload`: a module that the daemon imports before it forks.
+    `preload`: a module that the daemon imports before it forks. `daemon`: one that runs already, instead of a new one.
     """
 
-    def __init__(self, preload: str | None = None) -> None:
+    def __init__(self, preload: str | None = None, daemon: Daemon | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._numbers = 0
         self._up: dict[int, asyncio.Future[int]] = {}
@@ -85,20 +83,8 @@ class SupervisorClient:
         self._sending = asyncio.Lock()
         self.lost: asyncio.Future[str] = self._loop.create_future()
         """Done when the daemon has ended and every sandbox with it: the end of what it wrote."""
-        self._wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed by `close`
-        with theirs:
-            arguments = [str(theirs.fileno()), str(os.getpid()), *([preload] if preload else [])]
-            self._process = subprocess.Popen(  # noqa: S603  this interpreter, no shell
-                [sys.executable, "-I", "-m", _MODULE, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                cwd="/",
-                env={"LANG": "C.UTF-8", "PATH": os.defpath},
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+        started = daemon or execute_daemon(preload)
+        self._process, self._wire, self._log = started.process, started.wire, started.log
         self._wire.setblocking(False)
         self._loop.add_reader(self._wire, self._read_messages)
 

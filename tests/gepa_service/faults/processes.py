@@ -16,7 +16,7 @@ from gepa_service.model.job import Job
 from tests.gepa_service.platform import MASTER, processes_of
 
 ROOT = Path(__file__).parents[3]
-PROCESSES = {"job process": b"gepa_service.jobs.job_main", "driver": b"gepa_client.run.driver_main"}
+PROCESSES = {"job process": b"gepa_service.jobs.zygote_main", "driver": b"gepa_client.run.driver_main"}
 """What of a job can be killed, and what is in its command."""
 
 WORKERS = 2

@@ -295,6 +295,22 @@ class SupervisorDaemon:
                 self._wire.sendall(json.dumps(message).encode())
 
 
+def serve(wire: int, runtime: int) -> None:
+    """Serve on the socket of this descriptor, in a process of a single thread; its forks return when they are done."""
+    assert len(os.listdir("/proc/self/task")) == 1, "a thread would not survive a fork"  # noqa: S101, PTH208
+    forked_process.adopt_orphans()
+    forked_process.leave_keyring()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # it holds some for each sandbox
+    work: forked_process.Child | None = None
+    try:
+        SupervisorDaemon(socket.socket(fileno=wire), runtime).serve()
+    except InForkedChild as unwound:
+        work = unwound.work
+    if work is not None:
+        work()
+
+
 def main(arguments: list[str]) -> None:
     """Serve on the socket; `MODULE` is imported first, for servers that are forked from here."""
     wire, runtime, *modules = arguments
@@ -302,20 +318,9 @@ def main(arguments: list[str]) -> None:
     for module in modules:
         importlib.import_module(module)
     gc.enable()
-    assert len(os.listdir("/proc/self/task")) == 1, "a thread would not survive a fork"  # noqa: S101, PTH208
-    forked_process.adopt_orphans()
-    forked_process.leave_keyring()
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # it holds some for each sandbox
     gc.collect()
     gc.freeze()  # so that its forks share these objects' memory
-    work: forked_process.Child | None = None
-    try:
-        SupervisorDaemon(socket.socket(fileno=int(wire)), int(runtime)).serve()
-    except InForkedChild as unwound:
-        work = unwound.work
-    if work is not None:
-        work()
+    serve(int(wire), int(runtime))
 
 
 if __name__ == "__main__":
