@@ -171,6 +171,9 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         while data := await reader.read(2**16):
             writer.write(data)
             await writer.drain()
-        writer.write_eof()
+        if writer.can_write_eof():
+            writer.write_eof()
+        else:
+            writer.close()  # TLS ends in both directions at once
     except OSError:  # ConnectionError, or ENOTCONN from `write_eof`
         writer.close()  # ends the other direction too

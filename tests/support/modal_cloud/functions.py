@@ -93,7 +93,8 @@ class Functions:
     def lose_containers(self, name: str) -> None:
         """End those of a function as lost machines end: with all of their processes, and no word to any."""
         for container in self.containers.get(name, []):
-            for process in tree_of(container.pid):
+            tree = tree_of(container.pid)
+            for process in tree:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
 
@@ -302,9 +303,10 @@ class Functions:
 
 
 def tree_of(pid: int) -> list[int]:
-    """Return a process and all of its descendants."""
-    found, children = [pid], Path(f"/proc/{pid}/task/{pid}/children")
-    if children.exists():
-        for child in children.read_text().split():
-            found += tree_of(int(child))
+    """Return a process and all of its descendants, which the kernel lists by the thread that started them."""
+    found = [pid]
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for child in (thread / "children").read_text().split():
+                found += tree_of(int(child))
     return found

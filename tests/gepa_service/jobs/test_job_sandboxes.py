@@ -1,0 +1,35 @@
+"""What a worker that was lost left at Modal."""
+
+import asyncio
+import shutil
+
+import pytest
+
+from gepa_client.sandboxing.session_interface import RUN_LABEL
+from gepa_client.settings.run_config import RunConfig
+from gepa_service.jobs.job_sandboxes import end_earlier_attempts
+from sandbox_runtime import Command, PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime.backends.modal.runtime import ModalRuntime
+from tests.support.modal_cloud import found_by_this_process, loopback_modal_beside
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
+def test_sandboxes_of_earlier_attempts_are_ended_and_those_of_other_jobs_are_not() -> None:
+    settings = RunConfig(repo="https://x.example/y", sandbox="modal", trainset="rows.jsonl", max_metric_calls=1)
+    with loopback_modal_beside() as cloud, found_by_this_process(cloud):
+        cloud.control.has_every_image = True
+
+        async def start() -> list[str]:
+            runtime = await ModalRuntime().__aenter__()  # never left, as by a worker that was lost
+            image = await runtime.packages_image(("protocol",), ("client",), on_progress=lambda _: None)
+            prepared = PreparedEnvironment(Recipe(), (), image=image.image)
+            started = []
+            for job in ("job_1", "job_1", "job_2"):
+                spec = SandboxSpec(main=Command(()), prepared=prepared, labels={RUN_LABEL: job})
+                started.append((await runtime.start_without_server(spec)).id)
+            return started
+
+        *_, other = asyncio.run(start())
+        assert len(cloud.running) == 3
+        end_earlier_attempts("job_1", settings)
+        assert cloud.running == [other]
