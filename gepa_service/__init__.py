@@ -1,1 +1,3 @@
 """Many people's optimizations over HTTP: tenants, jobs, versions of programs, secrets."""
+
+__all__: list[str] = []

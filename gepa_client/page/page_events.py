@@ -15,14 +15,14 @@ from gepa_client.page.ending_events import (
     Copied,
     FinishedRun,
     LeaksFound,
-    Sealed,
+    ScoreOnTestRows,
+    SealedRows,
     Stopped,
     Summary,
-    Tested,
     Ties,
 )
 from gepa_client.page.moment_events import (
-    Failures,
+    FailureCounts,
     Now,
     Position,
     Run,
@@ -36,7 +36,7 @@ from gepa_client.page.search_events import (
     Iteration,
     MetricCalls,
     Mutation,
-    Pool,
+    PoolState,
     Proposal,
     Race,
     Reflection,
@@ -48,7 +48,7 @@ PageEvent = (
     Run
     | Rows
     | Candidate
-    | Pool
+    | PoolState
     | MetricCalls
     | Proposal
     | Iteration
@@ -58,11 +58,11 @@ PageEvent = (
     | Race
     | Steer
     | RunWarning
-    | Failures
+    | FailureCounts
     | SpendingSoFar
-    | Sealed
+    | SealedRows
     | Ties
-    | Tested
+    | ScoreOnTestRows
     | CertificateFound
     | LeaksFound
     | Copied

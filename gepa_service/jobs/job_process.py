@@ -20,7 +20,7 @@ from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.http_store import HttpStore
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.store import Store
-from gepa_client.report.record import RunRecord
+from gepa_client.report.run_record import RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.sandboxing import session as sessions
 from gepa_client.sandboxing.session_interface import Log

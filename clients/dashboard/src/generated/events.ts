@@ -7,7 +7,7 @@ export type PageEvent =
   | Run
   | Rows
   | Candidate
-  | Pool
+  | PoolState
   | MetricCalls
   | Proposal
   | Iteration
@@ -17,11 +17,11 @@ export type PageEvent =
   | Race
   | Steer
   | RunWarning
-  | Failures
+  | FailureCounts
   | SpendingSoFar
-  | Sealed
+  | SealedRows
   | Ties
-  | Tested
+  | ScoreOnTestRows
   | CertificateFound
   | LeaksFound
   | Copied
@@ -145,7 +145,7 @@ export interface CodeVersion {
 /**
  * The pool from `at` on: the candidates on the Pareto front, and the best one. All are kept, by `at`.
  */
-export interface Pool {
+export interface PoolState {
   id: number;
   type: "pool";
   at: number;
@@ -322,7 +322,7 @@ export interface RunWarning {
  *
  * `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest.
  */
-export interface Failures {
+export interface FailureCounts {
   id: number;
   type: "failures";
   failed: number;
@@ -399,7 +399,7 @@ export interface ModelTally {
 /**
  * The test rows were committed to before the first iteration.
  */
-export interface Sealed {
+export interface SealedRows {
   id: number;
   type: "sealed";
   rows: number;
@@ -428,7 +428,7 @@ export interface TiedCandidate {
 /**
  * A candidate's mean score on the test rows, each scored `repeats` times; replaces an earlier one of its.
  */
-export interface Tested {
+export interface ScoreOnTestRows {
   id: number;
   type: "tested";
   candidate: number;

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import type { ViewProps } from "../app";
-import type { ChangeShown, Explained, MovedRows, ProposalShown } from "../generated/answers";
+import type { ChangeShown, Explained, ProposalShown, RowGroup } from "../generated/answers";
 import type { StatedFact, Summary, SummaryTable } from "../generated/events";
 import { Failures } from "../panels/failures";
 import { Warnings } from "../panels/warnings";
@@ -260,7 +260,7 @@ function Reason({ path, byProgram }: { path: string; byProgram: boolean }) {
   );
 }
 
-function Groups({ groups, opened }: { groups: readonly MovedRows[]; opened: boolean }) {
+function Groups({ groups, opened }: { groups: readonly RowGroup[]; opened: boolean }) {
   return (
     <>
       {groups.map((group) => (

@@ -1410,7 +1410,7 @@ export interface components {
             /** Complete */
             complete: boolean;
             /** Events */
-            events: (components["schemas"]["Run"] | components["schemas"]["Rows"] | components["schemas"]["Candidate"] | components["schemas"]["Pool"] | components["schemas"]["MetricCalls"] | components["schemas"]["Proposal"] | components["schemas"]["Iteration"] | components["schemas"]["Results"] | components["schemas"]["Reflection"] | components["schemas"]["Mutation"] | components["schemas"]["Race"] | components["schemas"]["Steer"] | components["schemas"]["RunWarning"] | components["schemas"]["Failures"] | components["schemas"]["SpendingSoFar"] | components["schemas"]["Sealed"] | components["schemas"]["Ties"] | components["schemas"]["Tested"] | components["schemas"]["CertificateFound"] | components["schemas"]["LeaksFound"] | components["schemas"]["Copied"] | components["schemas"]["Stopped"] | components["schemas"]["FinishedRun"] | components["schemas"]["Summary"] | components["schemas"]["Now"] | components["schemas"]["Position"] | components["schemas"]["StoreTrouble"] | components["schemas"]["JobEvent"])[];
+            events: (components["schemas"]["Run"] | components["schemas"]["Rows"] | components["schemas"]["Candidate"] | components["schemas"]["PoolState"] | components["schemas"]["MetricCalls"] | components["schemas"]["Proposal"] | components["schemas"]["Iteration"] | components["schemas"]["Results"] | components["schemas"]["Reflection"] | components["schemas"]["Mutation"] | components["schemas"]["Race"] | components["schemas"]["Steer"] | components["schemas"]["RunWarning"] | components["schemas"]["FailureCounts"] | components["schemas"]["SpendingSoFar"] | components["schemas"]["SealedRows"] | components["schemas"]["Ties"] | components["schemas"]["ScoreOnTestRows"] | components["schemas"]["CertificateFound"] | components["schemas"]["LeaksFound"] | components["schemas"]["Copied"] | components["schemas"]["Stopped"] | components["schemas"]["FinishedRun"] | components["schemas"]["Summary"] | components["schemas"]["Now"] | components["schemas"]["Position"] | components["schemas"]["StoreTrouble"] | components["schemas"]["JobEvent"])[];
             /** Next */
             next: string;
             /** Reset */
@@ -1459,6 +1459,34 @@ export interface components {
             text: components["schemas"]["SentText"];
         };
         /**
+         * FailureCounts
+         * @description Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
+         *
+         *     `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest.
+         */
+        FailureCounts: {
+            /** Cells */
+            cells: {
+                [key: string]: number[];
+            };
+            /** Evaluated */
+            evaluated: number;
+            /** Failed */
+            failed: number;
+            /** Groups */
+            groups: components["schemas"]["FailureGroup"][];
+            /**
+             * Id
+             * @default 0
+             */
+            id?: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "failures";
+        };
+        /**
          * FailureGroup
          * @description Failed examples of one type. `type`: the exception's; `status`: `program_error` or `timeout`.
          *
@@ -1494,34 +1522,6 @@ export interface components {
             traceback?: string | null;
             /** Type */
             type: string;
-        };
-        /**
-         * Failures
-         * @description Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
-         *
-         *     `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest.
-         */
-        Failures: {
-            /** Cells */
-            cells: {
-                [key: string]: number[];
-            };
-            /** Evaluated */
-            evaluated: number;
-            /** Failed */
-            failed: number;
-            /** Groups */
-            groups: components["schemas"]["FailureGroup"][];
-            /**
-             * Id
-             * @default 0
-             */
-            id?: number;
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "failures";
         };
         /**
          * FieldError
@@ -2803,10 +2803,10 @@ export interface components {
             run: string;
         };
         /**
-         * Pool
+         * PoolState
          * @description The pool from `at` on: the candidates on the Pareto front, and the best one. All are kept, by `at`.
          */
-        Pool: {
+        PoolState: {
             /** At */
             at: number;
             /** Best */
@@ -3545,10 +3545,34 @@ export interface components {
             server_args?: string;
         };
         /**
-         * Sealed
+         * ScoreOnTestRows
+         * @description A candidate's mean score on the test rows, each scored `repeats` times; replaces an earlier one of its.
+         */
+        ScoreOnTestRows: {
+            /** Candidate */
+            candidate: number;
+            /**
+             * Id
+             * @default 0
+             */
+            id?: number;
+            /** Repeats */
+            repeats: number;
+            /** Rows */
+            rows: number;
+            /** Score */
+            score: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "tested";
+        };
+        /**
+         * SealedRows
          * @description The test rows were committed to before the first iteration.
          */
-        Sealed: {
+        SealedRows: {
             /** Digest */
             digest: string;
             /**
@@ -4009,30 +4033,6 @@ export interface components {
              */
             status: "ok" | "program_error" | "timeout" | "infra_error" | "cancelled";
             trajectory: components["schemas"]["JsonValue"];
-        };
-        /**
-         * Tested
-         * @description A candidate's mean score on the test rows, each scored `repeats` times; replaces an earlier one of its.
-         */
-        Tested: {
-            /** Candidate */
-            candidate: number;
-            /**
-             * Id
-             * @default 0
-             */
-            id?: number;
-            /** Repeats */
-            repeats: number;
-            /** Rows */
-            rows: number;
-            /** Score */
-            score: number;
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "tested";
         };
         /**
          * TiedCandidate
