@@ -8,10 +8,10 @@ import contextlib
 from collections.abc import Mapping
 
 from gepa_client.errors import NoSuchRun, SteeringRefused
+from gepa_client.journal.records import OVER
 from gepa_client.journal.steer_entries import SetBudget
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import OVER
-from gepa_client.steering.request_queue import request
+from gepa_client.steering.queue import request
 from gepa_service.jobs.announcements import announce
 from gepa_service.model.job import ENDED, Job, Status
 from gepa_service.records.record import now

@@ -12,7 +12,7 @@ from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.store import Store
 from gepa_service.repositories.delivery import AUTHOR
 from protocol.code import code_at
-from sandbox_runtime.source.remote_git import git
+from sandbox_runtime.source.git import git
 
 LARGEST_DIFF, LARGEST_PATCH = 2 << 20, 6 << 20
 """Characters of what a record holds; a larger one is left out."""

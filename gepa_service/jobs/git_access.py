@@ -12,7 +12,7 @@ from gepa_service.repositories.access import allowed_repository, git_configurati
 from gepa_service.repositories.delivery import FETCH_S
 from gepa_service.repositories.github import GitHub
 from gepa_service.repositories.policy import RepositoryPolicy
-from sandbox_runtime.source.remote_git import Credentials, git
+from sandbox_runtime.source.git import Credentials, git
 
 
 @dataclass(frozen=True)

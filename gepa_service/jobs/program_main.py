@@ -20,7 +20,7 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, summary
 from gepa_client.evolution.manual_mutation import mutate_once
 from gepa_client.fleet.endpoints_file import Address, read_endpoints_file
-from gepa_client.gepa.row_loaders import Row
+from gepa_client.gepa.rows import Row
 from gepa_client.sandboxing.session import SandboxSession, SessionNotStarted, signals_interrupt
 from gepa_client.sandboxing.session_interface import Log
 from gepa_client.sandboxing.setup import open_setup

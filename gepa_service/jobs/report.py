@@ -17,7 +17,7 @@ from gepa_client.page.built_page import PageMissing
 from gepa_client.page.recorded_decisions import KnownRun
 from gepa_client.page.replay_follower import ReplayFollower
 from gepa_client.report.markdown import markdown
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 from gepa_client.run.gateway_record import recorded_gateway_events
 from gepa_service.jobs.settings_of_jobs import DECIDED
 
