@@ -36,7 +36,7 @@ class Connections:
     def __call__(self) -> asyncio.Protocol:
         """Return the protocol of one connection."""
         if len(self._open) >= MOST:
-            return _RefusedConnection(self._error(503, f"{MOST} connections are open already; close pages of this run"))
+            return _Refused(self._error(503, f"{MOST} connections are open already; close pages of this run"))
         made = _Connection(self._server, self._error, self._open.discard)
         self._open.add(made)
         return made
@@ -73,7 +73,7 @@ class _Connection(web.RequestHandler):
         return answer
 
 
-class _RefusedConnection(asyncio.Protocol):
+class _Refused(asyncio.Protocol):
     """A connection beyond the number: it gets `answer` and is closed."""
 
     def __init__(self, answer: web.Response) -> None:

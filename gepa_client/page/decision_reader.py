@@ -6,7 +6,7 @@ from evolverpc_common.display_text import line
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal import run_events
 from gepa_client.journal.entries import StoredRun
-from gepa_client.page.ending_events import ScoreOnTestRows, Ties
+from gepa_client.page.ending_events import Tested, Ties
 from gepa_client.page.entry_reader import EntryReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.moment_events import RunWarning
@@ -15,8 +15,8 @@ from gepa_client.page.pool_reader import PoolReader
 from gepa_client.page.proposal_reader import ProposalReader
 from gepa_client.page.recorded_decisions import KnownRun, RecordedDecisions
 from gepa_client.page.replay_follower import Decided, ReplayFollower
-from gepa_client.page.search_events import Iteration, MetricCalls, PoolState
-from gepa_client.report.run_record import RunRecord
+from gepa_client.page.search_events import Iteration, MetricCalls, Pool
+from gepa_client.report.record import RunRecord
 
 HELD_S = 5.0
 """Seconds that an event of the replay waits for its candidate to be read from the store."""
@@ -126,7 +126,7 @@ class DecisionReader:
         add = self._log.add
         match event:
             case run_events.CandidateFound():
-                add(PoolState(at=at, front=event.front, best=event.best))
+                add(Pool(at=at, front=event.front, best=event.best))
                 add(MetricCalls(at=at, metric_calls=event.metric_calls))
                 for found in proposals.kept(at, event):
                     add(found)
@@ -145,12 +145,12 @@ class DecisionReader:
                 for found in proposals.without_proposal(at, event):
                     add(found)
             case run_events.Steered() if event.best is not None:
-                add(PoolState(at=at, front=event.front, best=event.best))
+                add(Pool(at=at, front=event.front, best=event.best))
             case run_events.TiesCompared():
                 fields = {name: getattr(event, name) for name in ("best", "rows", "validation_rows", "candidates")}
                 add(Ties(**fields))
                 add(MetricCalls(at=at, metric_calls=event.metric_calls))
             case run_events.Tested():
-                add(ScoreOnTestRows(candidate=event.index, score=event.score, rows=event.rows, repeats=event.repeats))
+                add(Tested(candidate=event.index, score=event.score, rows=event.rows, repeats=event.repeats))
             case _:
                 pass

@@ -9,7 +9,7 @@ from gepa_client.journal.tie_entries import TiedCandidate
 from gepa_client.page.page_fact import Fact, Part, SentText
 
 
-class SealedRows(Fact):
+class Sealed(Fact):
     """The test rows were committed to before the first iteration."""
 
     type: Literal["sealed"] = "sealed"
@@ -27,7 +27,7 @@ class Ties(Fact):
     candidates: list[TiedCandidate]
 
 
-class ScoreOnTestRows(Fact):
+class Tested(Fact):
     """A candidate's mean score on the test rows, each scored `repeats` times; replaces an earlier one of its."""
 
     type: Literal["tested"] = "tested"

@@ -7,15 +7,15 @@ from gepa_client.analysis.explanation import explain
 from gepa_client.certificate.certificate import Certificate, certify
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import COMMITMENT, StoredRun
+from gepa_client.journal.records import OVER
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.ending_events import CertificateFound, Copied, FinishedRun, LeaksFound
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.moment_events import RunWarning
 from gepa_client.page.recorded_decisions import KnownRun
 from gepa_client.page.summary import summary_of
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 from gepa_client.run.output_folder import HostTotals, host_totals
 
 NO_CERTIFICATE = dict.fromkeys(name for name in CertificateFound.model_fields if name not in ("id", "type"))

@@ -20,8 +20,8 @@ from gepa_client.journal.entries import (
     Entry,
 )
 from gepa_client.journal.mutation_entries import MutationEntry
+from gepa_client.journal.records import PAGE
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import PAGE
 from gepa_client.page.ending_events import Stopped
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.page_fact import TEXT_BEGINNING, sent_text

@@ -10,12 +10,12 @@ from gepa_client.page.page_answers import (
     ChangeShown,
     Explained,
     MarkedWords,
+    MovedRows,
     Origin,
     ProposalShown,
     Provenance,
     ProvenanceSpan,
     RowCompared,
-    RowGroup,
 )
 from gepa_client.page.proposal_answers import proposal, row_compared
 from gepa_client.page.provenance import spans_of
@@ -55,7 +55,7 @@ def _change(change: Change) -> ChangeShown:
         ],
         proposal=change.reason.number if change.reason is not None else None,
         groups=[
-            RowGroup(name=name, count=moved.count, rows=[row_compared(row) for row in moved.rows])
+            MovedRows(name=name, count=moved.count, rows=[row_compared(row) for row in moved.rows])
             for name, moved in fields.row_groups(change)
             if moved.count
         ],

@@ -79,7 +79,7 @@ class RunWarning(Fact):
     message: str
 
 
-class FailureCounts(Fact):
+class Failures(Fact):
     """Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
 
     `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest.

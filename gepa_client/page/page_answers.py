@@ -159,7 +159,7 @@ class ChangedText(_Answer):
     words: list[MarkedWords]
 
 
-class RowGroup(_Answer):
+class MovedRows(_Answer):
     """Rows that a change made better, made worse or left: how many, and the first of them."""
 
     name: str
@@ -179,7 +179,7 @@ class ChangeShown(_Answer):
     moved: str
     texts: list[ChangedText]
     proposal: int | None
-    groups: list[RowGroup]
+    groups: list[MovedRows]
 
 
 class Explained(_Answer):

@@ -15,14 +15,14 @@ from gepa_client.page.ending_events import (
     Copied,
     FinishedRun,
     LeaksFound,
-    ScoreOnTestRows,
-    SealedRows,
+    Sealed,
     Stopped,
     Summary,
+    Tested,
     Ties,
 )
 from gepa_client.page.moment_events import (
-    FailureCounts,
+    Failures,
     Now,
     Position,
     Run,
@@ -36,7 +36,7 @@ from gepa_client.page.search_events import (
     Iteration,
     MetricCalls,
     Mutation,
-    PoolState,
+    Pool,
     Proposal,
     Race,
     Reflection,
@@ -48,7 +48,7 @@ PageEvent = (
     Run
     | Rows
     | Candidate
-    | PoolState
+    | Pool
     | MetricCalls
     | Proposal
     | Iteration
@@ -58,11 +58,11 @@ PageEvent = (
     | Race
     | Steer
     | RunWarning
-    | FailureCounts
+    | Failures
     | SpendingSoFar
-    | SealedRows
+    | Sealed
     | Ties
-    | ScoreOnTestRows
+    | Tested
     | CertificateFound
     | LeaksFound
     | Copied

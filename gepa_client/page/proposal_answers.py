@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from gepa_client.analysis.proposals import AnalyzedProposal, Excerpt, ProposalHistory
 from gepa_client.analysis.proposals import ComparedRow as AnalyzedRow
+from gepa_client.analysis.proposals import Excerpt, ProposalHistory
+from gepa_client.analysis.proposals import Proposal as AnalyzedProposal
 from gepa_client.analysis.proposals import RowResult as AnalyzedResult
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import CandidateRecord, StoredRun

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gepa_client.analysis.proposals import DATASET, JOB, WINDOWS, AnalyzedProposal, ProposalHistory
+from gepa_client.analysis.proposals import DATASET, JOB, WINDOWS, ProposalHistory
+from gepa_client.analysis.proposals import Proposal as AnalyzedProposal
 from gepa_client.journal.entries import (
     COMPLETION,
     EVALUATE,

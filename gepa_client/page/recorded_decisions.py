@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gepa_client.analysis.explanation import Explanation
 from gepa_client.page.replay_follower import Decided
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 
 
 @dataclass(frozen=True)

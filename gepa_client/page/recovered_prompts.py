@@ -16,7 +16,7 @@ from gepa_client.journal.requests import digest_of, request_key
 from gepa_client.journal.store import Store
 
 if TYPE_CHECKING:
-    from gepa_client.gepa.reflection_strategies import ConcurrentReflection
+    from gepa_client.gepa.reflection import ConcurrentReflection
 
 ANSWERS_WITHIN = 1_024
 """Entries after a proposal's beginning among which its answers are."""
@@ -90,7 +90,7 @@ def _hints(store: Store, run: StoredRun, at: int) -> Iterator[tuple[str, ...]]:
 def _reflection(config: Mapping[str, Any]) -> "ConcurrentReflection":
     from gepa_client.gepa.answer_check import AnswerCheck  # a second of imports, with the next two
     from gepa_client.gepa.record_budget import RecordBudget
-    from gepa_client.gepa.reflection_strategies import ConcurrentReflection
+    from gepa_client.gepa.reflection import ConcurrentReflection
 
     return ConcurrentReflection(
         _no_model,

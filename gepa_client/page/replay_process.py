@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from gepa_client.journal.buffer import LARGEST_HELD, JournalStorage, whole_answer
 from gepa_client.journal.entries import COMMITMENT, EVALUATE, Entry
+from gepa_client.journal.records import PAGE
 from gepa_client.journal.store import Store, open_store
-from gepa_client.journal.stored_fields import PAGE
 
 POLL_S = 0.1
 NICENESS = 10

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import orjson
 
 from gepa_client.journal.entries import EVALUATE, SEARCH, Entry
+from gepa_client.journal.records import PAGE
 from gepa_client.journal.requests import SHOWN, EvaluatedExample, digest_of, evaluate_key, evaluated_of
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import PAGE
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.pool_reader import PoolReader

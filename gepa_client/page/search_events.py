@@ -53,7 +53,7 @@ class Candidate(Fact):
     code: CodeVersion | None
 
 
-class PoolState(Fact):
+class Pool(Fact):
     """The pool from `at` on: the candidates on the Pareto front, and the best one. All are kept, by `at`."""
 
     type: Literal["pool"] = "pool"

@@ -8,7 +8,7 @@ from gepa_client.page.ending_events import FailedStep, StatedFact, Summary, Summ
 from gepa_client.page.page_fact import TEXT_SENT, SentText
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.proposed_texts import COPY_COLUMNS, UNUSABLE_COLUMNS, copied_table, unusable_rows
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 
 FAILED_STEPS = 20
 """Failed iterations that are listed, the first ones."""

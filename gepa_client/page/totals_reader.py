@@ -11,7 +11,7 @@ from gepa_client.journal.requests import evaluate_key, evaluated_of
 from gepa_client.journal.store import Store
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
-from gepa_client.page.moment_events import FailureCounts, KindSpending, SpendingSoFar
+from gepa_client.page.moment_events import Failures, KindSpending, SpendingSoFar
 from gepa_client.page.pool_reader import PoolReader
 from gepa_client.run.gateway_record import recorded_gateway_events
 
@@ -95,7 +95,7 @@ class TotalsReader:
         failed = failed_examples(store, self._id, functools.partial(self._add_failed_cell, cells))
         if failed is not None:
             found = {"failed": failed.failed, "evaluated": failed.evaluated, "groups": failed.groups}
-            self._log.add(FailureCounts(**found, cells=cells))
+            self._log.add(Failures(**found, cells=cells))
 
     def _add_failed_cell(self, cells: dict[str, list[int]], entry: Entry) -> None:
         """Add the validation row of a failed example, if it is one."""

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import type { ViewProps } from "../app";
-import type { ChangeShown, Explained, ProposalShown, RowGroup } from "../generated/answers";
+import type { ChangeShown, Explained, MovedRows, ProposalShown } from "../generated/answers";
 import type { StatedFact, Summary, SummaryTable } from "../generated/events";
 import { Failures } from "../panels/failures";
 import { Warnings } from "../panels/warnings";
@@ -51,7 +51,7 @@ export function ResultView({ view, api }: ViewProps) {
       <NotKept view={view} api={api} />
       {!failuresFirst(view) && <Failures view={view} />}
       {summary !== undefined && !run?.driven && <Ending summary={summary} />}
-      {run !== undefined && (
+      {run !== undefined && run.commands.length > 0 && (
         <section class="panel">
           <h2>What to do next</h2>
           {run.output !== null && view.best !== null && (
@@ -260,7 +260,7 @@ function Reason({ path, byProgram }: { path: string; byProgram: boolean }) {
   );
 }
 
-function Groups({ groups, opened }: { groups: readonly RowGroup[]; opened: boolean }) {
+function Groups({ groups, opened }: { groups: readonly MovedRows[]; opened: boolean }) {
   return (
     <>
       {groups.map((group) => (
