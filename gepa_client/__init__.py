@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from gepa_client.gepa.adapter import RemoteAdapter
     from gepa_client.gepa.batch_evaluator import ExampleDone
     from gepa_client.gepa.concurrent_datasets import ConcurrentDatasets
-    from gepa_client.gepa.example_results import Trajectory
     from gepa_client.gepa.hooks import Failure, Failures
     from gepa_client.gepa.litellm_model import LiteLLMModel
-    from gepa_client.gepa.reflection_strategies import ConcurrentReflection, ProgramReflection
-    from gepa_client.gepa.row_loaders import Row, RowLoader, ServerRow, load_rows
+    from gepa_client.gepa.reflection import ConcurrentReflection, ProgramReflection
+    from gepa_client.gepa.results import Trajectory
+    from gepa_client.gepa.rows import Row, RowLoader, ServerRow, load_rows
     from gepa_client.journal.requests import Tally
     from gepa_client.transport.rpc import RpcClient
 
@@ -54,15 +54,15 @@ __all__ = [
 _HOMES = {
     "gepa.adapter": ("RemoteAdapter",),
     "gepa.concurrent_datasets": ("ConcurrentDatasets",),
-    "gepa.example_results": ("Trajectory",),
+    "gepa.results": ("Trajectory",),
     "errors": ("BadResponse", "ClientError", "ConnectionLost", "Interrupted", "Refused", "RowsError"),
     "gepa.hooks": ("Failure", "Failures"),
     "fleet": ("FleetEvent",),
     "journal.requests": ("Tally",),
     "gepa.litellm_model": ("LiteLLMModel",),
-    "gepa.reflection_strategies": ("ConcurrentReflection", "ProgramReflection"),
+    "gepa.reflection": ("ConcurrentReflection", "ProgramReflection"),
     "analysis.gepa_result": ("load_result",),
-    "gepa.row_loaders": ("ServerRow", "Row", "RowLoader", "load_rows"),
+    "gepa.rows": ("ServerRow", "Row", "RowLoader", "load_rows"),
     "transport.rpc": ("RpcClient",),
     "gepa.batch_evaluator": ("ExampleDone",),
 }

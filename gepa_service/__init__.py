@@ -1,3 +1,1 @@
 """Many people's optimizations over HTTP: tenants, jobs, versions of programs, secrets."""
-
-__all__: list[str] = []

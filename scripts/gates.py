@@ -68,6 +68,7 @@ GATES = (
     Gate("service drift", (tool("python"), "-m", "gepa_service.api.openapi", "--check")),
     Gate("service client drift", (tool("python"), "-m", "scripts.service_client", "--check")),
     Gate("schema drift", (tool("python"), "-m", "protocol", "--check")),
+    Gate("openapi drift", (tool("python"), "-m", "gepa_service.api.openapi", "--check")),
     Gate("typescript format", npm("format:check"), TS),
     Gate("typescript lint", npm("lint"), TS),
     Gate("typescript types", npm("typecheck"), TS),

@@ -8,8 +8,8 @@ import orjson
 
 from gepa_client.analysis.proposals import (
     ROWS_SHOWN,
-    AnalyzedProposal,
     ComparedRow,
+    Proposal,
     ProposalHistory,
     TextChange,
     compared_row,
@@ -73,7 +73,7 @@ class Change:
     better: MovedRows
     worse: MovedRows
     same: MovedRows
-    reason: AnalyzedProposal | None
+    reason: Proposal | None
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Explanation:
     steps: tuple[Change, ...]
     steps_omitted: int
     test: PairedScores | None
-    others: tuple[AnalyzedProposal, ...]
+    others: tuple[Proposal, ...]
     others_omitted: int
     proposed: int
     kept: int
@@ -186,7 +186,7 @@ def _changes(
     run: StoredRun,
     history: ProposalHistory,
     pairs: Sequence[tuple[CandidateRecord, CandidateRecord]],
-    reasons: Mapping[int | None, AnalyzedProposal],
+    reasons: Mapping[int | None, Proposal],
 ) -> list[Change]:
     """Return the second of each pair against the first, with the results of the rows that are shown.
 

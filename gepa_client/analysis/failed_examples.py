@@ -9,10 +9,10 @@ import orjson
 
 from gepa_client.journal.entries import EVALUATE, ROLLOUT, SEARCH, CandidateRecord, Entry
 from gepa_client.journal.history import RecordedRow, entries, selection_rows
+from gepa_client.journal.records import PAGE
 from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key, evaluated_of
 from gepa_client.journal.run_events import FailedExamples, FailureGroup
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import PAGE
 
 FAILED = ("program_error", "timeout")
 ANSWERED = ("ok", ROLLOUT, *FAILED)

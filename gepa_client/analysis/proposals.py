@@ -107,7 +107,7 @@ class TextChange:
 
 
 @dataclass(frozen=True)
-class AnalyzedProposal:
+class Proposal:
     """A proposal of reflection. `number`: where it begins in the journal.
 
     `parent`: index of the candidate it starts from, None if that is not known. `size`: examples of its minibatch;
@@ -138,7 +138,7 @@ class AnalyzedProposal:
 
 
 def by_hand_note(author: str) -> str:
-    """Return how `AnalyzedProposal.why` begins for texts by hand."""
+    """Return how `Proposal.why` begins for texts by hand."""
     return f"proposed by hand ({author}), "
 
 
@@ -271,7 +271,7 @@ class ProposalHistory:
             if parent is not None
         }
 
-    def proposals(self, numbers: Sequence[int], *, texts: bool) -> list[AnalyzedProposal]:
+    def proposals(self, numbers: Sequence[int], *, texts: bool) -> list[Proposal]:
         """Return the proposals of these numbers with their rows, records and, if wanted, `texts`; in order."""
         wanted = set(numbers)
         return [self._proposal(job, texts=texts) for job in self._jobs if job.number in wanted]
@@ -408,7 +408,7 @@ class ProposalHistory:
                     return race_text(found["compared"], decision["validation_rows"], found["mean"])
         return None
 
-    def _proposal(self, job: _Job, *, texts: bool) -> AnalyzedProposal:
+    def _proposal(self, job: _Job, *, texts: bool) -> Proposal:
         index, window = self._minibatch(job)
         parent = self._candidates[index] if index is not None else None
         compared: list[ComparedRow] = []
@@ -426,7 +426,7 @@ class ProposalHistory:
         lost = self._lost(job, parent) if parent is not None and job.candidate is None else None
         outcome, why = _outcome(job, before_sum, after_sum, len(compared), is_new=is_new, lost=lost)
         dataset = self._answers({job.number})[job.number].get("dataset") or {}
-        return AnalyzedProposal(
+        return Proposal(
             number=job.number,
             parent=index,
             components=tuple(job.components),

@@ -7,9 +7,9 @@ from typing import Literal
 from gepa_client.analysis.proposals import Outcome, ProposalHistory, by_hand_note
 from gepa_client.journal.entries import CONTROL, SEARCH, STEER, StoredRun
 from gepa_client.journal.history import entries, entries_at
+from gepa_client.journal.records import OVER
 from gepa_client.journal.steer_entries import Propose, SteerEntry, Withdraw
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import OVER
 
 
 @dataclass(frozen=True)

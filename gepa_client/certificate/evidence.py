@@ -42,10 +42,10 @@ from gepa_client.journal.history import (
     sealed_rows,
     selection_rows,
 )
+from gepa_client.journal.records import candidate_json, finished_record
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.steer_entries import Propose, SteerEntry
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import candidate_json, finished_record
 from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_ties
 from gepa_client.settings.groups import LARGEST_SCORE
 

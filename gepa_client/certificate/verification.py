@@ -7,9 +7,9 @@ from typing import Any
 from gepa_client.certificate.certificate import Certificate, certify
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import COMMITMENT, SEARCH, StoredRun
+from gepa_client.journal.records import PAGE
 from gepa_client.journal.soundness import damage
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import PAGE
 
 SHOWN = 60
 """Characters of a value that are shown."""

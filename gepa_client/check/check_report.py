@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from evolverpc_common.display_text import counted, line
 from evolverpc_common.redaction import Secrets, secrets_of
 from gepa_client.check.noise_report import NoiseReport
-from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.requests import digest_of
 from gepa_client.settings.groups import Evolve
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evolverpc_common.display_text import line
 from evolverpc_common.rows import line_of_row
-from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.gepa.rows import AnyRow
 from gepa_client.settings.groups import Rows, is_file
 
 NEARLY_ALL = 0.9

@@ -41,7 +41,7 @@ from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.fleet.endpoints_file import Address
 from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT, changed_since_start, differences, lacking
 from gepa_client.gepa.noise_warning import noise_warning
-from gepa_client.gepa.row_loaders import AnyRow, list_server_rows
+from gepa_client.gepa.rows import AnyRow, list_server_rows
 from gepa_client.journal.requests import digest_of
 from gepa_client.run import splits
 from gepa_client.run.resolved_settings import endpoints, evolve_of, is_deterministic, metric_call_budget, scorers

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from gepa_client.conformance.case_language import ABSENT, UnknownName, lookup, mismatches, shown
 from gepa_client.conformance.cases import Check, load_checks
-from gepa_client.conformance.check_run import CheckFailed, CheckRun, NotJson, read
 from gepa_client.conformance.raw_transport import NoAnswer, NotConnected, RawTransport
+from gepa_client.conformance.steps import CheckFailed, CheckRun, NotJson, read
 from gepa_client.errors import ConnectionLost
 from gepa_client.transport.address import refused
 from protocol import DiscoverResult, JsonValue

@@ -14,7 +14,7 @@ from gepa_client.evolution.mutations import CodeOutlines, MutationRequest, Mutat
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerForm, Prompt, wants_block
 from gepa_client.gepa.record_budget import cut_middle
-from gepa_client.gepa.reflection_strategies import WHERE, ConcurrentReflection
+from gepa_client.gepa.reflection import WHERE, ConcurrentReflection
 from gepa_client.gepa.reflective_datasets import Records, without_images
 from gepa_client.journal.mutation_entries import MutationEntry
 from protocol import Candidate, JsonValue

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from gepa_client.errors import Interrupted
+from gepa_client.fleet.calls import CallExecution
 from gepa_client.fleet.endpoint import Bundle, Endpoint, FleetEvent
 from gepa_client.fleet.endpoints_file import Address
 from gepa_client.fleet.handshake import SplitChoice
 from gepa_client.fleet.membership import Membership
-from gepa_client.fleet.routed_call import CallExecution
 from gepa_client.fleet.slots import Pin
 from gepa_client.transport.calls import AttemptLog, Call, Reply
 from gepa_client.transport.rpc import RpcClient

@@ -25,7 +25,6 @@ from gepa_client.fleet.endpoints_file import SCORE_TOKEN_FLAG
 from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT
 from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem, ExampleDone
-from gepa_client.gepa.example_results import Batch, BatchBuilder, Results
 from gepa_client.gepa.hooks import Failures, TracePolicy
 from gepa_client.gepa.known_results import KnownResults
 from gepa_client.gepa.reflective_datasets import (
@@ -37,7 +36,8 @@ from gepa_client.gepa.reflective_datasets import (
     ReflectiveDatasets,
     propose_new_texts,
 )
-from gepa_client.gepa.row_loaders import AnyRow, RowLoader, as_row, list_server_rows
+from gepa_client.gepa.results import Batch, BatchBuilder, Results
+from gepa_client.gepa.rows import AnyRow, RowLoader, as_row, list_server_rows
 from gepa_client.journal.entries import EVALUATE, RETRACE
 from gepa_client.journal.journal import Journal, KeyedCall, gather_recorded
 from gepa_client.journal.mutation_entries import CommitGraph

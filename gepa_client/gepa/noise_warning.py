@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.gepa.rows import AnyRow
 
 
 def noise_warning(row: AnyRow, scores: Sequence[float]) -> str | None:

@@ -16,8 +16,8 @@ from gepa_client.errors import (
     summary,
 )
 from gepa_client.journal.entries import EVALUATE, Entry, Row, StoredAttempt
+from gepa_client.journal.records import PAGE
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import PAGE
 
 GROUP_S = 0.02
 """Seconds that rows may wait for others to share a commit, unless a caller waits for them."""

@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 
 from gepa_client.journal.entries import EVALUATE, SEARCH, START, STOP, CandidateRecord, Entry, Row
+from gepa_client.journal.records import PAGE
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import PAGE
 
 DISCOVERY, TRAIN, VAL, TEST = 0, 1, 2, 3
 LAST = 4

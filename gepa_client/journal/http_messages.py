@@ -27,8 +27,8 @@ from gepa_client.errors import (
     StoreUnavailable,
 )
 from gepa_client.journal.entries import AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row
+from gepa_client.journal.records import ChainLink
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import ChainLink
 
 LARGEST_REQUEST = 256 << 20
 """Bytes of a request: an answer of an endpoint, the largest value of a run, has at most 64 MiB."""

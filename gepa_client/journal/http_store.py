@@ -23,7 +23,7 @@ from gepa_client.journal.entries import (
 )
 from gepa_client.journal.http_connection import PATIENCE_S, ConnectionPool
 from gepa_client.journal.http_messages import ERRORS, METHODS, ROW, ROWS, dumped, loaded
-from gepa_client.journal.stored_fields import PAGE, ChainLink, changes_record
+from gepa_client.journal.records import PAGE, ChainLink, changes_record
 
 TOKEN_FILE_VARIABLE = "GEPA_STORE_TOKEN_FILE"  # noqa: S105 - the name of a variable, not a token
 """Names the file with the job's token. It is read before each request, as it is renewed."""

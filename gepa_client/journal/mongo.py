@@ -33,7 +33,7 @@ from gepa_client.journal.mongo_rows import (
     upgrade_runs,
 )
 from gepa_client.journal.mongo_server import PATIENCE_S, Document, MongoServer
-from gepa_client.journal.stored_fields import (
+from gepa_client.journal.records import (
     PAGE,
     ChainEnd,
     ChainLink,

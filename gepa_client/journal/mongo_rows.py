@@ -25,7 +25,7 @@ from gepa_client.journal.entries import (
     moment_text,
 )
 from gepa_client.journal.mongo_server import Document, MongoServer
-from gepa_client.journal.stored_fields import (
+from gepa_client.journal.records import (
     FIRST,
     JSON_FIELDS,
     LARGEST_INTEGER,

@@ -22,7 +22,7 @@ from pymongo.errors import (
 )
 
 from gepa_client.errors import JournalError, StoreTooNew, StoreUnavailable
-from gepa_client.journal.stored_fields import SCHEMA_VERSION
+from gepa_client.journal.records import SCHEMA_VERSION
 
 DATABASE = "evolverpc"
 REACH_MS = 5_000

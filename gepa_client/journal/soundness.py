@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from evolverpc_common.printed_commands import command
 from gepa_client.errors import StoreDamaged
 from gepa_client.journal.entries import SEARCH
+from gepa_client.journal.records import FIRST, LINK_BYTES, PAGE, ChainLink, link
 from gepa_client.journal.store import Store, named_store
-from gepa_client.journal.stored_fields import FIRST, LINK_BYTES, PAGE, ChainLink, link
 
 BEYOND = 1 << 16
 """Entries that a store may hold beyond the recorded length of a chain; a larger place in it is a damaged one."""

@@ -21,18 +21,7 @@ from gepa_client.journal.entries import (
     StoredRun,
     now,
 )
-from gepa_client.journal.sqlite_file import PATIENCE_S, SqliteFile
-from gepa_client.journal.sqlite_rows import (
-    ATTEMPT_COLUMNS,
-    RUN_COLUMNS,
-    SCHEMA,
-    UPGRADES,
-    PreparedRows,
-    insert_into,
-    run_of_row,
-    run_row,
-)
-from gepa_client.journal.stored_fields import (
+from gepa_client.journal.records import (
     PAGE,
     REQUEST_FIELDS,
     ChainLink,
@@ -49,6 +38,17 @@ from gepa_client.journal.stored_fields import (
     run_record,
     spending_of,
     unpack,
+)
+from gepa_client.journal.sqlite_file import PATIENCE_S, SqliteFile
+from gepa_client.journal.sqlite_rows import (
+    ATTEMPT_COLUMNS,
+    RUN_COLUMNS,
+    SCHEMA,
+    UPGRADES,
+    PreparedRows,
+    insert_into,
+    run_of_row,
+    run_row,
 )
 
 _SELECT_RUNS = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs"  # noqa: S608 (our own column names)

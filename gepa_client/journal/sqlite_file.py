@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gepa_client.errors import JournalError, StoreDamaged, StoreTooNew, StoreUnavailable
-from gepa_client.journal.stored_fields import SCHEMA_VERSION
+from gepa_client.journal.records import SCHEMA_VERSION
 
 APPLICATION_ID = 0x45565250  # "EVRP": distinguishes a store from any other database
 BUSY_S = 5.0

@@ -8,7 +8,7 @@ from typing import Any
 
 from gepa_client.errors import JournalError, NumberTaken
 from gepa_client.journal.entries import STOP, AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row, StoredRun
-from gepa_client.journal.stored_fields import (
+from gepa_client.journal.records import (
     FINISHED_FIELDS,
     FIRST,
     JSON_FIELDS,

@@ -18,7 +18,7 @@ from gepa_client.journal.entries import (
     StoredAttempt,
     StoredRun,
 )
-from gepa_client.journal.stored_fields import PAGE, ChainLink
+from gepa_client.journal.records import PAGE, ChainLink
 
 DEFAULT_STORE = "runs/evolverpc.db"
 STORE_VARIABLE = "GEPA_STORE"

@@ -5,7 +5,7 @@ from pathlib import Path
 from evolverpc_common.files import replace_file
 from gepa_client.analysis.explanation import Explanation
 from gepa_client.report.markdown import markdown
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 from gepa_client.run.output_folder import REPORT
 
 __all__ = ["RunRecord", "markdown", "write"]

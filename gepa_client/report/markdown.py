@@ -11,7 +11,7 @@ from gepa_client.evolution.names import component_texts
 from gepa_client.journal.run_events import Mutated, MutationRejected
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.proposed_texts import COPY_COLUMNS, UNUSABLE_COLUMNS, copied_table, unusable_rows
-from gepa_client.report.run_record import (
+from gepa_client.report.record import (
     DIFF_SHOWN,
     REFUSED_DIFF_SHOWN,
     REFUSED_SHOWN,

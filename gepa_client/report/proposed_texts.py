@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from evolverpc_common.display_text import counted, line
 from gepa_client.journal.run_events import CopiedExample, CopiedExamples, UnusableAnswer, UnusableAnswers
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 
 UNUSABLE_SHOWN = 50
 """Answers that are listed."""

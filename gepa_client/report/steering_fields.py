@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from evolverpc_common.display_text import counted
 from gepa_client.journal.run_events import Steered
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 
 STEERED_COLUMNS = ("entry", "request", "by", "asked at")
 

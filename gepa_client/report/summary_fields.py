@@ -8,7 +8,7 @@ from typing import Any
 
 from evolverpc_common.display_text import counted, line, plain
 from gepa_client.analysis.explanation import Change, Explanation, MovedRows, PairedScores
-from gepa_client.analysis.proposals import AnalyzedProposal, ComparedRow, Excerpt
+from gepa_client.analysis.proposals import ComparedRow, Excerpt, Proposal
 from gepa_client.certificate.certificate import NoiseFound
 from gepa_client.certificate.leaks import Leaks
 from gepa_client.evolution.names import code_label
@@ -26,7 +26,7 @@ from gepa_client.journal.run_events import (
     TiesCompared,
 )
 from gepa_client.report.proposed_texts import copied_summary, unusable_hints, unusable_summary
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 from gepa_client.report.steering_fields import steered_kinds, steered_summary
 from gepa_client.run.output_folder import HostTotals
 from gepa_client.settings.run_config import RunConfig
@@ -193,14 +193,14 @@ def step_origin(change: Change) -> str:
     return f"From {came}{merged}. Iteration {change.iteration:,}, after {change.metric_calls:,} metric calls."
 
 
-def proposal_title(proposal: AnalyzedProposal) -> str:
+def proposal_title(proposal: Proposal) -> str:
     """`Proposal at 120, from candidate 2: rejected`."""
     origin = f", from {_named(proposal.parent)}" if proposal.parent is not None else ""
     kept = f"kept as candidate {proposal.candidate}" if proposal.candidate is not None else proposal.outcome
     return f"Proposal at {proposal.number:,}{origin}: {kept}"
 
 
-def minibatch_summary(proposal: AnalyzedProposal) -> str:
+def minibatch_summary(proposal: Proposal) -> str:
     """Return how many rows a proposal was made from, and their scores, as sentences."""
     rows = f"Reflection read the results of {counted(proposal.size, 'training row')}."
     sums = ""

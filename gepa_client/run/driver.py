@@ -54,8 +54,8 @@ from gepa_client.run.run_watcher import RunCounters
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
 from gepa_client.selection.race_blocks import fewest_rows, race_pays
 from gepa_client.settings.run_config import RunConfig
+from gepa_client.steering.queue import PolledQueue
 from gepa_client.steering.recorded_stops import record_stop
-from gepa_client.steering.request_queue import PolledQueue
 from gepa_client.steering.stopping import PAUSE
 from gepa_client.transport.event_loop import CancelToken
 from protocol import DiscoverResult

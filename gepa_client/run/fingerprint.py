@@ -11,7 +11,7 @@ from gepa_client.journal.requests import digest_of
 from gepa_client.run.resolved_settings import evolve_of, is_deterministic
 from gepa_client.settings.loading import EARLIER_DEFAULTS
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.settings.secret_settings import NOT_RECORDED
+from gepa_client.settings.secrets import NOT_RECORDED
 from protocol import Candidate, DiscoverResult, ProgramInfo
 from protocol.code import GIT_BRANCH, commit_of
 

@@ -51,7 +51,7 @@ NO_OWNER = ""
 
 
 @dataclass
-class _RefusalCount:
+class _Refused:
     """How often something was refused, where first, and how much of that is in the journal."""
 
     sandbox: str
@@ -71,7 +71,7 @@ class GatewayRecord:
         self._received_s = 0.0
         self._next_call = self._next_refusal = 0
         self._by_model: dict[str, ModelTally] = {}
-        self._refused: dict[_RefusalKey, _RefusalCount] = {}
+        self._refused: dict[_RefusalKey, _Refused] = {}
         self._free_failures = 0
         self._cap: str | None = None
         self._on_cap: Callable[[str], None] = lambda _reason: None
@@ -94,7 +94,7 @@ class GatewayRecord:
             self._next_refusal = end_of(store, journal.run_id, GATEWAY)
             self._by_model = dict(calls.by_model)
             for event in refusals:
-                self._refused[event.what, event.reason] = _RefusalCount(event.sandbox, event.times, event.times)
+                self._refused[event.what, event.reason] = _Refused(event.sandbox, event.times, event.times)
             early, self._early = self._early, []
             cap = self._cap
         for event in refusals[:REFUSALS_EMITTED]:
@@ -208,7 +208,7 @@ class GatewayRecord:
         if key not in self._refused and len(self._refused) >= REFUSALS_KEPT:
             key, sandbox = (OTHERS, "further different refusals"), OTHERS
         known = key in self._refused
-        refused = self._refused.setdefault(key, _RefusalCount(sandbox))
+        refused = self._refused.setdefault(key, _Refused(sandbox))
         refused.times += refusal.times
         if known:
             return None
@@ -217,7 +217,7 @@ class GatewayRecord:
             return None
         return CallRefused(sandbox=sandbox, what=key[0], reason=key[1])
 
-    def _write_refusal(self, journal: Journal, key: _RefusalKey, refused: _RefusalCount) -> None:
+    def _write_refusal(self, journal: Journal, key: _RefusalKey, refused: _Refused) -> None:
         """Write an entry for the refusals that are not in the journal yet."""
         what, reason = key
         answer = {"sandbox": refused.sandbox, "what": what, "reason": reason, "times": refused.times - refused.written}

@@ -18,7 +18,7 @@ from evolverpc_common.display_text import counted, line, plain
 from evolverpc_common.printed_commands import command
 from gepa_client.errors import ConnectionLost, Interrupted, RecordedFailure, details, summary
 from gepa_client.gepa.hooks import Failure, Failures
-from gepa_client.gepa.reflection_strategies import WHERE as REFLECTION
+from gepa_client.gepa.reflection import WHERE as REFLECTION
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import Emit, StepFailed, Warned

@@ -9,7 +9,7 @@ import orjson
 
 from gepa_client.certificate.commitment import Commitment, commitment_of, record_commitment, recorded_commitment
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.row_loaders import AnyRow, Row, ServerRow, load_rows, numbered
+from gepa_client.gepa.rows import AnyRow, Row, ServerRow, load_rows, numbered
 from gepa_client.journal.entries import START
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RecordedRequest, digest_of, request_key

@@ -21,8 +21,8 @@ from gepa_client.gepa.concurrent_datasets import ConcurrentDatasets
 from gepa_client.gepa.known_results import KnownResults
 from gepa_client.gepa.litellm_model import LiteLLMModel, is_hopeless
 from gepa_client.gepa.record_budget import RecordBudget
-from gepa_client.gepa.reflection_strategies import ConcurrentReflection, ProgramReflection
-from gepa_client.gepa.row_loaders import RowLoader
+from gepa_client.gepa.reflection import ConcurrentReflection, ProgramReflection
+from gepa_client.gepa.rows import RowLoader
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE, CandidateRecord
 from gepa_client.journal.requests import journal_reference
 from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, ReflectionRetried, Status, Tested, Warned
@@ -37,8 +37,8 @@ from gepa_client.run.stop_conditions import BetweenIterations
 from gepa_client.run.stoppers import BudgetStop, CertainStop, NothingNewStop, PerfectStop, SteeredStops, Stop, stoppers
 from gepa_client.run.tie_break import best_of_rest, compare_ties, recorded_best, reserved_calls
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
-from gepa_client.steering.steered_strategies import steered
 from gepa_client.steering.steering import EmptyQueue, RequestQueue, Steering
+from gepa_client.steering.strategies import steered
 from protocol.code import CODE_COMPONENTS
 from protocol.errors import RpcError
 

@@ -13,7 +13,7 @@ from gepa_client.errors import Refused
 from gepa_client.fleet.endpoints_file import SCORE_TOKEN_FLAG, Address, read_endpoints_file
 from gepa_client.settings.groups import Evolve, parse_secret_header
 from gepa_client.settings.run_config import CODE_ONLY, RunConfig
-from gepa_client.settings.secret_settings import without_secrets
+from gepa_client.settings.secrets import without_secrets
 from gepa_client.transport.address import find_token
 from protocol import DiscoverResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, added_to, commit_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evolverpc_common.settings.definition import flag_of
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.gepa.row_loaders import AnyRow, RowLoader, ServerRow, load_rows, numbered
+from gepa_client.gepa.rows import AnyRow, RowLoader, ServerRow, load_rows, numbered
 from gepa_client.settings.groups import LEAST_TO_SPLIT, RECORDED_ROWS, VAL_FRACTION, Rows, is_file
 from gepa_client.settings.run_config import RunConfig
 

@@ -10,7 +10,7 @@ from gepa.utils.stop_condition import MaxTrackedCandidatesStopper
 
 from gepa_client.analysis.statistics.further_gain import further_gain
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.steering.candidate_pool import PoolWithout
+from gepa_client.steering.pool import PoolWithout
 from gepa_client.steering.steering import Steering
 
 LEAST_IDLE = 100

@@ -19,8 +19,8 @@ from gepa_client.evolution.lineage import Lineage, ScoringSelection
 from gepa_client.evolution.mutations import MutationRunner
 from gepa_client.evolution.selector import ComponentSelector, Schedule
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.reflection_strategies import ConcurrentReflection
-from gepa_client.gepa.row_loaders import RowLoader
+from gepa_client.gepa.reflection import ConcurrentReflection
+from gepa_client.gepa.rows import RowLoader
 from gepa_client.journal.run_events import Emit
 from gepa_client.run.resolved_settings import evolve_of, races
 from gepa_client.run.run_watcher import FailFastCallback

@@ -13,17 +13,11 @@ from gepa_client.errors import JournalError, NumberTaken
 from gepa_client.journal.entries import AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row, StoredRun
 from gepa_client.journal.exported import Document, ExportedAttempt, ExportedRun, mistakes
 from gepa_client.journal.history import all_rows
+from gepa_client.journal.records import FINISHED_FIELDS, STARTED_FIELDS, TIME_FIELDS, candidate_json, estimated_times
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import (
-    FINISHED_FIELDS,
-    STARTED_FIELDS,
-    TIME_FIELDS,
-    candidate_json,
-    estimated_times,
-)
 from gepa_client.settings.groups import FleetSettings, SandboxSettings, TrackingSettings
 from gepa_client.settings.loading import from_record, upgraded
-from gepa_client.settings.secret_settings import NOT_RECORDED, left_out
+from gepa_client.settings.secrets import NOT_RECORDED, left_out
 
 FORMAT = "evolverpc-run"
 VERSION = 3

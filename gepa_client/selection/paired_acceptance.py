@@ -12,7 +12,7 @@ from gepa.strategies.proposal_selection import SelectionStrategy
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.statistics.sequential import last_look
-from gepa_client.gepa.row_loaders import AnyRow, RowLoader
+from gepa_client.gepa.rows import AnyRow, RowLoader
 from gepa_client.journal.requests import digest_of
 
 Proposal = CandidateProposal[Any]

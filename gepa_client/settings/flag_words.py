@@ -5,7 +5,7 @@ from typing import Any
 
 from evolverpc_common.settings.definition import json_object
 from gepa_client.settings.run_config import SETTINGS
-from gepa_client.settings.secret_settings import without_secrets
+from gepa_client.settings.secrets import without_secrets
 
 
 def flag_words(name: str, value: Any) -> list[str]:

@@ -21,7 +21,7 @@ from evolverpc_common.settings.sources import (
 from gepa_client.journal.entries import RESUMED_BY
 from gepa_client.settings.groups import STDIN
 from gepa_client.settings.run_config import ALTERNATIVES, DEPENDS, REPLACED, ROW_SETTINGS, SETTINGS, RunConfig
-from gepa_client.settings.secret_settings import NOT_RECORDED, left_out
+from gepa_client.settings.secrets import NOT_RECORDED, left_out
 
 NO_SERVER = (
     "no URL: name the server, as in `gepa-client optimize http://127.0.0.1:8000 --max-metric-calls 500`, or give "

@@ -21,7 +21,7 @@ from gepa_client.settings.groups import (
     TrackingSettings,
     parse_secret_header,
 )
-from gepa_client.settings.secret_settings import without_secrets
+from gepa_client.settings.secrets import without_secrets
 
 REPLACED: dict[str, str] = {
     "seed_candidate": "the server's `discover` returns it",

@@ -9,7 +9,7 @@ from gepa_client.journal.entries import SteeringRequest
 from gepa_client.journal.exported import mistakes
 from gepa_client.journal.steer_entries import Cancel, Pause, action_of
 from gepa_client.journal.store import Store
-from gepa_client.steering.request_queue import request
+from gepa_client.steering.queue import request
 from gepa_client.steering.stopping import stop
 
 

@@ -1,10 +1,10 @@
 """Entries of the requests that stopped a run, which its driver writes when it lets go of the run."""
 
 from gepa_client.journal.entries import CONTROL, STEER, Entry
+from gepa_client.journal.records import OVER
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.steer_entries import Cancel, Pause, SteerEntry, described
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import OVER
 
 
 def record_stop(store: Store, run_id: str, owner: str, status: str) -> None:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from gepa_client.journal.entries import PROPOSAL, STEER, SteeringRequest, now
 from gepa_client.journal.exported import mistakes
 from gepa_client.journal.journal import Journal
+from gepa_client.journal.records import plain
 from gepa_client.journal.requests import RequestKey, request_key
 from gepa_client.journal.run_events import Emit, Steered
 from gepa_client.journal.steer_entries import (
@@ -28,9 +29,8 @@ from gepa_client.journal.steer_entries import (
     by_hand_text,
     described,
 )
-from gepa_client.journal.stored_fields import plain
-from gepa_client.steering.candidate_pool import State, leave_fronts
 from gepa_client.steering.objections import Situation, best_of, objection
+from gepa_client.steering.pool import State, leave_fronts
 
 MOST_TRIES = 10
 """Iterations that try to evaluate a proposal by hand: GEPA skips a minibatch on which the parent has perfect scores."""

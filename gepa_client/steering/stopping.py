@@ -8,8 +8,8 @@ from gepa_client.journal.entries import SteeringRequest, StoredRun
 from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.steer_entries import Cancel, Pause
 from gepa_client.journal.store import Store
+from gepa_client.steering.queue import request
 from gepa_client.steering.recorded_stops import record_stop
-from gepa_client.steering.request_queue import request
 
 PAUSE: Literal["pause"] = "pause"
 CANCEL: Literal["cancel"] = "cancel"

@@ -13,8 +13,8 @@ from evolverpc_common.network_addresses import url_host
 from gepa_service.repositories.destinations import LONGEST_URL, Destination, DestinationRefused, destination_of
 from gepa_service.repositories.policy import RepositoryPolicy
 from sandbox_runtime.api.sandbox import SandboxError
+from sandbox_runtime.source.git import Credentials, GitCredentials, GitFailed, git
 from sandbox_runtime.source.origin import LocalRepository, address
-from sandbox_runtime.source.remote_git import Credentials, GitCredentials, GitFailed, git
 
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 HEAD = "HEAD"

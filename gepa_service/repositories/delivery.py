@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gepa_service.repositories.access import AllowedRepository, git_settings
-from sandbox_runtime.source.remote_git import Credentials, GitCredentials, git
+from sandbox_runtime.source.git import Credentials, GitCredentials, git
 
 TEXTS = ".gepa/best_candidate.json"
 """The file that holds the texts of a version."""

@@ -12,8 +12,8 @@ import jwt
 from pydantic import BaseModel, ValidationError
 
 from evolverpc_common.network_addresses import is_loopback
+from sandbox_runtime.source.git import CredentialsFailed
 from sandbox_runtime.source.github_app import GitHubApp, GitHubAppSettings
-from sandbox_runtime.source.remote_git import CredentialsFailed
 
 M = TypeVar("M", bound=BaseModel)
 

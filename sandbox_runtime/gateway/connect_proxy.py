@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from evolverpc_common.network_addresses import Address, parse_address, refusal_reason
 from sandbox_runtime.api.egress import Allow, Closed
 from sandbox_runtime.gateway.events import HostConnection, shown
-from sandbox_runtime.gateway.gateway_session import TUNNELS, SandboxGatewaySession
 from sandbox_runtime.gateway.http_frontend import UNIDENTIFIED_TIMEOUT_S, Find
+from sandbox_runtime.gateway.session import TUNNELS, SandboxGatewaySession
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns all addresses of a host for a port, in the order to be tried. Raises OSError if there is none."""

@@ -13,11 +13,11 @@ from evolverpc_common.model_prices import PriceTable
 from sandbox_runtime.api.egress import Egress
 from sandbox_runtime.gateway.connect_proxy import ConnectProxy, Resolve, Resolver
 from sandbox_runtime.gateway.events import GatewayRefusal, HostConnection, ProviderCall, RefusalLog
-from sandbox_runtime.gateway.gateway_session import CONNECTIONS, TUNNELS, Listener, SandboxGatewaySession
 from sandbox_runtime.gateway.http_frontend import HOST_PATH, Find, HttpFrontend
 from sandbox_runtime.gateway.model_requests import ModelRequests
 from sandbox_runtime.gateway.providers import Provider, SecretHeader, check_together
 from sandbox_runtime.gateway.request_policy import GatewayPolicy
+from sandbox_runtime.gateway.session import CONNECTIONS, TUNNELS, Listener, SandboxGatewaySession
 from sandbox_runtime.gateway.spend_cap import SpendCap
 from sandbox_runtime.gateway.upstream import HostRequests, provider_session
 

@@ -10,7 +10,7 @@ import orjson
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from sandbox_runtime.gateway.gateway_session import CONNECTIONS, SandboxGatewaySession
+from sandbox_runtime.gateway.session import CONNECTIONS, SandboxGatewaySession
 
 KEEPALIVE_S = 75.0
 """Longer than clients keep an unused connection, so that none is used while it closes."""

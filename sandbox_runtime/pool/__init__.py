@@ -1,6 +1,6 @@
 """Keep as many sandboxes running as there is work for, and list them in an endpoints file."""
 
-from sandbox_runtime.pool.endpoints_writer import (
+from sandbox_runtime.pool.endpoints_file import (
     EndpointsFile,
     endpoints_folder,
     endpoints_folders,

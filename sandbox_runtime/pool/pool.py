@@ -19,7 +19,7 @@ from sandbox_runtime.api.sandbox import (
     SandboxGone,
     SandboxNotReady,
 )
-from sandbox_runtime.pool.endpoints_writer import EndpointsFile
+from sandbox_runtime.pool.endpoints_file import EndpointsFile
 from sandbox_runtime.pool.interfaces import PoolEvent, PoolEventKind, PoolFailed, StartSandbox
 
 FIRST_PAUSE_S = 1.0

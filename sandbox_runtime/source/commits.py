@@ -10,7 +10,7 @@ from pathlib import Path
 from evolverpc_common.git import LOCAL_TIMEOUT_S
 from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.sandbox import SandboxError
-from sandbox_runtime.source.remote_git import GitFailed, git
+from sandbox_runtime.source.git import GitFailed, git
 
 PACK_S = 600.0
 

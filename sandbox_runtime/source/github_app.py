@@ -17,7 +17,7 @@ import jwt
 from pydantic import BaseModel, Field, ValidationError
 
 from evolverpc_common.network_addresses import is_loopback
-from sandbox_runtime.source.remote_git import TOKEN_USER, CredentialsFailed, is_for
+from sandbox_runtime.source.git import TOKEN_USER, CredentialsFailed, is_for
 
 EARLY_S = 300.0
 """A token is renewed if it has less than this left."""

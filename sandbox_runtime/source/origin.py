@@ -13,7 +13,7 @@ from evolverpc_common.git import filters_off
 from evolverpc_common.network_addresses import is_loopback
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.source.commits import Commit
-from sandbox_runtime.source.remote_git import Credentials, GitCredentials, GitFailed, git, line
+from sandbox_runtime.source.git import Credentials, GitCredentials, GitFailed, git, line
 
 _SCP = re.compile(r"(?P<user>[\w.-]+)@(?P<host>[\w.-]+):(?P<path>[^/:][^:]*)")
 _SCHEMES = ("https", "ssh", "file")

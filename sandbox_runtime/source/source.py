@@ -14,6 +14,7 @@ from evolverpc_common.files import lock_if_free, locked, remove_tree
 from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.api.spec import Command, ResourceLimits
+from sandbox_runtime.source.git import GitCredentials
 from sandbox_runtime.source.origin import (
     LocalRepository,
     RemoteRepository,
@@ -24,7 +25,6 @@ from sandbox_runtime.source.origin import (
     remote_commit,
 )
 from sandbox_runtime.source.recipes import ProgramNeeds, has_server_settings, program_needs
-from sandbox_runtime.source.remote_git import GitCredentials
 
 PROGRAM = "program"
 """The folder of a workspace that the repository is unpacked to."""

@@ -2,9 +2,9 @@
 
 from gepa_client.analysis.explanation import Change, Explanation, MovedRows, paired_scores
 from gepa_client.analysis.proposals import (
-    AnalyzedProposal,
     ComparedRow,
     Excerpt,
+    Proposal,
     RowResult,
     TextChange,
     marked_texts,
@@ -21,7 +21,7 @@ from gepa_client.journal.run_events import (
     Progress,
     Started,
 )
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 
 NASTY = "\x1b[2J[red]x[/]</pre><img src=x onerror=alert(1)>\u202e```"
@@ -131,7 +131,7 @@ def explanation(record: RunRecord, text: str = "a value") -> Explanation:
     result = RowResult(text, 0.5, value, value, value, value, value)
     other = RowResult(text, 0.75, Excerpt(f"another {text}"), value, value, None, value)
     row = ComparedRow(text, value, result, other)
-    proposal = AnalyzedProposal(
+    proposal = Proposal(
         number=15, parent=0, components=(text,), size=9, rows=(row,), before=1.0, after=2.0,
         records={text: ({text: value},)}, answers={text: value}, texts=(TextChange(text, (Words("add", text),)),),
         mutation=None, candidate=None, outcome="rejected", why=text,

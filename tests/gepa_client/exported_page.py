@@ -8,7 +8,7 @@ from typing import Any
 from gepa_client.analysis.explanation import Explanation
 from gepa_client.page.explanation_answers import explained
 from gepa_client.page.summary import summary_of
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 
 DATA = re.compile(rb'<script type="application/json" id="run-data">([^<]*)</script>')
 

@@ -18,9 +18,9 @@ from gepa_client.journal.entries import (
     Row,
     StoredRun,
 )
+from gepa_client.journal.records import estimated_times
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store, open_store
-from gepa_client.journal.stored_fields import estimated_times
 from gepa_client.settings.run_config import RunConfig
 
 RUN_ID = "20260102-030405-1f3a"

@@ -11,12 +11,11 @@ PYPROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_te
 PACKAGES = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 
 
-def test_the_wheel_holds_these_packages() -> None:
+def test_the_wheel_holds_the_five_packages() -> None:
     assert sorted(PACKAGES) == [
         "evolverpc",
         "evolverpc_common",
         "gepa_client",
-        "gepa_service",
         "protocol",
         "rpc_server",
         "sandbox_runtime",

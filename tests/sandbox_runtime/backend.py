@@ -31,8 +31,8 @@ from sandbox_runtime import (
     SandboxSpec,
     ServerEndpoint,
 )
+from sandbox_runtime.backends.lifecycle import reached_by
 from sandbox_runtime.backends.records import SandboxRecords
-from sandbox_runtime.backends.shared_steps import reached_by
 from tests.sandbox_runtime.stub_server import SOURCE
 
 NAMES_OF_ANY_SHELL = {"PATH", "HOME", "TMPDIR", "LANG", "PWD", "SHLVL", "_", "LC_CTYPE", "USER", "LOGNAME", "SHELL"}

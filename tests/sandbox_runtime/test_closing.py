@@ -3,7 +3,7 @@
 import pytest
 
 from sandbox_runtime import SandboxError
-from sandbox_runtime.backends.shared_steps import close_after_failure, close_all
+from sandbox_runtime.backends.lifecycle import close_after_failure, close_all
 
 
 class Closed:

@@ -30,7 +30,7 @@ from gepa_client.journal.store import default_store, open_store
 from gepa_client.page import embedded
 from gepa_client.page.built_page import PageMissing
 from gepa_client.page.recorded_decisions import KnownRun
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.supervisor import HASH_SEED, DriverProcess, LaunchDriver, launch_here

@@ -13,7 +13,7 @@ from gepa_client.journal.store import Store
 from gepa_client.run.output_folder import new_run_id
 from gepa_client.settings.loading import from_record, replaced
 from gepa_client.settings.run_config import ROW_SETTINGS, RunConfig
-from gepa_client.settings.secret_settings import left_out
+from gepa_client.settings.secrets import left_out
 from protocol import JsonValue
 
 OF_ITS_OWN = ("name", "output")

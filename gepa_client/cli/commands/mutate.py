@@ -26,7 +26,7 @@ from gepa_client.errors import ClientError, RowsError, details, summary, unreada
 from gepa_client.evolution.checkout import CheckoutError, CommitBundle, LocalCheckout, holds_commit
 from gepa_client.evolution.manual_mutation import ManualMutation
 from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
-from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.gepa.rows import AnyRow
 from gepa_client.run.output_folder import write_json
 from gepa_client.run.splits import ListServerRows, rows_of
 from gepa_client.settings.groups import SandboxSettings, is_remote
@@ -316,7 +316,7 @@ def _home_as_json(asked: _Mutation) -> dict[str, Any]:
 async def _mutate_once(server: "Address", asked: _Mutation) -> ManualMutation:
     # aiohttp comes with these, which `--help` does not need
     from gepa_client.evolution.manual_mutation import mutate_once
-    from gepa_client.gepa.row_loaders import list_server_rows
+    from gepa_client.gepa.rows import list_server_rows
     from gepa_client.transport.rpc import RpcClient
 
     try:

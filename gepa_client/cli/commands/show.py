@@ -45,7 +45,7 @@ from gepa_client.journal.run_events import FailedExamples, LostRaces, RecordCuts
 from gepa_client.journal.store import Store, named_store
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.proposed_texts import copied_summary, unusable_summary
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 from gepa_client.report.steering_fields import steered_summary
 from gepa_client.report.summary_fields import MODEL_CALL_COLUMNS, failure_summary, model_call_rows, refusal_text
 from gepa_client.run.gateway_record import recorded_gateway_events

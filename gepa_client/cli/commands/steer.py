@@ -21,7 +21,7 @@ from gepa_client.journal.exported import mistakes
 from gepa_client.journal.history import discovery
 from gepa_client.journal.steer_entries import LONGEST_TEXT, AnyAction, action_of, described
 from gepa_client.journal.store import Store
-from gepa_client.steering.request_queue import request
+from gepa_client.steering.queue import request
 from protocol.code import CODE_COMPONENTS
 
 REFUSED = 1

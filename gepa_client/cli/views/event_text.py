@@ -7,7 +7,7 @@ from gepa_client.cli.views.option_names import blocked_hint, where_of
 from gepa_client.evolution.names import code_label
 from gepa_client.journal import run_events as events
 from gepa_client.report.proposed_texts import copied_summary, unusable_text
-from gepa_client.report.run_record import change_origin
+from gepa_client.report.record import change_origin
 from gepa_client.report.steering_fields import steered_text
 from gepa_client.report.summary_fields import refusal_text
 

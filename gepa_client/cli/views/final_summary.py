@@ -18,7 +18,7 @@ from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import Finished
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.proposed_texts import copied_summary, unusable_summary
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 from gepa_client.report.steering_fields import steered_kinds, steered_summary
 from gepa_client.run import output_folder as files
 from gepa_client.settings.run_config import RunConfig

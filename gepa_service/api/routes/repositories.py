@@ -25,7 +25,7 @@ from gepa_service.repositories.access import (
 )
 from gepa_service.repositories.destinations import LONGEST_URL
 from gepa_service.repositories.github import GitHubFailed, owner_and_name
-from sandbox_runtime.source.remote_git import CredentialsFailed, GitCredentials
+from sandbox_runtime.source.git import CredentialsFailed, GitCredentials
 
 router = APIRouter(tags=["repositories"])
 

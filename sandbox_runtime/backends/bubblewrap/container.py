@@ -27,8 +27,8 @@ from sandbox_runtime.backends.bubblewrap.supervisor_client import (
     SupervisorClient,
     written,
 )
+from sandbox_runtime.backends.lifecycle import OutputCapture, capture_pipe
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
-from sandbox_runtime.backends.shared_steps import OutputCapture, capture_pipe
 
 BUILDER = 0x7000_0000
 """The user that builds environments, if sandboxes have users of their own."""

@@ -33,8 +33,8 @@ from sandbox_runtime.backends.bubblewrap.container_layout import (
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
 from sandbox_runtime.backends.bubblewrap.sandbox import BubblewrapSandbox
 from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder, SupervisorClient, sealed
+from sandbox_runtime.backends.lifecycle import close_after_failure, close_all, sweep_records
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
-from sandbox_runtime.backends.shared_steps import close_after_failure, close_all, sweep_records
 from sandbox_runtime.environments import EnvironmentCache
 
 _OUTPUT_BYTES = 64 * 1024

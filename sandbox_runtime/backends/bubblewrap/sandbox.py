@@ -32,7 +32,7 @@ from sandbox_runtime.backends.bubblewrap.container_layout import (
     variables,
 )
 from sandbox_runtime.backends.bubblewrap.supervisor_client import CommandOrder, input_of, sealed
-from sandbox_runtime.backends.shared_steps import failure_of, healthy_before, not_ready
+from sandbox_runtime.backends.lifecycle import failure_of, healthy_before, not_ready
 
 _LISTENING = 3
 _BACKLOG = 512

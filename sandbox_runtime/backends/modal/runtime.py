@@ -19,11 +19,11 @@ from sandbox_runtime.api.sandbox import (
     SandboxNotReady,
 )
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime.backends.lifecycle import close_after_failure, close_all
 from sandbox_runtime.backends.modal import image_setup, images
-from sandbox_runtime.backends.modal.api_calls import GONE, REFUSED, retried, translated_errors
+from sandbox_runtime.backends.modal.api import GONE, REFUSED, retried, translated_errors
 from sandbox_runtime.backends.modal.creation import START, egress_rules, found, gateway_urls, tags_of_start
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
-from sandbox_runtime.backends.shared_steps import close_after_failure, close_all
 
 APP = "evolverpc"
 """The default app of sandboxes, which lists them in Modal's own tools."""

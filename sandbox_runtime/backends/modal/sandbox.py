@@ -24,11 +24,11 @@ from sandbox_runtime.api.sandbox import (
     ServerEndpoint,
 )
 from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
-from sandbox_runtime.backends.modal.api_calls import GONE, retried, translated_errors
+from sandbox_runtime.backends.lifecycle import failure_of, finished_before, healthy_before, not_ready
+from sandbox_runtime.backends.modal.api import GONE, retried, translated_errors
 from sandbox_runtime.backends.modal.commands import ModalCommands, copied, probe_command
 from sandbox_runtime.backends.modal.creation import gateway_urls
 from sandbox_runtime.backends.modal.image_setup import PORT
-from sandbox_runtime.backends.shared_steps import failure_of, finished_before, healthy_before, not_ready
 
 LOST_S = 60.0
 """Seconds of errors from Modal after which a sandbox counts as lost."""

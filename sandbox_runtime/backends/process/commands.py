@@ -15,8 +15,8 @@ from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.process_identity import started_at
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import EXEC_BYTES, EnvironmentMissing
+from sandbox_runtime.backends.lifecycle import OutputCapture
 from sandbox_runtime.backends.process.marked_processes import MARK, REAPER, end_all, terminate_and_wait
-from sandbox_runtime.backends.shared_steps import OutputCapture
 
 _DRAIN_S = 2.0
 """How long the end of a command's pipes is waited for after it has ended: another process may hold them."""

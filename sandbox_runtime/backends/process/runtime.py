@@ -23,11 +23,11 @@ from sandbox_runtime.api.sandbox import (
     SandboxNotReady,
 )
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime.backends.lifecycle import close_after_failure, close_all, sweep_records
 from sandbox_runtime.backends.process.commands import run_build
 from sandbox_runtime.backends.process.marked_processes import end_all, terminate_reapers
 from sandbox_runtime.backends.process.sandbox import ProcessSandbox
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords, is_private, private_folder
-from sandbox_runtime.backends.shared_steps import close_after_failure, close_all, sweep_records
 from sandbox_runtime.environments import EnvironmentCache
 
 NO_ISOLATION_WARNING = (

@@ -26,9 +26,9 @@ from sandbox_runtime.api.sandbox import (
     SandboxNotReady,
 )
 from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
+from sandbox_runtime.backends.lifecycle import failure_of, healthy_before, not_ready
 from sandbox_runtime.backends.process.commands import ProcessLimits, RunningCommand
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
-from sandbox_runtime.backends.shared_steps import failure_of, healthy_before, not_ready
 
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _BACKLOG = 1024

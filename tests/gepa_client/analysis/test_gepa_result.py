@@ -12,7 +12,7 @@ from gepa.core.result import GEPAResult
 
 from gepa_client import load_result
 from gepa_client.errors import JournalError, NoSuchRun
-from gepa_client.gepa.row_loaders import Row, RowLoader
+from gepa_client.gepa.rows import Row, RowLoader
 from gepa_client.journal.entries import SEARCH, START, CandidateRecord, Entry
 from gepa_client.journal.entries import Row as JournalRow
 from gepa_client.journal.requests import digest_of, evaluate_key

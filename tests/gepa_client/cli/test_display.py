@@ -26,7 +26,7 @@ from gepa_client.journal.run_events import (
     race_text,
 )
 from gepa_client.journal.tie_entries import TiedCandidate
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.example_records import NASTY, candidate, code_record, example_record, mutated, refused
 

@@ -21,7 +21,7 @@ from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, open_store
-from gepa_client.report.run_record import RunRecord, full_texts_command
+from gepa_client.report.record import RunRecord, full_texts_command
 from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
 from protocol.errors import UnknownCandidate
 from tests.gepa_client.cli.mutation_script import Evolving

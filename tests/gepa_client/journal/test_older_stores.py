@@ -23,8 +23,8 @@ from pymongo import MongoClient
 from gepa_client.journal import Store, open_store
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.mongo_rows import upgrade_runs
+from gepa_client.journal.records import SCHEMA_VERSION, TIME_FIELDS
 from gepa_client.journal.soundness import damage
-from gepa_client.journal.stored_fields import SCHEMA_VERSION, TIME_FIELDS
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.journal.conftest import DATABASES
 from tests.gepa_client.word_program import Script, rows, scored

@@ -14,7 +14,7 @@ from gepa_client.errors import SteeringRefused
 from gepa_client.journal.entries import SEARCH, STEER
 from gepa_client.journal.steer_entries import ClearHints, Drop, Hint, Pin, Propose, SetBudget, Unpin
 from gepa_client.journal.store import open_store
-from gepa_client.steering.request_queue import request
+from gepa_client.steering.queue import request
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run.steered import found, result_of, steered
 from tests.gepa_client.word_program import WORDS, Script, rows, scored

@@ -15,7 +15,7 @@ from gepa_client.journal.run_events import from_json
 from gepa_client.journal.store import open_store
 from gepa_client.page import embedded
 from gepa_client.page.recorded_decisions import KnownRun
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.exported_page import page_data, page_text
 from tests.gepa_client.run_folder import only_run

@@ -20,7 +20,7 @@ from aiohttp import ClientConnectionError
 
 from gepa_client.journal.steer_entries import Propose
 from gepa_client.journal.store import open_store
-from gepa_client.steering.request_queue import request
+from gepa_client.steering.queue import request
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.page.browsing import Browser
 from tests.gepa_client.page.page_state import PageState, begun, read_run

@@ -8,7 +8,7 @@ from gepa_client.evolution.patches import Words
 from gepa_client.journal.run_events import CallRefused, CandidateFound, Finished, StepFailed, Warned
 from gepa_client.page.explanation_answers import explained as explained_shown
 from gepa_client.report.markdown import CHANGED, TEXT
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 from gepa_client.run.output_folder import HostTotals
 from tests.gepa_client.example_records import NASTY, candidate, example_record, explanation, started
 from tests.gepa_client.exported_page import shown_text

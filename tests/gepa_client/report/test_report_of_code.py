@@ -4,7 +4,7 @@ import pytest
 
 from gepa_client import report
 from gepa_client.journal.run_events import Event, Finished
-from gepa_client.report.run_record import RunRecord, change_of, changes_not_kept
+from gepa_client.report.record import RunRecord, change_of, changes_not_kept
 from tests.gepa_client.example_records import COMMITS, NASTY, code_record, explanation, mutated, refused
 
 

@@ -14,11 +14,11 @@ import pytest
 from gepa_client import report
 from gepa_client.errors import Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.row_loaders import Row
+from gepa_client.gepa.rows import Row
 from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SEARCH, StoredRun
 from gepa_client.journal.run_events import Event, Finished, Progress
 from gepa_client.journal.store import open_store
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.record import RunRecord
 from gepa_client.run import stop_conditions
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.gateway_record import GatewayRecord

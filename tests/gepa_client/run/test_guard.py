@@ -7,7 +7,7 @@ from gepa.core.callbacks import EvaluationSkippedEvent, IterationEndEvent, Propo
 
 from gepa_client.errors import ConnectionLost, Interrupted, RecordedFailure
 from gepa_client.gepa.hooks import Failures
-from gepa_client.gepa.reflection_strategies import WHERE as REFLECTION
+from gepa_client.gepa.reflection import WHERE as REFLECTION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import Event, StepFailed, Warned
 from gepa_client.run.guards import IDLE, FailureGuard, IdleGuard, PriceGuard

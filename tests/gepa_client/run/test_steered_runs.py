@@ -16,7 +16,7 @@ from gepa_client.journal.history import entries
 from gepa_client.journal.steer_entries import Pin, SetBudget
 from gepa_client.journal.store import open_store
 from gepa_client.page.proposal_answers import proposals
-from gepa_client.steering.request_queue import request
+from gepa_client.steering.queue import request
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
 from tests.gepa_client.run.steered import found, steered
 from tests.gepa_client.run_folder import until

@@ -10,7 +10,7 @@ from gepa_client.sandboxing.session_messages import CONNECTIONS_KEPT, HOSTS_KEPT
 from gepa_client.settings.loading import load
 from sandbox_runtime import GatewaySession, PreparedEnvironment, Recipe, SandboxError
 from sandbox_runtime.gateway import HostConnection
-from sandbox_runtime.gateway.gateway_session import SandboxGatewaySession
+from sandbox_runtime.gateway.session import SandboxGatewaySession
 from tests.sandbox_runtime.source.repositories import commit
 
 

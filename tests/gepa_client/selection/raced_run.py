@@ -10,7 +10,7 @@ import gepa
 from gepa.core.callbacks import CandidateRejectedEvent
 
 from gepa_client import ProgramReflection, RemoteAdapter
-from gepa_client.gepa.row_loaders import Row, RowLoader
+from gepa_client.gepa.rows import Row, RowLoader
 from gepa_client.run import strategies
 from gepa_client.settings.run_config import RunConfig
 from protocol import Example

@@ -11,7 +11,7 @@ from gepa.proposer.base import CandidateProposal
 from gepa.strategies.proposal_selection import AllImprovements
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.gepa.row_loaders import AnyRow, Row, RowLoader
+from gepa_client.gepa.rows import AnyRow, Row, RowLoader
 from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcceptance
 
 TRAIN = RowLoader([Row(str(at), {"n": at}) for at in range(40)])

@@ -11,7 +11,7 @@ from gepa_client.errors import SteeringRefused
 from gepa_client.journal import Store, open_store
 from gepa_client.journal.entries import CONTROL, STEER
 from gepa_client.steering.posted_requests import post_request
-from gepa_client.steering.request_queue import MOST_WAITING
+from gepa_client.steering.queue import MOST_WAITING
 from tests.gepa_client.page.browsing import Browser, served
 from tests.gepa_client.page.page_state import read_run
 from tests.gepa_client.stored_run import RUN_ID, Made, put

@@ -10,8 +10,8 @@ from sandbox_runtime import EnvironmentMissing, ResourceLimits, SandboxError, Sa
 from sandbox_runtime.backends.bubblewrap import runtime as runtime_module
 from sandbox_runtime.backends.bubblewrap.container import RecordedResources, free
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime
+from sandbox_runtime.backends.lifecycle import wait_until_healthy
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
-from sandbox_runtime.backends.shared_steps import wait_until_healthy
 from tests.sandbox_runtime.bubblewrap.containers import (
     groups_of,
     left_of,

@@ -22,7 +22,7 @@ from sandbox_runtime.gateway import (
     anthropic,
     openai,
 )
-from sandbox_runtime.gateway.gateway_session import SandboxGatewaySession
+from sandbox_runtime.gateway.session import SandboxGatewaySession
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1000}

@@ -12,7 +12,7 @@ import pytest
 from evolverpc_common.network_addresses import is_public, parse_address
 from sandbox_runtime.api.egress import Allow, Closed, Egress, Open
 from sandbox_runtime.gateway import GatewayPolicy, GatewayPorts
-from sandbox_runtime.gateway.gateway_session import TUNNELS
+from sandbox_runtime.gateway.session import TUNNELS
 from tests.sandbox_runtime.gateway.conftest import Opens, Recorded, Sandbox, sandbox
 
 LOOPBACK = ("127.0.0.1/32",)

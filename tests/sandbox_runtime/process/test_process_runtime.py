@@ -23,10 +23,10 @@ from sandbox_runtime import (
     RuntimeUnavailable,
     SandboxError,
 )
+from sandbox_runtime.backends.lifecycle import reached_by
 from sandbox_runtime.backends.process.commands import run_build
 from sandbox_runtime.backends.process.runtime import NO_ISOLATION_WARNING, ProcessRuntime
 from sandbox_runtime.backends.records import SandboxRecords
-from sandbox_runtime.backends.shared_steps import reached_by
 from tests.sandbox_runtime.backend import BackendUnderTest, process_backend
 from tests.sandbox_runtime.stub_server import SOURCE
 from tests.sandbox_runtime.suite.acting import another_process, line_of, until, up

@@ -176,7 +176,7 @@ export interface ChangeShown {
   moved: string;
   texts: ChangedText[];
   proposal: number | null;
-  groups: RowGroup[];
+  groups: MovedRows[];
 }
 /**
  * A component with the words that a change added and removed.
@@ -195,7 +195,7 @@ export interface MarkedWords {
 /**
  * Rows that a change made better, made worse or left: how many, and the first of them.
  */
-export interface RowGroup {
+export interface MovedRows {
   name: string;
   count: number;
   rows: RowCompared[];

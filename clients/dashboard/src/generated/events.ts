@@ -7,7 +7,7 @@ export type PageEvent =
   | Run
   | Rows
   | Candidate
-  | PoolState
+  | Pool
   | MetricCalls
   | Proposal
   | Iteration
@@ -17,11 +17,11 @@ export type PageEvent =
   | Race
   | Steer
   | RunWarning
-  | FailureCounts
+  | Failures
   | SpendingSoFar
-  | SealedRows
+  | Sealed
   | Ties
-  | ScoreOnTestRows
+  | Tested
   | CertificateFound
   | LeaksFound
   | Copied
@@ -145,7 +145,7 @@ export interface CodeVersion {
 /**
  * The pool from `at` on: the candidates on the Pareto front, and the best one. All are kept, by `at`.
  */
-export interface PoolState {
+export interface Pool {
   id: number;
   type: "pool";
   at: number;
@@ -322,7 +322,7 @@ export interface RunWarning {
  *
  * `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest.
  */
-export interface FailureCounts {
+export interface Failures {
   id: number;
   type: "failures";
   failed: number;
@@ -399,7 +399,7 @@ export interface ModelTally {
 /**
  * The test rows were committed to before the first iteration.
  */
-export interface SealedRows {
+export interface Sealed {
   id: number;
   type: "sealed";
   rows: number;
@@ -428,7 +428,7 @@ export interface TiedCandidate {
 /**
  * A candidate's mean score on the test rows, each scored `repeats` times; replaces an earlier one of its.
  */
-export interface ScoreOnTestRows {
+export interface Tested {
   id: number;
   type: "tested";
   candidate: number;

@@ -1,6 +1,6 @@
 /** The validation rows on which the program failed with a candidate. */
 
-import type { FailureCounts, Run } from "../generated/events";
+import type { Failures, Run } from "../generated/events";
 
 /**
  * Return 1 by place of each row that failed; null if none did. A row that the program failed on at one time and scored
@@ -9,7 +9,7 @@ import type { FailureCounts, Run } from "../generated/events";
 export function failedRows(
   digest: string,
   scores: Float64Array,
-  failures: FailureCounts | undefined,
+  failures: Failures | undefined,
   run: Run | undefined,
 ): Uint8Array | null {
   const cells = failures?.cells[digest];

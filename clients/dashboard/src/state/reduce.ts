@@ -9,15 +9,15 @@ import type {
   MetricCalls,
   Mutation,
   PageEvent,
-  PoolState,
+  Pool,
   Proposal,
   Race,
   Reflection,
   Results,
   Rows,
   RunWarning,
-  ScoreOnTestRows,
   Steer,
+  Tested,
 } from "../generated/events";
 
 /** Types of which only the latest event counts. */
@@ -62,7 +62,7 @@ export interface State {
   readonly candidates: ReadonlyMap<number, Candidate>;
   readonly proposals: ReadonlyMap<string, Proposal>;
   readonly results: ReadonlyMap<string, RowResults>;
-  readonly pools: ReadonlyMap<number, PoolState>;
+  readonly pools: ReadonlyMap<number, Pool>;
   readonly metricCalls: ReadonlyMap<number, MetricCalls>;
   readonly iterations: ReadonlyMap<number, Iteration>;
   readonly reflections: ReadonlyMap<number, Reflection>;
@@ -70,7 +70,7 @@ export interface State {
   readonly races: ReadonlyMap<number, Race>;
   readonly steers: ReadonlyMap<string, Steer>;
   readonly warnings: ReadonlyMap<string, RunWarning>;
-  readonly tested: ReadonlyMap<number, ScoreOnTestRows>;
+  readonly tested: ReadonlyMap<number, Tested>;
 }
 
 export const EMPTY: State = {

@@ -8,8 +8,8 @@ import type {
   Race,
   Reflection,
   RunWarning,
-  ScoreOnTestRows,
   Steer,
+  Tested,
 } from "../generated/events";
 import { paretoFront } from "./front";
 import type { Candidate, Latest, State } from "./reduce";
@@ -47,7 +47,7 @@ export interface View {
   readonly metricCalls: number;
   /** Counts of metric calls by place, in order. */
   readonly metricCallCounts: readonly MetricCalls[];
-  readonly tested: readonly ScoreOnTestRows[];
+  readonly tested: readonly Tested[];
   /** In the order in which they began; one decided later is pending. */
   readonly proposals: readonly Proposal[];
   readonly counts: Counts;

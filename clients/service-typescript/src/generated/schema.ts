@@ -787,6 +787,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Session
+         * @description Return who calls.
+         */
+        get: operations["session_session_get"];
+        put?: never;
+        /**
+         * Sign In
+         * @description Sign a browser in: its cookie holds the token, sealed, so that no script can read it.
+         */
+        post: operations["sign_in_session_post"];
+        /**
+         * Sign Out
+         * @description Sign the browser out. The key stays valid.
+         */
+        delete: operations["sign_out_session_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/session/ways": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Sign In Ways
+         * @description Return what people sign in with besides API keys.
+         */
+        get: operations["sign_in_ways_session_ways_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/usage": {
         parameters: {
             query?: never;
@@ -1410,7 +1458,7 @@ export interface components {
             /** Complete */
             complete: boolean;
             /** Events */
-            events: (components["schemas"]["Run"] | components["schemas"]["Rows"] | components["schemas"]["Candidate"] | components["schemas"]["PoolState"] | components["schemas"]["MetricCalls"] | components["schemas"]["Proposal"] | components["schemas"]["Iteration"] | components["schemas"]["Results"] | components["schemas"]["Reflection"] | components["schemas"]["Mutation"] | components["schemas"]["Race"] | components["schemas"]["Steer"] | components["schemas"]["RunWarning"] | components["schemas"]["FailureCounts"] | components["schemas"]["SpendingSoFar"] | components["schemas"]["SealedRows"] | components["schemas"]["Ties"] | components["schemas"]["ScoreOnTestRows"] | components["schemas"]["CertificateFound"] | components["schemas"]["LeaksFound"] | components["schemas"]["Copied"] | components["schemas"]["Stopped"] | components["schemas"]["FinishedRun"] | components["schemas"]["Summary"] | components["schemas"]["Now"] | components["schemas"]["Position"] | components["schemas"]["StoreTrouble"] | components["schemas"]["JobEvent"])[];
+            events: (components["schemas"]["Run"] | components["schemas"]["Rows"] | components["schemas"]["Candidate"] | components["schemas"]["Pool"] | components["schemas"]["MetricCalls"] | components["schemas"]["Proposal"] | components["schemas"]["Iteration"] | components["schemas"]["Results"] | components["schemas"]["Reflection"] | components["schemas"]["Mutation"] | components["schemas"]["Race"] | components["schemas"]["Steer"] | components["schemas"]["RunWarning"] | components["schemas"]["Failures"] | components["schemas"]["SpendingSoFar"] | components["schemas"]["Sealed"] | components["schemas"]["Ties"] | components["schemas"]["Tested"] | components["schemas"]["CertificateFound"] | components["schemas"]["LeaksFound"] | components["schemas"]["Copied"] | components["schemas"]["Stopped"] | components["schemas"]["FinishedRun"] | components["schemas"]["Summary"] | components["schemas"]["Now"] | components["schemas"]["Position"] | components["schemas"]["StoreTrouble"] | components["schemas"]["JobEvent"])[];
             /** Next */
             next: string;
             /** Reset */
@@ -1459,34 +1507,6 @@ export interface components {
             text: components["schemas"]["SentText"];
         };
         /**
-         * FailureCounts
-         * @description Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
-         *
-         *     `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest.
-         */
-        FailureCounts: {
-            /** Cells */
-            cells: {
-                [key: string]: number[];
-            };
-            /** Evaluated */
-            evaluated: number;
-            /** Failed */
-            failed: number;
-            /** Groups */
-            groups: components["schemas"]["FailureGroup"][];
-            /**
-             * Id
-             * @default 0
-             */
-            id?: number;
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "failures";
-        };
-        /**
          * FailureGroup
          * @description Failed examples of one type. `type`: the exception's; `status`: `program_error` or `timeout`.
          *
@@ -1522,6 +1542,34 @@ export interface components {
             traceback?: string | null;
             /** Type */
             type: string;
+        };
+        /**
+         * Failures
+         * @description Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
+         *
+         *     `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest.
+         */
+        Failures: {
+            /** Cells */
+            cells: {
+                [key: string]: number[];
+            };
+            /** Evaluated */
+            evaluated: number;
+            /** Failed */
+            failed: number;
+            /** Groups */
+            groups: components["schemas"]["FailureGroup"][];
+            /**
+             * Id
+             * @default 0
+             */
+            id?: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "failures";
         };
         /**
          * FieldError
@@ -2803,10 +2851,10 @@ export interface components {
             run: string;
         };
         /**
-         * PoolState
+         * Pool
          * @description The pool from `at` on: the candidates on the Pareto front, and the best one. All are kept, by `at`.
          */
-        PoolState: {
+        Pool: {
             /** At */
             at: number;
             /** Best */
@@ -3545,34 +3593,10 @@ export interface components {
             server_args?: string;
         };
         /**
-         * ScoreOnTestRows
-         * @description A candidate's mean score on the test rows, each scored `repeats` times; replaces an earlier one of its.
-         */
-        ScoreOnTestRows: {
-            /** Candidate */
-            candidate: number;
-            /**
-             * Id
-             * @default 0
-             */
-            id?: number;
-            /** Repeats */
-            repeats: number;
-            /** Rows */
-            rows: number;
-            /** Score */
-            score: number;
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "tested";
-        };
-        /**
-         * SealedRows
+         * Sealed
          * @description The test rows were committed to before the first iteration.
          */
-        SealedRows: {
+        Sealed: {
             /** Digest */
             digest: string;
             /**
@@ -3696,6 +3720,41 @@ export interface components {
             omitted?: number;
             /** Text */
             text: string;
+        };
+        /**
+         * SessionView
+         * @description Who calls. `tenant_name`: null if the tenant has none. `actor`: as the audit log names the caller.
+         */
+        SessionView: {
+            /** Actor */
+            actor: string;
+            /**
+             * Role
+             * @enum {string}
+             */
+            role: "owner" | "editor" | "viewer";
+            /** Tenant */
+            tenant: string;
+            /** Tenant Name */
+            tenant_name: string | null;
+        };
+        /**
+         * SignIn
+         * @description `token`: an API key, or a token of an OIDC issuer. `tenant`: for a member of several.
+         */
+        SignIn: {
+            /** Tenant */
+            tenant?: string | null;
+            /** Token */
+            token: string;
+        };
+        /**
+         * SignInWays
+         * @description What a person signs in with besides API keys: tokens of these OIDC issuers.
+         */
+        SignInWays: {
+            /** Issuers */
+            issuers: string[];
         };
         /**
          * SpendingSoFar
@@ -4033,6 +4092,30 @@ export interface components {
              */
             status: "ok" | "program_error" | "timeout" | "infra_error" | "cancelled";
             trajectory: components["schemas"]["JsonValue"];
+        };
+        /**
+         * Tested
+         * @description A candidate's mean score on the test rows, each scored `repeats` times; replaces an earlier one of its.
+         */
+        Tested: {
+            /** Candidate */
+            candidate: number;
+            /**
+             * Id
+             * @default 0
+             */
+            id?: number;
+            /** Repeats */
+            repeats: number;
+            /** Rows */
+            rows: number;
+            /** Score */
+            score: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "tested";
         };
         /**
          * TiedCandidate
@@ -6088,7 +6171,10 @@ export interface operations {
     };
     stream_job__job_id__stream_get: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description As `Last-Event-ID`, which comes before it. */
+                after?: string | null;
+            };
             header?: {
                 "last-event-id"?: string | null;
             };
@@ -8352,6 +8438,304 @@ export interface operations {
             };
             /** @description The state of the resource does not allow it, or it has changed meanwhile. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description A field is wrong. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Too many requests, or a quota is used up; `Retry-After` names the seconds to wait. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description A database or another part cannot be used now; try again after `Retry-After` seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    session_session_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionView"];
+                };
+            };
+            /** @description The request cannot be read. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description No valid key or token. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description The role does not permit it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description A field is wrong. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Too many requests, or a quota is used up; `Retry-After` names the seconds to wait. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description A database or another part cannot be used now; try again after `Retry-After` seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    sign_in_session_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignIn"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionView"];
+                };
+            };
+            /** @description The request cannot be read. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description No valid key or token. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description The role does not permit it. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description A field is wrong. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Too many requests, or a quota is used up; `Retry-After` names the seconds to wait. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description A database or another part cannot be used now; try again after `Retry-After` seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    sign_out_session_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The request cannot be read. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description A field is wrong. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Too many requests, or a quota is used up; `Retry-After` names the seconds to wait. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description A database or another part cannot be used now; try again after `Retry-After` seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    sign_in_ways_session_ways_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInWays"];
+                };
+            };
+            /** @description The request cannot be read. */
+            400: {
                 headers: {
                     [name: string]: unknown;
                 };

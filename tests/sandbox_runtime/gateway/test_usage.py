@@ -8,7 +8,7 @@ import pytest
 from evolverpc_common.model_prices import PriceTable, TokenCounts, bundled
 from sandbox_runtime.gateway.providers import Provider, anthropic, configured, known, openai
 from sandbox_runtime.gateway.request_parsing import UnusableRequest, parse_request
-from sandbox_runtime.gateway.token_usage import JsonUsageReader, StreamUsageReader
+from sandbox_runtime.gateway.usage import JsonUsageReader, StreamUsageReader
 
 TABLE = {
     "gpt": {

@@ -8,7 +8,7 @@ from gepa.core.adapter import EvaluationBatch
 
 from evolverpc_common.model_prices import PriceTable, priced
 from gepa_client.errors import BadResponse
-from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.history import score_of
 from gepa_client.transport.calls import InconclusiveResult, Reply
 from protocol import JsonValue

@@ -11,7 +11,7 @@ from gepa.strategies.component_selector import AllReflectionComponentSelector, R
 from gepa.strategies.proposal_sampling import ProposalTask, SamplingStrategy
 
 from gepa_client.gepa.reflective_datasets import Records
-from gepa_client.steering.candidate_pool import PoolWithout, State
+from gepa_client.steering.pool import PoolWithout, State
 from gepa_client.steering.steering import Steering
 
 COMPONENT_SELECTORS = {"round_robin": RoundRobinReflectionComponentSelector, "all": AllReflectionComponentSelector}

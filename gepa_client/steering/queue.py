@@ -11,9 +11,9 @@ from typing import Self
 from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS, command
 from gepa_client.errors import JournalError, SteeringRefused, StoreUnavailable
 from gepa_client.journal.entries import SteeringRequest, StoredRun, now
+from gepa_client.journal.records import OVER
 from gepa_client.journal.steer_entries import AnyAction, Cancel, Pause
 from gepa_client.journal.store import Store, named_store
-from gepa_client.journal.stored_fields import OVER
 from gepa_client.steering.objections import Situation, best_of, objection
 
 POLL_S = 0.25

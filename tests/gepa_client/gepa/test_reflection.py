@@ -10,7 +10,7 @@ from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionL
 from gepa_client import ConcurrentReflection, Interrupted, ProgramReflection, RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.gepa.litellm_model import Completion
-from gepa_client.gepa.reflection_strategies import Unusable
+from gepa_client.gepa.reflection import Unusable
 from protocol.errors import MethodNotFound, ProgramFailed
 
 TEMPLATE = "Improve <curr_param> given <side_info> now."
