@@ -125,7 +125,7 @@ def check() -> None:
 @contextlib.contextmanager
 def forwarded(port: int) -> Iterator[str]:
     """Make a port of this container reachable from sandboxes for the block; yield its address."""
-    from sandbox_runtime.backends.modal.api import translated_errors
+    from sandbox_runtime.backends.modal.api_calls import translated_errors
 
     with contextlib.ExitStack() as stack:
         with translated_errors("forward a port"):

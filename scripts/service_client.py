@@ -15,7 +15,14 @@ from gepa_service.api.route_table import routes_of
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "gepa_service" / "client" / "operations.py"
-LEFT_OUT = {"/github/callback", "/github/webhook", "/metrics", "/job/{job_id}/stream"}
+LEFT_OUT = {
+    "/github/callback",
+    "/github/webhook",
+    "/metrics",
+    "/session",
+    "/session/ways",
+    "/job/{job_id}/stream",
+}
 """Routes for browsers, GitHub and Prometheus, and the one that `ServiceClient.follow` reads."""
 
 NAMES = {"/rollouts/batch/{batch_id}/cancel": "cancel_batch"}

@@ -39,6 +39,7 @@ NOT_OURS = (
     "clients/typescript/dist/",
     "clients/dashboard/src/generated/",
     "gepa_client/page/dist/",
+    "gepa_service/api/page/dist/",
 )
 """The list and this script, which hold the words, and what is generated from other sources."""
 GAP = r"[\s#*/]+"

@@ -160,10 +160,11 @@ def end(service: Service, *, keep: bool) -> None:
     """Print what to do next; with `keep`, wait until Ctrl-C."""
     print("\n== What next\n")
     if not keep:
-        print("  make demo-service ARGS=--keep   leaves it running, and prints its key")
+        print("  make demo-service ARGS=--keep   leaves it running; prints its key and page")
         print("  .venv/bin/gepa-service up       starts your own: docs/guides/service.md")
         return
-    print("  The service runs. In another terminal:\n")
+    print(f"  The service runs. Its page: {service.url}/ (paste the key below).")
+    print("  In another terminal:\n")
     print(f"export GEPA_SERVICE_URL={service.url}\nexport GEPA_SERVICE_KEY={service.key}\n")
     print('  curl -H "Authorization: Bearer $GEPA_SERVICE_KEY" $GEPA_SERVICE_URL/jobs')
     print(f"  {service.url}/openapi.json describes every route.\n\n  Ctrl-C ends it.", flush=True)

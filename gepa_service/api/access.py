@@ -7,6 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from gepa_service.api.problems import Problem
 from gepa_service.api.service import Service
+from gepa_service.api.session_cookie import signed_in
 from gepa_service.auth.principal import Permission, Principal
 
 SCHEME = "bearer "
@@ -50,13 +51,16 @@ async def recognized(request: Request) -> Principal | None:
 async def recognized_now(request: Request) -> Principal | None:
     """Check the token of a request, again if it was checked before: a stream outlives a key.
 
-    A member of several tenants names one in the header `Evolverpc-Tenant`.
+    A member of several tenants names one in the header `Evolverpc-Tenant`. A request of the page has its token in the
+    cookie of its session.
     """
     given = request.headers.get("authorization", "")
     token = given[len(SCHEME) :].strip(" \t") if given[: len(SCHEME)].lower() == SCHEME else ""
+    tenant = request.headers.get(TENANT_HEADER)
+    if not given and (who := signed_in(request)) is not None:
+        token, tenant = who.token, who.tenant
     if not token:
         return None
-    tenant = request.headers.get(TENANT_HEADER)
     named = () if tenant is None else (tenant,)
     found: Principal | None = await run_in_threadpool(service_of(request).recognize, token, *named)
     return found

@@ -150,7 +150,7 @@ class JobStreams:
 
     async def is_valid(self, request: Request) -> bool:
         """Return whether the key of a request is still valid; streams of one key share the answer for `CHECK_S`."""
-        header = request.headers.get("authorization", "")
+        header = request.headers.get("authorization", "") + "\n" + request.headers.get("cookie", "")
         checked, task = self._checks.get(header, (0.0, None))
         if task is None or time.monotonic() - checked >= CHECK_S:
             self._checks = {key: each for key, each in self._checks.items() if time.monotonic() - each[0] < CHECK_S}

@@ -1,9 +1,11 @@
 """What the routes share: the stores, and how callers are recognized. Made once at the start, never changed."""
 
+import secrets
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from gepa_service.auth.principal import Principal
+from gepa_service.auth.sessions import Sessions
 from gepa_service.records.store import RecordStore, TenantRecords
 from gepa_service.repositories.github import GitHub
 from gepa_service.repositories.policy import RepositoryPolicy
@@ -25,6 +27,7 @@ class Service:
     `recognize` reads a database, so it runs in a thread. `public_url`: by which the API is reached from outside.
     `repositories`: which may be connected. `github`: None if the service has no GitHub App. `webhook_key`: from which
     the secret of each webhook is derived. `vault`: None if the service has no master key, and so keeps no secrets.
+    `sessions`: of the page; by default they end with this process. `issuers`: the OIDC issuers whose tokens it accepts.
     """
 
     records: RecordStore
@@ -35,6 +38,8 @@ class Service:
     github: GitHub | None = None
     webhook_key: bytes = field(default=b"", repr=False)
     vault: Vault | None = None
+    sessions: Sessions = field(default_factory=lambda: Sessions(secrets.token_bytes(32)), repr=False)
+    issuers: tuple[str, ...] = ()
 
     def of(self, principal: Principal) -> TenantRecords:
         """Return the records of the caller's tenant."""

@@ -17,6 +17,7 @@ from gepa_service.api.service import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.oidc import OidcIssuer, OidcTokens
 from gepa_service.auth.recognize import Recognizer
+from gepa_service.auth.sessions import Sessions
 from gepa_service.cli.arguments import open_cli_records
 from gepa_service.repositories.github import GitHub, GitHubSettings
 from gepa_service.repositories.policy import RepositoryPolicy
@@ -113,4 +114,6 @@ def opened_service(
             github=None if github_app is None else read_github_app(github_app, derived_key(present, "github state")),
             webhook_key=derived_key(present, "webhooks"),
             vault=vault,
+            sessions=Sessions(derived_key(present, "sessions")),
+            issuers=tuple(each.issuer for each in issuers),
         )

@@ -33,6 +33,7 @@ from gepa_client.sandboxing.setup import open_setup
 from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.event_loop import run_to_end
+from gepa_service.jobs.check_lines import check_lines
 from gepa_service.jobs.driver_place import DriverPlace, place_for
 from gepa_service.jobs.http_front import fronted
 from gepa_service.jobs.job_order import Ended, JobOrder
@@ -172,6 +173,8 @@ def _check(session: sessions.SandboxSession) -> Ended | None:
     except (SettingsError, ClientError, RpcError) as error:
         return _failed("preflight", summary(error))
     if report.passed:
+        for line in check_lines(report):
+            print(line, file=sys.stderr, flush=True)
         return None
     steps = [step.message for step in report.steps if step.verdict == "failed"]
     found = [log.text for log in session.check_findings()]

@@ -62,10 +62,11 @@ async function fetched(path: string): Promise<Answer<unknown>> {
     const answer = await fetch(path);
     const body: unknown = await answer.json();
     if (answer.ok) return { kind: "ready", value: body };
-    const error = (body as { error?: unknown } | null)?.error;
+    const { error, detail } = (body ?? {}) as { error?: unknown; detail?: unknown };
+    const message = error ?? detail; // of the server of a run, or of the service
     return {
       kind: "failed",
-      message: typeof error === "string" ? error : `The server answered with ${answer.status}.`,
+      message: typeof message === "string" ? message : `The server answered with ${answer.status}.`,
     };
   } catch {
     return { kind: "failed", message: "The server of this page does not answer." };

@@ -7,7 +7,7 @@ export type Status =
   | { readonly kind: "live" }
   | { readonly kind: "lost"; readonly since: number }
   | { readonly kind: "refused"; readonly message: string }
-  | { readonly kind: "deleted"; readonly run: string }
+  | { readonly kind: "deleted" }
   | { readonly kind: "embedded" };
 
 export interface Listener {
@@ -68,8 +68,26 @@ export function showRun(run: string, hash = location.hash): void {
   history.replaceState(null, "", `${location.pathname}?run=${encodeURIComponent(run)}${hash}`);
 }
 
-/** Follow the events of a run until the returned function is called. */
-export function follow(run: string, listener: Listener): () => void {
+/** What is followed: the address of its events after the id `last`, and the one that states whether it is there. */
+export interface Followed {
+  readonly events: (last: string) => string;
+  readonly status: string;
+  /** What is stated if the server refuses the page. */
+  readonly refused: string;
+}
+
+/** Return the addresses of a run. */
+export function eventsOf(run: string): Followed {
+  const path = `/api/runs/${encodeURIComponent(run)}`;
+  return {
+    events: (last) => `${path}/events${last ? `?last=${encodeURIComponent(last)}` : ""}`,
+    status: path,
+    refused: REFUSED,
+  };
+}
+
+/** Follow events until the returned function is called, or the server ends them: there will be no more. */
+export function follow(followed: Followed, listener: Listener): () => void {
   let source: EventSource | null = null;
   let queue: PageEvent[] = [];
   let flush: ReturnType<typeof setTimeout> | undefined;
@@ -95,9 +113,13 @@ export function follow(run: string, listener: Listener): () => void {
   };
   const connect = () => {
     source?.close();
-    const after = last ? `?last=${encodeURIComponent(last)}` : "";
-    source = new EventSource(`/api/runs/${encodeURIComponent(run)}/events${after}`);
+    source = new EventSource(followed.events(last));
     source.onopen = live;
+    source.addEventListener("end", () => source?.close());
+    source.addEventListener("revoked", () => {
+      source?.close();
+      listener.status({ kind: "refused", message: followed.refused });
+    });
     source.addEventListener("reset", () => {
       queue = [];
       listener.reset();
@@ -115,10 +137,10 @@ export function follow(run: string, listener: Listener): () => void {
   };
   /** The browser gave up, for the server answered with an error: find out which. */
   const again = async () => {
-    const status = await statusOf(`/api/runs/${encodeURIComponent(run)}`);
+    const status = await statusOf(followed.status);
     if (closed) return;
-    if (status === 401 || status === 403) listener.status({ kind: "refused", message: REFUSED });
-    else if (status === 404) listener.status({ kind: "deleted", run });
+    if (status === 401 || status === 403) listener.status({ kind: "refused", message: followed.refused });
+    else if (status === 404) listener.status({ kind: "deleted" });
     else connect();
   };
   connect();

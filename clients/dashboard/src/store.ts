@@ -1,9 +1,9 @@
 /** What the page knows: the run it shows, its events so far, and how it stands with the server. */
 
-import { useEffect, useState } from "preact/hooks";
-import { follow, openSession, type Status, showRun } from "./connection";
+import { eventsOf, follow, openSession, type Status, showRun } from "./connection";
 import type { Embedded } from "./embedded";
 import type { PageEvent } from "./generated/events";
+import { Observed } from "./observed";
 import { EMPTY, reduce, type State } from "./state/reduce";
 
 export interface Known {
@@ -14,12 +14,11 @@ export interface Known {
   readonly resets: number;
 }
 
-export class Store {
-  known: Known = { run: null, state: EMPTY, status: { kind: "connecting" }, resets: 0 };
-  private readonly listeners = new Set<() => void>();
+export class Store extends Observed<Known> {
   private leave = () => {};
 
   constructor(data: Embedded | null) {
+    super({ run: null, state: EMPTY, status: { kind: "connecting" }, resets: 0 });
     if (data === null) void this.connect();
     else {
       const state = reduce(EMPTY, data.events);
@@ -27,17 +26,12 @@ export class Store {
     }
   }
 
-  subscribe(listener: () => void): () => void {
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
-  }
-
   /** Show another run of the store. */
   show(run: string): void {
     this.leave();
     showRun(run);
     this.set({ run, state: EMPTY, status: { kind: "connecting" } });
-    this.leave = follow(run, {
+    this.leave = follow(eventsOf(run), {
       events: (events: readonly PageEvent[]) => this.set({ state: reduce(this.known.state, events) }),
       reset: () => this.set({ state: EMPTY, resets: this.known.resets + 1 }),
       status: (status) => this.set({ status }),
@@ -49,18 +43,4 @@ export class Store {
     if (refused !== null) this.set({ run, status: { kind: "refused", message: refused } });
     else this.show(run);
   }
-
-  private set(changed: Partial<Known>): void {
-    this.known = { ...this.known, ...changed };
-    for (const listener of this.listeners) listener();
-  }
-}
-
-export function useKnown(store: Store): Known {
-  const [known, setKnown] = useState(store.known);
-  useEffect(() => {
-    setKnown(store.known);
-    return store.subscribe(() => setKnown(store.known));
-  }, [store]);
-  return known;
 }

@@ -91,6 +91,7 @@ async def stream(
     caller: Reader,
     service: Parts,
     last_event_id: Annotated[str | None, Header(max_length=LONGEST_EVENT_ID)] = None,
+    after: Annotated[EventId | None, Query(description="As `Last-Event-ID`, which comes before it.")] = None,
 ) -> StreamingResponse:
     """Send the events of a job as they happen, as server-sent events.
 
@@ -101,7 +102,7 @@ async def stream(
     job = await known_job(service.of(caller), job_id)
     streams: JobStreams = request.app.state.streams
     streams.get(job)  # raises its problem before the response begins
-    events = _events(request, streams, job, last_event_id)
+    events = _events(request, streams, job, last_event_id or after)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 

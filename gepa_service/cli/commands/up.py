@@ -154,6 +154,7 @@ def _is_ready(url: str) -> bool:
 
 def _lines(folder: DataFolder, url: str, sandbox: str, key: str | None) -> Iterator[str]:
     yield f"EvolveRPC service {installed_version()}, one worker, sandboxes: {sandbox}"
+    yield f"  page  {url}/ (sign in with a key)"
     yield f"  API   {url}"
     yield f"  data  {folder.path} (private: it holds the master key)"
     yield ""
@@ -161,7 +162,7 @@ def _lines(folder: DataFolder, url: str, sandbox: str, key: str | None) -> Itera
         yield "The first start printed a key. Another one, in another terminal:"
         yield f"  {shlex.join(['gepa-service', 'keys', 'create', NAME, '--database', str(folder.records)])}"
     else:
-        yield "The key of an owner. It is shown now and never again; in another terminal:"
+        yield "The key of an owner, for the page too. It is shown now and never again; in another terminal:"
         yield ""
         yield f"export GEPA_SERVICE_URL={url}"
         yield f"export GEPA_SERVICE_KEY={key}"

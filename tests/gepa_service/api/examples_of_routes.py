@@ -225,6 +225,12 @@ STEP = {"mutation": {"kind": "prompt", "texts": {"prompt": "a"}}, "wait_s": 0}
 MEMBER = {"issuer": "https://issuer.example", "subject": "ann", "role": "viewer"}
 
 EXAMPLES: dict[str, Example] = {
+    "GET /": Example(),
+    "GET /assets/{name}": Example(params={"name": "page.css"}),
+    "POST /session": Example(401, body={"token": "no key"}),
+    "GET /session": Example(),
+    "DELETE /session": Example(204),
+    "GET /session/ways": Example(),
     "GET /openapi.json": Example(),
     "GET /health": Example(),
     "GET /ready": Example(),
@@ -244,6 +250,12 @@ EXAMPLES: dict[str, Example] = {
     "POST /job/{job_id}/resume": Example(200, "paused job"),
     "GET /job/{job_id}/stream": Example(200, "ended job"),
     "GET /job/{job_id}/events": Example(200, "ended job"),
+    "GET /job/{job_id}/cell": Example(404, "ended job", query="?candidate=0&row=0"),
+    "GET /job/{job_id}/text": Example(404, "ended job", query="?candidate=0&component=a"),
+    "GET /job/{job_id}/proposal": Example(404, "ended job", query="?at=0"),
+    "GET /job/{job_id}/provenance": Example(404, "ended job", query="?candidate=0"),
+    "GET /job/{job_id}/explanation": Example(404, "ended job"),
+    "GET /job/{job_id}/transcript": Example(404, "ended job", query="?at=0"),
     "GET /job/{job_id}/logs": Example(200, "ended job"),
     "GET /job/{job_id}/report": Example(409, "ended job"),
     "GET /job/{job_id}/certificate": Example(409, "ended job"),

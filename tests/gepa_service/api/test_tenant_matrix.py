@@ -90,6 +90,11 @@ def test_a_route_without_an_example_is_noticed() -> None:
 def test_public_routes_are_these_alone() -> None:
     public = {name for name, required in TABLE.items() if required is None}
     assert public == {
+        "GET /",
+        "GET /assets/{name}",
+        "POST /session",
+        "DELETE /session",
+        "GET /session/ways",
         "GET /openapi.json",
         "GET /health",
         "GET /ready",

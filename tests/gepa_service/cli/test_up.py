@@ -65,6 +65,7 @@ def test_the_first_start_prints_a_key_once_and_keeps_the_data_private(tmp_path: 
         answer = httpx.get(f"{service['url']}/usage", headers={"Authorization": f"Bearer {service['key']}"})
         assert answer.status_code == 200
         assert httpx.get(f"{service['url']}/usage").status_code == 401
+        assert "/assets/page.js" in httpx.get(f"{service['url']}/").text
         assert stat.S_IMODE(data.stat().st_mode) == 0o700
         assert stat.S_IMODE((data / "master.key").stat().st_mode) == 0o600
         message = refused("up", "--data", str(data), "--port", "0", "--sandbox", "process")

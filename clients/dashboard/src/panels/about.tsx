@@ -41,9 +41,11 @@ export function About({ view }: { view: View }) {
             {run.parent.at !== null && ` at entry ${count(run.parent.at)}`}
           </Fact>
         )}
-        <Fact name="store">
-          <Inline text={run.store} length={300} />
-        </Fact>
+        {run.store !== "" && (
+          <Fact name="store">
+            <Inline text={run.store} length={300} />
+          </Fact>
+        )}
         {run.output && (
           <Fact name="output folder">
             <Inline text={run.output} length={300} />

@@ -54,7 +54,7 @@ function RunBadge({ view }: { view: View }) {
   );
 }
 
-function ConnectionBadge({ status }: { status: Status }) {
+export function ConnectionBadge({ status }: { status: Status }) {
   if (status.kind === "live") return null;
   const text = {
     connecting: "connecting",
@@ -71,7 +71,7 @@ function ConnectionBadge({ status }: { status: Status }) {
   );
 }
 
-function Figures({ view }: { view: View }) {
+export function Figures({ view }: { view: View }) {
   const { now, run, spending } = view.latest;
   const best = view.candidates.find(({ index }) => index === view.best);
   const seed = view.candidates[0];

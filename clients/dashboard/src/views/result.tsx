@@ -51,7 +51,7 @@ export function ResultView({ view, api }: ViewProps) {
       <NotKept view={view} api={api} />
       {!failuresFirst(view) && <Failures view={view} />}
       {summary !== undefined && !run?.driven && <Ending summary={summary} />}
-      {run !== undefined && (
+      {run !== undefined && run.commands.length > 0 && (
         <section class="panel">
           <h2>What to do next</h2>
           {run.output !== null && view.best !== null && (

@@ -1,0 +1,78 @@
+/** What was read from the service, and the states before it is there and after it was lost. */
+
+import type { ComponentChildren } from "preact";
+import { Inline } from "../../parts/text";
+import type { Listed, Loaded } from "../loading";
+import type { Problem } from "../request";
+
+export function ProblemNotice({ problem }: { problem: Problem | null }) {
+  if (problem === null) return null;
+  return (
+    <p class="notices bad" role="alert">
+      <strong>
+        <Inline text={problem.title} />
+      </strong>
+      : <Inline text={problem.detail} length={1_000} />
+    </p>
+  );
+}
+
+interface Props<Value> {
+  readonly loaded: Loaded<Value>;
+  readonly children: (value: Value) => ComponentChildren;
+}
+
+export function Shown<Value>({ loaded: { value, problem, reload }, children }: Props<Value>) {
+  return (
+    <>
+      {problem !== null && (
+        <div class="notices" role="alert">
+          <p>
+            {value === null ? "Not loaded" : "Connection lost; what is shown may be old"}:{" "}
+            <Inline text={problem.detail} length={500} />
+          </p>
+          <button type="button" onClick={reload}>
+            Try again
+          </button>
+        </div>
+      )}
+      {value !== null ? (
+        children(value)
+      ) : problem === null ? (
+        <p class="empty" role="status">
+          Loading.
+        </p>
+      ) : null}
+    </>
+  );
+}
+
+interface ListProps<Item> {
+  readonly list: Listed<Item>;
+  /** What is shown if there is nothing. */
+  readonly empty: ComponentChildren;
+  readonly children: (items: readonly Item[]) => ComponentChildren;
+}
+
+export function List<Item>({ list, empty, children }: ListProps<Item>) {
+  return (
+    <Shown loaded={list}>
+      {(items) =>
+        items.length === 0 ? (
+          <div class="empty">{empty}</div>
+        ) : (
+          <>
+            {children(items)}
+            {list.more !== null && (
+              <p class="more">
+                <button type="button" onClick={list.more}>
+                  Show more
+                </button>
+              </p>
+            )}
+          </>
+        )
+      }
+    </Shown>
+  );
+}

@@ -1,0 +1,165 @@
+/** One job: its state, what may be asked of it, and the views of its run as the page of a single run has them. */
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Answers, AnswersContext } from "../../answers";
+import type { ViewProps } from "../../app";
+import { useKnown } from "../../observed";
+import { ConnectionBadge, Figures } from "../../parts/header";
+import { Inline } from "../../parts/text";
+import { Travel } from "../../parts/travel";
+import { parseRoute, type ViewName } from "../../route";
+import { LIVE, viewAt } from "../../state/view";
+import { NowView } from "../../views/now";
+import { ProgressView } from "../../views/progress";
+import { ReflectionView } from "../../views/reflection";
+import { ResultView } from "../../views/result";
+import { RowsView } from "../../views/rows";
+import { TextView } from "../../views/text";
+import { TreeView } from "../../views/tree";
+import { JobStore } from "../job-store";
+import { useLoaded } from "../loading";
+import { JobControls } from "../parts/job-controls";
+import { JobFailure } from "../parts/job-failure";
+import { jobName } from "../parts/names";
+import { Shown } from "../parts/shown";
+import { Badge } from "../parts/status";
+import { type Place, viewAddress } from "../place";
+import type { Job } from "../schema";
+import { LogView } from "./log";
+
+/** The views of a run, and the log of the job. */
+const TABS = {
+  now: "Now",
+  result: "Result",
+  progress: "Progress",
+  tree: "Tree",
+  rows: "Rows",
+  text: "Text",
+  reflection: "Reflection",
+  log: "Log",
+} as const;
+const EVERY_MS = 15_000;
+
+export function JobPage({ id, place }: { id: string; place: Place }) {
+  const store = useMemo(() => new JobStore(id), [id]);
+  useEffect(() => store.leave, [store]);
+  const { state, job: event, status, resets } = useKnown(store);
+  const loaded = useLoaded<Job>(`/job/${encodeURIComponent(id)}`, EVERY_MS);
+  const answers = useMemo(() => new Answers(null), [id]);
+  const [at, setAt] = useState(LIVE);
+  const view = useMemo(() => viewAt(state, at), [state, at]);
+  useEffect(() => answers.forget(), [resets, answers]);
+  const last = useRef<string | null>(null);
+  useEffect(() => {
+    const now = event === null ? null : `${event.status} ${event.wanted}`;
+    if (last.current !== null && now !== null && now !== last.current) loaded.reload();
+    last.current = now;
+  }, [event, loaded.reload]);
+
+  const chosen = place.name === "log" ? "log" : parseRoute(`#/${place.name}`).view;
+  const props: ViewProps = { view, params: place.params, api: `/job/${encodeURIComponent(id)}`, embedded: false };
+  return (
+    <AnswersContext.Provider value={answers}>
+      <Shown loaded={loaded}>
+        {(read) => {
+          const job: Job = event === null ? read : { ...read, ...event.progress, ...stateOf(event) };
+          return (
+            <>
+              <div class="view-title">
+                <h1>
+                  <Inline text={jobName(job)} length={80} />
+                </h1>
+                <Badge text={job.status} />
+                {job.status === "running" && (
+                  <span class="quiet">
+                    <Inline text={job.wanted === "run" ? job.phase : `${job.wanted} asked for`} />
+                  </span>
+                )}
+                <ConnectionBadge status={status} />
+                <JobControls job={job} onChange={loaded.reload} />
+              </div>
+              <p class="quiet from">
+                <Inline text={job.repo_url} length={200} />
+                {job.ref !== null && (
+                  <>
+                    {" "}
+                    at <Inline text={job.ref} length={80} />
+                  </>
+                )}
+                {job.program_id !== null && (
+                  <>
+                    {" \u00b7 "}
+                    <a href={viewAddress("version", { id: job.program_id })}>the version it made</a>
+                  </>
+                )}
+              </p>
+              {view.latest.run !== undefined && <Figures view={view} />}
+              <JobFailure job={job} />
+              <nav class="tabs run" aria-label="Views of the job">
+                {Object.entries(TABS).map(([name, label]) => (
+                  <a key={name} href={`#/${name}`} aria-current={name === chosen ? "page" : undefined}>
+                    {label}
+                  </a>
+                ))}
+              </nav>
+              {chosen === "log" ? (
+                <LogView id={id} status={job.status} />
+              ) : view.latest.run === undefined ? (
+                <NotBegun job={job} />
+              ) : (
+                <>
+                  {shown(chosen, props)}
+                  <footer class="travel">
+                    <Travel end={view.latest.position?.end ?? 0} view={view} onChange={setAt} />
+                  </footer>
+                </>
+              )}
+            </>
+          );
+        }}
+      </Shown>
+    </AnswersContext.Provider>
+  );
+}
+
+function stateOf({
+  status,
+  reason,
+  wanted,
+  program_id,
+  failure,
+  attempts,
+}: Pick<Job, "status" | "reason" | "wanted" | "program_id" | "failure" | "attempts">) {
+  return { status, reason, wanted, program_id, failure, attempts };
+}
+
+function NotBegun({ job }: { job: Job }) {
+  return (
+    <p class="empty">
+      {job.status === "pending" && "The job waits for a worker; its run is shown here once it has begun."}
+      {job.status === "running" &&
+        "The program's sandbox is started and the program is checked; its run is shown here once that has ended."}
+      {job.status !== "pending" && job.status !== "running" && "The job has no run to show."}{" "}
+      <a href="#/log">The log</a> has what was printed.
+    </p>
+  );
+}
+
+function shown(name: ViewName, props: ViewProps) {
+  switch (name) {
+    case "result":
+      return <ResultView {...props} />;
+    case "progress":
+      return <ProgressView {...props} />;
+    case "tree":
+      return <TreeView {...props} />;
+    case "rows":
+      return <RowsView {...props} />;
+    case "text":
+      return <TextView {...props} />;
+    case "reflection":
+      return <ReflectionView {...props} />;
+    default:
+      return <NowView {...props} />;
+  }
+}

@@ -1,0 +1,149 @@
+/** All jobs: how far each is, what it has found and cost, and what may be asked of it. */
+
+import type { ComponentChildren } from "preact";
+import { count, money, score, time } from "../../parts/format";
+import { Inline } from "../../parts/text";
+import { useList } from "../loading";
+import { hasEnded, JobControls } from "../parts/job-controls";
+import { jobName, repositoryName } from "../parts/names";
+import { List } from "../parts/shown";
+import { Badge } from "../parts/status";
+import { jobAddress, usePlace, viewAddress } from "../place";
+import type { Job } from "../schema";
+import { useMayWrite } from "../session";
+
+const EVERY_MS = 4_000;
+const STATUSES: Record<string, readonly string[]> = {
+  all: [],
+  unfinished: ["pending", "running", "paused"],
+  completed: ["completed"],
+  failed: ["failed", "cancelled"],
+};
+
+export function JobsView() {
+  const { params } = usePlace();
+  const mayWrite = useMayWrite();
+  const chosen = Object.keys(STATUSES).find((name) => name === params.get("show")) ?? "all";
+  const query = (STATUSES[chosen] ?? []).map((status) => `status=${status}`).join("&");
+  const list = useList<Job>(`/jobs${query ? `?${query}` : ""}`, EVERY_MS);
+  return (
+    <>
+      <div class="view-title">
+        <h1>Jobs</h1>
+        {mayWrite && (
+          <a class="button primary" href={viewAddress("new")}>
+            New optimization
+          </a>
+        )}
+      </div>
+      <nav class="filters" aria-label="Which jobs">
+        {Object.keys(STATUSES).map((name) => (
+          <a key={name} href={viewAddress("jobs", { show: name })} aria-current={name === chosen ? "true" : undefined}>
+            {name === "failed" ? "failed or cancelled" : name}
+          </a>
+        ))}
+      </nav>
+      <List list={list} empty={<Empty filtered={chosen !== "all"} />}>
+        {(jobs) => (
+          <ul class="cards">
+            {jobs.map((job) => (
+              <JobCard key={job.job_id} job={job} onChange={list.reload} />
+            ))}
+          </ul>
+        )}
+      </List>
+    </>
+  );
+}
+
+function Empty({ filtered }: { filtered: boolean }) {
+  const mayWrite = useMayWrite();
+  if (filtered) return <p>No job has this status.</p>;
+  return (
+    <p>
+      No job yet. {mayWrite ? "Connect a repository, then begin: " : "Jobs that others begin are listed here."}
+      {mayWrite && <a href={viewAddress("repositories")}>Repositories</a>}
+    </p>
+  );
+}
+
+function JobCard({ job, onChange }: { job: Job; onChange: () => void }) {
+  return (
+    <li class="panel card">
+      <div class="card-title">
+        <h2>
+          <a href={jobAddress(job.job_id, job.status === "completed" ? "result" : "now")}>
+            <Inline text={jobName(job)} length={80} />
+          </a>
+        </h2>
+        <Badge text={job.status} />
+        {!hasEnded(job.status) && job.wanted !== "run" && job.status !== "paused" && (
+          <span class="quiet">{job.wanted} asked for</span>
+        )}
+        {job.status === "running" && (
+          <span class="quiet">
+            <Inline text={job.phase} />
+          </span>
+        )}
+      </div>
+      <Progress job={job} />
+      <dl class="figures">
+        <Figure name="score">
+          {job.best_score === null ? (
+            "none yet"
+          ) : (
+            <>
+              {job.seed_score !== null && `${score(job.seed_score)} \u2192 `}
+              {score(job.best_score)}
+            </>
+          )}
+        </Figure>
+        <Figure name="candidates">{count(job.candidates)}</Figure>
+        <Figure name="cost">
+          {job.cost_usd === null ? "none yet" : money(job.cost_usd)}
+          {job.max_cost_usd !== null && ` of ${money(job.max_cost_usd)}`}
+        </Figure>
+        <Figure name="repository">
+          <Inline text={repositoryName(job.repo_url)} length={60} />
+        </Figure>
+        <Figure name="submitted">{time(job.created)}</Figure>
+      </dl>
+      {job.reason !== null && job.status !== "completed" && (
+        <p class={job.status === "failed" ? "bad" : "quiet"}>
+          <Inline text={job.reason} length={240} />
+        </p>
+      )}
+      <div class="card-foot">
+        <JobControls job={job} onChange={onChange} />
+        {job.program_id !== null && <a href={viewAddress("version", { id: job.program_id })}>The version it made</a>}
+      </div>
+    </li>
+  );
+}
+
+function Figure({ name, children }: { name: string; children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+/** Metric calls of the budget, as a bar too. */
+export function Progress({ job }: { job: Job }) {
+  const share = job.max_metric_calls ? Math.min(1, job.metric_calls / job.max_metric_calls) : null;
+  return (
+    <div class="progress">
+      <span>
+        {count(job.metric_calls)}
+        {job.max_metric_calls !== null && ` of ${count(job.max_metric_calls)}`} metric calls
+      </span>
+      {share !== null && (
+        <div class="bar" aria-hidden="true">
+          <i style={{ width: `${share * 100}%` }} />
+        </div>
+      )}
+    </div>
+  );
+}

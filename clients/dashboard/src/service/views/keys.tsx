@@ -1,0 +1,160 @@
+/** API keys, for owners: make, list and revoke them. */
+
+import { useState } from "preact/hooks";
+import { time } from "../../parts/format";
+import { Inline } from "../../parts/text";
+import { useAction, useList } from "../loading";
+import { DialogButton } from "../parts/dialog";
+import { Field, TextField } from "../parts/field";
+import { List, ProblemNotice } from "../parts/shown";
+import type { Schema } from "../schema";
+import { useMayManage } from "../session";
+
+type Key = Schema<"KeyView">;
+
+export function KeysView() {
+  const mayManage = useMayManage();
+  const list = useList<Key>(mayManage ? "/keys" : null);
+  if (!mayManage) {
+    return (
+      <>
+        <h1>Keys</h1>
+        <p class="empty">Owners alone see and make keys.</p>
+      </>
+    );
+  }
+  return (
+    <>
+      <h1>Keys</h1>
+      <NewKey onDone={list.reload} />
+      <List list={list} empty={<p>No key yet.</p>}>
+        {(keys) => (
+          <section class="panel">
+            <h2>All keys</h2>
+            <ul class="rows">
+              {keys.map((key) => (
+                <Row key={key.key_id} shown={key} onChange={list.reload} />
+              ))}
+            </ul>
+          </section>
+        )}
+      </List>
+    </>
+  );
+}
+
+function Row({ shown, onChange }: { shown: Key; onChange: () => void }) {
+  const { busy, problem, send } = useAction();
+  const expired = shown.expires !== null && new Date(shown.expires) <= new Date();
+  const revoke = async (close: () => void) => {
+    if ((await send("DELETE", `/keys/${encodeURIComponent(shown.key_id)}`)) === null) return;
+    close();
+    onChange();
+  };
+  return (
+    <li>
+      <strong>
+        <Inline text={shown.name} length={80} />
+      </strong>
+      <span>{shown.role}</span>
+      <span class="quiet mono">grk_{shown.key_id.slice(0, 12)}...</span>
+      <span class="quiet">made {time(shown.created)}</span>
+      {shown.revoked !== null ? (
+        <span class="bad">revoked {time(shown.revoked)}</span>
+      ) : expired ? (
+        <span class="warn">expired {time(shown.expires)}</span>
+      ) : (
+        <>
+          {shown.expires !== null && <span class="quiet">expires {time(shown.expires)}</span>}
+          <DialogButton label="Revoke" title="Revoke the key" about={shown.name}>
+            {(close) => (
+              <>
+                <p>
+                  <Inline text={shown.name} length={120} /> is refused from now on, and people who signed in with it are
+                  signed out. This cannot be undone.
+                </p>
+                <ProblemNotice problem={problem} />
+                <p class="field">
+                  <button type="button" class="primary" disabled={busy} onClick={() => revoke(close)}>
+                    Revoke
+                  </button>
+                </p>
+              </>
+            )}
+          </DialogButton>
+        </>
+      )}
+    </li>
+  );
+}
+
+function NewKey({ onDone }: { onDone: () => void }) {
+  const { busy, problem, send } = useAction();
+  const [name, setName] = useState("");
+  const [role, setRole] = useState("editor");
+  const [days, setDays] = useState("");
+  const [made, setMade] = useState<Schema<"NewKey"> | null>(null);
+  const make = async () => {
+    const limit = days.trim() === "" ? {} : { expires_in_days: Number(days) };
+    const found = await send<Schema<"NewKey">>("POST", "/keys", { name: name.trim(), role, ...limit });
+    if (found === null) return;
+    setMade(found);
+    setName("");
+    onDone();
+  };
+  return (
+    <section class="panel">
+      <h2>Make a key</h2>
+      <form
+        class="in-line"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void make();
+        }}
+      >
+        <TextField
+          label="What it is for"
+          name="name"
+          problem={problem}
+          value={name}
+          onChange={setName}
+          input={{ required: true }}
+        />
+        <Field label="Role" name="role" problem={problem}>
+          {(props) => (
+            <select {...props} value={role} onChange={(event) => setRole(event.currentTarget.value)}>
+              <option value="viewer">viewer: reads</option>
+              <option value="editor">editor: also connects, optimizes, promotes</option>
+              <option value="owner">owner: also keys, members, secrets</option>
+            </select>
+          )}
+        </Field>
+        <TextField
+          label="Days until it expires"
+          name="expires_in_days"
+          problem={problem}
+          value={days}
+          onChange={setDays}
+          input={{ type: "number", min: 0, step: "any", placeholder: "never" }}
+        />
+        <button type="submit" class="primary" disabled={busy || name.trim() === ""}>
+          Make it
+        </button>
+      </form>
+      {problem?.errors.length === 0 && <ProblemNotice problem={problem} />}
+      {made !== null && (
+        <div class="notices" role="status">
+          <p>
+            The key of <Inline text={made.name} length={80} />. It is shown now and never again:
+          </p>
+          <p>
+            <code class="secret">{made.key}</code>
+          </p>
+          <button type="button" onClick={() => setMade(null)}>
+            I have it
+          </button>
+        </div>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,193 @@
+/** One version: its score and certificate, where it is from, its texts and its code against its parent. */
+
+import { useMemo } from "preact/hooks";
+import { Fact } from "../../parts/fact";
+import { score, signed, time } from "../../parts/format";
+import { Block, Compared, Inline } from "../../parts/text";
+import { compare } from "../../text/compare";
+import { useLoaded } from "../loading";
+import { programName } from "../parts/names";
+import { Shown } from "../parts/shown";
+import { Badge, Verdict } from "../parts/status";
+import { VersionControls } from "../parts/version-controls";
+import { jobAddress, viewAddress } from "../place";
+import type { Version } from "../schema";
+
+export function VersionView({ id }: { id: string }) {
+  const loaded = useLoaded<Version>(`/program/${encodeURIComponent(id)}`);
+  return (
+    <Shown loaded={loaded}>
+      {(version) => (
+        <>
+          <div class="view-title">
+            <h1>
+              <Inline text={programName(version.line, version.repo_url)} length={80} />
+            </h1>
+            {version.active && <Badge text="active" />}
+            <Verdict verdict={version.verdict} />
+          </div>
+          <VersionControls version={version} onChange={loaded.reload} />
+          <Facts version={version} />
+          <CertificatePanel version={version} />
+          <Texts version={version} />
+          {version.diff !== null && (
+            <section class="panel">
+              <h2>Change of the code</h2>
+              <Block text={version.diff} label="Change of the code" />
+            </section>
+          )}
+          {version.program_json !== null && (
+            <section class="panel">
+              <h2>The saved program</h2>
+              <Block text={JSON.stringify(version.program_json, null, 2)} label="The saved program" />
+            </section>
+          )}
+          <Promotions version={version} />
+        </>
+      )}
+    </Shown>
+  );
+}
+
+function Facts({ version }: { version: Version }) {
+  return (
+    <section class="panel">
+      <h2>The version</h2>
+      <dl class="facts">
+        <Fact name="id">
+          <span class="mono">{version.program_id}</span>
+        </Fact>
+        <Fact name="validation score">
+          {score(version.seed_score)} {"\u2192"} <strong>{score(version.score)}</strong>
+          {version.score !== null && version.seed_score !== null && ` (${signed(version.score - version.seed_score)})`}
+        </Fact>
+        <Fact name="made">
+          {time(version.created)} by <a href={jobAddress(version.job_id, "result")}>its job</a>
+        </Fact>
+        <Fact name="repository">
+          <Inline text={version.repo_url} length={300} />
+        </Fact>
+        <Fact name="parents">
+          {version.parents.length === 0
+            ? "none: it was made from the repository as it is"
+            : version.parents.map((parent, at) => (
+                <span key={parent}>
+                  {at > 0 && ", "}
+                  <a href={viewAddress("version", { id: parent })}>{parent}</a>
+                </span>
+              ))}
+        </Fact>
+        {version.base_commit !== null && (
+          <Fact name="made from commit">
+            <span class="mono">{version.base_commit}</span>
+          </Fact>
+        )}
+        {version.commit !== null && (
+          <Fact name="its commit">
+            <span class="mono">{version.commit}</span>
+            {version.branch !== null && (
+              <>
+                {" "}
+                on <Inline text={version.branch} length={120} />
+              </>
+            )}
+          </Fact>
+        )}
+      </dl>
+    </section>
+  );
+}
+
+function CertificatePanel({ version: { certificate } }: { version: Version }) {
+  const test = certificate?.test as Record<string, unknown> | undefined;
+  const number = (name: string) => (typeof test?.[name] === "number" ? score(test[name]) : "unknown");
+  return (
+    <section class="panel">
+      <h2>Is the gain real?</h2>
+      {certificate === null ? (
+        <p>No certificate: the job had no test rows, or its record does not permit one.</p>
+      ) : (
+        <>
+          <p>
+            <Inline text={String(certificate.statement ?? certificate.verdict ?? "")} length={2_000} />
+          </p>
+          {test !== undefined && (
+            <dl class="facts">
+              <Fact name="test rows">{number("rows")}</Fact>
+              <Fact name="seed">{number("seed")}</Fact>
+              <Fact name="best">{number("best")}</Fact>
+              <Fact name="difference">
+                {number("difference")}, between {number("low")} and {number("high")} at a confidence of{" "}
+                {number("confidence")}
+              </Fact>
+              <Fact name="p-value">{number("p_value")}</Fact>
+            </dl>
+          )}
+          <details>
+            <summary>The whole certificate</summary>
+            <Block text={JSON.stringify(certificate, null, 2)} label="The whole certificate" />
+          </details>
+        </>
+      )}
+    </section>
+  );
+}
+
+function Texts({ version }: { version: Version }) {
+  const parent = version.parents[0] ?? null;
+  const before = useLoaded<Version>(parent === null ? null : `/program/${encodeURIComponent(parent)}`).value;
+  return (
+    <section class="panel">
+      <h2>Texts</h2>
+      {before !== null && (
+        <p class="quiet">
+          <ins>Underlined</ins>: words that <a href={viewAddress("version", { id: before.program_id })}>its parent</a>{" "}
+          lacks; <del>struck through</del>: words of the parent that it lacks.
+        </p>
+      )}
+      {parent === null && (
+        <p class="quiet">
+          <a href={jobAddress(version.job_id, "text")}>The job</a> shows them against the seed.
+        </p>
+      )}
+      {Object.entries(version.texts).map(([component, text]) => (
+        <section key={component}>
+          <h3>
+            <Inline text={component} length={200} />
+          </h3>
+          <Text text={text} before={before?.texts[component] ?? null} label={component} />
+        </section>
+      ))}
+    </section>
+  );
+}
+
+function Text({ text, before, label }: { text: string; before: string | null; label: string }) {
+  const pieces = useMemo(() => (before === null ? null : compare(before, text)), [before, text]);
+  return pieces === null ? <Block text={text} label={label} /> : <Compared pieces={pieces} label={label} />;
+}
+
+function Promotions({ version }: { version: Version }) {
+  if (version.promotions.length === 0) return null;
+  return (
+    <section class="panel">
+      <h2>Promotions</h2>
+      <ul class="rows">
+        {[...version.promotions].reverse().map((each) => (
+          <li key={each.promotion_id}>
+            <span>{time(each.created)}</span>
+            <span>{each.rolled_back ? "became active by a rollback" : "promoted"}</span>
+            <span class="quiet">
+              by <Inline text={each.actor} length={80} />
+            </span>
+            {each.forced !== null && (
+              <span class="warn">
+                not certified; reason: <Inline text={each.forced} length={400} />
+              </span>
+            )}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

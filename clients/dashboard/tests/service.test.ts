@@ -1,0 +1,354 @@
+/** The page of the service: a real service, used in a browser as people use it. */
+
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { hasBrowser, launch } from "./browser";
+import { HOSTILE } from "./hostile-strings";
+import { collectWrong, violations } from "./opened-page";
+import { hasService, RunningService } from "./running-service";
+
+if (!hasService)
+  console.warn("The tests of the service's page are skipped: gepa-service is not in .venv; make setup puts it there");
+
+const OF_JOB = ["now", "result", "progress", "tree", "rows", "text", "reflection", "log"];
+/** Views that the page of a run has too, whose tests look at all of them. */
+const OF_RUN = ["job result", "job progress", "job tree", "job rows", "job text", "job reflection"];
+/** Rules of axe that depend on colours and widths. */
+const OF_LOOKS = ["color-contrast", "scrollable-region-focusable", "target-size"];
+/** Markup, and what breaks it; texts that a database of records stores. */
+/** With HOSTILE_STRINGS=all each field gets each of these, else a fifth of them, another one than its neighbours. */
+const ALL_STRINGS = process.env.HOSTILE_STRINGS === "all";
+const STRINGS = [...HOSTILE.slice(0, 14), ...HOSTILE.slice(25, 31)];
+
+describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
+  const service = new RunningService();
+  const wrong: string[] = [];
+  let browser: Browser;
+  let context: BrowserContext;
+  let page: Page;
+  /** The job that the first test begins, and the version it makes. */
+  let job = "";
+  let version = "";
+
+  beforeAll(async () => {
+    await service.start();
+    browser = await launch();
+    context = await browser.newContext({ viewport: { width: 1280, height: 860 } });
+    page = await opened(context);
+  }, 120_000);
+  beforeEach(() => {
+    wrong.length = 0;
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await service.close();
+  });
+
+  async function opened(where: BrowserContext): Promise<Page> {
+    const made = await where.newPage();
+    made.setDefaultTimeout(30_000);
+    collectWrong(made, wrong, (url) => url.startsWith(service.url));
+    return made;
+  }
+
+  /** Sign in with a key, at this address of the page. */
+  async function signIn(where: Page, key: string, path = "/"): Promise<void> {
+    await where.goto(service.url + path);
+    await where.getByLabel(/API key/).fill(key);
+    await where.getByRole("button", { name: "Sign in" }).click();
+    await where.getByRole("button", { name: "Sign out" }).waitFor();
+  }
+
+  /** Open a view and wait until it is loaded; of the document that is open, if it has it. */
+  async function go(where: Page, path: string): Promise<void> {
+    const wanted = new URL(path, service.url);
+    const now = new URL(where.url());
+    if (now.origin !== wanted.origin || now.search !== wanted.search) await where.goto(wanted.href);
+    else if (now.hash === wanted.hash) await where.reload();
+    else await where.evaluate(changeHash, wanted.hash);
+    await where.locator("main h1").waitFor();
+    await settled(where);
+  }
+
+  async function settled(where: Page): Promise<void> {
+    await where.waitForFunction(() => !document.body.innerText.includes("Loading."));
+  }
+
+  /** Each view of the page, by name. */
+  function views(): Record<string, string> {
+    return {
+      jobs: "/#/jobs",
+      new: "/#/new",
+      repositories: "/#/repositories",
+      versions: "/#/versions",
+      version: `/#/version?id=${version}`,
+      usage: "/#/usage",
+      keys: "/#/keys",
+      ...Object.fromEntries(OF_JOB.map((name) => [`job ${name}`, `/?job=${job}#/${name}`])),
+    };
+  }
+
+  test("A person signs in, connects a repository, optimizes it, follows the job, and promotes the version", async () => {
+    await page.goto(service.url);
+    await page.getByLabel(/API key/).fill("grk_mistyped");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByText("the key is not valid").waitFor();
+    expect(await violations(page), "sign in").toEqual([]);
+    await signIn(page, service.owner);
+    await page.getByText("No job yet").waitFor();
+    const kept = await page.evaluate(() => JSON.stringify([localStorage, sessionStorage, document.cookie]));
+    expect(kept).toBe('[{},{},""]');
+
+    await page.getByRole("link", { name: "Repositories" }).first().click();
+    await page.getByLabel("Address").fill("/no/such/folder");
+    await page.getByRole("button", { name: "Connect", exact: true }).click();
+    await page.locator("#field-repo_url-error").waitFor();
+    expect(await violations(page), "repositories").toEqual([]);
+    await page.getByLabel("Address").fill(service.repository);
+    await page.getByRole("button", { name: "Connect", exact: true }).click();
+    await page.getByText("Connected:").waitFor();
+    await page.getByRole("link", { name: "Optimize" }).click();
+
+    await page.getByLabel("Training rows, a file of the repository").fill("../rows.jsonl");
+    await page.getByLabel("Metric calls").fill("80");
+    await page.getByRole("button", { name: "Begin" }).click();
+    await page.locator("#field-trainset_path-error").waitFor();
+    expect(await page.evaluate(() => document.activeElement?.id)).toBe("field-trainset_path");
+    await page.getByLabel("Training rows, a file of the repository").fill("rows.jsonl");
+    await page.getByLabel("Validation rows, a file of the repository").fill("rows.jsonl");
+    await page.getByRole("group", { name: "Test rows from" }).getByText("this form").click();
+    await page.getByLabel("Test rows, given here").fill('{"word": "red"}\nno JSON');
+    await page.getByRole("button", { name: "Begin" }).click();
+    await page.getByText("line 2 is not JSON").waitFor();
+    expect(await violations(page), "new").toEqual([]);
+    await page.getByLabel("Test rows, given here").fill('{"word": "blue", "test": 1}\n{"word": "red", "test": 2}');
+    await page.getByText("Parallel examples").click();
+    await page.getByLabel("Further settings").fill('{"name": "words of colours", "ignore_findings": ["evaluate"]}');
+    await page.getByRole("button", { name: "Begin" }).click();
+
+    await page.waitForURL(/\?job=job_/);
+    job = new URL(page.url()).searchParams.get("job") ?? "";
+    await page.getByRole("heading", { name: "words of colours" }).waitFor();
+    await page.locator(".badge", { hasText: "completed" }).waitFor({ timeout: 120_000 });
+    await page.getByRole("link", { name: "Log" }).click();
+    await page.getByText("gains under").or(page.getByText("is easily missed")).first().waitFor();
+
+    await page.getByRole("link", { name: "the version it made" }).click();
+    await page.waitForURL(/version\?id=/);
+    version = new URLSearchParams(new URL(page.url()).hash.split("?")[1]).get("id") ?? "";
+    await page.getByRole("button", { name: "Promote" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("button", { name: "Promote" }).waitFor();
+    if (await dialog.getByLabel("Reason").isVisible()) await dialog.getByLabel("Reason").fill("It is <b>good</b>.");
+    await dialog.getByRole("button", { name: "Promote" }).click();
+    await page.locator(".badge", { hasText: "active" }).waitFor();
+    await page.getByRole("button", { name: "Deliver" }).click();
+    await page.getByRole("button", { name: "Show the patch" }).click();
+    await page.getByText("the version changes no code").waitFor();
+    expect(await violations(page), "version").toEqual([]);
+    expect(wrong).toEqual([]);
+  });
+
+  test("Every view shows the job as it was recorded", async () => {
+    const shown: Record<string, string> = {
+      now: "Result",
+      result: "Best text",
+      progress: "best so far",
+      tree: "on the Pareto front",
+      rows: "missing",
+      text: "red <script>alert(1)</script>",
+      reflection: "rules <img src=x onerror=alert(1)>",
+      log: "worker",
+    };
+    for (const [name, text] of Object.entries(shown)) {
+      await go(page, `/?job=${job}#/${name}`);
+      await page.locator("main").getByText(text).first().waitFor({ state: "attached" });
+    }
+    await go(page, `/?job=${job}#/rows?candidate=0&row=3`);
+    await page.getByText("amount <img src=x onerror=alert(1)>").first().waitFor();
+    await page.getByText("Not available").waitFor({ state: "detached" });
+    expect(wrong).toEqual([]);
+  });
+
+  test("Every view is free of violations that axe finds, and no wider than its window", async () => {
+    for (const [width, scheme] of [
+      [1280, "light"],
+      [400, "dark"],
+    ] as const) {
+      await page.setViewportSize({ width, height: 800 });
+      await page.emulateMedia({ colorScheme: scheme });
+      for (const [name, path] of Object.entries(views())) {
+        await go(page, path);
+        const some = scheme === "dark" || OF_RUN.includes(name);
+        expect(await violations(page, some ? OF_LOOKS : null), `${name}, ${scheme}`).toEqual([]);
+        const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        expect(wider, `${name} is wider than ${width}`).toBeLessThanOrEqual(0);
+      }
+    }
+    await page.setViewportSize({ width: 1280, height: 860 });
+    await page.emulateMedia({ colorScheme: "light" });
+    expect(wrong).toEqual([]);
+  });
+
+  test("Keys alone reach everything, with a focus that is visible", async () => {
+    for (const [name, path] of Object.entries(views())) {
+      if (OF_RUN.includes(name)) continue;
+      await go(page, path);
+      const expected = await page.evaluate(() =>
+        [...document.querySelectorAll<HTMLElement>("a[href], button, input, select, textarea, summary, [tabindex='0']")]
+          .filter((element) => element.checkVisibility() && !element.matches(":disabled"))
+          .map((element, number) => {
+            element.dataset.number = String(number);
+            return String(number);
+          }),
+      );
+      const reached = new Set<string>();
+      for (let presses = 0; presses < expected.length + 3; presses += 1) {
+        await page.keyboard.press("Tab");
+        const [number, outline] = await page.evaluate(() => {
+          const element = document.activeElement as HTMLElement;
+          return [element.dataset.number, getComputedStyle(element).outlineStyle];
+        });
+        if (number === undefined) continue;
+        expect(outline, `focus is visible in ${name}`).not.toBe("none");
+        reached.add(number);
+      }
+      expect(
+        expected.filter((number) => !reached.has(number)),
+        name,
+      ).toEqual([]);
+    }
+  });
+
+  test("Jobs are paused, resumed, given a larger budget and cancelled", async () => {
+    const { jobs = [] } = service.insert(["a job"]);
+    await go(page, `/?job=${jobs[1]}#/now`);
+    await page.getByRole("button", { name: /^Raise budget/ }).click();
+    await page.getByLabel("Metric calls").fill("0");
+    await page.getByRole("button", { name: "Set the limits" }).click();
+    await page.getByLabel("Metric calls").fill("500");
+    await page.getByRole("button", { name: "Set the limits" }).click();
+    await page.getByRole("dialog").waitFor({ state: "hidden" });
+    await go(page, "/#/jobs?show=unfinished");
+    const card = page.locator("li.card", { hasText: "of 500 metric calls" });
+    await card.waitFor();
+    await card.getByRole("button", { name: /^Cancel/ }).click();
+    await page.getByRole("button", { name: "Cancel the job" }).click();
+    await card.waitFor({ state: "detached" });
+    expect((await service.call<{ status: string }>("GET", `/job/${jobs[1]}`)).status).toBe("cancelled");
+  });
+
+  test("A viewer sees the views and nothing that changes anything", async () => {
+    const viewer = await browser.newContext();
+    const where = await opened(viewer);
+    await signIn(where, (await service.key("viewer")).key);
+    for (const [name, path] of Object.entries(views())) {
+      await go(where, path);
+      const controls = where.locator("form, .controls, dialog, a.button");
+      expect(await controls.count(), name).toBe(0);
+    }
+    const tabs = await where.getByRole("navigation", { name: "Service" }).innerText();
+    expect(tabs).not.toMatch(/New optimization|Keys/);
+    await go(where, "/#/usage");
+    expect(await where.getByText("Audit log").count()).toBe(0);
+    await viewer.close();
+    expect(wrong).toEqual([]);
+  });
+
+  test("A key that is revoked in the middle signs its people out, who continue where they were with another one", async () => {
+    const other = await browser.newContext();
+    const where = await opened(other);
+    const { jobs = [] } = service.insert(["a job that waits"]);
+    const key = await service.key("editor");
+    await signIn(where, key.key, `/?job=${jobs[1]}#/log`);
+    await where.getByRole("heading", { name: "a job that waits" }).waitFor();
+    await service.call("DELETE", `/keys/${key.key_id}`);
+    await where.getByText("You were signed out").waitFor();
+    expect(await where.locator("main").innerText()).not.toContain("a job that waits");
+    expect(await violations(where)).toEqual([]);
+    await where.getByLabel(/API key/).fill((await service.key("viewer")).key);
+    await where.getByRole("button", { name: "Sign in" }).click();
+    await where.getByRole("heading", { name: "a job that waits" }).waitFor();
+    await where.getByRole("button", { name: "Sign out" }).click();
+    await where.getByText("You are signed out.").waitFor();
+    await where.reload();
+    await where.getByRole("heading", { name: "Sign in" }).waitFor();
+    await other.close();
+    expect(wrong).toEqual([]);
+  });
+
+  test("A lost connection is stated, and what was loaded stays", async () => {
+    await go(page, "/#/jobs");
+    await page.getByText("words of colours").first().waitFor();
+    await context.setOffline(true);
+    await page.getByText("Connection lost").waitFor();
+    await page.getByText("words of colours").first().waitFor();
+    await context.setOffline(false);
+    await page.getByRole("button", { name: "Try again" }).click();
+    await page.getByText("Connection lost").waitFor({ state: "detached" });
+  });
+
+  test("An owner makes a key, which is shown once, and revokes it", async () => {
+    await go(page, "/#/keys");
+    await page.getByLabel("What it is for").fill("of the nightly build");
+    await page.getByRole("button", { name: "Make it" }).click();
+    const shown = await page.locator("code.secret").innerText();
+    expect(shown).toMatch(/^grk_/);
+    await page.getByRole("button", { name: "I have it" }).click();
+    expect(await page.getByText(shown).count()).toBe(0);
+    await page.getByRole("button", { name: "Revoke: of the nightly build" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Revoke", exact: true }).click();
+    await page.locator("li", { hasText: "of the nightly build" }).getByText("revoked").waitFor();
+    const answer = await fetch(`${service.url}/jobs`, { headers: { authorization: `Bearer ${shown}` } });
+    expect(answer.status).toBe(401);
+  });
+
+  test("Hostile strings in every field are shown as text", async () => {
+    const plain = new Set<string>();
+    const open = async (found: Set<string>, ids: Record<string, string[]>) => {
+      const paths = [
+        ...["jobs", "new", "repositories", "versions", "usage", "keys"].map((name) => `/#/${name}`),
+        `/?job=${ids.jobs?.[1]}#/now`, // paused
+        `/?job=${ids.jobs?.[2]}#/now`, // failed
+        `/?job=${ids.jobs?.[2]}#/log`,
+        ...(ids.programs ?? []).map((id) => `/#/version?id=${id}`),
+      ];
+      for (const path of paths) {
+        await go(page, path);
+        for (const name of await page.evaluate(elements)) found.add(name);
+      }
+    };
+    await open(plain, service.insert(["plain"]));
+    expect(STRINGS.length).toBe(20);
+    for (let first = 0; first < STRINGS.length; first += ALL_STRINGS ? 1 : 5) {
+      const found = new Set<string>();
+      await open(found, service.insert([...STRINGS.slice(first), ...STRINGS.slice(0, first)]));
+      expect(
+        [...found].filter((name) => !plain.has(name)),
+        String(first),
+      ).toEqual([]);
+    }
+    expect(wrong).toEqual([]);
+  });
+});
+
+/** Show another view of the document. */
+async function changeHash(hash: string): Promise<void> {
+  location.hash = hash;
+  for (let frames = 0; frames < 2; frames += 1)
+    await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+}
+
+/** The names of all elements, and the attributes that run or load something. */
+function elements(): string[] {
+  const found = new Set<string>();
+  for (const element of document.querySelectorAll("*")) {
+    found.add(element.tagName);
+    for (const { name, value } of element.attributes) {
+      if (name.startsWith("on") || name === "src" || name === "srcdoc" || name === "formaction") found.add(name);
+      if (name === "href" && element.tagName !== "LINK" && !/^(\/(\?job=[^#]*)?)?#\//.test(value))
+        found.add(`href ${value}`);
+    }
+  }
+  return [...found];
+}

@@ -1,0 +1,124 @@
+"""Parts of a job's run that the page loads when they are asked for: cells, texts, proposals, origins, explanations.
+
+Their forms are those of the page of `gepa-client watch` (`gepa_client.page.page_answers`), which shows them.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel
+
+from gepa_client.errors import NoSuchRun
+from gepa_client.journal.store import Store, open_store
+from gepa_client.page.cell_reader import CellReader
+from gepa_client.page.event_log import to_json
+from gepa_client.page.explanation_answers import explanation, provenance
+from gepa_client.page.proposal_answers import proposal
+from gepa_client.page.shown_text import NotThere, text_part
+from gepa_client.page.transcript_answers import transcript
+from gepa_service.api.access import Parts, Reader
+from gepa_service.api.problems import Problem
+from gepa_service.api.routes.jobs import known_job
+from gepa_service.api.routes.repositories import Id
+from gepa_service.api.service import Service
+from gepa_service.api.threads import in_thread
+from gepa_service.model.job import Job
+
+router = APIRouter(include_in_schema=False)
+
+LONGEST_NAME = 1_000
+Place = Annotated[int, Query(ge=0, le=10**15)]
+Start = Annotated[int, Query(ge=0, le=10**15, alias="from")]
+
+
+@router.get("/job/{job_id}/cell")
+async def cell(
+    job_id: Id,
+    caller: Reader,
+    service: Parts,
+    candidate: Place,
+    row: Place,
+    part: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
+    start: Start = 0,
+) -> Response:
+    """Return the result of a candidate on a validation row; with `part`, one member of it from a character on."""
+
+    def read(store: Store) -> BaseModel:
+        cells = CellReader(store, job_id)
+        return cells.cell(candidate, row) if part is None else cells.part(candidate, row, part, start)
+
+    await known_job(service.of(caller), job_id)
+    return await _read(service, read)
+
+
+@router.get("/job/{job_id}/text")
+async def text(
+    job_id: Id,
+    caller: Reader,
+    service: Parts,
+    candidate: Place,
+    component: Annotated[str, Query(max_length=LONGEST_NAME)],
+    start: Start = 0,
+) -> Response:
+    """Return a component of a candidate from a character on."""
+    await known_job(service.of(caller), job_id)
+    return await _read(service, lambda store: text_part(store, job_id, candidate, component, start))
+
+
+@router.get("/job/{job_id}/proposal")
+async def made_proposal(job_id: Id, request: Request, caller: Reader, service: Parts, at: Place) -> Response:
+    """Return what a proposal was made from, and what it changed."""
+    known = await _proposals(request, await known_job(service.of(caller), job_id))
+    decided = next((each["decided"] for each in known if each["at"] == at), None)
+    return await _read(service, lambda store: proposal(store, job_id, at, decided))
+
+
+@router.get("/job/{job_id}/provenance")
+async def origins(job_id: Id, request: Request, caller: Reader, service: Parts, candidate: Place) -> Response:
+    """Return where each part of a candidate's texts is from."""
+    known = await _proposals(request, await known_job(service.of(caller), job_id))
+    kept = {
+        each["candidate"]: (each["at"], each["decided"])
+        for each in known
+        if each["candidate"] is not None and not each["merge"]
+    }
+    return await _read(service, lambda store: provenance(store, job_id, candidate, kept))
+
+
+@router.get("/job/{job_id}/explanation")
+async def explained(job_id: Id, caller: Reader, service: Parts) -> Response:
+    """Return why the best candidate is better than the seed."""
+    await known_job(service.of(caller), job_id)
+    return await _read(service, lambda store: explanation(store, job_id))
+
+
+@router.get("/job/{job_id}/transcript")
+async def code_change(job_id: Id, caller: Reader, service: Parts, at: Place) -> Response:
+    """Return a change of code: its request, its outcome, its diff."""
+    await known_job(service.of(caller), job_id)
+    return await _read(service, lambda store: transcript(store, job_id, at))
+
+
+async def _proposals(request: Request, job: Job) -> list[dict[str, Any]]:
+    """Return the proposals of a job that were read so far."""
+    log = request.app.state.streams.get(job).log
+    found: list[dict[str, Any]] = await in_thread(log.last_of, "proposal")
+    return found
+
+
+async def _read(service: Service, read: Callable[[Store], BaseModel]) -> Response:
+    """Return what is read from the store of runs. Raises a 404 problem if it is not there."""
+
+    def call() -> bytes:
+        with contextlib.closing(open_store(service.journals)) as store:
+            return to_json(read(store).model_dump())
+
+    try:
+        return Response(await in_thread(call), media_type="application/json")
+    except NoSuchRun:
+        raise Problem(404, "not-found", "Not found", "the job has no run yet") from None
+    except NotThere as error:
+        raise Problem(404, "not-found", "Not found", str(error)) from None

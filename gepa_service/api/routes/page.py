@@ -1,0 +1,41 @@
+"""The page of the service, for people: the same routes as for programs, with a session instead of a key.
+
+Its files hold nothing of any tenant: every caller gets them.
+"""
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from gepa_service.api.page import ASSETS, INDEX, PageMissing, page_file
+from gepa_service.api.problems import Problem, not_found
+from gepa_service.api.threads import in_thread
+
+router = APIRouter(include_in_schema=False)
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {"Content-Security-Policy": POLICY, "Cross-Origin-Opener-Policy": "same-origin"}
+
+
+@router.get("/")
+async def index() -> Response:
+    """Return the page."""
+    return await _sent(INDEX, "text/html")
+
+
+@router.get("/assets/{name}")
+async def asset(name: str) -> Response:
+    """Return a file of the page."""
+    if name not in ASSETS:
+        raise not_found("file of the page")
+    return await _sent(name, ASSETS[name])
+
+
+async def _sent(name: str, type_: str) -> Response:
+    try:
+        body = await in_thread(page_file, name)
+    except PageMissing as error:
+        raise Problem(503, "no-page", "No page", str(error)) from None
+    return Response(body, media_type=f"{type_}; charset=utf-8", headers=HEADERS)
