@@ -10,7 +10,9 @@ from sandbox_runtime.backends.modal.image_setup import SERVER_PYTHON
 from sandbox_runtime.backends.modal.runtime import ModalRuntime
 from tests.support.modal_cloud import Cloud
 
-ECHO = "import sys; text = sys.stdin.read(); print(text.upper(), end=''); print('heard', file=sys.stderr); sys.exit(7)"
+ECHO = (
+    "import sys; text = sys.stdin.read(); print(text.upper(), end=''); print('received', file=sys.stderr); sys.exit(7)"
+)
 LARGE = "x" * (1 << 19)
 
 
@@ -40,7 +42,7 @@ async def test_a_command_reads_and_writes_the_descriptors_to_their_ends(runtime:
     _, out, err = await asyncio.gather(
         asyncio.to_thread(write), asyncio.to_thread(read, read_out), asyncio.to_thread(read, read_err)
     )
-    assert (out == LARGE.upper(), err) == (True, "heard\n")
+    assert (out == LARGE.upper(), err) == (True, "received\n")
     assert await asyncio.wait_for(ending, 30) == 7
     await sandbox.close()
 
