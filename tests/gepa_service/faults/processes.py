@@ -96,7 +96,7 @@ class Processes:
 
     def kill_of_job(self, victim: str, random: Random, jobs: list[Job]) -> bool:
         """Kill one of `PROCESSES` by SIGKILL, which its worker notices; return whether there was one."""
-        found = [pid for job in jobs for pid in processes_of(job) if PROCESSES[victim] in command_of(pid)]
+        found = victims(victim, jobs)
         if not found:
             return False
         with contextlib.suppress(ProcessLookupError):
@@ -106,6 +106,25 @@ class Processes:
 
     def logs(self) -> str:
         return "\n".join(f"--- {path.name}\n{path.read_text()[-1500:]}" for path in sorted(self.folder.glob("*.log")))
+
+
+def victims(victim: str, jobs: list[Job]) -> list[int]:
+    """The processes of `PROCESSES` that work for these jobs, those in containers too, which have another folder."""
+    own = {pid for job in jobs for pid in processes_of(job)}
+    present = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+    return [pid for pid in present if PROCESSES[victim] in command_of(pid) and own & lineage_of(pid)]
+
+
+def lineage_of(pid: int) -> set[int]:
+    """A process and those that it descends from."""
+    found = set()
+    while pid > 1:
+        found.add(pid)
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            break
+    return found
 
 
 def command_of(pid: int) -> bytes:
