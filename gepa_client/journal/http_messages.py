@@ -105,7 +105,7 @@ class Arguments(BaseModel):
         return {name: getattr(self, name) for name in self.model_fields_set}
 
 
-class Method:
+class StoreMethod:
     """A method of `Store` on the wire. `arguments`: their type; `result`: that of the result."""
 
     def __init__(self, name: str) -> None:
@@ -126,8 +126,8 @@ class Method:
         self.result: TypeAdapter[Any] = TypeAdapter(_WIRE_TYPES.get(hints["return"], hints["return"]))
 
 
-METHODS: Mapping[str, Method] = {
-    name: Method(name)
+METHODS: Mapping[str, StoreMethod] = {
+    name: StoreMethod(name)
     for name, member in vars(Store).items()
     if inspect.isfunction(member) and not name.startswith("_") and name not in _LOCAL
 }

@@ -9,11 +9,11 @@ Count = Annotated[int, Field(ge=0, le=2**53)]
 Amount = Annotated[FiniteFloat, Field(ge=0, le=1e15)]
 
 
-class _Message(BaseModel):
+class _ControlMessage(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class ModelCallMessage(_Message):
+class ModelCallMessage(_ControlMessage):
     """A program called a model through the gateway; unknown values are None.
 
     `sandbox`: its name. `status`: of HTTP, None without a response. `seconds`: from start to end.
@@ -47,7 +47,7 @@ class ModelCallMessage(_Message):
         return self.outcome != "ok" and self.usage is None
 
 
-class RefusalMessage(_Message):
+class RefusalMessage(_ControlMessage):
     """The gateway refused `what` a program in `sandbox` asked for, `times` times, for this `reason`."""
 
     sandbox: str
@@ -56,7 +56,7 @@ class RefusalMessage(_Message):
     times: Annotated[int, Field(ge=1, le=2**53)] = 1
 
 
-class StopMessage(_Message):
+class StopMessage(_ControlMessage):
     """Stop the run; examples in flight are completed.
 
     `reason`: what of the infrastructure is lost; None for a stop by hand.
@@ -65,7 +65,7 @@ class StopMessage(_Message):
     reason: str | None = None
 
 
-class CapMessage(_Message):
+class CapMessage(_ControlMessage):
     """The spend cap is reached: the gateway holds all further calls, so examples that need a model never end."""
 
     reason: str

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
+from gepa_service.api.app_state import Service
 from gepa_service.api.problems import Problem
-from gepa_service.api.service import Service
 from gepa_service.api.session_cookie import signed_in
 from gepa_service.auth.principal import Permission, Principal
 

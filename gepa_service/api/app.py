@@ -6,20 +6,20 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI
 
 from gepa_service.api import problems
-from gepa_service.api.audit import Audit
+from gepa_service.api.app_state import Service
+from gepa_service.api.audit_log import Audit
 from gepa_service.api.body_limit import BodyLimit
 from gepa_service.api.failures import Failures
 from gepa_service.api.housekeeping import housekeeping
 from gepa_service.api.idempotency import Idempotency
 from gepa_service.api.job_streams import JobStreams
-from gepa_service.api.limits import Limits
+from gepa_service.api.limits import RequestLimits
 from gepa_service.api.metrics import Measured, Metrics
 from gepa_service.api.openapi import document_of
 from gepa_service.api.request_counts import RequestCounts
 from gepa_service.api.routes import ROUTERS
 from gepa_service.api.routes.job_events import Reports
 from gepa_service.api.safety import Safety
-from gepa_service.api.service import Service
 from gepa_service.jobs.month_spending import SpendingReader
 
 
@@ -42,7 +42,7 @@ def _surround(app: FastAPI, service: Service) -> None:
     app.state.counts, app.state.metrics, app.state.spending = RequestCounts(), Metrics(), SpendingReader()
     app.add_middleware(Audit, records=service.records)
     app.add_middleware(Idempotency, records=service.records)
-    app.add_middleware(Limits, records=service.records, counts=app.state.counts)
+    app.add_middleware(RequestLimits, records=service.records, counts=app.state.counts)
     app.add_middleware(BodyLimit)
     app.add_middleware(Failures)
     app.add_middleware(Safety, public_url=service.public_url)

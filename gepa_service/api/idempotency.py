@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gepa_service.api.access import recognized
-from gepa_service.api.audit import WRITES
+from gepa_service.api.audit_log import WRITES
 from gepa_service.api.problems import Problem
 from gepa_service.auth.principal import Principal
 from gepa_service.model.tenant import IdempotentResponse

@@ -19,7 +19,7 @@ from gepa_service.api.problems import Problem
 from gepa_service.api.threads import in_thread
 from gepa_service.auth.oidc import IssuerUnavailable
 from gepa_service.jobs.report import shown_settings
-from gepa_service.model.job import ENDED, Job, Progress, Status
+from gepa_service.model.job import ENDED, Job, JobProgress, Status
 from gepa_service.records.store import RecordStore, RecordsUnavailable
 
 POLL_S = 0.5
@@ -53,7 +53,7 @@ class JobEvent(BaseModel):
     status: Status
     reason: str | None
     wanted: Literal["run", "pause", "cancel"]
-    progress: Progress
+    progress: JobProgress
     program_id: str | None
     failure: dict[str, JsonValue] | None
     attempts: int

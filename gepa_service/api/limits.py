@@ -19,7 +19,7 @@ FRESH_S = 10.0
 """A changed quota holds after this."""
 
 
-class Limits:
+class RequestLimits:
     """Middleware; it recognizes the caller. Job tokens are not counted: a run makes as many calls as it needs."""
 
     def __init__(

@@ -5,7 +5,7 @@ import time
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gepa_service.api.audit import route_of
+from gepa_service.api.audit_log import route_of
 from gepa_service.model.job import Job
 from gepa_service.records.store import RecordStore
 

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from gepa_service.api.audit import WRITES
+from gepa_service.api.audit_log import WRITES
 from gepa_service.api.documented import FieldError, ProblemBody, documented
 from gepa_service.api.idempotency import LONGEST_KEY
 from gepa_service.api.route_table import permission_of, routes_of

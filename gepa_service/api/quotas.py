@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from gepa_client.journal.store import open_store
+from gepa_service.api.app_state import Service
 from gepa_service.api.problems import Problem
-from gepa_service.api.service import Service
 from gepa_service.jobs.month_spending import SpendingReader
 from gepa_service.model.job import Job
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant

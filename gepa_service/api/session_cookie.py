@@ -8,7 +8,7 @@ import urllib.parse
 
 from fastapi import Request, Response
 
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from gepa_service.auth.sessions import LIFETIME_S, SignedIn
 
 PLAIN, SECURE = "gepa_session", "__Host-gepa_session"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from gepa_service.cli.service_parts import ConfigurationError, opened_service
 from gepa_service.secrets.master_key import VARIABLE as MASTER_KEY
 

@@ -13,13 +13,13 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evolverpc_common.network_addresses import parse_networks
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.oidc import OidcIssuer, OidcTokens
 from gepa_service.auth.recognize import Recognizer
 from gepa_service.auth.sessions import Sessions
 from gepa_service.cli.arguments import open_cli_records
-from gepa_service.repositories.github import GitHub, GitHubSettings
+from gepa_service.repositories.github_app import GitHub, GitHubSettings
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.master_key import source_of
 from gepa_service.secrets.vault import Vault

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gepa_client.journal.store import Store
 from gepa_client.settings.groups import SandboxKind
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.jobs.attempt import WorkerParts
 from gepa_service.jobs.front_port import Forward

@@ -5,6 +5,7 @@ from typing import Literal
 from gepa_client.certificate.certificate import Certificate
 from gepa_service.api.routes.audit import AuditPage
 from gepa_service.api.routes.deliver import Delivered, DeliverRequest
+from gepa_service.api.routes.execute_step import StepRequest, StepView
 from gepa_service.api.routes.github import ConfirmRequest, InstallationView, InstallUrl
 from gepa_service.api.routes.job_events import EventPage, LogPage
 from gepa_service.api.routes.jobs import BudgetChange, JobPage, JobView, OptimizeRequest, Submitted
@@ -14,7 +15,6 @@ from gepa_service.api.routes.programs import ActivePage, PromoteRequest, Promoti
 from gepa_service.api.routes.repositories import Connected, ConnectRequest, RepositoryPage
 from gepa_service.api.routes.rollouts import BatchAccepted, BatchView, RolloutsRequest
 from gepa_service.api.routes.secrets import SecretPage, SecretRequest
-from gepa_service.api.routes.steps import StepRequest, StepView
 from gepa_service.api.routes.usage import UsageView
 from gepa_service.api.routes.webhooks import DeliveryPage, DeliveryView, RegisteredWebhook, WebhookPage, WebhookRequest
 from gepa_service.client.connection import Connection, quoted

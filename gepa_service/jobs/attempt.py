@@ -32,9 +32,9 @@ from gepa_service.jobs.job_logs import JobLogs
 from gepa_service.jobs.job_order import Ended, Front, JobOrder
 from gepa_service.jobs.job_starter import JobProcess, JobStarter
 from gepa_service.jobs.month_spending import NOTHING_LEFT, month_of
-from gepa_service.jobs.results import program_of, with_code
-from gepa_service.model.job import Job, Progress
-from gepa_service.model.program import Program
+from gepa_service.jobs.new_version import program_of, with_code
+from gepa_service.model.job import Job, JobProgress
+from gepa_service.model.program_version import Program
 from gepa_service.records.record import now
 from gepa_service.records.store import (
     RecordChanged,
@@ -45,7 +45,7 @@ from gepa_service.records.store import (
     TenantRecords,
     changed,
 )
-from gepa_service.repositories.access import RepositoryRefused
+from gepa_service.repositories.repository_access import RepositoryRefused
 from sandbox_runtime.api.sandbox import SandboxError
 
 TICK_S = 0.1
@@ -323,7 +323,7 @@ class Attempt:
 
         self._job = self._changed(beaten)
 
-    def _progress(self) -> Progress | None:
+    def _progress(self) -> JobProgress | None:
         with contextlib.suppress(JournalError):
             return progress_of(self._parts.journals, self._parts.journals.run(self._job.id))
         return None
@@ -405,13 +405,13 @@ class Attempt:
             raise _Lost from None
 
 
-def progress_of(store: Store, run: StoredRun) -> Progress:
+def progress_of(store: Store, run: StoredRun) -> JobProgress:
     """Return how far a run is, from its record."""
     counters, best = run.counters, run.best or {}
     candidates = store.candidates(run.id)
     seed = candidates[0].score if candidates else None
     texts = best.get("texts")
-    return Progress(
+    return JobProgress(
         phase=run.status,
         current_iteration=int(counters.get("iteration") or 0),
         metric_calls=int(counters.get("metric_calls") or 0),

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gepa_service.model.job import Job
-from gepa_service.model.program import Repository
+from gepa_service.model.program_version import Repository
 from gepa_service.model.rollouts import ProgramWork
 from gepa_service.records.store import RecordStore
-from gepa_service.repositories.access import allowed_repository, git_configuration, git_settings
 from gepa_service.repositories.delivery import FETCH_S
-from gepa_service.repositories.github import GitHub
+from gepa_service.repositories.github_app import GitHub
 from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.repositories.repository_access import allowed_repository, git_configuration, git_settings
 from sandbox_runtime.source.remote_git import Credentials, git
 
 

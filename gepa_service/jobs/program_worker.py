@@ -31,7 +31,7 @@ from gepa_service.jobs.program_messages import (
     WorkOver,
 )
 from gepa_service.jobs.settings_of_jobs import named_secrets
-from gepa_service.model.job import Claim
+from gepa_service.model.job import JobClaim
 from gepa_service.model.rollouts import WORK_ENDED, ProgramWork, TaskResult, WorkStatus, task_result_id
 from gepa_service.records.record import now
 from gepa_service.records.store import (
@@ -43,8 +43,8 @@ from gepa_service.records.store import (
     TenantRecords,
     changed,
 )
-from gepa_service.repositories.access import RepositoryRefused, allowed_repository, git_configuration
 from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.repositories.repository_access import RepositoryRefused, allowed_repository, git_configuration
 from gepa_service.webhooks.outbox import emit
 from sandbox_runtime.api.sandbox import SandboxError
 
@@ -92,7 +92,7 @@ class ProgramWorker:
 
     def __init__(self, records: RecordStore, machine: Machine, name: str) -> None:
         self._records, self._machine, self._name = records, machine, name
-        self._seen: dict[str, tuple[Claim, float]] = {}
+        self._seen: dict[str, tuple[JobClaim, float]] = {}
         self.is_busy = False
 
     def run(self, stop: threading.Event) -> None:
@@ -134,7 +134,7 @@ class ProgramWorker:
         for found in running:
             claim, since = self._seen.get(found.id, (None, present))
             if found.claim is None or claim != found.claim:
-                self._seen[found.id] = (found.claim or Claim(worker=""), present)
+                self._seen[found.id] = (found.claim or JobClaim(worker=""), present)
             elif present - since > LEASE_S and (work := self._claim(found)) is not None:
                 return work
         self._seen = {each.id: self._seen[each.id] for each in running if each.id in self._seen}
@@ -143,7 +143,7 @@ class ProgramWorker:
     def _claim(self, found: ProgramWork) -> ProgramWork | None:
         changes: dict[str, Any] = {
             "status": "running",
-            "claim": Claim(worker=self._name),
+            "claim": JobClaim(worker=self._name),
             "started": found.started or now(),
         }
         try:
@@ -340,7 +340,7 @@ class _Run:
         def change(found: ProgramWork) -> ProgramWork:
             if found.claim is None or found.claim.worker != name or found.status != "running":
                 return found
-            beat = Claim(worker=name, beat=found.claim.beat + 1)
+            beat = JobClaim(worker=name, beat=found.claim.beat + 1)
             return found.model_copy(update={"claim": beat, **counts})
 
         self._work = changed(self._worker._records, self._work, change)

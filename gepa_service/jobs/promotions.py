@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable
 
-from gepa_service.model.program import ActiveVersion, Program, Promotion
+from gepa_service.model.program_version import ActiveVersion, Program, Promotion
 from gepa_service.records.record import new_id, now
 from gepa_service.records.store import ATTEMPTS, LARGEST_PAGE, RecordChanged, RecordExists, TenantRecords
 

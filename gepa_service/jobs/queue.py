@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.jobs.month_spending import NOTHING_LEFT
-from gepa_service.model.job import TURN, Claim, Job, Turn
+from gepa_service.model.job import TURN, Job, JobClaim, Turn
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.records.every import every
 from gepa_service.records.record import now
@@ -38,7 +38,7 @@ class Queue:
     lease_s: float
     clock: Callable[[], float] = time.monotonic
     has_spent_all: Callable[[str], bool] = lambda _tenant: False
-    _seen: dict[str, tuple[Claim, float]] = field(default_factory=dict)
+    _seen: dict[str, tuple[JobClaim, float]] = field(default_factory=dict)
 
     def claim(self, running: Container[str] = ()) -> Job | None:
         """Claim the job that is next, and return it as claimed; None if there is none that may run now.
@@ -64,7 +64,7 @@ class Queue:
 
     def _left(self, running: Container[str]) -> list[Job]:
         """Return the running jobs whose worker has shown no beat for the lease."""
-        present, left = dict[str, tuple[Claim, float]](), []
+        present, left = dict[str, tuple[JobClaim, float]](), []
         for job in every(self.records, Job, None, {"status": "running"}):
             if job.claim is None or job.id in running:
                 continue
@@ -104,7 +104,7 @@ class Queue:
         """Claim a job as it was seen; None if another process wrote it since."""
         changes = {
             "status": "running",
-            "claim": Claim(worker=self.worker),
+            "claim": JobClaim(worker=self.worker),
             "attempts": job.attempts + 1,
             "started": job.started or now(),
             "not_before": None,

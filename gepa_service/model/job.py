@@ -12,7 +12,7 @@ ENDED: frozenset[Status] = frozenset({"completed", "failed", "cancelled"})
 """Statuses that a job never leaves."""
 
 
-class Claim(BaseModel):
+class JobClaim(BaseModel):
     """Which worker runs a job. `beat`: rises while that worker lives; no clock is compared with another's."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -21,7 +21,7 @@ class Claim(BaseModel):
     beat: int = 0
 
 
-class Progress(BaseModel):
+class JobProgress(BaseModel):
     """How far a job is, as its run last reported it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,13 +61,13 @@ class Job(Record):
     created_by: str
     started: datetime | None = None
     completed: datetime | None = None
-    claim: Claim | None = None
+    claim: JobClaim | None = None
     attempts: int = 0
     setbacks: int = 0
     not_before: datetime | None = None
     month: str | None = None
     usd_before_month: float = 0.0
-    progress: Progress = Progress()
+    progress: JobProgress = JobProgress()
     failure: dict[str, Any] | None = None
 
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from gepa_service.model.job import Claim
+from gepa_service.model.job import JobClaim
 from gepa_service.records.record import Record
 
 WorkStatus = Literal["queued", "running", "completed", "partial", "failed", "cancelled"]
@@ -50,7 +50,7 @@ class ProgramWork(Record):
     created_by: str
     started: datetime | None = None
     completed: datetime | None = None
-    claim: Claim | None = None
+    claim: JobClaim | None = None
     attempts: int = 0
 
 

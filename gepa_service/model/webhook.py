@@ -31,7 +31,7 @@ class Webhook(Record):
     created_by: str
 
 
-class Attempt(BaseModel):
+class DeliveryAttempt(BaseModel):
     """One request. `status`: of the response, None without one; `error`: why there is none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -53,4 +53,4 @@ class WebhookDelivery(Record):
     status: DeliveryStatus = "pending"
     due: datetime = Field(default_factory=now)
     begun: int = 0
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[DeliveryAttempt, ...] = ()

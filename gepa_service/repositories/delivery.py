@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gepa_service.repositories.access import AllowedRepository, git_settings
+from gepa_service.repositories.repository_access import AllowedRepository, git_settings
 from sandbox_runtime.source.remote_git import Credentials, GitCredentials, git
 
 TEXTS = ".gepa/best_candidate.json"
@@ -21,7 +21,7 @@ AUTHOR = {"user.name": "GEPA", "user.email": "gepa@localhost"}
 
 
 @dataclass(frozen=True)
-class Change:
+class DeliveredChange:
     """What a branch adds to `base`. `patch`: as of `Program`; `texts`: by component, without those that name code."""
 
     base: str
@@ -30,7 +30,7 @@ class Change:
     message: str
 
 
-async def push(repository: AllowedRepository, branch: str, change: Change, credentials: GitCredentials) -> str:
+async def push(repository: AllowedRepository, branch: str, change: DeliveredChange, credentials: GitCredentials) -> str:
     """Push the change as one commit to the branch, which is replaced if it is there; return the commit.
 
     Raises:

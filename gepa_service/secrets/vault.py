@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gepa_service.model.master_key import MasterKeyName
+from gepa_service.model.master_key_check import MasterKeyName
 from gepa_service.model.tenant import TENANTS, Secret, Tenant
 from gepa_service.records.every import every
 from gepa_service.records.store import RecordChanged, RecordExists, RecordStore, changed

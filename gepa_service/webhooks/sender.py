@@ -16,7 +16,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from evolverpc_common.network_addresses import Network
-from gepa_service.model.webhook import Attempt, DeliveryStatus, Webhook, WebhookDelivery
+from gepa_service.model.webhook import DeliveryAttempt, DeliveryStatus, Webhook, WebhookDelivery
 from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import LARGEST_PAGE, RecordChanged, RecordStore, RecordsUnavailable, changed
@@ -73,7 +73,10 @@ class Sender:
             if delivery.due > now() or len(found) >= LARGEST_PAGE:
                 continue
             webhook = self.records.get(Webhook, delivery.tenant, delivery.webhook_id)
-            gone = {"status": "failed", "attempts": (*delivery.attempts, Attempt(at=now(), error="it was deleted"))}
+            gone = {
+                "status": "failed",
+                "attempts": (*delivery.attempts, DeliveryAttempt(at=now(), error="it was deleted")),
+            }
             due = now() + timedelta(seconds=REQUEST_S + self._pause(delivery.begun))
             changes: dict[str, Any] = {"due": due, "begun": delivery.begun + 1} if webhook is not None else gone
             with contextlib.suppress(RecordChanged):
@@ -87,7 +90,7 @@ class Sender:
         pause: float = min(LONGEST_PAUSE_S, self.first_pause_s * 3**begun)
         return pause * random.uniform(0.8, 1.2)  # noqa: S311  no secret depends on it
 
-    async def _attempt(self, delivery: WebhookDelivery, webhook: Webhook) -> Attempt:
+    async def _attempt(self, delivery: WebhookDelivery, webhook: Webhook) -> DeliveryAttempt:
         present = int(time.time())
         whole = {
             "id": delivery.id,
@@ -114,13 +117,13 @@ class Sender:
                 ) as session,
                 session.post(webhook.url, data=body, headers=headers, allow_redirects=False) as response,
             ):
-                return Attempt(at=now(), status=response.status)
+                return DeliveryAttempt(at=now(), status=response.status)
         except DestinationRefused as error:
-            return Attempt(at=now(), error=str(error)[:LONGEST_ERROR])
+            return DeliveryAttempt(at=now(), error=str(error)[:LONGEST_ERROR])
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            return Attempt(at=now(), error=f"no response: {type(error).__name__}")
+            return DeliveryAttempt(at=now(), error=f"no response: {type(error).__name__}")
 
-    def _record(self, delivery: WebhookDelivery, attempt: Attempt) -> None:
+    def _record(self, delivery: WebhookDelivery, attempt: DeliveryAttempt) -> None:
         status: DeliveryStatus = "pending"
         if attempt.status is not None and 200 <= attempt.status < 300:
             status = "delivered"

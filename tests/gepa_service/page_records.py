@@ -11,9 +11,9 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from gepa_service.auth.keys import make_key
-from gepa_service.model.job import Job, Progress, Status
+from gepa_service.model.job import Job, JobProgress, Status
 from gepa_service.model.job_log import LogChunk, LogLine
-from gepa_service.model.program import Program, Promotion, Repository
+from gepa_service.model.program_version import Program, Promotion, Repository
 from gepa_service.model.tenant import TENANTS, AuditEntry, Tenant
 from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id, now
@@ -47,7 +47,9 @@ def job(tenant: str, status: Status, text: Callable[[], str]) -> Job:
         ref=text(),
         settings={"name": text(), "max_metric_calls": 300},
         created_by=text(),
-        progress=Progress(phase=text(), metric_calls=120, seed_score=0.2, best_score=0.4, best_candidate={text(): "a"}),
+        progress=JobProgress(
+            phase=text(), metric_calls=120, seed_score=0.2, best_score=0.4, best_candidate={text(): "a"}
+        ),
         failure=failure if status == "failed" else None,
     )
 

@@ -9,7 +9,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from gepa_service.api.app import create_app
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from gepa_service.auth.principal import Principal
 from gepa_service.records.store import RecordStore
 

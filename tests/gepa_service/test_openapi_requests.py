@@ -13,16 +13,16 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from gepa_service.api.app import create_app
+from gepa_service.api.app_state import Service
 from gepa_service.api.routes.job_events import EventPage
-from gepa_service.api.service import Service
 from gepa_service.auth.principal import Principal
 from gepa_service.model.job import Job
-from gepa_service.model.program import Program, Repository
+from gepa_service.model.program_version import Program, Repository
 from gepa_service.model.rollouts import ProgramWork, TaskResult, task_result_id
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.webhook import Webhook
 from gepa_service.records.open_records import open_records
-from gepa_service.repositories.github import GitHub, GitHubSettings
+from gepa_service.repositories.github_app import GitHub, GitHubSettings
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault

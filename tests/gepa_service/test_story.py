@@ -18,7 +18,7 @@ import pytest
 from gepa_client.analysis.mutation_outcomes import code_history
 from gepa_client.evolution.checkout import LocalCheckout
 from gepa_client.journal.store import open_store
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from gepa_service.auth.keys import make_key
 from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.recognize import Recognizer

@@ -5,6 +5,7 @@ from fastapi import APIRouter
 from gepa_service.api.routes import (
     audit,
     deliver,
+    execute_step,
     github,
     health,
     job_details,
@@ -19,7 +20,6 @@ from gepa_service.api.routes import (
     rollouts,
     secrets,
     session,
-    steps,
     usage,
     webhooks,
 )
@@ -37,7 +37,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     programs.router,
     deliver.router,
     rollouts.router,
-    steps.router,
+    execute_step.router,
     webhooks.router,
     keys.router,
     members.router,

@@ -10,19 +10,19 @@ from pydantic import BaseModel, ConfigDict, Field
 from gepa_client.errors import JournalError
 from gepa_client.evolution.names import component_texts
 from gepa_service.api.access import Parts, Writer
+from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
 from gepa_service.api.problems import Problem
 from gepa_service.api.routes.jobs import Ref
 from gepa_service.api.routes.programs import known_program
 from gepa_service.api.routes.repositories import Id, allowed_or_problem, own_installation
-from gepa_service.api.service import Service
 from gepa_service.api.threads import in_thread
 from gepa_service.jobs.report import NoReport, report_of
-from gepa_service.model.program import Delivery, Program, Repository
+from gepa_service.model.program_version import Delivery, Program, Repository
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordChanged, RecordExists, TenantRecords
-from gepa_service.repositories.delivery import TEXTS, Change, push
-from gepa_service.repositories.github import DELIVER, GitHub, GitHubFailed, owner_and_name
+from gepa_service.repositories.delivery import TEXTS, DeliveredChange, push
+from gepa_service.repositories.github_app import DELIVER, GitHub, GitHubFailed, owner_and_name
 from gepa_service.webhooks.outbox import emit
 from sandbox_runtime.api.sandbox import SandboxError
 
@@ -108,7 +108,7 @@ async def _deliver(
         )
     title = asked.title or f"Improve {_name(program)} by GEPA"
     body = await in_thread(_body, service.journals, program)
-    change = Change(base, program.patch, component_texts(program.texts), f"{title}\n\nVersion {program.id}.\n")
+    change = DeliveredChange(base, program.patch, component_texts(program.texts), f"{title}\n\nVersion {program.id}.\n")
     try:
         commit = await push(allowed, begun.branch, change, github.credentials(installation, DELIVER))
         branch = asked.base or repository.default_branch or "main"

@@ -13,10 +13,10 @@ from gepa_service.api.access import Parts, Writer
 from gepa_service.api.documented import documented
 from gepa_service.api.problems import Problem
 from gepa_service.api.threads import in_thread
-from gepa_service.model.program import Installation, Repository, SeenDelivery
+from gepa_service.model.program_version import Installation, Repository, SeenDelivery
 from gepa_service.model.tenant import TENANTS
 from gepa_service.records.store import RecordExists, RecordStore, TenantRecords, changed
-from gepa_service.repositories.github import CONFIRMATION, STATE, GitHub, GitHubFailed, owner_and_name
+from gepa_service.repositories.github_app import CONFIRMATION, STATE, GitHub, GitHubFailed, owner_and_name
 
 router = APIRouter(tags=["github"])
 

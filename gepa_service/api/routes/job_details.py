@@ -20,10 +20,10 @@ from gepa_client.page.proposal_answers import proposal
 from gepa_client.page.shown_text import NotThere, text_part
 from gepa_client.page.transcript_answers import transcript
 from gepa_service.api.access import Parts, Reader
+from gepa_service.api.app_state import Service
 from gepa_service.api.problems import Problem
 from gepa_service.api.routes.jobs import known_job
 from gepa_service.api.routes.repositories import Id
-from gepa_service.api.service import Service
 from gepa_service.api.threads import in_thread
 from gepa_service.model.job import Job
 

@@ -12,19 +12,19 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from gepa_client.journal.store import Store, open_store
 from gepa_client.settings.groups import Evolve
 from gepa_service.api.access import Parts, Reader, Writer
+from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
 from gepa_service.api.pages import Paging, next_of
 from gepa_service.api.problems import Problem, not_found
 from gepa_service.api.quotas import refuse_beyond_quotas, refuse_full_queue
 from gepa_service.api.routes.repositories import Id, allowed_or_problem, known_repository
-from gepa_service.api.service import Service
 from gepa_service.api.threads import in_thread
 from gepa_service.auth.principal import Principal
 from gepa_service.jobs import control
 from gepa_service.jobs.month_spending import SpendingReader
 from gepa_service.jobs.settings_of_jobs import Options, SettingRefused, checked_settings, repository_path
 from gepa_service.model.job import Job, Status
-from gepa_service.model.program import Repository
+from gepa_service.model.program_version import Repository
 from gepa_service.records.record import new_id
 from gepa_service.records.store import TenantRecords
 from gepa_service.repositories.destinations import LONGEST_URL

@@ -13,7 +13,7 @@ from gepa_service.api.problems import Problem, not_found
 from gepa_service.api.routes.repositories import Id
 from gepa_service.api.threads import in_thread
 from gepa_service.jobs import promotions
-from gepa_service.model.program import ActiveVersion, Program, Promotion
+from gepa_service.model.program_version import ActiveVersion, Program, Promotion
 from gepa_service.records.store import TenantRecords
 from gepa_service.webhooks.outbox import emit
 

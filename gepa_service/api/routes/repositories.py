@@ -7,15 +7,17 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from gepa_service.api.access import Parts, Reader, Writer
+from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
 from gepa_service.api.pages import ID_PATTERN, PageQuery, Paging, next_of
 from gepa_service.api.problems import Problem, not_found
-from gepa_service.api.service import Service
 from gepa_service.api.threads import in_thread
-from gepa_service.model.program import Installation, Repository
+from gepa_service.model.program_version import Installation, Repository
 from gepa_service.records.record import LONGEST_ID, new_id
 from gepa_service.records.store import RecordChanged, TenantRecords
-from gepa_service.repositories.access import (
+from gepa_service.repositories.destinations import LONGEST_URL
+from gepa_service.repositories.github_app import GitHubFailed, owner_and_name
+from gepa_service.repositories.repository_access import (
     AllowedRepository,
     Head,
     RepositoryRefused,
@@ -23,8 +25,6 @@ from gepa_service.repositories.access import (
     allowed_repository,
     look_up,
 )
-from gepa_service.repositories.destinations import LONGEST_URL
-from gepa_service.repositories.github import GitHubFailed, owner_and_name
 from sandbox_runtime.source.remote_git import CredentialsFailed, GitCredentials
 
 router = APIRouter(tags=["repositories"])

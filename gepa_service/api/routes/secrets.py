@@ -7,10 +7,10 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from gepa_service.api.access import Manager, Parts
+from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
 from gepa_service.api.pages import Paging, next_of
 from gepa_service.api.problems import Problem, not_found
-from gepa_service.api.service import Service
 from gepa_service.api.threads import in_thread
 from gepa_service.jobs.job_environment import may_be_secret
 from gepa_service.model.tenant import Secret

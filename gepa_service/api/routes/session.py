@@ -6,9 +6,9 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from gepa_service.api.access import Parts, Reader
+from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
 from gepa_service.api.problems import Problem
-from gepa_service.api.service import Service
 from gepa_service.api.session_cookie import delete_cookie, is_foreign, set_cookie
 from gepa_service.api.threads import in_thread
 from gepa_service.auth.principal import Permission, Principal

@@ -8,9 +8,9 @@ from pydantic import BaseModel
 
 from gepa_client.journal.store import open_store
 from gepa_service.api.access import Parts, Reader
+from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
 from gepa_service.api.request_counts import month_id
-from gepa_service.api.service import Service
 from gepa_service.api.threads import in_thread
 from gepa_service.jobs.month_spending import MonthSpending
 from gepa_service.model.job import Job

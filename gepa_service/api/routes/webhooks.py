@@ -12,7 +12,7 @@ from gepa_service.api.pages import Paging, next_of
 from gepa_service.api.problems import Problem, not_found
 from gepa_service.api.routes.repositories import Id
 from gepa_service.api.threads import in_thread
-from gepa_service.model.webhook import Attempt, DeliveryStatus, Webhook, WebhookDelivery, WebhookEvent
+from gepa_service.model.webhook import DeliveryAttempt, DeliveryStatus, Webhook, WebhookDelivery, WebhookEvent
 from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordChanged, TenantRecords
 from gepa_service.repositories.destinations import LONGEST_URL, DestinationRefused, destination_of
@@ -67,7 +67,7 @@ class DeliveryView(BaseModel):
     event: WebhookEvent
     status: DeliveryStatus
     payload: dict[str, JsonValue]
-    attempts: list[Attempt]
+    attempts: list[DeliveryAttempt]
     due: datetime
     created: datetime
 

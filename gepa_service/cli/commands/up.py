@@ -22,7 +22,7 @@ from gepa_service.cli.data_folder import DataFolder, opened_folder, published_ad
 from gepa_service.cli.first_tenant import NAME, create_first_tenant
 from gepa_service.cli.listening import bound_socket, url_of
 from gepa_service.cli.service_parts import ConfigurationError, parse_issuers
-from gepa_service.cli.supervisor import Part, PartFailed, Supervisor
+from gepa_service.cli.service_processes import PartFailed, ServiceProcess, Supervisor
 from gepa_service.records.open_records import open_records
 from gepa_service.records.store import RecordError
 from gepa_service.secrets.master_key import COMMAND_VARIABLE, FILE_VARIABLE, VARIABLE, MasterKeyError, source_of
@@ -93,8 +93,8 @@ def up(
             served += [word for issuer in oidc or () for word in ("--oidc", issuer)]
             worked = [*command, "worker", *shared, "--api", url, "--folder", str(folder.work)]
             parts = [
-                Part("API", served, environment, [sock.fileno()]),
-                Part("worker", [*worked, "--sandbox", sandbox, "--jobs", str(jobs)], environment),
+                ServiceProcess("API", served, environment, [sock.fileno()]),
+                ServiceProcess("worker", [*worked, "--sandbox", sandbox, "--jobs", str(jobs)], environment),
             ]
             with published_address(folder, url):
                 received = Supervisor(parts, _warn).run(

@@ -11,12 +11,12 @@ import pytest
 from fastapi import FastAPI
 
 from gepa_service.api.app import create_app
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.keys import make_key, revoke_key
 from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.recognize import Recognizer
-from gepa_service.model.job import Claim, Job
+from gepa_service.model.job import Job, JobClaim
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records.open_records import open_records
 from gepa_service.records.record import now
@@ -71,7 +71,7 @@ def tokens(records: RecordStore) -> Tokens:
         repo_url="https://example.org/a/b",
         created_by="key:1",
         status="running",
-        claim=Claim(worker="w1"),
+        claim=JobClaim(worker="w1"),
         attempts=1,
     )
     records.insert(job)

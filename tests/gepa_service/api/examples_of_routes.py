@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from gepa_client.errors import RunExists
 from gepa_client.journal import open_store
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from gepa_service.auth.keys import make_key
 from gepa_service.auth.members import make_member
 from gepa_service.model.job import Job, Status
 from gepa_service.model.job_log import LogChunk, LogLine
-from gepa_service.model.program import ActiveVersion, Program, Promotion, Repository
+from gepa_service.model.program_version import ActiveVersion, Program, Promotion, Repository
 from gepa_service.model.rollouts import ProgramWork, TaskResult, task_result_id
 from gepa_service.model.tenant import AuditEntry
 from gepa_service.model.webhook import Webhook, WebhookDelivery

@@ -7,7 +7,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from gepa_service.api.failures import Failures
-from gepa_service.api.limits import FRESH_S, Limits
+from gepa_service.api.limits import FRESH_S, RequestLimits
 from gepa_service.api.request_counts import RequestCounts, month_id
 from gepa_service.auth.principal import Principal
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant, Usage
@@ -38,7 +38,7 @@ def http(records: RecordStore, clock: Clock, counts: RequestCounts) -> httpx.Asy
     async def fine(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse("fine")(scope, receive, send)
 
-    limited = Limits(fine, records, counts, clock)
+    limited = RequestLimits(fine, records, counts, clock)
 
     async def called(scope: Scope, receive: Receive, send: Send) -> None:
         _, tenant, role = scope["path"].split("/")

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from tests.gepa_service.api.conftest import Client
 from tests.gepa_service.api.examples_of_routes import EXAMPLES, RESOURCES
 

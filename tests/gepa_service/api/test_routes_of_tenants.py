@@ -9,7 +9,7 @@ import pytest
 
 from gepa_client.journal import open_store
 from gepa_service.api.app import create_app
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from gepa_service.jobs.month_spending import first_id_of
 from gepa_service.model.job import Job
 from gepa_service.model.tenant import TENANTS, AuditEntry, Quotas, Tenant

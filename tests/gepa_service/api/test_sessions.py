@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from gepa_service.api.app import create_app
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from gepa_service.auth.keys import key_of_owner, public_id_of, revoke_key
 from gepa_service.model.job import Job
 from tests.gepa_service.api.conftest import URL, Client, Tokens

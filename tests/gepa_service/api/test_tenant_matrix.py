@@ -13,8 +13,8 @@ from fastapi import FastAPI
 
 from gepa_service.api.access import Reader, Writer
 from gepa_service.api.app import create_app
+from gepa_service.api.app_state import Service
 from gepa_service.api.route_table import permission_of, routes_of
-from gepa_service.api.service import Service
 from gepa_service.auth.principal import PERMISSIONS, Permission
 from gepa_service.model.tenant import TENANTS
 from tests.gepa_service.api.conftest import Client

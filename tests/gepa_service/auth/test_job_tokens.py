@@ -11,7 +11,7 @@ import pytest
 
 from gepa_service.auth.job_tokens import LEEWAY_S, LIFETIME_S, LONGEST_S, JobTokens, is_job_token, signing_key
 from gepa_service.auth.principal import Principal
-from gepa_service.model.job import Claim, Job
+from gepa_service.model.job import Job, JobClaim
 from gepa_service.records.record import now
 from gepa_service.records.sqlite import SqliteRecords
 
@@ -35,7 +35,7 @@ def job(records: SqliteRecords) -> Job:
         created_by="key:1",
         status="running",
         attempts=2,
-        claim=Claim(worker="w1", beat=7),
+        claim=JobClaim(worker="w1", beat=7),
     )
     records.insert(made)
     return made
@@ -57,7 +57,7 @@ def test_the_token_of_a_running_job_names_the_job_and_its_tenant(records: Sqlite
         {"status": "paused"},
         {"status": "pending"},
         {"claim": None},
-        {"claim": Claim(worker="w2", beat=7)},
+        {"claim": JobClaim(worker="w2", beat=7)},
         {"attempts": 3},
     ],
 )
@@ -73,7 +73,7 @@ def test_a_token_is_refused_once_its_job_ended_or_another_attempt_runs_it(
 def test_a_token_survives_the_heartbeats_of_its_worker(records: SqliteRecords, job: Job) -> None:
     tokens = JobTokens(records, [MASTER])
     token = tokens.issue(job)
-    records.replace(job.model_copy(update={"claim": Claim(worker="w1", beat=8)}))
+    records.replace(job.model_copy(update={"claim": JobClaim(worker="w1", beat=8)}))
     assert tokens.check(token) is not None
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gepa_service.jobs.month_spending import KNOWN_S, MonthLimit
 from gepa_service.jobs.queue import Queue
-from gepa_service.model.job import Claim, Job
+from gepa_service.model.job import Job, JobClaim
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.records.record import now
 from gepa_service.records.sqlite import SqliteRecords
@@ -89,14 +89,14 @@ def test_a_job_is_taken_over_if_its_claim_has_not_changed_for_the_lease(records:
     assert job is not None
     assert other.claim() is None
     clock[0] += LEASE_S - 1
-    beaten = records.replace(job.model_copy(update={"claim": Claim(worker="one", beat=1)}))
+    beaten = records.replace(job.model_copy(update={"claim": JobClaim(worker="one", beat=1)}))
     assert other.claim() is None
     clock[0] += LEASE_S - 1
     assert other.claim() is None, "its worker has shown a beat since"
     clock[0] += 2
     over = other.claim()
     assert over is not None
-    assert (over.id, over.attempts, over.claim) == (beaten.id, 2, Claim(worker="two"))
+    assert (over.id, over.attempts, over.claim) == (beaten.id, 2, JobClaim(worker="two"))
     assert other.claim([over.id]) is None
 
 

@@ -16,7 +16,7 @@ from gepa_service.jobs.attempt import Revealed
 from gepa_service.jobs.settings_of_jobs import SettingRefused, checked_settings
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.model.job import Job
-from gepa_service.model.program import Repository
+from gepa_service.model.program_version import Repository
 from gepa_service.records.record import new_id
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault

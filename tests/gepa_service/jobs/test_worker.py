@@ -8,7 +8,7 @@ import pytest
 
 from gepa_service.jobs import control
 from gepa_service.model.job import Job
-from gepa_service.model.program import Program
+from gepa_service.model.program_version import Program
 from tests.faults.execution_log import executions, until
 from tests.gepa_service.platform import (
     Platform,

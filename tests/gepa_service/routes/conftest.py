@@ -10,7 +10,7 @@ import pytest
 
 from evolverpc_common.network_addresses import parse_networks
 from gepa_service.api.app import create_app
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from gepa_service.auth.principal import Principal
 from gepa_service.records.open_records import open_records
 from gepa_service.records.store import TenantRecords

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gepa_service.model.program import Installation, Repository
+from gepa_service.model.program_version import Installation, Repository
 from gepa_service.records.store import TenantRecords
 from tests.gepa_service.github_server import LoopbackGitHub
 from tests.gepa_service.routes.conftest import Caller

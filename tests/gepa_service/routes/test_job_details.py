@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from gepa_service.model.job import Job
 from gepa_service.records.store import TenantRecords
 from tests.gepa_service.ended_runs import optimized

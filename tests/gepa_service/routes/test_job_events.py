@@ -17,7 +17,7 @@ import pytest
 from gepa_client.page.event_log import COLUMNS, KEYS
 from gepa_service.api import job_streams
 from gepa_service.api.app import create_app
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from gepa_service.model.job import Job
 from gepa_service.model.job_log import LogChunk, LogLine
 from gepa_service.records.record import new_id, now

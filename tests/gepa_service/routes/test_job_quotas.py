@@ -4,7 +4,7 @@ import contextlib
 from typing import Any
 
 from gepa_client.journal import open_store
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from gepa_service.model.job import Job
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.records.record import new_id

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from gepa_service.model.job import Job
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.records.store import TenantRecords

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from gepa_service.jobs.promotions import promote, promotions_of, roll_back
-from gepa_service.model.program import Installation, Program, Repository
+from gepa_service.model.program_version import Installation, Program, Repository
 from gepa_service.records.store import TenantRecords
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub
 from tests.gepa_service.routes.conftest import Caller

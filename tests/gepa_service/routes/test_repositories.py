@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from gepa_service.repositories.access import RepositoryRefused, allowed_repository, git_configuration
-from gepa_service.repositories.github import owner_and_name
+from gepa_service.repositories.github_app import owner_and_name
 from gepa_service.repositories.policy import RepositoryPolicy
+from gepa_service.repositories.repository_access import RepositoryRefused, allowed_repository, git_configuration
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit, git_host

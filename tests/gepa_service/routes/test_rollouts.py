@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gepa_service.api.service import Service
+from gepa_service.api.app_state import Service
 from gepa_service.jobs.program_worker import Machine, ProgramWorker
 from gepa_service.model.rollouts import ProgramWork, TaskResult
 from gepa_service.records.store import TenantRecords

@@ -14,8 +14,8 @@ import httpx
 import pytest
 from aiohttp import web
 
-from gepa_service.api.service import Service
-from gepa_service.model.program import Program
+from gepa_service.api.app_state import Service
+from gepa_service.model.program_version import Program
 from gepa_service.model.webhook import Webhook, WebhookDelivery
 from gepa_service.records.record import now
 from gepa_service.records.store import TenantRecords

@@ -971,21 +971,6 @@ export interface components {
             since: string;
         };
         /**
-         * Attempt
-         * @description One request. `status`: of the response, None without one; `error`: why there is none.
-         */
-        Attempt: {
-            /**
-             * At
-             * Format: date-time
-             */
-            at: string;
-            /** Error */
-            error?: string | null;
-            /** Status */
-            status?: number | null;
-        };
-        /**
          * AuditPage
          * @description Writes, the newest first. `next`: what the next page follows; null after the last one.
          */
@@ -1362,6 +1347,21 @@ export interface components {
             pull_request?: string | null;
         };
         /**
+         * DeliveryAttempt
+         * @description One request. `status`: of the response, None without one; `error`: why there is none.
+         */
+        DeliveryAttempt: {
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /** Error */
+            error?: string | null;
+            /** Status */
+            status?: number | null;
+        };
+        /**
          * DeliveryPage
          * @description Deliveries, the newest first. `next`: what the next page follows; null after the last one.
          */
@@ -1377,7 +1377,7 @@ export interface components {
          */
         DeliveryView: {
             /** Attempts */
-            attempts: components["schemas"]["Attempt"][];
+            attempts: components["schemas"]["DeliveryAttempt"][];
             /**
              * Created
              * Format: date-time
@@ -1677,7 +1677,7 @@ export interface components {
             id?: number;
             /** Program Id */
             program_id: string | null;
-            progress: components["schemas"]["Progress"];
+            progress: components["schemas"]["JobProgress"];
             /** Reason */
             reason: string | null;
             /**
@@ -1705,6 +1705,42 @@ export interface components {
             items: components["schemas"]["JobView"][];
             /** Next */
             next: string | null;
+        };
+        /**
+         * JobProgress
+         * @description How far a job is, as its run last reported it.
+         */
+        JobProgress: {
+            /** Best Candidate */
+            best_candidate?: {
+                [key: string]: string;
+            } | null;
+            /** Best Score */
+            best_score?: number | null;
+            /**
+             * Candidates
+             * @default 0
+             */
+            candidates?: number;
+            /** Cost Usd */
+            cost_usd?: number | null;
+            /**
+             * Current Iteration
+             * @default 0
+             */
+            current_iteration?: number;
+            /**
+             * Metric Calls
+             * @default 0
+             */
+            metric_calls?: number;
+            /**
+             * Phase
+             * @default queued
+             */
+            phase?: string;
+            /** Seed Score */
+            seed_score?: number | null;
         };
         /**
          * JobView
@@ -2927,42 +2963,6 @@ export interface components {
             type: string;
         } & {
             [key: string]: unknown;
-        };
-        /**
-         * Progress
-         * @description How far a job is, as its run last reported it.
-         */
-        Progress: {
-            /** Best Candidate */
-            best_candidate?: {
-                [key: string]: string;
-            } | null;
-            /** Best Score */
-            best_score?: number | null;
-            /**
-             * Candidates
-             * @default 0
-             */
-            candidates?: number;
-            /** Cost Usd */
-            cost_usd?: number | null;
-            /**
-             * Current Iteration
-             * @default 0
-             */
-            current_iteration?: number;
-            /**
-             * Metric Calls
-             * @default 0
-             */
-            metric_calls?: number;
-            /**
-             * Phase
-             * @default queued
-             */
-            phase?: string;
-            /** Seed Score */
-            seed_score?: number | null;
         };
         /**
          * PromoteRequest

@@ -13,7 +13,7 @@ import pytest
 WAIT_S = 60.0
 SUPERVISOR = """
 import sys
-from gepa_service.cli.supervisor import Part, PartFailed, Supervisor
+from gepa_service.cli.service_processes import Part, PartFailed, Supervisor
 import os, pathlib
 folder = pathlib.Path(sys.argv[1])
 parts = [Part(name, [sys.executable, "-c", code, name, str(folder)], dict(os.environ)) for name, code in

@@ -20,7 +20,7 @@ MOST_ENDS, WITHIN_S = 3, 60.0
 
 
 @dataclass
-class Part:
+class ServiceProcess:
     """A process of the service. `command`: begins with the path of a program. `inherited`: descriptors it gets."""
 
     name: str
@@ -57,7 +57,7 @@ class Supervisor:
     SIGTERM and SIGINT end all parts; a second signal kills them. `warn`: called with what happens to a part.
     """
 
-    def __init__(self, parts: Sequence[Part], warn: Callable[[str], None]) -> None:
+    def __init__(self, parts: Sequence[ServiceProcess], warn: Callable[[str], None]) -> None:
         self._parts = parts
         self._warn = warn
         self._signals: list[int] = []
@@ -90,7 +90,7 @@ class Supervisor:
     def _signalled(self, number: int, _frame: object) -> None:
         self._signals.append(number)
 
-    def _look_at(self, part: Part, announced: bool) -> None:
+    def _look_at(self, part: ServiceProcess, announced: bool) -> None:
         status = part.ended()
         if status is None:
             return

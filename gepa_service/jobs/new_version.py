@@ -10,7 +10,7 @@ from gepa_client.errors import ClientError
 from gepa_client.journal.store import Store
 from gepa_service.jobs.evolved_code import evolved_code, with_change
 from gepa_service.model.job import Job
-from gepa_service.model.program import Delivery, Program
+from gepa_service.model.program_version import Delivery, Program
 from gepa_service.records.every import every
 from gepa_service.records.store import RecordStore
 

@@ -7,9 +7,9 @@ import pytest
 
 from gepa_client.journal.store import open_store
 from gepa_service.jobs.git_access import GitAccess
-from gepa_service.jobs.results import program_of, with_code
+from gepa_service.jobs.new_version import program_of, with_code
 from gepa_service.model.job import Job
-from gepa_service.model.program import Delivery, Program
+from gepa_service.model.program_version import Delivery, Program
 from gepa_service.records.open_records import open_records
 from gepa_service.repositories.policy import RepositoryPolicy
 from tests.gepa_client.stored_code import StoredCode, git
