@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gepa_client.gepa.adapter import RemoteAdapter
     from gepa_client.gepa.batch_evaluator import ExampleDone
     from gepa_client.gepa.concurrent_datasets import ConcurrentDatasets
-    from gepa_client.gepa.example_results import Trajectory
+    from gepa_client.gepa.evaluation_results import Trajectory
     from gepa_client.gepa.hooks import Failure, Failures
     from gepa_client.gepa.litellm_model import LiteLLMModel
     from gepa_client.gepa.reflection_strategies import ConcurrentReflection, ProgramReflection
@@ -54,7 +54,7 @@ __all__ = [
 _HOMES = {
     "gepa.adapter": ("RemoteAdapter",),
     "gepa.concurrent_datasets": ("ConcurrentDatasets",),
-    "gepa.example_results": ("Trajectory",),
+    "gepa.evaluation_results": ("Trajectory",),
     "errors": ("BadResponse", "ClientError", "ConnectionLost", "Interrupted", "Refused", "RowsError"),
     "gepa.hooks": ("Failure", "Failures"),
     "fleet": ("FleetEvent",),

@@ -1,6 +1,6 @@
 """Check whether a server keeps the contract, with the cases of `protocol/conformance`, in any language."""
 
-from gepa_client.conformance.cases import Area, Check, CheckStep, load_areas, load_checks
+from gepa_client.conformance.cases import Area, CaseStep, Check, load_areas, load_checks
 from gepa_client.conformance.runner import CheckOutcome, ConformanceReport, Verdict, run_conformance
 
 __all__ = [
@@ -8,7 +8,7 @@ __all__ = [
     "Check",
     "CheckOutcome",
     "ConformanceReport",
-    "CheckStep",
+    "CaseStep",
     "Verdict",
     "load_areas",
     "load_checks",

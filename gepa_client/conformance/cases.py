@@ -32,7 +32,7 @@ class ErrorExpectation(CaseModel):
 
 
 class Expectation(CaseModel):
-    """The expected answer. A field that is not given expects nothing, except as `CheckStep.expect` defines.
+    """The expected answer. A field that is not given expects nothing, except as `CaseStep.expect` defines.
 
     `status`: HTTP statuses allowed. `headers`: matchers by lower-case name. `id`, `result`: of the JSON-RPC answer.
     `body`: the whole body as JSON. `empty`: no body. `or_lost`: the server may instead close the connection.
@@ -65,7 +65,7 @@ class HttpOverrides(CaseModel):
     upload: Literal["chunked", "withheld", "endless"] | None = None
 
 
-class CheckStep(CaseModel):
+class CaseStep(CaseModel):
     """One thing done in a check; exactly one of `call`, `send`, `raw`, `parallel` and `compare`.
 
     `call`: a request for this method with `params` and a fresh id. `send`: this JSON as the body. `raw`: this text, or
@@ -79,7 +79,7 @@ class CheckStep(CaseModel):
     params: Any = None
     send: Any = None
     raw: Any = None
-    parallel: "list[CheckStep] | None" = None
+    parallel: "list[CaseStep] | None" = None
     compare: Any = None
     with_: Matcher = Field(default=None, alias="with")
     times: int = 1
@@ -122,7 +122,7 @@ class Check(CaseModel):
     program: str | None = None
     needs_token: bool = False
     timeout_s: float = 60.0
-    steps: Annotated[list[CheckStep], Field(min_length=1)]
+    steps: Annotated[list[CaseStep], Field(min_length=1)]
 
 
 class Area(CaseModel):

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from pydantic import BaseModel, ValidationError
 
 from gepa_client.conformance.case_language import as_bytes, lookup, mismatches, render, shown
-from gepa_client.conformance.cases import CheckStep, ErrorExpectation, Expectation, HttpOverrides
+from gepa_client.conformance.cases import CaseStep, ErrorExpectation, Expectation, HttpOverrides
 from gepa_client.conformance.raw_transport import NoAnswer, RawAnswer, RawTransport, chunked, endless, withheld
 from protocol import METHODS, JsonValue, Pending
 from protocol.base import ErrorResponse, SuccessResponse
@@ -53,7 +53,7 @@ class CheckRun:
             "fresh": FreshNames(),
         }
 
-    async def step(self, step: CheckStep) -> None:
+    async def step(self, step: CaseStep) -> None:
         """Carry out one step, `times` times at once.
 
         Raises:
@@ -66,7 +66,7 @@ class CheckRun:
         else:
             await _together([self._once(step, {**self._scope, "turn": turn}) for turn in range(step.times)])
 
-    async def _once(self, step: CheckStep, scope: dict[str, Any]) -> None:
+    async def _once(self, step: CaseStep, scope: dict[str, Any]) -> None:
         if step.parallel is not None:
             await _together([self.step(inner) for inner in step.parallel])
         elif step.kind == "compare":
@@ -74,7 +74,7 @@ class CheckRun:
         else:
             await self._exchange(step, scope)
 
-    async def _exchange(self, step: CheckStep, scope: dict[str, Any]) -> None:
+    async def _exchange(self, step: CaseStep, scope: dict[str, Any]) -> None:
         request, body = self._body(step, scope)
         self._remember_call(request)
         timeout_s = step.expect.elapsed.at_most if step.expect and step.expect.elapsed.at_most else STEP_TIMEOUT_S
@@ -92,7 +92,7 @@ class CheckRun:
         for name, path in step.save.items():
             self._scope[name] = answer.elapsed_s if path == "elapsed" else lookup(message, path)
 
-    def _body(self, step: CheckStep, scope: dict[str, Any]) -> tuple[Any, bytes]:
+    def _body(self, step: CaseStep, scope: dict[str, Any]) -> tuple[Any, bytes]:
         """Return the request as JSON (None if it is not meant to be JSON), and as bytes."""
         if step.kind == "raw":
             return None, as_bytes(render(step.raw, scope))
@@ -112,7 +112,7 @@ class CheckRun:
             if isinstance(call_id, str):
                 self._methods.setdefault(call_id, request["method"])
 
-    async def _post(self, step: CheckStep, body: bytes, scope: dict[str, Any], timeout_s: float) -> RawAnswer:
+    async def _post(self, step: CaseStep, body: bytes, scope: dict[str, Any], timeout_s: float) -> RawAnswer:
         http = step.http
         headers: dict[str, Any] = {name: render(value, scope) for name, value in http.headers.items()}
         content: bytes | AsyncIterator[bytes] = body
@@ -136,7 +136,7 @@ class CheckRun:
             return endless(body, 2 * limit), {}
         return chunked(body), {}
 
-    def _checked(self, step: CheckStep, answer: RawAnswer, request: Any, scope: dict[str, Any]) -> Any:
+    def _checked(self, step: CaseStep, answer: RawAnswer, request: Any, scope: dict[str, Any]) -> Any:
         """Return the answer as JSON (None without a body) after every check of it."""
         expect = step.expect if step.expect is not None else Expectation(result={})
         given = expect.model_fields_set

@@ -9,7 +9,7 @@ from gepa.core.state import GEPAState
 
 from gepa_client.evolution.mutations import MutationRequest, MutationRunner, wait_for_answers
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.example_results import Batch
+from gepa_client.gepa.evaluation_results import Batch
 from gepa_client.gepa.reflective_datasets import DatasetJob
 from protocol import Candidate, JsonValue
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, branch_of, commit_of

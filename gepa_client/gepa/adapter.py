@@ -25,7 +25,7 @@ from gepa_client.fleet.endpoints_file import SCORE_TOKEN_FLAG
 from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT
 from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem, ExampleDone
-from gepa_client.gepa.example_results import Batch, BatchBuilder, Results
+from gepa_client.gepa.evaluation_results import Batch, BatchBuilder, Results
 from gepa_client.gepa.hooks import Failures, TracePolicy
 from gepa_client.gepa.known_results import KnownResults
 from gepa_client.gepa.reflective_datasets import (

@@ -10,7 +10,7 @@ from evolverpc_common.model_prices import PriceTable
 from gepa_client.errors import AnswerTooLarge, BadResponse, ClientError
 from gepa_client.fleet import Fleet, Pin
 from gepa_client.fleet.slots import InFlightLimit
-from gepa_client.gepa.example_results import Results, as_rollout, instance_of, reply_with, with_score
+from gepa_client.gepa.evaluation_results import Results, as_rollout, instance_of, reply_with, with_score
 from gepa_client.gepa.row_loaders import AnyRow
 from gepa_client.journal.entries import EVALUATE, RETRACE, ROLLOUT, SCORE
 from gepa_client.journal.journal import Journal

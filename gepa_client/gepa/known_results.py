@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from gepa_client.gepa.batch_evaluator import EvaluationItem
-from gepa_client.gepa.example_results import Results, instance_of
+from gepa_client.gepa.evaluation_results import Results, instance_of
 from gepa_client.gepa.noise_warning import noise_warning
 from gepa_client.gepa.row_loaders import AnyRow
 from gepa_client.journal.entries import REUSE

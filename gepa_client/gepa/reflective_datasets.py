@@ -13,7 +13,7 @@ from gepa.image import Image
 from gepa_client.errors import BadResponse, Interrupted
 from gepa_client.fleet import Fleet, Pin
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem
-from gepa_client.gepa.example_results import Trajectory, instance_of
+from gepa_client.gepa.evaluation_results import Trajectory, instance_of
 from gepa_client.journal.entries import PROPOSAL, REFLECTIVE_DATASET
 from gepa_client.journal.journal import Journal, KeyedCall, execute_missing, gather_recorded
 from gepa_client.journal.requests import RecordedRequest, RequestKey, complete, request_key

@@ -11,7 +11,7 @@ from gepa.strategies.acceptance import AcceptanceCriterion
 from gepa.strategies.proposal_selection import SelectionStrategy
 
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.example_results import Batch
+from gepa_client.gepa.evaluation_results import Batch
 from gepa_client.gepa.row_loaders import RowLoader
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.run_events import RacedOut

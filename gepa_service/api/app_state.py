@@ -7,7 +7,7 @@ from typing import Protocol
 from gepa_service.auth.principal import Principal
 from gepa_service.auth.sessions import Sessions
 from gepa_service.records.store import RecordStore, TenantRecords
-from gepa_service.repositories.github_app import GitHub
+from gepa_service.repositories.github_installations import GitHub
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.vault import Vault
 

@@ -19,7 +19,7 @@ from gepa_service.auth.oidc import OidcIssuer, OidcTokens
 from gepa_service.auth.recognize import Recognizer
 from gepa_service.auth.sessions import Sessions
 from gepa_service.cli.arguments import open_cli_records
-from gepa_service.repositories.github_app import GitHub, GitHubSettings
+from gepa_service.repositories.github_installations import GitHub, GitHubSettings
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.master_key import source_of
 from gepa_service.secrets.vault import Vault

@@ -9,7 +9,7 @@ from gepa_service.model.program_version import Repository
 from gepa_service.model.rollouts import ProgramWork
 from gepa_service.records.store import RecordStore
 from gepa_service.repositories.delivery import FETCH_S
-from gepa_service.repositories.github_app import GitHub
+from gepa_service.repositories.github_installations import GitHub
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.repositories.repository_access import allowed_repository, git_configuration, git_settings
 from sandbox_runtime.source.remote_git import Credentials, git

@@ -45,9 +45,9 @@ def open_starter(*, isolated: bool) -> Iterator[JobStarter]:
     if not _has_process_descriptors():
         yield NewInterpreters()
         return
-    from gepa_service.jobs.zygote import Zygote
+    from gepa_service.jobs.job_zygote import JobZygote
 
-    zygote = Zygote(isolated=isolated)
+    zygote = JobZygote(isolated=isolated)
     try:
         yield zygote
     finally:

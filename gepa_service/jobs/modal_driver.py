@@ -79,7 +79,7 @@ async def at_modal(order: JobOrder, session: SandboxSession, front: HttpFront) -
             TOKEN_FILE_VARIABLE: f"{SHARED}/{TOKEN}",
         }
         yield DriverPlace(
-            launch=_Launch(asyncio.get_running_loop(), sandbox, variables),
+            launch=_LaunchAtModal(asyncio.get_running_loop(), sandbox, variables),
             sandboxes=RelayedSandboxes(session, mirror.fleet, servers.original),
             store=order.api,
             fleet=Path(SHARED, FLEET),
@@ -119,7 +119,7 @@ class _Writer:
 
 
 @dataclass(frozen=True)
-class _Launch:
+class _LaunchAtModal:
     """Launches the driver in the sandbox; see `LaunchDriver`."""
 
     loop: asyncio.AbstractEventLoop

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client.conformance import CheckStep, load_areas, load_checks
+from gepa_client.conformance import CaseStep, load_areas, load_checks
 from gepa_client.conformance.case_language import DEEP, FLAT, GENERATORS
 from protocol import CAPABILITIES, METHODS
 from protocol.errors import BY_CODE
@@ -13,7 +13,7 @@ from protocol.errors import BY_CODE
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def steps_of(steps: list[CheckStep]) -> list[CheckStep]:
+def steps_of(steps: list[CaseStep]) -> list[CaseStep]:
     return [inner for step in steps for inner in (step, *steps_of(step.parallel or []))]
 
 

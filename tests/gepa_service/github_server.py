@@ -18,7 +18,7 @@ from aiohttp import BasicAuth, web
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from gepa_service.repositories.github_app import GitHub, GitHubSettings
+from gepa_service.repositories.github_installations import GitHub, GitHubSettings
 from tests.sandbox_runtime.source.repositories import git
 
 APP_ID, SLUG, CLIENT_ID, CLIENT_SECRET, WEBHOOK_SECRET = "Iv23abc", "evolve", "client", "shh", "hook secret"

@@ -19,7 +19,7 @@ from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordStore, TenantRecords
-from gepa_service.repositories.github_app import GitHub
+from gepa_service.repositories.github_installations import GitHub
 from gepa_service.repositories.policy import RepositoryPolicy
 from tests.faults.runs import Setup
 from tests.gepa_service.serving import served, service_of

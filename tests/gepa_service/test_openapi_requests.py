@@ -22,7 +22,7 @@ from gepa_service.model.rollouts import ProgramWork, TaskResult, task_result_id
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.webhook import Webhook
 from gepa_service.records.open_records import open_records
-from gepa_service.repositories.github_app import GitHub, GitHubSettings
+from gepa_service.repositories.github_installations import GitHub, GitHubSettings
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault

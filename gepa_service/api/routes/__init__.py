@@ -4,6 +4,7 @@ from fastapi import APIRouter
 
 from gepa_service.api.routes import (
     audit,
+    browser_session,
     deliver,
     execute_step,
     github,
@@ -19,14 +20,13 @@ from gepa_service.api.routes import (
     repositories,
     rollouts,
     secrets,
-    session,
     usage,
     webhooks,
 )
 
 ROUTERS: tuple[APIRouter, ...] = (
     page.router,
-    session.router,
+    browser_session.router,
     health.router,
     repositories.router,
     github.router,

@@ -22,7 +22,7 @@ from gepa_service.model.program_version import Delivery, Program, Repository
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordChanged, RecordExists, TenantRecords
 from gepa_service.repositories.delivery import TEXTS, DeliveredChange, push
-from gepa_service.repositories.github_app import DELIVER, GitHub, GitHubFailed, owner_and_name
+from gepa_service.repositories.github_installations import DELIVER, GitHub, GitHubFailed, owner_and_name
 from gepa_service.webhooks.outbox import emit
 from sandbox_runtime.api.sandbox import SandboxError
 

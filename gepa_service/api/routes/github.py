@@ -16,7 +16,7 @@ from gepa_service.api.threads import in_thread
 from gepa_service.model.program_version import Installation, Repository, SeenDelivery
 from gepa_service.model.tenant import TENANTS
 from gepa_service.records.store import RecordExists, RecordStore, TenantRecords, changed
-from gepa_service.repositories.github_app import CONFIRMATION, STATE, GitHub, GitHubFailed, owner_and_name
+from gepa_service.repositories.github_installations import CONFIRMATION, STATE, GitHub, GitHubFailed, owner_and_name
 
 router = APIRouter(tags=["github"])
 

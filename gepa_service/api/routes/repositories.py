@@ -16,7 +16,7 @@ from gepa_service.model.program_version import Installation, Repository
 from gepa_service.records.record import LONGEST_ID, new_id
 from gepa_service.records.store import RecordChanged, TenantRecords
 from gepa_service.repositories.destinations import LONGEST_URL
-from gepa_service.repositories.github_app import GitHubFailed, owner_and_name
+from gepa_service.repositories.github_installations import GitHubFailed, owner_and_name
 from gepa_service.repositories.repository_access import (
     AllowedRepository,
     Head,

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gepa_service.repositories.github_app import owner_and_name
+from gepa_service.repositories.github_installations import owner_and_name
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.repositories.repository_access import RepositoryRefused, allowed_repository, git_configuration
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub

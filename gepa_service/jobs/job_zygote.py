@@ -21,7 +21,7 @@ ANSWER_S = 60.0
 """Seconds that a fork may take; the first one waits for the zygote's imports."""
 
 
-class Zygote:
+class JobZygote:
     """Implements `JobStarter`. The zygote is started now, and again after it has ended.
 
     It knows no job and no secret, and has the hash seed of drivers. `isolated`: jobs make containers, so it imports

@@ -14,7 +14,7 @@ import pytest
 
 from gepa_service.jobs import zygote as zygotes
 from gepa_service.jobs.job_starter import JobProcess
-from gepa_service.jobs.zygote import Zygote
+from gepa_service.jobs.job_zygote import JobZygote
 from tests.gepa_service.jobs import probe
 
 WAIT_S = 60.0
@@ -22,16 +22,16 @@ MASTER_KEY = "GEPA_SERVICE_MASTER_KEY"
 
 
 @pytest.fixture
-def zygote(monkeypatch: pytest.MonkeyPatch) -> Iterator[Zygote]:
+def zygote(monkeypatch: pytest.MonkeyPatch) -> Iterator[JobZygote]:
     """A zygote of a worker that has the master key in its environment, and whose forks are probes."""
     monkeypatch.setenv(MASTER_KEY, "the master key")
     monkeypatch.setattr(zygotes, "MODULES", (*zygotes.MODULES, probe.__name__))
     monkeypatch.setattr(zygotes, "ISOLATED_MODULES", ("gepa_service.jobs.forked_daemons",))
-    with closing(Zygote(isolated=True)) as opened:
+    with closing(JobZygote(isolated=True)) as opened:
         yield opened
 
 
-def begun(zygote: Zygote, folder: Path, **environment: str) -> tuple[JobProcess, dict[str, Any]]:
+def begun(zygote: JobZygote, folder: Path, **environment: str) -> tuple[JobProcess, dict[str, Any]]:
     """A process, and what it printed."""
     folder.mkdir(exist_ok=True)
     with (folder / "log").open("ab") as log:
@@ -57,7 +57,7 @@ def end(process: JobProcess) -> None:
 
 
 def test_a_job_process_has_its_own_environment_and_folder_and_nothing_of_another_job(
-    zygote: Zygote, tmp_path: Path
+    zygote: JobZygote, tmp_path: Path
 ) -> None:
     first, of_first = begun(zygote, tmp_path / "first", HOME="/first")
     second, of_second = begun(zygote, tmp_path / "second", HOME="/second")
@@ -76,7 +76,7 @@ def test_a_job_process_has_its_own_environment_and_folder_and_nothing_of_another
         end(process)
 
 
-def test_a_process_ends_by_a_signal_and_is_not_waited_for_in_vain(zygote: Zygote, tmp_path: Path) -> None:
+def test_a_process_ends_by_a_signal_and_is_not_waited_for_in_vain(zygote: JobZygote, tmp_path: Path) -> None:
     process, found = begun(zygote, tmp_path / "job")
     assert process.poll() is None
     with pytest.raises(subprocess.TimeoutExpired):
@@ -89,7 +89,7 @@ def test_a_process_ends_by_a_signal_and_is_not_waited_for_in_vain(zygote: Zygote
     assert not Path(f"/proc/{found['pid']}/fd/0").exists()
 
 
-def test_a_zygote_that_was_killed_is_started_again_and_its_forks_live_on(zygote: Zygote, tmp_path: Path) -> None:
+def test_a_zygote_that_was_killed_is_started_again_and_its_forks_live_on(zygote: JobZygote, tmp_path: Path) -> None:
     before, _ = begun(zygote, tmp_path / "before")
     zygote._process.kill()
     zygote._process.wait()
@@ -99,6 +99,6 @@ def test_a_zygote_that_was_killed_is_started_again_and_its_forks_live_on(zygote:
         end(process)
 
 
-def test_a_zygote_ends_with_its_worker(zygote: Zygote) -> None:
+def test_a_zygote_ends_with_its_worker(zygote: JobZygote) -> None:
     zygote._control.close()
     assert zygote._process.wait(WAIT_S) == 0
