@@ -166,6 +166,7 @@ async def follow_to_seed(owner: Caller, job_id: str) -> None:
     raise AssertionError("the job ended before its seed was evaluated")
 
 
+@pytest.mark.long
 async def test_a_job_whose_worker_is_lost_continues_in_another_one_and_the_first_sandboxes_are_ended(
     tmp_path: Path, cloud: Cloud, database: Database
 ) -> None:
