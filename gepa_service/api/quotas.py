@@ -39,7 +39,7 @@ def refuse_beyond_quotas(
 
 
 def refuse_full_queue(service: Service, tenant: str) -> None:
-    """Raise a problem if as many jobs of the tenant wait as may. Blocks."""
+    """Raise a problem if no more jobs of the tenant may wait. Blocks."""
     _refuse_full_queue(service, tenant, _quotas_of(service, tenant))
 
 

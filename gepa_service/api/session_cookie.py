@@ -12,7 +12,7 @@ from gepa_service.api.app_state import Service, service_of
 from gepa_service.auth.sessions import LIFETIME_S, SignedIn
 
 PLAIN, SECURE = "gepa_session", "__Host-gepa_session"
-"""Its names over HTTP and over HTTPS; browsers accept the second one from this host itself alone, by HTTPS."""
+"""Its names over HTTP and over HTTPS; browsers accept the second one only from this host, by HTTPS."""
 
 READS = ("GET", "HEAD")
 OWN_SITES = ("same-origin", "none")

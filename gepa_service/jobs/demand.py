@@ -1,4 +1,4 @@
-"""How many workers there is work for, where workers are started as they are needed."""
+"""How many workers have something to do, for a platform that starts workers as they are needed."""
 
 import math
 
