@@ -102,7 +102,7 @@ def worker() -> None:
 
 @app.function(schedule=modal.Period(minutes=1), timeout=120, max_containers=1)
 def scale() -> int:
-    """Start as many workers as there is work for and none runs yet; return how many were started."""
+    """Start the workers that the present work lacks; return how many were started."""
     from gepa_service.cli.arguments import open_cli_records
     from gepa_service.jobs.demand import workers_wanted
 

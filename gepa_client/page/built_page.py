@@ -1,7 +1,8 @@
-"""The files of the built page, which the package holds."""
+"""The files of a built page, which its package holds."""
 
 from importlib import resources
 
+INDEX = "index.html"
 ASSETS = {"page.js": "text/javascript", "page.css": "text/css"}
 
 
@@ -9,13 +10,13 @@ class PageMissing(Exception):
     """The built page is not installed."""
 
 
-def asset(name: str) -> bytes:
-    """Return a file of the built page.
+def asset(name: str, package: str = "gepa_client.page") -> bytes:
+    """Return a file of the page that a package holds in its folder `dist`.
 
     Raises:
         PageMissing: it is not there.
     """
-    file = resources.files("gepa_client.page") / "dist" / name
+    file = resources.files(package) / "dist" / name
     if not file.is_file():
         raise PageMissing(
             f"this installation lacks the page ({name}): install evolverpc from a wheel, or build the page with "
@@ -26,4 +27,4 @@ def asset(name: str) -> bytes:
 
 def built_page() -> dict[str, bytes]:
     """Return the files of the page by name. Raises `PageMissing`."""
-    return {name: asset(name) for name in ("index.html", *ASSETS)}
+    return {name: asset(name) for name in (INDEX, *ASSETS)}

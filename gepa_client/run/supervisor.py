@@ -42,7 +42,7 @@ DRIVER = (sys.executable, "-P", "-m", "gepa_client.run.driver_main")
 """The command of the driver process."""
 
 DRIVER_FUNCTION = ("gepa_client.run.driver_main", "run")
-"""The function that a process calls instead which was forked from one that has imported this module."""
+"""The same as a function, for a fork of a process that has imported its module."""
 
 
 class LaunchedDriver(Protocol):

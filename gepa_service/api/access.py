@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from gepa_service.api.app_state import Service
+from gepa_service.api.app_state import Service, service_of
 from gepa_service.api.problems import Problem
 from gepa_service.api.session_cookie import signed_in
 from gepa_service.auth.principal import Permission, Principal
@@ -14,14 +14,8 @@ SCHEME = "bearer "
 TENANT_HEADER = "evolverpc-tenant"
 
 
-def service_of(request: Request) -> Service:
-    """Return the service that the application was made for."""
-    service: Service = request.app.state.service
-    return service
-
-
 async def parts(request: Request) -> Service:
-    """As `service_of`, as a dependency: one that is not asynchronous would run in a thread."""
+    """Return as `service_of`. It is asynchronous because FastAPI runs other dependencies in a thread."""
     return service_of(request)
 
 

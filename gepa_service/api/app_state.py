@@ -2,7 +2,7 @@
 
 import secrets
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gepa_service.auth.principal import Principal
 from gepa_service.auth.sessions import Sessions
@@ -10,6 +10,9 @@ from gepa_service.records.store import RecordStore, TenantRecords
 from gepa_service.repositories.github_installations import GitHub
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.vault import Vault
+
+if TYPE_CHECKING:  # the worker, which has a `Service` too, serves no requests
+    from starlette.requests import Request
 
 
 class Recognize(Protocol):
@@ -44,3 +47,9 @@ class Service:
     def of(self, principal: Principal) -> TenantRecords:
         """Return the records of the caller's tenant."""
         return TenantRecords(self.records, principal.tenant)
+
+
+def service_of(request: "Request") -> Service:
+    """Return the service that the application was made for."""
+    service: Service = request.app.state.service
+    return service

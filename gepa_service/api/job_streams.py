@@ -14,7 +14,7 @@ from gepa_client.page.event_log import EventLog
 from gepa_client.page.moment_events import Run, StoreTrouble
 from gepa_client.page.page_events import PageEvent
 from gepa_client.page.watched_runs import WatchedRun
-from gepa_service.api.access import recognized_now
+from gepa_service.api.access import TENANT_HEADER, recognized_now
 from gepa_service.api.problems import Problem
 from gepa_service.api.threads import in_thread
 from gepa_service.auth.oidc import IssuerUnavailable
@@ -150,12 +150,12 @@ class JobStreams:
 
     async def is_valid(self, request: Request) -> bool:
         """Return whether the key of a request is still valid; streams of one key share the answer for `CHECK_S`."""
-        header = request.headers.get("authorization", "") + "\n" + request.headers.get("cookie", "")
-        checked, task = self._checks.get(header, (0.0, None))
+        sent = "\n".join(request.headers.get(name, "") for name in ("authorization", "cookie", TENANT_HEADER))
+        checked, task = self._checks.get(sent, (0.0, None))
         if task is None or time.monotonic() - checked >= CHECK_S:
             self._checks = {key: each for key, each in self._checks.items() if time.monotonic() - each[0] < CHECK_S}
             task = asyncio.get_running_loop().create_task(self._checked(request))
-            self._checks[header] = (time.monotonic(), task)
+            self._checks[sent] = (time.monotonic(), task)
         return await asyncio.shield(task)
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from evolverpc_common.rate_limiter import RateExceeded, RateLimiter
 from gepa_service.api.access import recognized
 from gepa_service.api.problems import Problem
 from gepa_service.api.request_counts import RequestCounts
-from gepa_service.model.tenant import TENANTS, Quotas, Tenant
+from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.records.store import RecordStore
 
 FRESH_S = 10.0
@@ -50,8 +50,7 @@ class RequestLimits:
         """Raise a 429 problem if the tenant has made its requests of this minute."""
         made, count, limiter = self._limiters.get(tenant, (-math.inf, -1, RateLimiter(None)))
         if self._clock() - made >= FRESH_S:
-            found = await run_in_threadpool(self._records.get, Tenant, TENANTS, tenant)
-            allowed = (Quotas() if found is None else found.quotas).requests_per_minute
+            allowed = (await run_in_threadpool(quotas_of, self._records, tenant)).requests_per_minute
             if allowed != count:
                 limiter = RateLimiter(allowed, clock=self._clock)
             count = allowed

@@ -9,8 +9,9 @@ from gepa_client.journal.store import open_store
 from gepa_service.api.app_state import Service
 from gepa_service.api.problems import Problem
 from gepa_service.jobs.month_spending import SpendingReader
+from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.job import Job
-from gepa_service.model.tenant import TENANTS, Quotas, Tenant
+from gepa_service.model.tenant import Quotas
 from gepa_service.records.record import now
 
 QUEUE_RETRY_S = 60
@@ -23,13 +24,13 @@ def refuse_beyond_quotas(
 
     `is_job`: it waits in the queue of jobs.
     """
-    quotas = _quotas_of(service, tenant)
+    quotas = quotas_of(service.records, tenant)
     asked = int(settings.get("sandboxes") or 0)
     if asked > quotas.sandboxes:
         detail = f"`sandboxes`: the tenant may use {quotas.sandboxes}: ask for fewer"
         raise Problem(422, "quota", "Beyond a quota", detail, field="sandboxes", quota="sandboxes")
     if is_job:
-        _refuse_full_queue(service, tenant, quotas)
+        refuse_full_queue(service, tenant, quotas)
     if quotas.usd_per_month is not None:
         with contextlib.closing(open_store(service.journals)) as journals:
             spent = reader.of(service.records, journals, tenant).usd
@@ -38,20 +39,11 @@ def refuse_beyond_quotas(
             raise _used_up("usd_per_month", detail, _rest_of_month_s())
 
 
-def refuse_full_queue(service: Service, tenant: str) -> None:
-    """Raise a problem if as many jobs of the tenant wait as may. Blocks."""
-    _refuse_full_queue(service, tenant, _quotas_of(service, tenant))
-
-
-def _refuse_full_queue(service: Service, tenant: str, quotas: Quotas) -> None:
+def refuse_full_queue(service: Service, tenant: str, quotas: Quotas) -> None:
+    """Raise a problem if no more jobs of the tenant may wait. Blocks."""
     if service.records.count(Job, tenant, {"status": "pending"}) >= quotas.jobs_queued:
         detail = f"{quotas.jobs_queued} jobs of the tenant wait already: cancel one, or send this again later"
         raise _used_up("jobs_queued", detail, QUEUE_RETRY_S)
-
-
-def _quotas_of(service: Service, tenant: str) -> Quotas:
-    found = service.records.get(Tenant, TENANTS, tenant)
-    return Quotas() if found is None else found.quotas
 
 
 def _used_up(quota: str, detail: str, retry_s: int) -> Problem:

@@ -2,6 +2,7 @@
 
 import threading
 
+from gepa_service.jobs.month_spending import month_of
 from gepa_service.model.tenant import Usage
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordExists, RecordStore, changed
@@ -9,7 +10,7 @@ from gepa_service.records.store import RecordExists, RecordStore, changed
 
 def month_id() -> str:
     """Return the id of the present month's usage, in UTC."""
-    return f"month_{now():%Y-%m}"
+    return f"month_{month_of(now())}"
 
 
 class RequestCounts:

@@ -8,11 +8,11 @@ import urllib.parse
 
 from fastapi import Request, Response
 
-from gepa_service.api.app_state import Service
+from gepa_service.api.app_state import Service, service_of
 from gepa_service.auth.sessions import LIFETIME_S, SignedIn
 
 PLAIN, SECURE = "gepa_session", "__Host-gepa_session"
-"""Its names over HTTP and over HTTPS; browsers accept the second one from this host itself alone, by HTTPS."""
+"""Its names over HTTP and over HTTPS; browsers accept the second one only from this host, by HTTPS."""
 
 READS = ("GET", "HEAD")
 OWN_SITES = ("same-origin", "none")
@@ -21,7 +21,7 @@ OWN_SITES = ("same-origin", "none")
 
 def signed_in(request: Request) -> SignedIn | None:
     """Return who signed in with the browser that sent this request; None if no page of this service sent it."""
-    service = _service(request)
+    service = service_of(request)
     cookie = request.cookies.get(_name(service))
     is_certain = request.method in READS or "origin" in request.headers
     if cookie is None or not is_certain or is_foreign(request):
@@ -39,7 +39,7 @@ def is_foreign(request: Request) -> bool:
 
 def set_cookie(response: Response, request: Request, who: SignedIn) -> None:
     """Have the browser keep the session."""
-    service = _service(request)
+    service = service_of(request)
     response.set_cookie(
         _name(service),
         service.sessions.seal(who),
@@ -52,13 +52,13 @@ def set_cookie(response: Response, request: Request, who: SignedIn) -> None:
 
 def delete_cookie(response: Response, request: Request) -> None:
     """Have the browser forget the session."""
-    service = _service(request)
+    service = service_of(request)
     response.delete_cookie(_name(service), secure=_is_secure(service), httponly=True, samesite="strict")
 
 
 def _origins(request: Request) -> set[str]:
     """Return the origins of the page: that of the public URL; without HTTPS, that of the address asked for too."""
-    service = _service(request)
+    service = service_of(request)
     parts = urllib.parse.urlsplit(service.public_url)
     found = {f"{parts.scheme}://{parts.netloc}".lower()}
     if not _is_secure(service):
@@ -72,8 +72,3 @@ def _name(service: Service) -> str:
 
 def _is_secure(service: Service) -> bool:
     return service.public_url.lower().startswith("https:")
-
-
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service

@@ -15,7 +15,7 @@ SILENT_S = 60.0
 
 RETRY_S = 1.0
 AWAY_S = 60.0
-"""Seconds for which the service may be away, as long as a restart of it takes."""
+"""Seconds for which the service may be unreachable: a restart takes less."""
 
 
 class ServiceClient(Operations):
@@ -24,14 +24,14 @@ class ServiceClient(Operations):
     def follow(self, job_id: str, *, away_s: float = AWAY_S) -> Iterator[dict[str, Any]]:
         """Yield the events of a job as they happen, until its last one; a lost connection is made again.
 
-        `away_s`: seconds without an event for which that is tried.
+        `away_s`: after how many seconds without an event a lost connection is given up.
 
         The events of the job itself have the type `job`. `{"type": "reset"}` precedes those of another server, which
         come from the beginning.
 
         Raises:
             ServiceProblem: the job is unknown, or the key is refused.
-            ServiceUnreachable: the service stays away.
+            ServiceUnreachable: the service was unreachable for `away_s`.
         """
         last: str | None = None
         lost: float | None = None

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from evolverpc_common.display_text import counted
 from gepa_client.check.check_report import CheckReport, RunEstimate
-
-MINUTE, HOUR = 60, 3600
+from gepa_client.check.estimate_text import about_usd, span
 
 
 def check_lines(report: CheckReport) -> Iterator[str]:
@@ -22,14 +21,8 @@ def check_lines(report: CheckReport) -> Iterator[str]:
 def _estimate(timing: RunEstimate) -> str:
     if timing.budget is None or timing.run_s is None:
         each = "" if timing.example_usd is None else f", ${timing.example_usd:.4f}"
-        return f"each takes {_span(timing.example_s)}{each}"
-    quick, slow = map(_span, timing.run_s)
+        return f"each takes {span(timing.example_s)}{each}"
+    quick, slow = map(span, timing.run_s)
     took = quick if quick == slow else f"{quick} to {slow}"
-    cost = "no price is known" if timing.run_usd is None else f"cost about ${timing.run_usd:.2f}"
+    cost = "no price is known" if timing.run_usd is None else f"cost {about_usd(timing.run_usd)}"
     return f"{timing.budget:,} metric calls take {took}, {cost}; reflection is not counted"
-
-
-def _span(seconds: float) -> str:
-    if seconds < MINUTE:
-        return f"{seconds:.2g} s"
-    return f"{seconds / MINUTE:.0f} min" if seconds < 2 * HOUR else f"{seconds / HOUR:.1f} h"

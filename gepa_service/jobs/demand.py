@@ -1,10 +1,10 @@
-"""How many workers there is work for, where workers are started as they are needed."""
+"""How many workers have something to do, for a platform that starts workers as they are needed."""
 
 import math
 
+from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.job import Job
 from gepa_service.model.rollouts import ProgramWork
-from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.webhook import WebhookDelivery
 from gepa_service.records.store import RecordStore
 
@@ -20,9 +20,7 @@ def workers_wanted(records: RecordStore, jobs_each: int, most: int) -> int:
     running = records.tenants_with(Job, {"status": "running"})
     jobs = sum(running.values())
     for tenant, waiting in records.tenants_with(Job, {"status": "pending"}).items():
-        found = records.get(Tenant, TENANTS, tenant)
-        quotas = Quotas() if found is None else found.quotas
-        jobs += max(0, min(waiting, quotas.jobs_at_once - running.get(tenant, 0)))
+        jobs += max(0, min(waiting, quotas_of(records, tenant).jobs_at_once - running.get(tenant, 0)))
     work = sum(records.count(ProgramWork, None, {"status": status}) for status in ("queued", "running"))
     webhooks = records.count(WebhookDelivery, None, {"status": "pending"})
     return min(most, max(math.ceil(jobs / jobs_each), work, 1 if webhooks else 0))

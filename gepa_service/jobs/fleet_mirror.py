@@ -16,7 +16,7 @@ READABLE = 0o644
 FLEET, TOKEN = "fleet", "token"
 
 
-async def _nowhere(_files: Mapping[str, str]) -> None:
+async def _push_nothing(_files: Mapping[str, str]) -> None:
     return
 
 
@@ -24,7 +24,7 @@ class FleetMirror:
     """Keeps the copy in the folder `shared` up to date while its `async with` block lasts.
 
     `fleet`: the endpoints file; None without sandboxes. `token`: the file of the job token. `address`: returns the
-    address for the driver of a server. `push`: brings changed files, by name, to a driver of another machine.
+    address by which the driver reaches a server. `push`: sends changed files, by name, to a driver on another machine.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class FleetMirror:
         fleet: Path | None,
         token: Path,
         address: Callable[[str], Awaitable[str]],
-        push: Callable[[Mapping[str, str]], Awaitable[None]] = _nowhere,
+        push: Callable[[Mapping[str, str]], Awaitable[None]] = _push_nothing,
     ) -> None:
         self._shared = shared
         self._followed = fleet

@@ -15,7 +15,10 @@ class Daemons:
 
 
 def fork_daemons() -> Daemons | Callable[[], None]:
-    """Fork both from this process, as `fork_daemon` does."""
+    """Fork both from this process, as `fork_daemon` does.
+
+    Return them; in each of the forked processes, return what that must do as the last thing of its main program.
+    """
     first = fork_daemon()
     if not isinstance(first, Daemon):
         return first

@@ -62,7 +62,7 @@ class HttpFront:
         name, _, rest = request.raw_path.removeprefix("/").partition("/")
         target = self._targets.get(name)
         if target is None:
-            raise web.HTTPNotFound(text="there is nothing here")
+            raise web.HTTPNotFound(text="the path begins with the name of no route")
         try:
             async with client.request(
                 request.method,

@@ -22,9 +22,8 @@ No secret of a tenant may be one of them.
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
-
 MODAL = "MODAL_"
-"""How the variables begin by which a process proves to Modal who it is."""
+"""The prefix of the variables that hold a process's credentials at Modal."""
 
 
 def basic_environment(folder: Path, *, at_modal: bool = False) -> dict[str, str]:

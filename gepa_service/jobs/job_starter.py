@@ -41,7 +41,7 @@ class JobStarter(Protocol):
 
 @contextlib.contextmanager
 def open_starter(*, isolated: bool) -> Iterator[JobStarter]:
-    """Open what this machine allows, for the block. `isolated`: jobs make containers."""
+    """Open a starter for the block: a zygote if the machine has pidfds. `isolated`: jobs make containers."""
     if not _has_process_descriptors():
         yield NewInterpreters()
         return
@@ -57,7 +57,7 @@ def open_starter(*, isolated: bool) -> Iterator[JobStarter]:
 def _has_process_descriptors() -> bool:
     try:
         os.close(os.pidfd_open(os.getpid()))
-    except (AttributeError, OSError):  # not Linux, or a kernel that is none
+    except (AttributeError, OSError):  # not Linux, or a kernel without pidfds
         return False
     return True
 

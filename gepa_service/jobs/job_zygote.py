@@ -34,20 +34,15 @@ class JobZygote:
         self._begin()
 
     def start(self, environment: Mapping[str, str], folder: Path, log: IO[bytes]) -> "ForkedProcess":
-        """As of `JobStarter`."""
+        """As of `JobStarter`. It tries once more, with a new zygote, if this one does not answer."""
         request = json.dumps({"folder": str(folder), "environment": dict(environment)}).encode()
-        (read_in, write_in), (read_out, write_out) = os.pipe(), os.pipe()
-        try:
-            with self._turn:
-                process = self._forked(request, [read_in, write_out, log.fileno()])
-        except BaseException:
-            os.close(write_in)
-            os.close(read_out)
-            raise
-        finally:
-            os.close(read_in)
-            os.close(write_out)
-        return ForkedProcess(process, os.fdopen(write_in, "wb"), os.fdopen(read_out, "rb"))
+        with self._turn:
+            try:
+                return self._forked(request, log)
+            except (TimeoutError, ConnectionError):
+                self._end()
+                self._begin()
+                return self._forked(request, log)
 
     def close(self) -> None:
         """End the zygote; what it forked continues."""
@@ -74,16 +69,22 @@ class JobZygote:
         self._process.kill()
         self._process.wait()
 
-    def _forked(self, request: bytes, streams: list[int]) -> int:
-        """Return the descriptor of a new process; try once more, with a new zygote, if this one does not answer."""
+    def _forked(self, request: bytes, log: IO[bytes]) -> "ForkedProcess":
+        """Fork a process with pipes of its own: a late fork of a zygote that did not answer reads no order."""
+        (read_in, write_in), (read_out, write_out) = os.pipe(), os.pipe()
         try:
-            return self._asked(request, streams)
-        except (TimeoutError, ConnectionError):
-            self._end()
-            self._begin()
-            return self._asked(request, streams)
+            process = self._asked(request, [read_in, write_out, log.fileno()])
+        except BaseException:
+            os.close(write_in)
+            os.close(read_out)
+            raise
+        finally:
+            os.close(read_in)
+            os.close(write_out)
+        return ForkedProcess(process, os.fdopen(write_in, "wb"), os.fdopen(read_out, "rb"))
 
     def _asked(self, request: bytes, streams: list[int]) -> int:
+        """Return the descriptor of a new process with these standard streams."""
         socket.send_fds(self._control, [request], streams)
         text, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
         if descriptors:

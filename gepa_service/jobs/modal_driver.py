@@ -96,7 +96,7 @@ class _Servers:
     _by_target: dict[str, str] = field(default_factory=dict)
 
     async def address(self, target: str) -> str:
-        """Return the address for the driver of a server."""
+        """Return the address by which the driver reaches a server."""
         if target not in self._by_target:
             found = self.front.route(f"server-{len(self._by_target)}", target)
             self._by_target[target] = found

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from gepa_client.errors import NoSuchRun
 from gepa_client.journal.store import Store
+from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.job import ENDED, Job
-from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
@@ -97,8 +97,7 @@ class MonthLimit:
         Raises:
             RecordsUnavailable, and what `spent` raises.
         """
-        found = self.records.get(Tenant, TENANTS, tenant)
-        allowed = None if found is None else found.quotas.usd_per_month
+        allowed = quotas_of(self.records, tenant).usd_per_month
         if allowed is None:
             return False
         known = self._known.get(tenant)

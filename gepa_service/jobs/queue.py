@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.jobs.month_spending import NOTHING_LEFT
+from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.job import TURN, Job, JobClaim, Turn
-from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordChanged, RecordExists, RecordStore
@@ -81,12 +81,12 @@ class Queue:
         """Return the tenants that have a job waiting and may run one more, in the order of their turns."""
         waiting = self.records.tenants_with(Job, {"status": "pending"})
         running = self.records.tenants_with(Job, {"status": "running"})
-        free = [each for each in waiting if running.get(each, 0) < self._quotas(each).jobs_at_once]
+        free = [each for each in waiting if running.get(each, 0) < quotas_of(self.records, each).jobs_at_once]
         return sorted(free, key=lambda each: (running.get(each, 0), self._last_turn(each), each))
 
     def _oldest(self, tenant: str) -> Job | None:
         """Return the tenant's oldest job that may run now and for whose sandboxes there is room."""
-        quota = self._quotas(tenant).sandboxes
+        quota = quotas_of(self.records, tenant).sandboxes
         used = sum(sandboxes_of(job) for job in every(self.records, Job, tenant, {"status": "running"}))
         for job in self.records.page(Job, tenant, {"status": "pending"}, limit=LOOKED_AT):
             due = job.not_before is None or job.not_before <= now()
@@ -128,10 +128,6 @@ class Queue:
     def _last_turn(self, tenant: str) -> datetime:
         found = self.records.get(Turn, tenant, TURN)
         return NEVER if found is None else found.updated
-
-    def _quotas(self, tenant: str) -> Quotas:
-        found = self.records.get(Tenant, TENANTS, tenant)
-        return Quotas() if found is None else found.quotas
 
 
 def sandboxes_of(job: Job) -> int:

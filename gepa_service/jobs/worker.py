@@ -16,10 +16,10 @@ from gepa_service.model.job import Job
 from gepa_service.records.store import RecordError
 
 IDLE_S = 0.25
-"""Seconds between two looks at the whole queue: also for jobs of dead workers, and for those that may run by now."""
+"""Seconds between two looks at the whole queue, which also finds jobs of dead workers and jobs that may run by now."""
 
 LOOK_S = 0.05
-"""Seconds between two counts of the jobs that wait, which cost little: a new one is looked at next."""
+"""Seconds between two counts of the waiting jobs, which cost little; if there are more, the queue is looked at."""
 
 LEASE_S = 10.0
 

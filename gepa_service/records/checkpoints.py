@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 COMMITS, LATEST_S = 25, 5.0
-"""Commits after which there is a checkpoint, and seconds after the first of fewer."""
+"""A checkpoint is made after so many commits, or so many seconds after the first of fewer."""
 
 LONGEST_LOG = 4000
-"""Pages of the log after which it begins anew, for which writers are held up for a moment."""
+"""Pages of the log after which it begins anew; writers wait while it does."""
 
 PAGES_WITHOUT = 50_000
-"""Pages after which a commit makes a checkpoint itself: those of the thread fail."""
+"""Pages of the log after which a commit makes a checkpoint itself, because those of the thread fail."""
 
 BUSY_S = 0.2
 END_S = 10.0

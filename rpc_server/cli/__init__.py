@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def run_isolated() -> None:
-    """Run the command in an isolated process, as a fork is of one that was started without anyone's variables."""
+    """Run the command in a process that is isolated already, such as a fork of one with a scrubbed environment."""
     trouble = find_collision() or missing_packages("server")
     if trouble is not None:
         sys.stderr.write(f"gepa-server: {trouble}\n")

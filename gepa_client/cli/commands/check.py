@@ -11,6 +11,7 @@ from rich.table import Table
 from evolverpc_common.display_text import counted
 from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS
 from evolverpc_common.settings.sources import SettingsError
+from gepa_client.check.estimate_text import CENT, about_usd, span
 from gepa_client.check.preflight import preflight_model
 from gepa_client.cli import flags
 from gepa_client.cli.arguments import STOPPED, USAGE
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 
 ERRORS_IN_FULL = 5
 CHECK = "check"
-CENT = 0.01
-"""The least amount that is printed as a figure."""
 """The run id in the labels of a check's sandboxes."""
 
 MARKS = {
@@ -262,7 +261,7 @@ def _table(examples: "list[CheckedExample]") -> Table:
     columns = {
         "row": [str(example.row) for example in examples],
         "score": ["-" if example.score is None else f"{example.score:.3g}" for example in examples],
-        "time": [_span(example.seconds) for example in examples],
+        "time": [span(example.seconds) for example in examples],
         "failed at": [example.step or "" for example in examples],
     }
     if not any(columns["failed at"]):
@@ -280,16 +279,16 @@ def _table(examples: "list[CheckedExample]") -> Table:
 
 
 def _timing(timing: "RunEstimate", evolve: "Evolve") -> str:
-    text = f"{_span(timing.example_s)} per call of an example (slowest {_span(timing.slowest_s)}), "
+    text = f"{span(timing.example_s)} per call of an example (slowest {span(timing.slowest_s)}), "
     text += f"up to {timing.at_once} at once over all servers and processes"
     if timing.budget is None or timing.run_s is None:
         return text + (f", ${timing.example_usd:.4f} each" if timing.example_usd is not None else "")
-    quick, slow = (_span(seconds) for seconds in timing.run_s)
+    quick, slow = (span(seconds) for seconds in timing.run_s)
     uncounted = "reflection" if evolve == "prompts" else "reflection and changes of code"
     would_take = quick if quick == slow else f"{quick} to {slow}"
     text += f"; {timing.budget:,} metric calls would take {would_take}, {uncounted} not counted"
     if timing.run_usd is not None and timing.example_usd is not None:
-        text += f", and cost {_about_usd(timing.run_usd)} (${timing.example_usd:.4f} each)"
+        text += f", and cost {about_usd(timing.run_usd)} (${timing.example_usd:.4f} each)"
     return text
 
 
@@ -299,22 +298,5 @@ def _of_proposals(timing: "RunEstimate") -> str:
     text = f"{timing.proposals} proposals take {low:,} evaluations of a row if none is accepted, {high:,} if all are"
     if timing.proposals_usd is not None:
         least, most = timing.proposals_usd
-        text += f", {_about_usd(most)}" if most < CENT else f", about ${least:.2f} to ${most:.2f}"
+        text += f", {about_usd(most)}" if most < CENT else f", about ${least:.2f} to ${most:.2f}"
     return text
-
-
-def _about_usd(usd: float) -> str:
-    return f"about ${usd:.2f}" if usd >= CENT or usd == 0 else "less than $0.01"
-
-
-def _span(seconds: float) -> str:
-    if seconds < 0.0995:
-        return f"{_two_digits(seconds * 1000)} ms"
-    if seconds < 120:
-        return f"{_two_digits(seconds)} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def _two_digits(number: float) -> str:
-    """Return `0.25`, `3.2`, `32`, `110`: never an exponent."""
-    return f"{number:.{2 if number < 0.995 else 1 if number < 9.95 else 0}f}"

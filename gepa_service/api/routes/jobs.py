@@ -23,6 +23,7 @@ from gepa_service.auth.principal import Principal
 from gepa_service.jobs import control
 from gepa_service.jobs.month_spending import SpendingReader
 from gepa_service.jobs.settings_of_jobs import Options, SettingRefused, checked_settings, repository_path
+from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.job import Job, Status
 from gepa_service.model.program_version import Repository
 from gepa_service.records.record import new_id
@@ -291,7 +292,7 @@ async def resume(job_id: Id, caller: Writer, service: Parts) -> JobView:
 
     def resumed(records: TenantRecords, store: Store, job: Job) -> Job:
         if job.status == "paused":
-            refuse_full_queue(service, caller.tenant)
+            refuse_full_queue(service, caller.tenant, quotas_of(service.records, caller.tenant))
         return control.resume(records, store, job, caller.actor)
 
     return await _controlled(service, service.of(caller), job_id, resumed)

@@ -6,7 +6,8 @@ Its files hold nothing of any tenant: every caller gets them.
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from gepa_service.api.page import ASSETS, INDEX, PageMissing, page_file
+from gepa_client.page.built_page import ASSETS, INDEX, PageMissing, asset
+from gepa_service.api import page
 from gepa_service.api.problems import Problem, not_found
 from gepa_service.api.threads import in_thread
 
@@ -26,16 +27,16 @@ async def index() -> Response:
 
 
 @router.get("/assets/{name}")
-async def asset(name: str) -> Response:
+async def file(name: str) -> Response:
     """Return a file of the page."""
     if name not in ASSETS:
         raise not_found("file of the page")
     return await _sent(name, ASSETS[name])
 
 
-async def _sent(name: str, type_: str) -> Response:
+async def _sent(name: str, media_type: str) -> Response:
     try:
-        body = await in_thread(page_file, name)
+        body = await in_thread(asset, name, page.__name__)
     except PageMissing as error:
         raise Problem(503, "no-page", "No page", str(error)) from None
-    return Response(body, media_type=f"{type_}; charset=utf-8", headers=HEADERS)
+    return Response(body, media_type=f"{media_type}; charset=utf-8", headers=HEADERS)

@@ -97,7 +97,7 @@ async def delete_secret(name: Name, caller: Manager, service: Parts) -> None:
 
 
 def _check_headers(service: Service, asked: SecretRequest) -> None:
-    """Raise a problem if the gateway could not, or may not, put the secret on."""
+    """Raise a problem if the gateway cannot, or may not, set a header with the secret."""
     for at, each in enumerate(asked.headers):
         try:
             GatewayHeader(each.host, each.header, asked.value, each.prefix)

@@ -12,9 +12,11 @@ from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
 from gepa_service.api.request_counts import month_id
 from gepa_service.api.threads import in_thread
-from gepa_service.jobs.month_spending import MonthSpending
+from gepa_service.jobs.month_spending import MonthSpending, month_of
+from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.job import Job
-from gepa_service.model.tenant import TENANTS, Quotas, Tenant, Usage
+from gepa_service.model.tenant import Quotas, Usage
+from gepa_service.records.record import now
 
 router = APIRouter(tags=["usage"])
 
@@ -49,15 +51,14 @@ async def usage(request: Request, caller: Reader, service: Parts) -> UsageView:
 def _used(service: Service, tenant: str, reader: Any) -> dict[str, Any]:
     with contextlib.closing(open_store(service.journals)) as journals:
         spent: MonthSpending = reader.of(service.records, journals, tenant)
-    found = service.records.get(Tenant, TENANTS, tenant)
     return {
-        "month": month_id().removeprefix("month_"),
+        "month": month_of(now()),
         "jobs": spent.jobs,
         "usd": spent.usd,
         "unpriced": spent.unpriced,
         "jobs_queued": service.records.count(Job, tenant, {"status": "pending"}),
         "jobs_running": service.records.count(Job, tenant, {"status": "running"}),
-        "quotas": Quotas() if found is None else found.quotas,
+        "quotas": quotas_of(service.records, tenant),
     }
 
 

@@ -14,7 +14,7 @@ PIECE = 1 << 16
 async def carried(process: ContainerProcess[bytes], streams: Sequence[int]) -> int:
     """Carry stdin, stdout and stderr to their ends, and return the command's status. Raises Modal's own errors.
 
-    The descriptors are closed; no longer waited for is a stdin that the command has not read to its end.
+    The descriptors are closed. Once stdout and stderr have ended, no more of stdin is carried.
     """
     stdin, stdout, stderr = streams
     feeding = asyncio.ensure_future(_fed(process, stdin))

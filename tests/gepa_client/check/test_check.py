@@ -14,8 +14,9 @@ import pytest
 
 from gepa_client.check import server_check
 from gepa_client.check.check_report import trace_size
+from gepa_client.check.estimate_text import span
 from gepa_client.check.noise_report import NoiseReport
-from gepa_client.cli.commands.check import _span, _trial
+from gepa_client.cli.commands.check import _trial
 from gepa_client.settings.loading import load
 from gepa_client.transport.event_loop import run_to_end
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
@@ -507,7 +508,7 @@ def test_the_next_command_has_the_given_flags_and_no_secret(serve: Serve, cli: C
 
 
 def test_spans_are_plain_numbers() -> None:
-    assert [_span(seconds) for seconds in (0.0032, 0.0999, 0.25, 21.4, 110.0, 300.0)] == [
+    assert [span(seconds) for seconds in (0.0032, 0.0999, 0.25, 21.4, 110.0, 300.0)] == [
         "3.2 ms", "0.10 s", "0.25 s", "21 s", "110 s", "5 min",
     ]  # fmt: skip
 

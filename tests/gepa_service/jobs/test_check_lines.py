@@ -31,9 +31,9 @@ def lines(timing: RunEstimate | None, *steps: CheckStep) -> list[str]:
         ({}, "check: 0 rows tried; 300 metric calls take 5 min to 2.5 h, cost about $3.00; reflection is not counted"),
         (
             {"run_s": (9.0, 9.0), "run_usd": None},
-            "check: 0 rows tried; 300 metric calls take 9 s, no price is known; reflection is not counted",
+            "check: 0 rows tried; 300 metric calls take 9.0 s, no price is known; reflection is not counted",
         ),
-        ({"budget": None, "run_s": None}, "check: 0 rows tried; each takes 2 s, $0.0100"),
+        ({"budget": None, "run_s": None}, "check: 0 rows tried; each takes 2.0 s, $0.0100"),
     ],
 )
 def test_the_budget_is_stated_in_time_and_money(changed: dict[str, Any], line: str) -> None:

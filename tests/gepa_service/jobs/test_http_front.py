@@ -75,7 +75,7 @@ async def test_parts_of_a_response_arrive_before_its_end(front: HttpFront) -> No
         assert await answer.content.read() == b" last"
 
 
-async def test_nothing_else_is_reached_through_it(front: HttpFront) -> None:
+async def test_a_path_without_a_route_is_not_found_and_a_server_that_is_gone_is_stated(front: HttpFront) -> None:
     async with aiohttp.ClientSession() as client:
         for path in ("", "/", "/models", "/http://127.0.0.1/", "/../models"):
             async with client.get(front.url + path) as answer:

@@ -70,7 +70,7 @@ export function requestOf(fields: Fields): Made {
     const text = fields[name].trim();
     if (text === "") continue;
     if (Number.isFinite(Number(text))) request[name] = Number(text);
-    else errors.push({ field: name, message: "is no number" });
+    else errors.push({ field: name, message: "is not a number" });
   }
   for (const split of SPLITS) {
     const { from, path, text } = fields.rows[split];
@@ -83,7 +83,7 @@ export function requestOf(fields: Fields): Made {
   }
   if (fields.options.trim() !== "") {
     const options = objectOf(fields.options);
-    if (options === null) errors.push({ field: "options", message: "is no JSON object" });
+    if (options === null) errors.push({ field: "options", message: "is not a JSON object" });
     else request.options = options;
   }
   if (errors.length === 0) return { request };

@@ -1,4 +1,4 @@
-/** Short names of what has a long address. */
+/** Short names of repositories, jobs and programs. */
 
 /** The last part of a repository's address. */
 export function repositoryName(url: string): string {

@@ -76,7 +76,7 @@ export function readRows(text: string): ReadRows {
   let rows: unknown[];
   if (trimmed.startsWith("[")) {
     const read = parsed(trimmed);
-    if (!Array.isArray(read)) return { error: "it begins as a JSON array, and is none" };
+    if (!Array.isArray(read)) return { error: "it begins with [, but is not a JSON array" };
     rows = read;
   } else {
     const lines = trimmed.split("\n").filter((line) => line.trim() !== "");
@@ -85,7 +85,7 @@ export function readRows(text: string): ReadRows {
     if (wrong >= 0) return { error: `line ${wrong + 1} is not JSON` };
   }
   const odd = rows.findIndex((row) => typeof row !== "object" || row === null || Array.isArray(row));
-  if (odd >= 0) return { error: `row ${odd + 1} is no JSON object` };
+  if (odd >= 0) return { error: `row ${odd + 1} is not a JSON object` };
   if (rows.length === 0) return { error: "there is no row" };
   return { rows: rows as object[] };
 }

@@ -106,7 +106,7 @@ function Deliver({ version }: { version: Version }) {
         patch is for <code>git am</code>, and is there if the version changes code.
       </p>
       <TextField
-        label="Branch that it is for"
+        label="Target branch"
         name="base"
         problem={problem}
         hint="Empty: the default branch."

@@ -19,7 +19,7 @@ export function KeysView() {
     return (
       <>
         <h1>Keys</h1>
-        <p class="empty">Owners alone see and make keys.</p>
+        <p class="empty">Only owners see and make keys.</p>
       </>
     );
   }

@@ -19,7 +19,7 @@ export function NewView({ params }: { params: URLSearchParams }) {
     return (
       <>
         <h1>New optimization</h1>
-        <p class="empty">Viewers begin no optimization; editors and owners do.</p>
+        <p class="empty">Viewers cannot begin an optimization; editors and owners can.</p>
       </>
     );
   }

@@ -64,7 +64,7 @@ export function RepositoriesView() {
                     </dd>
                   </div>
                   <div>
-                    <dt>looked at</dt>
+                    <dt>updated</dt>
                     <dd>{time(each.updated)}</dd>
                   </div>
                   {each.installation_id !== null && (
@@ -129,7 +129,7 @@ function Connect({ onDone }: { onDone: () => void }) {
             label="Installation of the GitHub App"
             name="installation_id"
             problem={problem}
-            hint="The number that follows once the App is installed."
+            hint="Its number. It is entered here once the App is installed."
             value={installation}
             onChange={setInstallation}
             input={{ inputMode: "numeric" }}
@@ -187,7 +187,7 @@ function GitHubApp({ onInstalled }: { onInstalled: (installation: string) => voi
             ) : (
               <Inline text={address} length={500} />
             )}
-            . GitHub then leads to an answer of this service; give its <code>confirmation</code> here.
+            . GitHub then opens an answer of this service: copy its <code>confirmation</code> to this field.
           </p>
           <TextField
             label="Confirmation"
