@@ -15,6 +15,9 @@ PLAIN, SECURE = "gepa_session", "__Host-gepa_session"
 """Its names over HTTP and over HTTPS; browsers accept the second one only from this host, by HTTPS."""
 
 READS = ("GET", "HEAD")
+DEFAULT_PORTS = {"https": ":443", "http": ":80"}
+"""What browsers leave out of an origin."""
+
 OWN_SITES = ("same-origin", "none")
 """`Sec-Fetch-Site` of requests of the page itself, and of an address that was typed."""
 
@@ -60,7 +63,8 @@ def _origins(request: Request) -> set[str]:
     """Return the origins of the page: that of the public URL; without HTTPS, that of the address asked for too."""
     service = service_of(request)
     parts = urllib.parse.urlsplit(service.public_url)
-    found = {f"{parts.scheme}://{parts.netloc}".lower()}
+    host = parts.netloc.removesuffix(DEFAULT_PORTS.get(parts.scheme.lower(), ""))
+    found = {f"{parts.scheme}://{host}".lower()}
     if not _is_secure(service):
         found.add(f"http://{request.headers.get('host', '')}".lower())
     return found

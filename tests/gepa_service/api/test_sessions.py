@@ -44,8 +44,11 @@ async def test_a_token_that_is_not_valid_for_people_gets_no_session(call: Client
     assert response.json()["field"] == "token"
 
 
-async def test_over_https_the_cookie_is_of_this_host_and_of_https_alone(service: Service, tokens: Tokens) -> None:
-    app = create_app(replace(service, public_url="https://gepa.example.org"))
+@pytest.mark.parametrize("port", ["", ":443"])
+async def test_over_https_the_cookie_is_of_this_host_and_of_https_alone(
+    service: Service, tokens: Tokens, port: str
+) -> None:
+    app = create_app(replace(service, public_url=f"https://gepa.example.org{port}"))
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
