@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -33,12 +34,15 @@ _TEST_PART = re.compile(r"test-(\d+)(?:-repeat-\d+)?")
 
 
 def failed_examples(
-    store: Store, run_id: str, on_failure: Callable[[Entry], None] = lambda _entry: None
+    store: Store,
+    run_id: str,
+    on_failure: Callable[[Entry], None] = lambda _entry: None,
+    proposed: Mapping[str, str] = MappingProxyType({}),
 ) -> FailedExamples | None:
     """Return the failed examples of every process of the run; None if none failed.
 
     Only the responses of failed examples are read, page by page. A fork has no attempts for the entries it starts with:
-    all of those are read. `on_failure`: called with the entry of each failed example.
+    all of those are read. `on_failure`: called with the entry of each failed example. `proposed`: see `EntryNames`.
     """
     found: dict[tuple[str, str], _FailureCount] = {}
     names: EntryNames | None = None
@@ -54,7 +58,7 @@ def failed_examples(
         if result["status"] not in FAILED:
             continue
         on_failure(entry)
-        names = names or EntryNames(store.candidates(run_id), selection_rows(store, run_id))
+        names = names or EntryNames(store.candidates(run_id), selection_rows(store, run_id), proposed)
         error = result.get("error") or {}
         status, kind = result["status"], str(error.get("type") or result["status"])[:LONGEST_TYPE]
         if (status, kind) not in found and len(found) >= GROUPS_LISTED:
@@ -136,9 +140,18 @@ def _entries_with_failures(store: Store, run_id: str, inherited: int) -> Iterato
 
 
 class EntryNames:
-    """Finds the row and the candidate of an entry."""
+    """Finds the row and the candidate of an entry.
 
-    def __init__(self, candidates: Sequence[CandidateRecord], splits: Mapping[str, Sequence[RecordedRow]]) -> None:
+    `proposed`: digests of candidates that were not kept, by their beginnings, as far as they are known.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[CandidateRecord],
+        splits: Mapping[str, Sequence[RecordedRow]],
+        proposed: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._proposed = proposed
         self._candidates: dict[str, tuple[str, str]] = {}
         for kept in candidates:
             digest = digest_of(kept.texts)
@@ -154,7 +167,7 @@ class EntryNames:
         if read is None:
             return entry.about[:LONGEST_TYPE], "?"
         quoted, short = read.quoted_id, read.candidate
-        index, candidate = self._candidates.get(short, (short, None))
+        index, candidate = self._candidates.get(short, (short, self._proposed.get(short)))
         if (test := _TEST_PART.fullmatch(entry.part)) is not None:
             return f"test {quoted[1:-1]}", test[1]
         known = self._rows.get(quoted, [])

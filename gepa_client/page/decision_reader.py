@@ -92,7 +92,7 @@ class DecisionReader:
         if self._follower is not None and self._follower.ended:
             self.close()
             if not driven:
-                for event in proposals.unfinished(self._entries.end):
+                for event in proposals.unfinished(self._entries.end, paused=run.status == "paused"):
                     self._log.add(event)
 
     def _start(self, run: StoredRun, proposals: ProposalReader) -> ReplayFollower | RecordedDecisions:

@@ -10,17 +10,20 @@ from gepa_client.journal.history import selection_rows
 from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.store import Store
 from gepa_client.page.moment_events import EndpointNow, Forecast, LongInFlight, Now
+from gepa_client.page.pool_reader import PoolReader
 
 
 class HeartbeatReader:
     """The heartbeats of one run."""
 
-    def __init__(self, store: Store, run_id: str) -> None:
-        self._store, self._id = store, run_id
+    def __init__(self, store: Store, run_id: str, pool: PoolReader) -> None:
+        self._store, self._id, self._pool = store, run_id, pool
         self._beat: tuple[int, float] | None = None
         """The last heartbeat, and when it was seen first."""
         self._in_flight: dict[str, tuple[str, str]] = {}
         """Row and candidate of listed examples, by the digest of their request."""
+        self._named_by = (0, False)
+        """The number of proposals whose digests were known when they were named, and whether they were test rows."""
 
     def event(self, run: StoredRun, *, driven: bool) -> Now:
         """Return the event of this moment."""
@@ -37,9 +40,11 @@ class HeartbeatReader:
             evaluated=found.get("evaluated"),
             in_flight=found.get("in_flight") if driven else None,
             rate=found.get("rate") if driven else None,
-            longest=self._longest(found.get("longest") or ()) if driven else [],
+            longest=self._longest(found.get("longest") or (), tests=found.get("phase") == "testing") if driven else [],
             last_result=found.get("last_result"),
             no_result_s=found.get("no_result_s") if driven else None,
+            timeouts=found.get("timeouts") or 0 if driven else 0,
+            usual_s=found.get("usual_s"),
             waiting=found.get("waiting"),
             waiting_for=found.get("waiting_for"),
             waiting_since=found.get("waiting_since"),
@@ -62,17 +67,26 @@ class HeartbeatReader:
             forecast=_forecast(run, found) if driven else None,
         )
 
-    def _longest(self, found: Sequence[dict[str, Any]]) -> list[LongInFlight]:
-        """Return examples of a heartbeat with the names of their rows and candidates, each named once."""
+    def _longest(self, found: Sequence[dict[str, Any]], *, tests: bool) -> list[LongInFlight]:
+        """Return examples of a heartbeat with the names of their rows and candidates. `tests`: they are test rows."""
         digests = {each["digest"] for each in found}
-        if not digests <= self._in_flight.keys():
-            names = EntryNames(self._store.candidates(self._id), selection_rows(self._store, self._id))
+        named_by = (len(self._pool.proposed), tests)
+        if not digests <= self._in_flight.keys() or self._named_by != named_by:
+            self._named_by = named_by
+            rows = {} if tests else selection_rows(self._store, self._id)
+            names = EntryNames(self._store.candidates(self._id), rows, self._pool.proposed)
             self._in_flight = {
                 each["digest"]: names.row_and_candidate(Entry(SEARCH, 0, EVALUATE, each["digest"], each["about"], b""))
                 for each in found
             }
         return [
-            LongInFlight(row=row, candidate=candidate, seconds=each["seconds"], limit_s=each["limit_s"])
+            LongInFlight(
+                row=f"test {row}" if tests else row,
+                candidate=candidate,
+                seconds=each["seconds"],
+                limit_s=each["limit_s"],
+                endpoint=each.get("endpoint"),
+            )
             for each in found
             for row, candidate in [self._in_flight[each["digest"]]]
         ]

@@ -82,7 +82,8 @@ class RunWarning(Fact):
 class FailureCounts(Fact):
     """Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
 
-    `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest.
+    `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest. `first`: the
+    place of the first failed example in the journal; None if only test rows failed.
     """
 
     type: Literal["failures"] = "failures"
@@ -90,6 +91,7 @@ class FailureCounts(Fact):
     evaluated: int
     groups: list[FailureGroup]
     cells: dict[str, list[int]]
+    first: int | None = None
 
 
 class KindSpending(Part):
@@ -132,12 +134,16 @@ class EndpointNow(Part):
 
 
 class LongInFlight(Part):
-    """An example in flight. `row`, `candidate`: as `FailureGroup` has them. `limit_s`: when the server ends it."""
+    """An example in flight. `row`, `candidate`: as `FailureGroup` has them. `limit_s`: when the server ends it.
+
+    `endpoint`: the address of that server; None if it is not recorded.
+    """
 
     row: str
     candidate: str
     seconds: float
     limit_s: float | None
+    endpoint: str | None = None
 
 
 class Forecast(Part):
@@ -152,11 +158,12 @@ class Now(Fact):
     """What the run is doing at this moment, by the last heartbeat of its driver.
 
     `rate`: examples per second; 0 if none has finished for half a minute. `longest`: the examples that have been in
-    flight longest, from 10 s on. `last_result`: when an example last finished, ISO 8601, `no_result_s` seconds before
-    the heartbeat; None before the first one. `waiting`: calls that wait for a slot; `waiting_for`: what the fleet
-    lacks, since `waiting_since`, ISO 8601. `reflecting_since`: ISO 8601. `beat_age_s`: seconds since the last heartbeat
-    was seen to change; None if the run is not driven. `lost`: no heartbeat for longer than the lease: the driver is
-    dead or cut off.
+    flight longest, from 10 s on. `last_result`: when an example last finished other than by a time-out, ISO 8601,
+    `no_result_s` seconds before the heartbeat; None before the first one. `timeouts`: examples that timed out since.
+    `usual_s`: mean seconds of an example that did not time out; None before the first one. `waiting`: calls that wait
+    for a slot; `waiting_for`: what the fleet lacks, since `waiting_since`, ISO 8601. `reflecting_since`: ISO 8601.
+    `beat_age_s`: seconds since the last heartbeat was seen to change; None if the run is not driven. `lost`: no
+    heartbeat for longer than the lease: the driver is dead or cut off.
     """
 
     type: Literal["now"] = "now"
@@ -169,6 +176,8 @@ class Now(Fact):
     longest: list[LongInFlight]
     last_result: str | None
     no_result_s: float | None
+    timeouts: int = 0
+    usual_s: float | None = None
     waiting: int | None
     waiting_for: str | None
     waiting_since: str | None

@@ -17,14 +17,15 @@ SENT_AT_ONCE = 50
 class PoolReader:
     """The pool of a run; `read` adds what is new.
 
-    `candidates`: by index. `digests`: of their texts, by the beginning of it. `mutations`: the number of the change of
-    code that made a commit.
+    `candidates`: by index. `digests`: of their texts, by the beginning of it. `proposed`: the same of proposals that
+    were pending when they were read. `mutations`: the number of the change of code that made a commit.
     """
 
     def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows) -> None:
         self._store, self._id, self._log, self._rows = store, run_id, log, rows
         self.candidates: list[CandidateRecord] = []
         self.digests: dict[str, str | None] = {}
+        self.proposed: dict[str, str] = {}
         self.mutations: dict[str, int] = {}
 
     def read(self) -> None:

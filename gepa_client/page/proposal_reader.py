@@ -61,6 +61,9 @@ class ProposalReader:
         self._group: list[int] = []
         self.answered: dict[int, int] = {}
         """The proposals that answers of reflection belong to: the numbers of both."""
+        self.made: dict[int, str] = {}
+        """Digests of the texts of proposals that were pending when `note_made` read them, by number."""
+        self._noted = 0
 
     def read(self, entry: Entry) -> Proposal | None:
         """Note an entry, whose answer is not needed; return the proposal that begins with it."""
@@ -88,6 +91,17 @@ class ProposalReader:
     def restart(self) -> None:
         """Expect GEPA's decisions from the first one on: another replay repeats those that are known."""
         self.pending = list(self._found)
+
+    def note_made(self) -> Iterator[Proposal]:
+        """Yield the last pending proposals whose texts are known now: what is evaluated goes by their digests."""
+        if self._noted == len(self.answered):
+            return
+        self._noted = len(self.answered)
+        pending = {each.number: each for each in self.pending}
+        for number, texts in self.children().items():
+            if number not in self.made:
+                self.made[number] = digest_of(texts)
+                yield self._event(pending[number], "pending", None)
 
     def children(self) -> dict[int, dict[str, str]]:
         """Return the texts of the last pending proposals that have been answered, by number."""
@@ -195,10 +209,11 @@ class ProposalReader:
             self.pending.remove(each)
             yield self._event(each, "empty", at, iteration=event.iteration, why=why)
 
-    def unfinished(self, at: int) -> Iterator[Proposal]:
+    def unfinished(self, at: int, *, paused: bool) -> Iterator[Proposal]:
         """Yield the proposals without an outcome of a run that is not driven; they may get one if it is resumed."""
+        why = "the run was paused before it was decided" if paused else "the run ended before it was decided"
         for each in self.pending:
-            yield self._event(each, "unfinished", at, why="the run ended first")
+            yield self._event(each, "unfinished", at, why=why)
 
     def undecided(self, at: int, *, driven: bool) -> Iterator[Proposal]:
         """Yield the proposals before `at` with the outcomes that their results show: GEPA's decisions are not known.
@@ -256,7 +271,7 @@ class ProposalReader:
             "after": None,
             "why": None,
             "candidate": None,
-            "digest": None,
+            "digest": self.made.get(pending.number, "")[:SHOWN] or None,
             "unchanged": False,
             "race": None,
             "mutation": None,

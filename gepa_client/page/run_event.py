@@ -65,6 +65,9 @@ def _parent(parent: dict[str, Any] | None) -> ParentRun | None:
 def _commands(run: StoredRun, store: str | None, *, end: int, has_code: bool) -> Iterator[CommandHint]:
     if run.status == "running":
         yield CommandHint(
+            command=command("pause", run.id, store=store), what="stop the run; `gepa-client resume` continues it"
+        )
+        yield CommandHint(
             command=command("cancel", run.id, store=store), what="end the run; it can be resumed all the same"
         )
     if run.status in ("paused", "failed"):

@@ -4,6 +4,7 @@ from typing import Any
 
 from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.requests import SHOWN
 from gepa_client.journal.store import Store, named_store
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.ending_reader import EndingReader
@@ -52,7 +53,7 @@ class RunReader:
         self._known, self._reads_totals = known, reads_totals
         self._rows = InitialRows(store, run_id, log)
         self._pool = PoolReader(store, run_id, log, self._rows)
-        self._heartbeats = HeartbeatReader(store, run_id)
+        self._heartbeats = HeartbeatReader(store, run_id, self._pool)
         results = ResultReader(store, run_id, log, self._rows, self._pool)
         self._entries = EntryReader(store, run_id, log, self._pool, results)
         self._proposals: ProposalReader | None = None
@@ -100,6 +101,8 @@ class RunReader:
         """Read everything once; return whether there is more to read at once."""
         self._read_first(run, driven=driven)
         more = self._entries.read(self._proposals) if self._proposals is not None else False
+        if self._proposals is not None and not more:
+            self._note_made(self._proposals)
         self._decisions.read(run, self._proposals, driven=driven, more=more)
         ended = not driven and not more and not self._decisions.is_following
         for message in run.counters.get("warnings") or ():
@@ -116,6 +119,12 @@ class RunReader:
             self._ending.resumed()
         self._add_position(more=more, complete=ended)
         return more
+
+    def _note_made(self, proposals: ProposalReader) -> None:
+        """Add the digests of the texts of pending proposals, by which failed examples and those in flight go."""
+        for event in proposals.note_made():
+            self._log.add(event)
+        self._pool.proposed.update((digest[:SHOWN], digest) for digest in proposals.made.values())
 
     def _add_position(self, *, more: bool, complete: bool) -> None:
         self._log.add(

@@ -1,6 +1,5 @@
 """Read what a run spent and which examples failed: totals over the whole run, read anew from time to time."""
 
-import functools
 import threading
 import time
 from collections.abc import Sequence
@@ -92,15 +91,22 @@ class TotalsReader:
 
     def _add_failures(self, store: Store) -> None:
         cells: dict[str, list[int]] = {}
-        failed = failed_examples(store, self._id, functools.partial(self._add_failed_cell, cells))
+        numbers: list[int] = []
+
+        def add(entry: Entry) -> None:
+            if entry.part == SEARCH:
+                numbers.append(entry.number)
+                self._add_failed_cell(cells, entry)
+
+        failed = failed_examples(store, self._id, add, dict(self._pool.proposed))
         if failed is not None:
             found = {"failed": failed.failed, "evaluated": failed.evaluated, "groups": failed.groups}
-            self._log.add(FailureCounts(**found, cells=cells))
+            self._log.add(FailureCounts(**found, cells=cells, first=min(numbers, default=None)))
 
     def _add_failed_cell(self, cells: dict[str, list[int]], entry: Entry) -> None:
-        """Add the validation row of a failed example, if it is one."""
+        """Add the validation row of a failed example of the search, if it is one."""
         about = evaluated_of(entry.about)
-        if entry.part != SEARCH or about is None:
+        if about is None:
             return
         digest = self._pool.digests.get(about.candidate)
         for place in self._rows.places.get(about.quoted_id, ()):

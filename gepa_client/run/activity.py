@@ -8,6 +8,7 @@ from typing import Any
 
 from evolverpc_common.display_text import line
 from gepa_client.fleet.endpoint import Endpoint
+from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.journal.entries import now
 from gepa_client.journal.run_events import Emit, Event, FleetChanged, Phase, Progress, Reflecting, Warned
 
@@ -32,12 +33,15 @@ class Activity:
         self.endpoints: Callable[[], Sequence[Endpoint]] | None = None
         self._lock = threading.Lock()
         self._now: dict[str, Any] = {}
-        self._evaluated = 0
         self._pace: deque[tuple[float, int]] = deque()
         self._warnings: dict[str, None] = {}
         self._refused: dict[str, str] = {}
         self._finished: tuple[str, float] | None = None
-        """When an example last finished: ISO 8601, and on the monotonic clock."""
+        """When an example last finished other than by a time-out: ISO 8601, and on the monotonic clock."""
+        self._in_time, self._seconds = 0, 0.0
+        """Examples that finished other than by a time-out, and the seconds that they took in all."""
+        self._timeouts = 0
+        """Time-outs since then."""
         self._over = False
 
     def observed(self, emit: Emit) -> Emit:
@@ -48,6 +52,16 @@ class Activity:
             emit(event)
 
         return emit_noted
+
+    def example_done(self, example: ExampleDone) -> None:
+        """Note the result of an example."""
+        with self._lock:
+            if example.status == "timeout":
+                self._timeouts += 1
+                return
+            self._finished, self._timeouts = (now(), time.monotonic()), 0
+            self._in_time += 1
+            self._seconds += example.seconds
 
     def end(self) -> None:
         """Note that the run has ended: nothing is in flight any more."""
@@ -65,6 +79,9 @@ class Activity:
             refused = [{"name": url, "state": "refused", "detail": why} for url, why in self._refused.items()]
             listed = [*shown, *(each for each in refused if each["name"] not in known)][:ENDPOINTS_LISTED]
             found = {**self._now, "rate": self._rate(), "endpoints": listed, "longest": _longest(endpoints)}
+            found["timeouts"] = self._timeouts
+            if self._in_time:
+                found["usual_s"] = self._seconds / self._in_time
             if self._finished is not None:
                 at, since = self._finished
                 found |= {"last_result": at, "no_result_s": round(time.monotonic() - since, 1)}
@@ -78,8 +95,6 @@ class Activity:
                     self._pace.clear()
                 case Progress():
                     self._now |= {name: getattr(event, name) for name in ("evaluated", "in_flight", "waiting", "slots")}
-                    if event.evaluated > self._evaluated:
-                        self._evaluated, self._finished = event.evaluated, (now(), time.monotonic())
                     self._pace.append((time.monotonic(), event.evaluated))
                 case Reflecting():
                     names = [] if event.ended else [*self._now.get("reflecting", []), *event.components]
@@ -117,15 +132,16 @@ class Activity:
 def _longest(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
     """Return the examples that have been in flight longest."""
     at = time.monotonic()
-    sent = [each for endpoint in endpoints for each in tuple(endpoint.sent) if at - each.since >= LONG_S]
+    sent = [(each, endpoint) for endpoint in endpoints for each in tuple(endpoint.sent) if at - each.since >= LONG_S]
     return [
         {
             "digest": each.request[0],
             "about": each.request[1],
             "seconds": round(at - each.since),
             "limit_s": each.limit_s,
+            "endpoint": endpoint.url,
         }
-        for each in sorted(sent, key=lambda each: each.since)[:LISTED_IN_FLIGHT]
+        for each, endpoint in sorted(sent, key=lambda found: found[0].since)[:LISTED_IN_FLIGHT]
     ]
 
 

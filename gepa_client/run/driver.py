@@ -244,10 +244,15 @@ class _DriverRun:
         journal.store = store_name
         self.emit = placed(self.emit, journal)
         failure_stop = FailureStop(run.id, store_name, self.config.failure_stop, self.cancel_token)
+
+        def example_done(example: ExampleDone) -> None:
+            counters.activity.example_done(example)
+            failure_stop.done(example)
+
         self.emit(Phase(phase="connecting"))
         try:
             with (
-                self._adapter(journal, failure_stop.done) as adapter,
+                self._adapter(journal, example_done) as adapter,
                 progress_reported(adapter, self.emit, self.gateway),
                 held_calls_abandoned(adapter, self.gateway) as abandon_held_calls,
                 BetweenExamples(

@@ -35,7 +35,7 @@ _MAX_BLOCKED_SHARE = 0.1
 
 _SOON_S = 0.001
 
-_ALONE = "while running alone"
+_ALONE = "while no other example ran in its process"
 _RESPONSIVE = "while its process was responsive"
 
 

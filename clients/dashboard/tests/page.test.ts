@@ -181,6 +181,107 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     await page.getByText("The run was deleted from its store").waitFor();
   });
 
+  test("Every view states that examples are stuck, where they wait and what to do, without a forecast", async () => {
+    server.sample = sampleRun({ driven: true });
+    await load();
+    await page.getByText("ends in about").waitFor();
+    const { events } = server.sample;
+    const [now, failures] = ["now", "failures"].map((kind) => events.find(({ type }) => type === kind)) as [
+      Extract<PageEvent, { type: "now" }>,
+      Extract<PageEvent, { type: "failures" }>,
+    ];
+    const traceback = '  File "status.py", line 51, in status\n    s.recv(1)';
+    const groups = [{ ...failures.groups[0], type: "timeout", status: "timeout", count: 6, traceback }];
+    const stuck = { waiting_for: null, waiting_since: null, in_flight: 2, timeouts: 2, no_result_s: 360, usual_s: 0.2 };
+    const longest = [{ ...now.longest[0], row: "train 94", candidate: "x80" }];
+    server.send([
+      { ...now, ...stuck, longest, id: events.length },
+      { ...failures, groups, id: events.length + 1 },
+    ] as PageEvent[]);
+    for (const [name, hash] of Object.entries(VIEWS)) {
+      await show(page, hash);
+      const banner = page.getByRole("region", { name: "No result" });
+      const text = await banner.innerText();
+      expect(text, name).toContain("No result for 6 min: 2 examples wait; 2 timed out before them.");
+      expect(text, name).toContain("training row 94 with proposal x80");
+      expect(text, name).toContain("http://127.0.0.1:8100");
+      expect(text, name).toContain("status.py, line 51: s.recv(1)");
+      expect(text, name).toContain("gepa-client pause");
+      expect(text, name).toContain("--example-timeout-s 10");
+      expect(await page.getByText("ends in about").count(), name).toBe(0);
+    }
+    server.send([{ ...now, waiting_for: null, no_result_s: 1, id: events.length + 2 }] as PageEvent[]);
+    await page.getByRole("region", { name: "No result" }).waitFor({ state: "detached" });
+    expect(wrong).toEqual([]);
+  });
+
+  test("A run that failures paused states its whole reason, what they count as, and how to score them again", async () => {
+    server.sample = sampleRun({ candidates: 3 });
+    const { events } = server.sample;
+    const command = `gepa-client resume ${"a".repeat(200)} --failure-stop 1`;
+    const reason = `26 of the last 50 examples failed (to continue regardless: \`${command}\`)`;
+    const paused = events.map((event) => {
+      if (event.type === "run") return { ...event, status: "paused", reason };
+      if (event.type === "finished") return { ...event, status: "paused", reason };
+      if (event.type !== "failures") return event;
+      return {
+        ...event,
+        groups: event.groups.map((group) => ({ ...group, candidates: { x80: 7 }, candidate: "x80" })),
+      };
+    });
+    server.sample = { ...server.sample, events: paused as PageEvent[] };
+    await load();
+    const banner = page.getByRole("alert");
+    await banner.getByText("the 7 recorded failures count as 0 also after the fix").waitFor();
+    expect(await banner.innerText()).toContain(command);
+    expect(await banner.innerText()).toMatch(/gepa-client fork \S+ --at 41/);
+    const proposal = events.find((event) => event.type === "proposal" && event.digest === "x80");
+    const link = page.locator("main a", { hasText: "proposal x80" }).first();
+    expect(await link.getAttribute("href")).toBe(`#/reflection?proposal=${(proposal as { at: number }).at}`);
+    expect(await page.locator("main").innerText()).not.toContain("val ticket");
+  });
+
+  test("Now shows the beginning of a long best text, the lines that a change adds, and the place of the result", async () => {
+    const long = (index: number) => Array.from({ length: 20 + index }, (_, line) => `rule ${line}`).join("\n");
+    const sample = sampleRun({ candidates: 3 });
+    const events = sample.events.map((event) => {
+      if (event.type === "run") return { ...event, components: ["rules"] };
+      if (event.type !== "candidate") return event;
+      const parents = event.index === 0 ? [] : [event.index - 1];
+      return { ...event, parents, score: event.index / 4, texts: { rules: { text: long(event.index), omitted: 0 } } };
+    });
+    const pool = {
+      ...(events.findLast(({ type }) => type === "pool") as object),
+      id: events.length,
+      front: [2],
+      best: 2,
+    };
+    server.sample = { ...sample, events: [...events, pool] as PageEvent[] };
+    await load();
+    await page.getByText("12 more lines").waitFor();
+    expect(await page.getByRole("link", { name: "the whole text" }).getAttribute("href")).toBe("#/text?candidate=2");
+    expect(await page.getByLabel("What it adds").allInnerTexts()).toEqual(["+ rule 20", "+ rule 21"]);
+    const result = page.locator(".panel", { hasText: "Where it is, and what is next" });
+    expect(await result.innerText()).toContain("best_candidate.json in runs/tickets has the best texts.");
+    expect(await result.innerText()).toContain("gepa-client show");
+    expect(await page.locator("abbr.term", { hasText: "metric calls" }).first().getAttribute("title")).toMatch(
+      /budget/,
+    );
+  });
+
+  test("Outcomes of proposals are not counted before they have been read", async () => {
+    const sample = sampleRun({ driven: true });
+    const position = sample.events.find(({ type }) => type === "position") as Extract<PageEvent, { type: "position" }>;
+    const id = sample.events.length;
+    server.sample = { ...sample, events: [...sample.events, { ...position, id, replayed: 0, complete: false }] };
+    await load();
+    await page.getByText("their outcomes are being read").waitFor();
+    server.send([{ ...position, id: id + 1, complete: false }]);
+    await page.getByText(/\d+ proposals: \d+ accepted/).waitFor();
+    await show(page, "#/result");
+    await page.getByText("The run has not ended. Its best text so far stands below").waitFor();
+  });
+
   test("An exported file shows the run without a server", async () => {
     const { events, answers } = sampleRun();
     const read = (name: string) =>

@@ -201,6 +201,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     failed: 7,
     evaluated: 900,
     cells: {},
+    first: 41,
     groups: [
       {
         type: text("type", "KeyError"),
@@ -312,10 +313,20 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     in_flight: driven ? 8 : 0,
     rate: driven ? 11.4 : null,
     longest: driven
-      ? [{ row: text("row", "val 7"), candidate: text("candidate", "3"), seconds: 95, limit_s: 300 }]
+      ? [
+          {
+            row: text("row", "val 7"),
+            candidate: text("candidate", "3"),
+            seconds: 95,
+            limit_s: 300,
+            endpoint: text("endpoint", "http://127.0.0.1:8100"),
+          },
+        ]
       : [],
     last_result: "2026-01-05T10:07:00Z",
     no_result_s: driven ? 1.5 : null,
+    timeouts: 0,
+    usual_s: 0.7,
     waiting: driven ? 3 : 0,
     waiting_for: driven ? text("waiting", "no endpoint is left; last error: connection refused") : null,
     waiting_since: driven ? text("waiting since", "2026-01-05T10:28:00Z") : null,

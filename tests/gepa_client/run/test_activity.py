@@ -7,6 +7,7 @@ import pytest
 
 from gepa_client.fleet import Address
 from gepa_client.fleet.endpoint import Endpoint
+from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.journal.run_events import FleetChanged, Phase, Progress
 from gepa_client.run import activity
 from gepa_client.run.activity import Activity
@@ -26,6 +27,7 @@ def test_a_run_in_which_nothing_finishes_states_so_and_lists_what_is_in_flight_l
     assert "last_result" not in noted.changes()["now"]
     time.sleep(0.01)
     emit(Progress(evaluated=3, in_flight=2))
+    noted.example_done(_done("ok", 0.5))
     assert noted.changes()["now"]["rate"] > 0
 
     def call(row: str) -> Call[None]:
@@ -38,8 +40,27 @@ def test_a_run_in_which_nothing_finishes_states_so_and_lists_what_is_in_flight_l
     assert found["rate"] == 0
     assert datetime.fromisoformat(found["last_result"]).tzinfo is not None
     assert found["no_result_s"] < 10
-    assert [(each["digest"], each["limit_s"]) for each in found["longest"]] == [("6", 7.0), ("7", 7.0)]
+    listed = [(each["digest"], each["limit_s"], each["endpoint"]) for each in found["longest"]]
+    assert listed == [("6", 7.0, "http://127.0.0.1:9"), ("7", 7.0, "http://127.0.0.1:9")]
     assert noted.changes()["now"]["longest"] == []
+
+
+def test_a_time_out_is_no_result_and_the_next_result_ends_their_count() -> None:
+    noted = Activity()
+    noted.example_done(_done("ok", 1.0))
+    noted.example_done(_done("program_error", 2.0))
+    before = noted.changes()["now"]
+    noted.example_done(_done("timeout", 300.0))
+    noted.example_done(_done("timeout", 300.0))
+    after = noted.changes()["now"]
+    assert (before["timeouts"], after["timeouts"]) == (0, 2)
+    assert (after["last_result"], after["usual_s"]) == (before["last_result"], 1.5)
+    noted.example_done(_done("ok", 3.0))
+    assert (noted.changes()["now"]["timeouts"], noted.changes()["now"]["usual_s"]) == (0, 2.0)
+
+
+def _done(status: str, seconds: float) -> ExampleDone:
+    return ExampleDone("1", status, 1.0, seconds, in_flight=1, usage=None, error=None)
 
 
 def test_a_fleet_without_an_endpoint_is_waited_for_since_its_first_report() -> None:

@@ -105,7 +105,7 @@ async def test_a_timeout_that_neighbours_may_have_caused_is_seen_alone_and_costs
     monkeypatch.setattr(process_pool, "GRACE_S", 5.0)  # both attempts end by themselves, and state their costs
     async with opened(workers=1, example_timeout_s=LIMIT_S, **WAYS[way]) as running:
         result, neighbour = await running.evaluate(row(0, "hold_for", held=LIMIT_S + 0.2), row(1))
-    assert result["error"]["message"] == "ran longer than 1 s while running alone"
+    assert result["error"]["message"] == "ran longer than 1 s while no other example ran in its process"
     assert result["usage"] == {"calls": 2, "models": {"openai/gpt-5": {"calls": 2, "input_tokens": 14}}}
     assert neighbour["status"] == "ok"
 

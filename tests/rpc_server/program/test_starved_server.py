@@ -38,7 +38,10 @@ async def test_a_row_that_exceeds_its_limit_while_the_server_is_starved_is_a_tim
         await until(lambda: running.program._running)
         starve_until_answered(running.program)
         result = await guilty
-    assert (result["status"], result["error"]["message"]) == ("timeout", "ran longer than 1 s while running alone")
+    assert (result["status"], result["error"]["message"]) == (
+        "timeout",
+        "ran longer than 1 s while no other example ran in its process",
+    )
 
 
 async def test_a_row_within_its_limit_is_no_timeout_if_its_server_is_stopped_meanwhile(fork_server, until, tmp_path):

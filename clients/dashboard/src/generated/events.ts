@@ -320,7 +320,8 @@ export interface RunWarning {
 /**
  * Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
  *
- * `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest.
+ * `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest. `first`: the
+ * place of the first failed example in the journal; None if only test rows failed.
  */
 export interface FailureCounts {
   id: number;
@@ -331,6 +332,7 @@ export interface FailureCounts {
   cells: {
     [k: string]: number[];
   };
+  first: number | null;
 }
 /**
  * Failed examples of one type. `type`: the exception's; `status`: `program_error` or `timeout`.
@@ -575,11 +577,12 @@ export interface FailedStep {
  * What the run is doing at this moment, by the last heartbeat of its driver.
  *
  * `rate`: examples per second; 0 if none has finished for half a minute. `longest`: the examples that have been in
- * flight longest, from 10 s on. `last_result`: when an example last finished, ISO 8601, `no_result_s` seconds before
- * the heartbeat; None before the first one. `waiting`: calls that wait for a slot; `waiting_for`: what the fleet
- * lacks, since `waiting_since`, ISO 8601. `reflecting_since`: ISO 8601. `beat_age_s`: seconds since the last heartbeat
- * was seen to change; None if the run is not driven. `lost`: no heartbeat for longer than the lease: the driver is
- * dead or cut off.
+ * flight longest, from 10 s on. `last_result`: when an example last finished other than by a time-out, ISO 8601,
+ * `no_result_s` seconds before the heartbeat; None before the first one. `timeouts`: examples that timed out since.
+ * `usual_s`: mean seconds of an example that did not time out; None before the first one. `waiting`: calls that wait
+ * for a slot; `waiting_for`: what the fleet lacks, since `waiting_since`, ISO 8601. `reflecting_since`: ISO 8601.
+ * `beat_age_s`: seconds since the last heartbeat was seen to change; None if the run is not driven. `lost`: no
+ * heartbeat for longer than the lease: the driver is dead or cut off.
  */
 export interface Now {
   id: number;
@@ -593,6 +596,8 @@ export interface Now {
   longest: LongInFlight[];
   last_result: string | null;
   no_result_s: number | null;
+  timeouts: number;
+  usual_s: number | null;
   waiting: number | null;
   waiting_for: string | null;
   waiting_since: string | null;
@@ -607,12 +612,15 @@ export interface Now {
 }
 /**
  * An example in flight. `row`, `candidate`: as `FailureGroup` has them. `limit_s`: when the server ends it.
+ *
+ * `endpoint`: the address of that server; None if it is not recorded.
  */
 export interface LongInFlight {
   row: string;
   candidate: string;
   seconds: number;
   limit_s: number | null;
+  endpoint: string | null;
 }
 /**
  * An endpoint. `state`: `up`, `resting`, `refused` or `left`; `in_flight`: None if it is not known.

@@ -3,6 +3,7 @@
 import { Commands } from "../parts/commands";
 import { Fact } from "../parts/fact";
 import { count, time } from "../parts/format";
+import { Term, Terms } from "../parts/term";
 import { Inline } from "../parts/text";
 import type { View } from "../state/view";
 
@@ -24,7 +25,14 @@ export function About({ view }: { view: View }) {
           <Inline text={run.components.join(", ")} length={400} />
         </Fact>
         <Fact name="rows">{rows.join(", ")}</Fact>
-        {sealed !== undefined && <Fact name="sealed test rows">{count(sealed.rows)}</Fact>}
+        {sealed !== undefined && (
+          <>
+            <dt>
+              <Term of="sealed" /> test rows
+            </dt>
+            <dd>{count(sealed.rows)}</dd>
+          </>
+        )}
         <Fact name="reflection model">
           <Inline text={run.reflection_model ?? "none: the program proposes"} />
         </Fact>
@@ -54,6 +62,7 @@ export function About({ view }: { view: View }) {
       </dl>
       {run.commands.length > 0 && <h3>Commands</h3>}
       <Commands commands={run.commands} />
+      <Terms />
       <details>
         <summary>Settings</summary>
         <dl class="facts">

@@ -2,13 +2,15 @@
 
 import type { Now } from "../generated/events";
 import { Fact } from "../parts/fact";
-import { candidateOrProposal, count, counted, duration, score, time } from "../parts/format";
+import { count, counted, duration, score, sentence, time } from "../parts/format";
+import { CandidateLink, rowName } from "../parts/row-name";
 import { Inline } from "../parts/text";
+import type { View } from "../state/view";
 
 /** Seconds without a result from which on the page states it. */
 const QUIET_S = 10;
 
-export function Activity({ now }: { now: Now }) {
+export function Activity({ view, now }: { view: View; now: Now }) {
   return (
     <section class="panel">
       <h2>At this moment</h2>
@@ -40,8 +42,9 @@ export function Activity({ now }: { now: Now }) {
           <ul>
             {now.longest.map(({ row, candidate, seconds, limit_s }, at) => (
               <li key={at}>
-                <Inline text={row} length={80} /> with <Inline text={candidateOrProposal(candidate)} length={80} />: for{" "}
-                {duration(seconds)}, {limit_s === null ? "which nothing limits" : `ended at ${duration(limit_s)}`}
+                <Inline text={sentence(rowName(row))} length={80} /> with <CandidateLink name={candidate} view={view} />
+                : for {duration(seconds)},{" "}
+                {limit_s === null ? "which nothing limits" : `its server ends this example after ${duration(limit_s)}`}
               </li>
             ))}
           </ul>

@@ -9,6 +9,9 @@ import type { Candidate } from "../state/reduce";
 import type { View } from "../state/view";
 import { compare } from "../text/compare";
 
+/** Added parts of a change that are listed. */
+const ADDED = 5;
+
 export function BestLine({ view }: { view: View }) {
   const line = useMemo(() => ancestors(view.candidates, view.best), [view.candidates, view.best]);
   const seed = view.candidates[0];
@@ -42,7 +45,7 @@ export function BestLine({ view }: { view: View }) {
 
 function Step({ view, parent, candidate }: { view: View; parent: Candidate; candidate: Candidate }) {
   const proposal = view.proposals.find((each) => each.candidate === candidate.index);
-  const added = useMemo(() => firstWords(parent, candidate), [parent, candidate]);
+  const added = useMemo(() => addedParts(parent, candidate), [parent, candidate]);
   return (
     <li>
       <a href={href("text", { candidate: candidate.index, with: parent.index })}>
@@ -57,13 +60,15 @@ function Step({ view, parent, candidate }: { view: View; parent: Candidate; cand
           </a>
         </>
       )}
-      {added !== "" && (
-        <>
-          <br />
-          <span class="quiet">
-            adds <Inline text={added} length={110} />
-          </span>
-        </>
+      {added.length > 0 && (
+        <ul class="added quiet" aria-label="What it adds">
+          {added.slice(0, ADDED).map((part, at) => (
+            <li key={at}>
+              + <Inline text={part} length={110} />
+            </li>
+          ))}
+          {added.length > ADDED && <li>and {count(added.length - ADDED)} more</li>}
+        </ul>
       )}
     </li>
   );
@@ -81,12 +86,24 @@ function ancestors(candidates: readonly Candidate[], best: number | null): Candi
   return line.reverse();
 }
 
-function firstWords(parent: Candidate, candidate: Candidate): string {
+/** Return what the first changed component has more: whole lines if it has several lines, else its words in one part. */
+function addedParts(parent: Candidate, candidate: Candidate): string[] {
   for (const [component, { text }] of Object.entries(candidate.texts)) {
     const before = parent.texts[component]?.text ?? "";
     if (before === text) continue;
-    const added = compare(before, text).filter(({ kind, text }) => kind === "add" && text.trim());
-    if (added.length > 0) return added.map((piece) => piece.text.trim()).join(" \u2026 ");
+    const known = new Set(before.split("\n"));
+    const lines = text.split("\n");
+    const added =
+      lines.length > 1
+        ? lines.filter((line) => !known.has(line))
+        : [
+            compare(before, text)
+              .flatMap((piece) => (piece.kind === "add" ? [piece.text.trim()] : []))
+              .filter(Boolean)
+              .join(" \u2026 "),
+          ];
+    const parts = added.map((part) => part.trim()).filter(Boolean);
+    if (parts.length > 0) return parts;
   }
-  return "";
+  return [];
 }

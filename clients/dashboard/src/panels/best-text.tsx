@@ -3,9 +3,14 @@
 import { useEffect, useState } from "preact/hooks";
 import { useWhole } from "../answers";
 import type { SentText } from "../generated/events";
+import { counted } from "../parts/format";
 import { Block, Inline } from "../parts/text";
+import { href } from "../route";
 import type { Candidate } from "../state/reduce";
 import type { View } from "../state/view";
+
+/** Lines of a text that are shown. */
+const LINES = 10;
 
 export function BestText({ view, best, api }: { view: View; best: Candidate; api: string }) {
   const { run } = view.latest;
@@ -22,12 +27,34 @@ export function BestText({ view, best, api }: { view: View; best: Candidate; api
               path={`${api}/text?candidate=${best.index}&component=${encodeURIComponent(component)}`}
             />
           </p>
-          <Block text={text.text} omitted={text.omitted} label={component} />
+          <Beginning text={text} label={component} whole={href("text", { candidate: best.index })} />
         </div>
       ))}
       {run?.output && (
         <p>
           In a program: <code>{loadCall(run.output)}</code>
+        </p>
+      )}
+    </>
+  );
+}
+
+/** The first lines of a text; how many are left out, and a link to the whole. */
+function Beginning({ text, label, whole }: { text: SentText; label: string; whole: string }) {
+  const lines = text.text.split("\n");
+  const left = lines.length - LINES;
+  return (
+    <>
+      <Block text={left > 0 ? lines.slice(0, LINES).join("\n") : text.text} label={label} />
+      {(left > 0 || text.omitted > 0) && (
+        <p class="quiet">
+          {[
+            left > 0 && counted(left, "more line"),
+            text.omitted > 0 && counted(text.omitted, "more character", "more characters"),
+          ]
+            .filter(Boolean)
+            .join(" and ")}
+          : <a href={whole}>the whole text</a>
         </p>
       )}
     </>

@@ -2,19 +2,21 @@
 
 import { Fact } from "../parts/fact";
 import { count, duration, money, spent } from "../parts/format";
+import { Term } from "../parts/term";
 import { Inline } from "../parts/text";
+import { stallOf } from "../state/stall";
 import type { View } from "../state/view";
 
 export function Budget({ view }: { view: View }) {
   const { run, now, spending } = view.latest;
   if (run === undefined) return null;
   const share = run.budget ? Math.min(1, view.metricCalls / run.budget) : null;
-  const forecast = run.driven ? now?.forecast : null;
+  const forecast = run.driven && stallOf(view) === null ? now?.forecast : null;
   return (
     <section class="panel">
       <h2>Budget</h2>
       <p>
-        {count(view.metricCalls)} metric calls
+        {count(view.metricCalls)} <Term of="metric calls" />
         {run.budget !== null && ` of ${count(run.budget)} (${Math.round((share ?? 0) * 100)} %)`}
       </p>
       {share !== null && (

@@ -1,9 +1,13 @@
 /** The examples that failed in the program, by type. */
 
 import type { FailureGroup } from "../generated/events";
-import { candidateOrProposal, count, counted } from "../parts/format";
+import { count, counted, sentence } from "../parts/format";
+import { CandidateLink, rowName, rowNames } from "../parts/row-name";
 import { Block, Inline } from "../parts/text";
 import type { View } from "../state/view";
+
+/** Candidates of a group that are named. */
+const CANDIDATES = 12;
 
 export function Failures({ view }: { view: View }) {
   const { failures } = view.latest;
@@ -14,13 +18,13 @@ export function Failures({ view }: { view: View }) {
         Failed examples: {count(failures.failed)} of {count(failures.evaluated)}
       </h2>
       {failures.groups.map((group, at) => (
-        <Failure key={`${group.type} ${at}`} group={group} opened={at === 0} />
+        <Failure key={`${group.type} ${at}`} view={view} group={group} opened={at === 0} />
       ))}
     </section>
   );
 }
 
-function Failure({ group, opened }: { group: FailureGroup; opened: boolean }) {
+function Failure({ view, group, opened }: { view: View; group: FailureGroup; opened: boolean }) {
   return (
     <details open={opened}>
       <summary>
@@ -31,16 +35,20 @@ function Failure({ group, opened }: { group: FailureGroup; opened: boolean }) {
         {counted(group.row_count, "row")}: <Inline text={group.message} length={160} />
       </summary>
       <p class="quiet">
-        Rows <Inline text={group.rows.join(", ")} length={200} />
+        <Inline text={sentence(rowNames(group.rows))} length={300} />
         {group.row_count > group.rows.length && ` and ${count(group.row_count - group.rows.length)} more`}. By
         candidate:{" "}
-        <Inline
-          text={Object.entries(group.candidates)
-            .map(([name, times]) => `${candidateOrProposal(name)}: ${times}`)
-            .join(", ")}
-          length={200}
-        />
-        . The first, of row <Inline text={group.row} /> with <Inline text={candidateOrProposal(group.candidate)} />:
+        {Object.entries(group.candidates)
+          .slice(0, CANDIDATES)
+          .map(([name, times], at) => (
+            <span key={name}>
+              {at > 0 && ", "}
+              <CandidateLink name={name} view={view} />: {count(times)}
+            </span>
+          ))}
+        {Object.keys(group.candidates).length > CANDIDATES &&
+          ` and ${count(Object.keys(group.candidates).length - CANDIDATES)} more`}
+        . The first, of <Inline text={rowName(group.row)} /> with <CandidateLink name={group.candidate} view={view} />:
       </p>
       <Block text={group.traceback ?? group.message} label="Traceback" />
       {group.log && (

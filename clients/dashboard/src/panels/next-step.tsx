@@ -1,9 +1,10 @@
 /** What to do about a run that failed or was paused although its program failed on examples: first the program. */
 
 import { Commands } from "../parts/commands";
-import { count } from "../parts/format";
+import { count, score } from "../parts/format";
 import { Inline } from "../parts/text";
-import { failedAt, failedRows } from "../state/failed-rows";
+import { sameRun } from "../state/command";
+import { failedAt, failedRows, failureScoreOf } from "../state/failed-rows";
 import { firstFailure } from "../state/failing";
 import type { View } from "../state/view";
 
@@ -13,7 +14,8 @@ export function NextStep({ view }: { view: View }) {
   if (run === undefined || failures === undefined || first === undefined) return null;
   const place = failedAt(first.traceback ?? "");
   const seedFailed = seedFails(view);
-  const resume = run.commands.filter(({ command }) => command.startsWith("gepa-client resume "));
+  const fork = failures.first === null ? undefined : sameRun("fork", run.commands, `--at ${failures.first}`);
+  const resume = run.commands.filter(({ command }) => command.includes(" resume "));
   const others = run.commands.filter((command) => !resume.includes(command));
   return (
     <>
@@ -39,9 +41,16 @@ export function NextStep({ view }: { view: View }) {
           <li>Start a new run: the seed failed, and its recorded failures stay in this one, also if it is resumed.</li>
         ) : (
           <li>
-            Then resume the run. Failures that are recorded keep their scores; only examples without a result are
-            evaluated.
+            Then either resume the run: the {count(failures.failed)} recorded failures count as{" "}
+            {score(failureScoreOf(run))} also after the fix, and only examples without a result are evaluated.
             <Commands commands={resume.map(({ command }) => ({ command, what: "" }))} />
+            {fork !== undefined && (
+              <>
+                Or score them again: a fork is a new run that begins with what was recorded before the first failure. It
+                prints the command that starts it, and gets no certificate.
+                <Commands commands={[{ command: fork, what: "" }]} />
+              </>
+            )}
           </li>
         )}
       </ol>

@@ -1,9 +1,14 @@
 /** What the run has found so far, or came to, and why it ended. */
 
+import type { CommandHint, Run } from "../generated/events";
+import { Commands } from "../parts/commands";
 import { count, counted, score, signed } from "../parts/format";
 import { onRows } from "../parts/rows-scored";
+import { Term } from "../parts/term";
 import { Block, Inline } from "../parts/text";
 import { href } from "../route";
+import { failuresFirst } from "../state/failing";
+import { outcomesAreBeingRead } from "../state/outcomes";
 import type { View } from "../state/view";
 import { BestText } from "./best-text";
 
@@ -44,18 +49,17 @@ export function Result({ view, api }: { view: View; api: string }) {
             )}
           </p>
           <p class="quiet">
-            {counted(
-              counts.kept + counts.rejected + counts.racedOut + counts.empty + (beingRead(view) ? counts.pending : 0),
-              "proposal",
+            {outcomesAreBeingRead(view) ? (
+              "Proposals: their outcomes are being read."
+            ) : (
+              <>
+                {counted(counts.kept + counts.rejected + counts.racedOut + counts.empty, "proposal")}:{" "}
+                {count(counts.kept)} accepted, {count(counts.rejected)} rejected
+                {counts.racedOut > 0 && `, ${count(counts.racedOut)} raced out`}
+                {counts.empty > 0 && `, ${count(counts.empty)} without a new text or decision`}
+                {counts.pending > 0 && `; ${count(counts.pending)} pending`}.
+              </>
             )}
-            : {count(counts.kept)} accepted, {count(counts.rejected)} rejected
-            {counts.racedOut > 0 && `, ${count(counts.racedOut)} raced out`}
-            {counts.empty > 0 && `, ${count(counts.empty)} without a new text or decision`}
-            {counts.pending > 0 &&
-              (beingRead(view)
-                ? `; the outcomes of ${count(counts.pending)} are being read`
-                : `; ${count(counts.pending)} pending`)}
-            .
           </p>
         </>
       )}
@@ -77,15 +81,21 @@ export function Result({ view, api }: { view: View; api: string }) {
           <p>
             {certificate.none !== null ? (
               <>
-                No certificate: <Inline text={certificate.none} length={400} />
+                No <Term of="certificate" />: <Inline text={certificate.none} length={400} />
               </>
             ) : (
-              <Inline text={certificate.statement ?? certificate.verdict ?? ""} length={800} />
+              <>
+                <Term of="certificate">Certificate</Term>:{" "}
+                <Inline text={certificate.statement ?? certificate.verdict ?? ""} length={800} />
+              </>
             )}
           </p>
         </>
       )}
       {best !== undefined && !run?.driven && <BestText view={view} best={best} api={api} />}
+      {best !== undefined && run?.driven === false && run.commands.length > 0 && (
+        <Place run={run} commands={failuresFirst(view) ? [] : run.commands.slice(0, 1)} />
+      )}
       {!run?.driven && reason && (
         <>
           <h3>Why it {run?.status === "paused" ? "paused" : "ended"}</h3>
@@ -96,9 +106,26 @@ export function Result({ view, api }: { view: View; api: string }) {
   );
 }
 
-/** Whether outcomes of proposals have not been read yet of a run that is not driven. */
-function beingRead({ latest: { run, position } }: View): boolean {
-  return run?.driven === false && position?.complete !== true && position?.why_not_replayed == null;
+/** Where the result is, and the command to type next. */
+function Place({ run, commands }: { run: Run; commands: readonly CommandHint[] }) {
+  return (
+    <>
+      <h3>Where it is, and what is next</h3>
+      {run.output !== null && (
+        <p>
+          best_candidate.json in{" "}
+          <code>
+            <Inline text={run.output} length={400} />
+          </code>{" "}
+          has the best texts.
+        </p>
+      )}
+      <Commands commands={commands} />
+      <p>
+        <a href={href("result")}>Each change with its reason, and all commands</a>
+      </p>
+    </>
+  );
 }
 
 /** The reason of an end; its lines are kept if it has several. */

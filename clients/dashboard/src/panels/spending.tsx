@@ -3,6 +3,7 @@
 import type { SpendingSoFar } from "../generated/events";
 import { count, money, spent } from "../parts/format";
 import { Scrolled } from "../parts/scrolled";
+import { Term } from "../parts/term";
 import { Inline } from "../parts/text";
 
 export function Spending({ spending }: { spending: SpendingSoFar }) {
@@ -17,7 +18,7 @@ export function Spending({ spending }: { spending: SpendingSoFar }) {
               <th scope="col">kind</th>
               {["calls", "examples", "input tokens", "output tokens", "cost", "unpriced", "seconds"].map((name) => (
                 <th key={name} scope="col" class="number">
-                  {name}
+                  {name === "unpriced" ? <Term of={name} /> : name}
                 </th>
               ))}
             </tr>

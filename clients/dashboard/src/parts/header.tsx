@@ -3,12 +3,16 @@
 import type { Status } from "../connection";
 import type { CommandHint } from "../generated/events";
 import { NextStep } from "../panels/next-step";
+import { Stuck } from "../panels/stuck";
 import { href } from "../route";
+import { sameRun } from "../state/command";
 import { failuresFirst } from "../state/failing";
+import { stallOf } from "../state/stall";
 import { LIVE, type View } from "../state/view";
 import { Commands } from "./commands";
 import { candidateName, count, counted, duration, score, spent } from "./format";
 import { onRows } from "./rows-scored";
+import { Term } from "./term";
 import { Inline } from "./text";
 
 const TONES: Record<string, string> = {
@@ -21,6 +25,7 @@ const TONES: Record<string, string> = {
 
 export function Header({ view, status }: { view: View; status: Status }) {
   const { run, now } = view.latest;
+  const stall = status.kind === "live" ? stallOf(view) : null;
   return (
     <>
       <div class="title">
@@ -38,6 +43,7 @@ export function Header({ view, status }: { view: View; status: Status }) {
       </div>
       {run !== undefined && <Figures view={view} />}
       <Notices view={view} status={status} lost={now?.lost ?? false} />
+      {stall !== null && <Stuck view={view} stall={stall} />}
     </>
   );
 }
@@ -46,6 +52,8 @@ function RunBadge({ view }: { view: View }) {
   const { run, now } = view.latest;
   if (run === undefined) return null;
   if (now?.lost) return <span class="badge bad">optimizer lost</span>;
+  const stall = stallOf(view);
+  if (stall !== null) return <span class="badge warn">running: no result for {duration(stall.seconds)}</span>;
   const phase = run.driven && now?.phase ? `: ${now.phase}` : "";
   return (
     <span class={`badge ${TONES[run.status] ?? ""}`}>
@@ -100,7 +108,9 @@ export function Figures({ view }: { view: View }) {
         <dd>{count(view.candidates.length)}</dd>
       </div>
       <div>
-        <dt>metric calls</dt>
+        <dt>
+          <Term of="metric calls" />
+        </dt>
         <dd>
           {count(view.metricCalls)}
           {run?.budget != null && ` of ${count(run.budget)}`}
@@ -112,7 +122,7 @@ export function Figures({ view }: { view: View }) {
           <dd>{spent(spending?.cost_usd ?? now?.spent_usd, spending?.unpriced ?? 0, spending?.unreported ?? 0)}</dd>
         </div>
       )}
-      {view.at === LIVE && run?.driven && !now?.lost && now?.forecast && (
+      {view.at === LIVE && run?.driven && !now?.lost && now?.forecast && stallOf(view) === null && (
         <div>
           <dt>ends in about</dt>
           <dd>{duration(now.forecast.seconds_left)}</dd>
@@ -180,7 +190,7 @@ function Notices({ view, status, lost }: { view: View; status: Status; lost: boo
         The run is {run.status === "running" ? "not driven by any process" : <Inline text={run.status} />}
         {reason && (
           <>
-            : <Inline text={reason.split("\n")[0] ?? ""} length={120} />
+            : <Inline text={reason.split("\n")[0] ?? ""} length={2_000} />
           </>
         )}
         {run.status !== "running" && failuresFirst(view) ? <NextStep view={view} /> : <Commands commands={commands} />}
@@ -195,15 +205,9 @@ function Notices({ view, status, lost }: { view: View; status: Status; lost: boo
   );
 }
 
-/** A command with the run and the store of that which shows the run. */
-function sameRun(name: string, commands: readonly CommandHint[]): string | undefined {
-  const shown = commands.find(({ command }) => command.startsWith("gepa-client show "));
-  return shown?.command.replace(" show ", ` ${name} `);
-}
-
 /** The command that continues a lost run, if it is not among these. */
 function resume(commands: readonly CommandHint[]): CommandHint[] {
   const command = sameRun("resume", commands);
-  if (command === undefined || commands.some((each) => each.command.startsWith("gepa-client resume "))) return [];
+  if (command === undefined || commands.some(({ command }) => command.includes(" resume "))) return [];
   return [{ command, what: "continue the run, once its lease has ended" }];
 }

@@ -1,6 +1,8 @@
 /** What a run waits for at this moment, and since when. */
 
 import { candidateOrProposal, counted, duration } from "../parts/format";
+import { rowName } from "../parts/row-name";
+import { stallOf } from "./stall";
 import type { View } from "./view";
 
 /** Seconds from which on a wait is stated: shorter ones are the pace of the work. */
@@ -14,8 +16,9 @@ export interface Wait {
   readonly seconds: number | null;
 }
 
-/** Return what the run waits for, the cause before its effects; `at`: milliseconds since 1970. */
-export function waitsOf({ latest: { run, now } }: View, at: number): readonly Wait[] {
+/** Return what the run waits for, unless its examples are stuck, which the header states: the cause before its effects; `at`: milliseconds since 1970. */
+export function waitsOf(view: View, at: number): readonly Wait[] {
+  const { run, now } = view.latest;
   if (run?.driven !== true || now === undefined) return [];
   const passed = (iso: string | null) => {
     const began = Date.parse(iso ?? "");
@@ -41,15 +44,18 @@ export function waitsOf({ latest: { run, now } }: View, at: number): readonly Wa
     });
   }
   const quiet = now.no_result_s ?? 0;
-  if (waits.length === 0 && (now.in_flight ?? 0) > 0 && quiet >= LONG_S) {
+  if (waits.length === 0 && (now.in_flight ?? 0) > 0 && quiet >= LONG_S && stallOf(view) === null) {
     const first = now.longest[0];
-    const ends = first?.limit_s == null ? "no time limit ends it" : `it is ended at ${duration(first.limit_s)}`;
+    const ends =
+      first?.limit_s == null
+        ? "no time limit ends this example"
+        : `its server ends this example after ${duration(first.limit_s)}`;
     waits.push({
       what: `${counted(now.in_flight ?? 0, "example")} in flight`,
       detail:
         first === undefined
           ? null
-          : `longest: ${first.row} with ${candidateOrProposal(first.candidate)}, for ${duration(first.seconds)}; ${ends}`,
+          : `longest: ${rowName(first.row)} with ${candidateOrProposal(first.candidate)}, for ${duration(first.seconds)}; ${ends}`,
       since: now.last_result,
       seconds: quiet,
     });

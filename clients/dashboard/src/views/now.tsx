@@ -27,7 +27,7 @@ export function NowView({ view, api }: ViewProps) {
         <Waits view={view} />
         {failuresFirst(view) && <Failures view={view} />}
         <Result view={view} api={api} />
-        {run?.driven && now !== undefined && <Activity now={now} />}
+        {run?.driven && now !== undefined && <Activity view={view} now={now} />}
         <BestLine view={view} />
         <Budget view={view} />
         {now !== undefined && now.endpoints.length > 0 && <Endpoints now={now} />}

@@ -7,6 +7,7 @@ import { Chart } from "../parts/chart";
 import { Choice } from "../parts/choice";
 import { candidateName, count, counted, money, score, time } from "../parts/format";
 import { Scrolled } from "../parts/scrolled";
+import { Term } from "../parts/term";
 import { Inline } from "../parts/text";
 import { type Theme, useTheme } from "../parts/theme";
 import { href, open } from "../route";
@@ -372,7 +373,9 @@ function Certificate({ view }: { view: View }) {
   if (view.at !== LIVE || (certificate === undefined && tested.length === 0)) return null;
   return (
     <section class="panel">
-      <h2>Certificate</h2>
+      <h2>
+        <Term of="certificate">Certificate</Term>
+      </h2>
       {certificate !== undefined && (
         <p>
           <Inline text={certificate.none ?? certificate.statement ?? ""} length={800} />

@@ -115,7 +115,8 @@ function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Pr
     <article>
       <section class="panel">
         <h2>
-          {proposal.merge ? "Merge" : "Proposal"} at entry {count(proposal.at)}: {OUTCOMES[proposal.outcome]}
+          {proposal.merge ? "Merge" : "Proposal"} at entry {count(proposal.at)}
+          {proposal.digest !== null && ` (${proposal.digest})`}: {OUTCOMES[proposal.outcome]}
         </h2>
         <p>
           {proposal.parents.length > 0 && (

@@ -41,8 +41,17 @@ export function ResultView({ view, api }: ViewProps) {
   const answer = useAnswer<Explained>(scored && run?.driven === false ? `${api}/explanation` : null);
   return (
     <>
-      <p class="about">What the run came to, and why: the best text, each change on the way to it, and its rows.</p>
-      {run?.driven && <p class="empty">The run has not ended; the other views show it as it is.</p>}
+      <p class="about">
+        {run?.driven
+          ? "What the run has found so far; it has no result yet."
+          : "What the run came to, and why: the best text, each change on the way to it, and its rows."}
+      </p>
+      {run?.driven && (
+        <p class="empty">
+          The run has not ended. Its best text so far stands below; why each change was made, and the rows that it
+          moved, follow when the run ends.
+        </p>
+      )}
       {failuresFirst(view) && <Failures view={view} />}
       {summary !== undefined && !run?.driven && <Story summary={summary} />}
       <Warnings view={view} />
@@ -54,7 +63,7 @@ export function ResultView({ view, api }: ViewProps) {
       {run !== undefined && run.commands.length > 0 && (
         <section class="panel">
           <h2>What to do next</h2>
-          {run.output !== null && view.best !== null && (
+          {!run.driven && run.output !== null && view.best !== null && (
             <p>
               The best texts are in best_candidate.json in <Inline text={run.output} length={400} />.
             </p>
@@ -132,7 +141,7 @@ function Best({ view, api }: { view: View; api: string }) {
   if (best === undefined) return null;
   return (
     <section class="panel">
-      <h2>Best text</h2>
+      <h2>Best text{view.latest.run?.driven && " so far"}</h2>
       <p>
         {best.index === 0 ? (
           "It is the seed, unchanged."

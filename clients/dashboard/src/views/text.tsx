@@ -266,7 +266,7 @@ function OriginItem({ origin, chosen, onChoose }: { origin: Origin; chosen: bool
       )}
       {origin.rows.length > 0 && (
         <p class="quiet">
-          from rows <Inline text={origin.rows.join(", ")} length={160} />
+          from training {origin.rows.length > 1 ? "rows" : "row"} <Inline text={origin.rows.join(", ")} length={160} />
         </p>
       )}
     </div>

@@ -5,6 +5,7 @@ import type { ViewProps } from "../app";
 import { Choice } from "../parts/choice";
 import { candidateName, counted, score } from "../parts/format";
 import { Scrolled } from "../parts/scrolled";
+import { Term } from "../parts/term";
 import { ramp, useTheme } from "../parts/theme";
 import { href, open } from "../route";
 import type { Candidate } from "../state/reduce";
@@ -26,8 +27,8 @@ export function TreeView({ view }: ViewProps) {
   return (
     <>
       <p class="about">
-        All candidates and their parents: which were changed into which, which are merges, and which are on the Pareto
-        front.
+        All candidates and their parents: which were changed into which, which are merges, and which are on the{" "}
+        <Term of="Pareto front" />.
       </p>
       <div class="tools">
         <Choice

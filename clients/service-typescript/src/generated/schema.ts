@@ -1510,7 +1510,8 @@ export interface components {
          * FailureCounts
          * @description Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
          *
-         *     `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest.
+         *     `cells`: places of the validation rows on which a candidate failed, by the beginning of its digest. `first`: the
+         *     place of the first failed example in the journal; None if only test rows failed.
          */
         FailureCounts: {
             /** Cells */
@@ -1521,6 +1522,8 @@ export interface components {
             evaluated: number;
             /** Failed */
             failed: number;
+            /** First */
+            first?: number | null;
             /** Groups */
             groups: components["schemas"]["FailureGroup"][];
             /**
@@ -2000,10 +2003,14 @@ export interface components {
         /**
          * LongInFlight
          * @description An example in flight. `row`, `candidate`: as `FailureGroup` has them. `limit_s`: when the server ends it.
+         *
+         *     `endpoint`: the address of that server; None if it is not recorded.
          */
         LongInFlight: {
             /** Candidate */
             candidate: string;
+            /** Endpoint */
+            endpoint?: string | null;
             /** Limit S */
             limit_s: number | null;
             /** Row */
@@ -2234,11 +2241,12 @@ export interface components {
          * @description What the run is doing at this moment, by the last heartbeat of its driver.
          *
          *     `rate`: examples per second; 0 if none has finished for half a minute. `longest`: the examples that have been in
-         *     flight longest, from 10 s on. `last_result`: when an example last finished, ISO 8601, `no_result_s` seconds before
-         *     the heartbeat; None before the first one. `waiting`: calls that wait for a slot; `waiting_for`: what the fleet
-         *     lacks, since `waiting_since`, ISO 8601. `reflecting_since`: ISO 8601. `beat_age_s`: seconds since the last heartbeat
-         *     was seen to change; None if the run is not driven. `lost`: no heartbeat for longer than the lease: the driver is
-         *     dead or cut off.
+         *     flight longest, from 10 s on. `last_result`: when an example last finished other than by a time-out, ISO 8601,
+         *     `no_result_s` seconds before the heartbeat; None before the first one. `timeouts`: examples that timed out since.
+         *     `usual_s`: mean seconds of an example that did not time out; None before the first one. `waiting`: calls that wait
+         *     for a slot; `waiting_for`: what the fleet lacks, since `waiting_since`, ISO 8601. `reflecting_since`: ISO 8601.
+         *     `beat_age_s`: seconds since the last heartbeat was seen to change; None if the run is not driven. `lost`: no
+         *     heartbeat for longer than the lease: the driver is dead or cut off.
          */
         Now: {
             /** Active Seconds */
@@ -2280,10 +2288,17 @@ export interface components {
             /** Spent Usd */
             spent_usd: number | null;
             /**
+             * Timeouts
+             * @default 0
+             */
+            timeouts?: number;
+            /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
              */
             type: "now";
+            /** Usual S */
+            usual_s?: number | null;
             /** Waiting */
             waiting: number | null;
             /** Waiting For */

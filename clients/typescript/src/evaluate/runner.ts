@@ -49,7 +49,7 @@ const MAX_BLOCKED_MS = 20;
 
 /** The share of a limit for which the event loop may be blocked before its examples count as delayed. */
 const MAX_BLOCKED_SHARE = 0.1;
-const ALONE = "while running alone";
+const ALONE = "while no other example ran in its process";
 const RESPONSIVE = "while its process was responsive";
 
 /**

@@ -4,10 +4,12 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Answers, AnswersContext } from "../../answers";
 import type { ViewProps } from "../../app";
 import { useKnown } from "../../observed";
+import { Stuck } from "../../panels/stuck";
 import { ConnectionBadge, Figures } from "../../parts/header";
 import { Inline } from "../../parts/text";
 import { Travel } from "../../parts/travel";
 import { parseRoute, type ViewName } from "../../route";
+import { stallOf } from "../../state/stall";
 import { LIVE, viewAt } from "../../state/view";
 import { NowView } from "../../views/now";
 import { ProgressView } from "../../views/progress";
@@ -48,6 +50,7 @@ export function JobPage({ id, place }: { id: string; place: Place }) {
   const answers = useMemo(() => new Answers(null), [id]);
   const [at, setAt] = useState(LIVE);
   const view = useMemo(() => viewAt(state, at), [state, at]);
+  const stall = stallOf(view);
   useEffect(() => answers.forget(), [resets, answers]);
   const last = useRef<string | null>(null);
   useEffect(() => {
@@ -94,6 +97,7 @@ export function JobPage({ id, place }: { id: string; place: Place }) {
                 )}
               </p>
               {view.latest.run !== undefined && <Figures view={view} />}
+              {stall !== null && <Stuck view={view} stall={stall} />}
               <JobFailure job={job} />
               <nav class="tabs run" aria-label="Views of the job">
                 {Object.entries(TABS).map(([name, label]) => (

@@ -1,0 +1,12 @@
+/** Whether the outcomes of proposals that the page shows are still being read. */
+
+import type { View } from "./view";
+
+export function outcomesAreBeingRead({ candidates, latest: { run, position } }: View): boolean {
+  if (run === undefined) return false;
+  if (position === undefined) return true;
+  if (position.why_not_replayed !== null) return false;
+  if (!run.driven) return !position.complete;
+  const newest = candidates.at(-1);
+  return newest !== undefined && (position.replayed ?? 0) < newest.at;
+}
