@@ -28,8 +28,10 @@ export function Shown<Value>({ loaded: { value, problem, reload }, children }: P
       {problem !== null && (
         <div class="notices" role="alert">
           <p>
-            {value === null ? "Not loaded" : "Not loaded again; what is shown may be old"}:{" "}
-            <Inline text={problem.detail} length={500} />
+            {value === null
+              ? "Not loaded"
+              : `${problem.status === 0 ? "Connection lost" : "Not loaded again"}; what is shown may be old`}
+            : <Inline text={problem.detail} length={500} />
           </p>
           <button type="button" onClick={reload}>
             Try again
