@@ -40,7 +40,8 @@ it("an example that waits too long on a free event loop is a time-out at once", 
   const { results: given, runs } = await results([{ waits: 60 }, { waits: 0.1 }]);
   expect(given.map(({ status }) => status)).toEqual(["timeout", "ok"]);
   // On a busy machine the loop may not be free, regardless of the program.
-  const [message, most] = runs[0] === 1 ? ["while its process was responsive", 1] : ["while no other example ran in its process", 2];
+  const [message, most] =
+    runs[0] === 1 ? ["while its process was responsive", 1] : ["while no other example ran in its process", 2];
   expect(given[0].error.message).toBe(`ran longer than 0.5 s ${message}`);
   expect(runs).toEqual([most, expect.any(Number)]);
 });
