@@ -168,15 +168,19 @@ def test_a_page_states_that_the_driver_of_its_run_is_dead_and_then_what_continue
         assert ran.status == 0, ran.stdout + ran.stderr
 
 
-def test_the_page_of_a_running_run_has_the_command_that_ends_it(cli: Callable[..., Ran], tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["pause", "cancel"])
+def test_the_page_of_a_running_run_has_the_commands_that_stop_it(
+    cli: Callable[..., Ran], tmp_path: Path, kind: str
+) -> None:
     store = str(tmp_path / "runs.db")
     put(store, Made(status="running"))
     run = read_run(store, RUN_ID, replays=False).one("run")
     assert run is not None
-    [command] = [each["command"] for each in run["commands"] if "cancel" in each["command"]]
-    assert cli(*shlex.split(command)[1:]).status == 0
-    stated = read_run(store, RUN_ID, replays=False).one("finished")
-    assert stated is not None and stated["status"] == "cancelled"
+    [typed] = [each["command"] for each in run["commands"] if f" {kind} " in each["command"]]
+    assert cli(*shlex.split(typed)[1:]).status == 0
+    page = read_run(store, RUN_ID, replays=False)
+    stated = page.one("finished" if kind == "cancel" else "run")
+    assert stated is not None and stated["status"] == {"pause": "paused", "cancel": "cancelled"}[kind]
 
 
 def test_the_browser_is_opened_without_the_secret_among_its_arguments(tmp_path: Path) -> None:
