@@ -13,10 +13,10 @@ import pytest
 WAIT_S = 60.0
 SUPERVISOR = """
 import sys
-from gepa_service.cli.service_processes import Part, PartFailed, Supervisor
+from gepa_service.cli.service_processes import ServiceProcess, PartFailed, Supervisor
 import os, pathlib
 folder = pathlib.Path(sys.argv[1])
-parts = [Part(name, [sys.executable, "-c", code, name, str(folder)], dict(os.environ)) for name, code in
+parts = [ServiceProcess(name, [sys.executable, "-c", code, name, str(folder)], dict(os.environ)) for name, code in
          zip(("first", "second"), sys.argv[2:])]
 try:
     print(Supervisor(parts, lambda text: print(text, flush=True)).run(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gepa_service.jobs import zygote as zygotes
+from gepa_service.jobs import job_zygote as zygotes
 from gepa_service.jobs.job_starter import JobProcess
 from gepa_service.jobs.job_zygote import JobZygote
 from tests.gepa_service.jobs import probe

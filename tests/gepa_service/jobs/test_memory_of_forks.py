@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_service.jobs import zygote as zygotes
+from gepa_service.jobs import job_zygote as zygotes
 from gepa_service.jobs.attempt import Revealed
 from tests.faults.execution_log import until
 from tests.gepa_service.jobs import memory_probe
