@@ -37,12 +37,11 @@ def failed_examples(
     store: Store,
     run_id: str,
     on_failure: Callable[[Entry], None] = lambda _entry: None,
-    proposed: Mapping[str, str] = MappingProxyType({}),
 ) -> FailedExamples | None:
     """Return the failed examples of every process of the run; None if none failed.
 
     Only the responses of failed examples are read, page by page. A fork has no attempts for the entries it starts with:
-    all of those are read. `on_failure`: called with the entry of each failed example. `proposed`: see `EntryNames`.
+    all of those are read. `on_failure`: called with the entry of each failed example.
     """
     found: dict[tuple[str, str], _FailureCount] = {}
     names: EntryNames | None = None
@@ -58,7 +57,7 @@ def failed_examples(
         if result["status"] not in FAILED:
             continue
         on_failure(entry)
-        names = names or EntryNames(store.candidates(run_id), selection_rows(store, run_id), proposed)
+        names = names or EntryNames(store.candidates(run_id), selection_rows(store, run_id))
         error = result.get("error") or {}
         status, kind = result["status"], str(error.get("type") or result["status"])[:LONGEST_TYPE]
         if (status, kind) not in found and len(found) >= GROUPS_LISTED:

@@ -101,7 +101,7 @@ class ProposalReader:
         for number, texts in self.children().items():
             if number not in self.made:
                 self.made[number] = digest_of(texts)
-                yield self._event(pending[number], "pending", None)
+                yield self._event(pending[number], "pending", None, digest=self.made[number][:SHOWN])
 
     def children(self) -> dict[int, dict[str, str]]:
         """Return the texts of the last pending proposals that have been answered, by number."""
@@ -213,7 +213,8 @@ class ProposalReader:
         """Yield the proposals without an outcome of a run that is not driven; they may get one if it is resumed."""
         why = "the run was paused before it was decided" if paused else "the run ended before it was decided"
         for each in self.pending:
-            yield self._event(each, "unfinished", at, why=why)
+            digest = self.made.get(each.number, "")[:SHOWN] or None
+            yield self._event(each, "unfinished", at, why=why, digest=digest)
 
     def undecided(self, at: int, *, driven: bool) -> Iterator[Proposal]:
         """Yield the proposals before `at` with the outcomes that their results show: GEPA's decisions are not known.
@@ -271,7 +272,7 @@ class ProposalReader:
             "after": None,
             "why": None,
             "candidate": None,
-            "digest": self.made.get(pending.number, "")[:SHOWN] or None,
+            "digest": None,
             "unchanged": False,
             "race": None,
             "mutation": None,

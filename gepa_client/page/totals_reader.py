@@ -98,7 +98,7 @@ class TotalsReader:
                 numbers.append(entry.number)
                 self._add_failed_cell(cells, entry)
 
-        failed = failed_examples(store, self._id, add, dict(self._pool.proposed))
+        failed = failed_examples(store, self._id, add)
         if failed is not None:
             found = {"failed": failed.failed, "evaluated": failed.evaluated, "groups": failed.groups}
             self._log.add(FailureCounts(**found, cells=cells, first=min(numbers, default=None)))
