@@ -1,5 +1,8 @@
 """How the times and costs of an estimate are written."""
 
+from gepa_client.check.check_report import RunEstimate
+from gepa_client.settings.groups import Evolve
+
 CENT = 0.01
 """The least amount that is printed as a figure."""
 
@@ -16,6 +19,21 @@ def span(seconds: float) -> str:
 def about_usd(usd: float) -> str:
     """Return `about $0.25`, `less than $0.01`."""
     return f"about ${usd:.2f}" if usd >= CENT or usd == 0 else "less than $0.01"
+
+
+def run_estimate(timing: RunEstimate, evolve: Evolve) -> str:
+    """Return what an example takes, and what the budget takes and costs. `evolve`: what a run would change."""
+    text = f"{span(timing.example_s)} per call of an example (slowest {span(timing.slowest_s)}), "
+    text += f"up to {timing.at_once} at once over all servers and processes"
+    if timing.budget is None or timing.run_s is None:
+        return text + (f", ${timing.example_usd:.4f} each" if timing.example_usd is not None else "")
+    quick, slow = (span(seconds) for seconds in timing.run_s)
+    uncounted = "reflection" if evolve == "prompts" else "reflection and changes of code"
+    would_take = quick if quick == slow else f"{quick} to {slow}"
+    text += f"; {timing.budget:,} metric calls would take {would_take}, {uncounted} not counted"
+    if timing.run_usd is not None and timing.example_usd is not None:
+        text += f", and cost {about_usd(timing.run_usd)} (${timing.example_usd:.4f} each)"
+    return text
 
 
 def _two_digits(number: float) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table
 from evolverpc_common.display_text import counted
 from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.check.estimate_text import CENT, about_usd, span
+from gepa_client.check.estimate_text import CENT, about_usd, run_estimate, span
 from gepa_client.check.preflight import preflight_model
 from gepa_client.cli import flags
 from gepa_client.cli.arguments import STOPPED, USAGE
@@ -39,7 +39,6 @@ from protocol.errors import RpcError
 if TYPE_CHECKING:
     from gepa_client.check.check_report import CheckedExample, CheckReport, RunEstimate
     from gepa_client.check.server_check import Trial
-    from gepa_client.settings.groups import Evolve
 
 ERRORS_IN_FULL = 5
 CHECK = "check"
@@ -179,7 +178,7 @@ def _show_brief(console: Console, report: "CheckReport") -> None:
         if step.verdict == "warning":
             echo(console, f"[yellow]check:[/] {safe(step.message)}")
     if report.timing is not None:
-        echo(console, f"check: {len(report.examples)} rows tried; {_timing(report.timing, report.evolve)}")
+        echo(console, f"check: {len(report.examples)} rows tried; {run_estimate(report.timing, report.evolve)}")
     if report.noise is not None:
         echo(console, f"check: {report.noise.about_power}")
 
@@ -206,7 +205,7 @@ def _show(console: Console, report: "CheckReport", where: str, *, brief: bool) -
         if step.details and step.verdict == "failed":
             echo(console, f"[dim]{safe(step.details.rstrip())}[/]")
     if report.timing is not None:
-        echo(console, f"\n{_timing(report.timing, report.evolve)}")
+        echo(console, f"\n{run_estimate(report.timing, report.evolve)}")
         echo(console, _of_proposals(report.timing))
     if report.noise is not None:
         echo(console, f"{report.noise.about_power}; {report.noise.about_needs}")
@@ -276,20 +275,6 @@ def _table(examples: "list[CheckedExample]") -> Table:
     for example, facts in zip(examples, zip(*columns.values(), strict=True), strict=True):
         table.add_row(*facts, value_cell(example.input, "(stays on the server)"), value_cell(example.output, ""))
     return table
-
-
-def _timing(timing: "RunEstimate", evolve: "Evolve") -> str:
-    text = f"{span(timing.example_s)} per call of an example (slowest {span(timing.slowest_s)}), "
-    text += f"up to {timing.at_once} at once over all servers and processes"
-    if timing.budget is None or timing.run_s is None:
-        return text + (f", ${timing.example_usd:.4f} each" if timing.example_usd is not None else "")
-    quick, slow = (span(seconds) for seconds in timing.run_s)
-    uncounted = "reflection" if evolve == "prompts" else "reflection and changes of code"
-    would_take = quick if quick == slow else f"{quick} to {slow}"
-    text += f"; {timing.budget:,} metric calls would take {would_take}, {uncounted} not counted"
-    if timing.run_usd is not None and timing.example_usd is not None:
-        text += f", and cost {about_usd(timing.run_usd)} (${timing.example_usd:.4f} each)"
-    return text
 
 
 def _of_proposals(timing: "RunEstimate") -> str:
