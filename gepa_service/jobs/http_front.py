@@ -15,6 +15,7 @@ from yarl import URL
 from gepa_service.jobs.event_thread import EventThread
 from gepa_service.jobs.front_port import free_port
 from gepa_service.jobs.job_order import Front
+from sandbox_runtime import SandboxError
 
 PROGRAMS = "programs"
 """The route to the gateway of the programs."""
@@ -86,7 +87,7 @@ def fronted(front: Front | None) -> Iterator[tuple[dict[str, Any], HttpFront | N
     """Open the front of a job for the block; yield the settings of a gateway that is reached through it, and the front.
 
     Raises:
-        OSError: its port is taken.
+        SandboxError: its port was taken since it was forwarded; another attempt gets another one.
     """
     if front is None:
         yield {}, None
@@ -94,7 +95,11 @@ def fronted(front: Front | None) -> Iterator[tuple[dict[str, Any], HttpFront | N
     opened = HttpFront(front.url)
     port = free_port()
     gateway = opened.route(PROGRAMS, f"http://127.0.0.1:{port}")
-    with EventThread() as thread, thread.entered(opened.listening(front.port)):
+    with EventThread() as thread, contextlib.ExitStack() as block:
+        try:
+            block.enter_context(thread.entered(opened.listening(front.port)))
+        except OSError as error:
+            raise SandboxError(f"port {front.port}, by which sandboxes reach this job, is taken: {error}") from error
         yield {"gateway_port": port, "gateway_url": gateway}, opened
 
 

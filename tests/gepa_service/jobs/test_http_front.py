@@ -1,6 +1,7 @@
 """The port by which sandboxes elsewhere reach a job: what goes through it, and what does not."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -9,7 +10,9 @@ import pytest
 from aiohttp import web
 
 from gepa_service.jobs.front_port import free_port
-from gepa_service.jobs.http_front import HttpFront
+from gepa_service.jobs.http_front import HttpFront, fronted
+from gepa_service.jobs.job_order import Front
+from sandbox_runtime import SandboxError
 
 LARGE = 3 << 18
 
@@ -83,3 +86,11 @@ async def test_a_path_without_a_route_is_not_found_and_a_server_that_is_gone_is_
         gone = front.route("gone", f"http://127.0.0.1:{free_port()}")
         async with client.get(gone) as answer:
             assert (answer.status, await answer.text()) == (502, "the server behind this address does not answer")
+
+
+def test_a_forwarded_port_that_another_process_took_ends_the_attempt_and_not_the_job() -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        front = Front(port=port, url="https://front.example")
+        with pytest.raises(SandboxError, match=f"port {port}, .* is taken"), fronted(front):
+            pass
