@@ -137,7 +137,7 @@ def forwarded(port: int) -> Iterator[str]:
 def _opened() -> Iterator[Any]:
     from gepa_service.cli.container_settings import opened_in_container
 
-    with opened_in_container(_settings(), api.get_web_url() or "") as service:
+    with opened_in_container(_settings(), api.get_web_url()) as service:
         yield service
 
 

@@ -62,14 +62,23 @@ def read_settings(variables: Mapping[str, str], secret: str) -> ContainerSetting
 
 
 @contextlib.contextmanager
-def opened_in_container(settings: ContainerSettings, public_url: str) -> Iterator[Service]:
-    """Open the parts of the service for the block; as `opened_service`."""
+def opened_in_container(settings: ContainerSettings, public_url: str | None) -> Iterator[Service]:
+    """Open the parts of the service for the block; as `opened_service`.
+
+    `public_url`: the address of the API that the platform gives, if its settings name none.
+
+    Raises:
+        ConfigurationError: neither names the API's address, by which jobs reach their journals.
+    """
+    address = settings.public_url or public_url
+    if address is None:
+        raise ConfigurationError(f"the address of the API is not known: set {PUBLIC_URL} to it")
     with (
         tempfile.TemporaryDirectory(prefix="gepa-service-") as folder,
         opened_service(
             settings.database,
             settings.journals,
-            settings.public_url or public_url,
+            address,
             allow_networks=settings.networks,
             github_app=_github_app(settings, Path(folder)),
             oidc=settings.oidc,

@@ -61,3 +61,10 @@ def test_a_service_is_opened_with_its_app_whose_files_are_gone_afterwards(
         [folder] = tmp_path.glob("gepa-service-*")
         assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
     assert list(tmp_path.glob("gepa-service-*")) == []
+
+
+def test_a_service_without_an_address_of_its_api_is_refused(mongo_url: str) -> None:
+    variables = {"GEPA_SERVICE_MASTER_KEY": "x", "GEPA_SERVICE_DATABASE": mongo_url, "GEPA_SERVICE_JOURNALS": mongo_url}
+    settings = read_settings(variables, SECRET)
+    with pytest.raises(ConfigurationError, match="set GEPA_SERVICE_PUBLIC_URL"), opened_in_container(settings, None):
+        pass
