@@ -1,7 +1,7 @@
 """A copy of a job's endpoints file, tokens and job token for its driver, with addresses that the driver reaches."""
 
 import asyncio
-import contextlib
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Self
@@ -56,10 +56,16 @@ class FleetMirror:
             await asyncio.wait([self._following])
 
     async def _follow(self) -> None:
+        failure: str | None = None
         while True:
             await asyncio.sleep(FOLLOW_S)
-            with contextlib.suppress(OSError, SandboxError):  # a file that is being replaced, or a session that ends
+            try:
                 await self._copy()
+                failure = None
+            except (OSError, SandboxError) as error:  # such as a session that ends: tried again, stated once
+                if str(error) != failure:
+                    failure = str(error)
+                    print(f"the driver's files are not up to date: {failure}", file=sys.stderr, flush=True)
 
     async def _copy(self) -> None:
         found = {TOKEN: self._token.read_text()}
