@@ -67,8 +67,7 @@ def carry_out(order: JobOrder, daemons: "Daemons | None" = None) -> Ended:
 def _carried_out(order: JobOrder, store: Store, daemons: "Daemons | None") -> Ended:
     run = _known_run(store, order.run_id)
     if run is not None and run.status in ("completed", "cancelled", "failed"):
-        known = {"status": run.status, "reason": run.reason, "metric_calls": 0}
-        return ended_as(run_events.Finished.model_validate(known), order.folder / "results")
+        return ended_as(run.status, run.reason, order.folder / "results")
     spent = 0.0 if run is None else SpendingTotals(store.spending(run.id)).cost_usd
     setup = partial(
         open_setup,
@@ -120,24 +119,29 @@ def _driven(order: JobOrder, store: Store, run: StoredRun | None, place: DriverP
     ).run()
     if ended.by_hand and ended.finished.status == "paused":
         return Ended(status="interrupted", reason="stopped")
-    return ended_as(ended.finished, output)
+    found = ended.finished
+    return ended_as(found.status, found.reason, output, infrastructure=found.infrastructure, details=found.details)
 
 
-def ended_as(finished: run_events.Finished, output: Path) -> Ended:
-    """Return how a job ends by the last event of its run. `output`: the run's folder, with the program's files."""
-    reason = finished.reason
-    match finished.status:
+def ended_as(
+    status: str, reason: str | None, output: Path, *, infrastructure: bool = False, details: str | None = None
+) -> Ended:
+    """Return how a job ends by the end of its run. `output`: the run's folder, with the program's files.
+
+    `infrastructure`, `details`: as of the run's `Finished`.
+    """
+    match status:
         case "completed":
             return Ended(status="completed", reason=reason, artifacts=_artifacts(output / files.ARTIFACTS))
         case "cancelled":
             return Ended(status="cancelled", reason=reason)
-        case "paused" | "refused" if finished.infrastructure:
+        case "paused" | "refused" if infrastructure:
             return Ended(status="interrupted", reason=reason)
         case "paused":
             return Ended(status="paused", reason=reason)
         case _:
-            details = {"details": finished.details} if finished.details else {}
-            return _failed("run", reason or finished.status, **details)
+            more = {"details": details} if details else {}
+            return _failed("run", reason or status, **more)
 
 
 def _failed(kind: str, message: str, **more: Any) -> Ended:

@@ -1,5 +1,6 @@
 """The zygote of job processes, as its worker uses it: a warm process that is forked for each job."""
 
+import contextlib
 import json
 import os
 import select
@@ -9,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -50,11 +50,11 @@ class JobZygote:
             self._end()
 
     def _begin(self) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._control.settimeout(ANSWER_S)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         known = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         command = [sys.executable, "-P", "-s", "-m", "gepa_service.jobs.zygote_main", str(theirs.fileno())]
-        with theirs:
+        with contextlib.ExitStack() as failed, theirs:
+            failed.enter_context(ours)
             self._process = subprocess.Popen(  # noqa: S603  this interpreter, no shell
                 [*command, *self._arguments],
                 stdin=subprocess.DEVNULL,
@@ -63,6 +63,9 @@ class JobZygote:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+            failed.pop_all()
+        ours.settimeout(ANSWER_S)
+        self._control = ours
 
     def _end(self) -> None:
         self._control.close()
@@ -118,7 +121,7 @@ class ForkedProcess:
     def send_signal(self, sig: int) -> None:
         """As of `JobProcess`."""
         if self._process is not None:
-            with suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._process, sig)
 
     def _has_ended(self, within_s: float | None) -> bool:

@@ -6,15 +6,10 @@ from typing import Any
 import pytest
 
 from gepa_client.errors import ClaimLost, ConnectionLost, Interrupted, RunBusy, StoreUnavailable
-from gepa_client.journal.run_events import Finished
 from gepa_client.run.run_errors import finished_by
 from gepa_service.jobs.job_process import ended_as
 
 TEXTS = ("the sandboxes are lost: x", "the model m is unavailable: ask again later", "paused")
-
-
-def finished(**fields: Any) -> Finished:
-    return Finished(metric_calls=0, **fields)
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -33,7 +28,7 @@ def finished(**fields: Any) -> Finished:
 def test_a_job_continues_by_itself_if_its_infrastructure_was_lost_and_not_by_its_reason(
     fields: dict[str, Any], ended: str, text: str, tmp_path: Path
 ) -> None:
-    assert ended_as(finished(reason=text, **fields), tmp_path).status == ended
+    assert ended_as(reason=text, output=tmp_path, **fields).status == ended
 
 
 @pytest.mark.parametrize(
