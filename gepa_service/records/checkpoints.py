@@ -33,23 +33,25 @@ class Checkpoints:
         self._path = path
         self._changed = threading.Condition()
         self._commits = 0
+        self._restarts = False
         self._over = False
         self._thread = threading.Thread(target=self._run, name=f"checkpoints of {path.name}", daemon=True)
 
     def committed(self) -> None:
-        """Report a commit. Calls come one after the other."""
+        """Report a commit; waits a moment if the log is about to begin anew. Calls come one after the other."""
         with self._changed:
             self._commits += 1
             if self._commits in (1, COMMITS):
-                self._changed.notify()
+                self._changed.notify_all()
             if self._thread.ident is None:
                 self._thread.start()
+            self._changed.wait_for(lambda: not self._restarts, BUSY_S)
 
     def close(self) -> None:
         """End the thread; safe to call twice."""
         with self._changed:
             self._over = True
-            self._changed.notify()
+            self._changed.notify_all()
         if self._thread.ident is not None:
             self._thread.join(END_S)
 
@@ -76,4 +78,13 @@ class Checkpoints:
         """Move pages beside the writers; if the log has grown long, move the few that are left and begin it anew."""
         _busy, pages, _moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if pages > LONGEST_LOG:
-            connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+            self._hold_writers(True)
+            try:
+                connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+            finally:
+                self._hold_writers(False)
+
+    def _hold_writers(self, restarts: bool) -> None:
+        with self._changed:
+            self._restarts = restarts
+            self._changed.notify_all()

@@ -19,6 +19,7 @@ from sandbox_runtime.source.remote_git import Credentials, GitCredentials, GitFa
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 HEAD = "HEAD"
 _HEADS = "refs/heads/"
+_REDIRECT = re.compile(r"redirect|returned error: 30[12378]\b")
 
 
 class RepositoryRefused(Exception):
@@ -159,7 +160,7 @@ def _head(listed: str, url: str) -> Head:
 
 def _advice(message: str, has_credentials: bool) -> str:
     lowered = message.lower()
-    if "redirect" in lowered or "301" in lowered or "302" in lowered:
+    if _REDIRECT.search(lowered):
         return "it answers with a redirect; give the address that the repository has now"
     if not has_credentials and any(
         word in lowered for word in ("authentication", "could not read username", "not found")

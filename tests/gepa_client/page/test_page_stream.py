@@ -79,7 +79,14 @@ class Visit:
             browser.state, browser.last = self.page, self.last
             before = len(self.page.ids)
             await browser.open_session()
-            await browser.follow(self._run, events=events)
+            try:
+                async with asyncio.timeout(2 * TIMEOUT_S):
+                    await browser.follow(self._run, events=events)
+            except TimeoutError:
+                with closing(open_store(self._store)) as store:
+                    run = store.run(self._run)
+                shown = f"{len(browser.state.ids)} events, last {browser.last}, complete: {browser.state.complete}"
+                raise AssertionError(f"no events; the run is {run.status}: {run.reason}; page: {shown}") from None
             assert browser.last is not None
             received = browser.state.ids[before if browser.state is self.page else 0 :]
             self.ids.setdefault(browser.last.split("-")[0], []).extend(received)
@@ -127,7 +134,7 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
     asyncio.run(visit.look(chosen.randint(1, 10)))
     resumed.communicate(timeout=TIMEOUT_S)
     assert resumed.returncode == 0
-    asyncio.run(asyncio.wait_for(visit.look(None), 2 * TIMEOUT_S))
+    asyncio.run(visit.look(None))
     visit.kill_server()
     for ids in visit.ids.values():
         assert ids == sorted(set(ids))

@@ -82,7 +82,8 @@ def test_batches_steps_and_jobs_are_done_logged_and_announced(tmp_path: Path) ->
         batch = client.post("/rollouts/batch", json={"repo_url": program, "tasks": [{"text": "a"}, {"text": "b"}]})
         path = f"/rollouts/batch/{batch.json()['batch_id']}"
         ended = until(lambda: client.get(path).json(), lambda found: found["complete"])
-        assert (ended["status"], [each["output"] for each in ended["results"]]) == ("completed", ["plain a", "plain b"])
+        outputs = sorted(each["output"] for each in ended["results"])
+        assert (ended["status"], outputs) == ("completed", ["plain a", "plain b"])
 
         mutation = {"kind": "prompt", "texts": {"prompt": "better"}}
         step = {"repo_url": program, "mutation": mutation, "examples": [{"text": "a"}], "wait_s": WAIT_S}
