@@ -1,10 +1,7 @@
-/** On which rows candidates were scored, as it stands beside each score. */
+/** What the score of a candidate is called: scores of test rows, which follow the search, are others. */
 
 import type { View } from "../state/view";
-import { counted } from "./format";
 
-export function onRows({ rows, onTraining }: Pick<View, "rows" | "onTraining">): string {
-  return onTraining
-    ? `on the ${counted(rows.length, "training row")} (no validation rows were given)`
-    : `on ${counted(rows.length, "validation row")}`;
+export function scoreName({ onTraining }: Pick<View, "onTraining">): string {
+  return onTraining ? "training score" : "validation score";
 }

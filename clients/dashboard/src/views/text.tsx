@@ -8,7 +8,8 @@ import type { Mutation, SentText } from "../generated/events";
 import { Choice } from "../parts/choice";
 import { candidateName, count, counted, money, score, signed } from "../parts/format";
 import { Loaded } from "../parts/loaded";
-import { onRows } from "../parts/rows-scored";
+import { rowNames } from "../parts/row-name";
+import { scoreName } from "../parts/score-name";
 import { Block, Compared, Frame, Inline } from "../parts/text";
 import { href, numberOf, refine } from "../route";
 import { movedRows } from "../state/moved-rows";
@@ -126,7 +127,8 @@ function Facts({ view, candidate, other }: { view: View; candidate: Candidate; o
   const moved = other === undefined ? null : movedRows(other, candidate);
   return (
     <p>
-      {candidateName(candidate.index).replace("c", "C")} scores <strong>{score(candidate.score)}</strong> {onRows(view)}
+      {candidateName(candidate.index).replace("c", "C")} has a {scoreName(view)} of{" "}
+      <strong>{score(candidate.score)}</strong> (mean of {counted(view.rows.length, "row")})
       {other !== undefined && (
         <>
           , {signed(candidate.score - other.score)} against {candidateName(other.index)}
@@ -266,7 +268,7 @@ function OriginItem({ origin, chosen, onChoose }: { origin: Origin; chosen: bool
       )}
       {origin.rows.length > 0 && (
         <p class="quiet">
-          from training {origin.rows.length > 1 ? "rows" : "row"} <Inline text={origin.rows.join(", ")} length={160} />
+          from <Inline text={rowNames(origin.rows.map((row) => `train ${row}`))} length={160} />
         </p>
       )}
     </div>
