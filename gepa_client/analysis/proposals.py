@@ -96,6 +96,7 @@ class ComparedRow:
     input: Excerpt | None
     before: RowResult | None
     after: RowResult | None
+    split: str = "train"
 
 
 @dataclass(frozen=True)
@@ -151,10 +152,15 @@ def excerpt(value: Any, limit: int = VALUE_SHOWN) -> Excerpt | None:
 
 
 def compared_row(
-    row: str, data: Any, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, failure_score: float
+    row: str,
+    data: Any,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+    failure_score: float,
+    split: str = "train",
 ) -> ComparedRow:
     """Return the excerpts of two `ExampleResult`s of one row."""
-    return ComparedRow(row, excerpt(data), _row_result(before, failure_score), _row_result(after, failure_score))
+    return ComparedRow(row, excerpt(data), _row_result(before, failure_score), _row_result(after, failure_score), split)
 
 
 def marked_texts(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[TextChange, ...]:

@@ -216,9 +216,9 @@ def minibatch_summary(proposal: AnalyzedProposal) -> str:
 
 
 def row_title(row: ComparedRow) -> str:
-    """`Row 7: 0 -> 1`; a score that is not recorded is `?`."""
+    """`val 7: 0 -> 1`; a score that is not recorded is `?`."""
     before, after = (f"{one.score:.4g}" if one is not None else "?" for one in (row.before, row.after))
-    return f"Row {line(row.row, 100)}: {before} -> {after}"
+    return f"{row.split} {line(row.row, 100)}: {before} -> {after}"
 
 
 def row_groups(change: Change) -> list[tuple[str, MovedRows]]:

@@ -203,7 +203,9 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
       const banner = page.getByRole("region", { name: "No result" });
       const text = await banner.innerText();
       expect(text, name).toContain("No result for 6 min: 2 examples wait; 2 timed out before them.");
-      expect(text, name).toContain("train 94 with proposal x80");
+      expect(text, name).toMatch(/train 94 with proposal x80 \(since \d\d:\d\d:\d\d\)/);
+      expect(text, name).toContain("The last example that did not time out finished at 5 Jan 2026");
+      expect(text, name).toContain("an example then times out after 10 s (most examples take about 200 ms)");
       expect(text, name).toContain("http://127.0.0.1:8100");
       expect(text, name).toContain("status.py, line 51: s.recv(1)");
       expect(text, name).toContain("gepa-client pause");
@@ -345,7 +347,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     server.send([{ ...position, id: id + 1, complete: false }]);
     await page.getByText(/\d+ proposals: \d+ kept/).waitFor();
     await show(page, "#/result");
-    await page.getByText("The run has not ended. Its best text so far stands below").waitFor();
+    await page.getByText("The run has not ended. Its last change and its best text so far stand below").waitFor();
   });
 
   test("An exported file shows the run without a server", async () => {

@@ -77,7 +77,7 @@ def test_each_change_has_its_reason_and_the_rows_it_moved() -> None:
     step = text[text.index("### 2. Candidate 2") : text.index("## Other proposals")]
     assert step.startswith("### 2. Candidate 2: 0.75 -> 0.625 on validation\n\nFrom the seed and candidate 1, merged;")
     assert "Reflection read the results of 9 training rows. Their scores add up to 1 before the change and 2" in step
-    assert "- `Row a value: 0.5 -> 0.75`\n  - input: `a value`\n  - output: `a value` -> `another a value`" in step
+    assert "- `train a value: 0.5 -> 0.75`\n  - input: `a value`\n  - output: `a value` -> `another a value`" in step
     assert "\n  - feedback on components: `a value` (the same before)\n" in step
     assert "  - log:\n\n    ```text\n    a value\n    … 7 characters left out …\n    ```\n" in step
     assert "Better: 9 rows, 1 of them here" in step

@@ -3,6 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import type { Cell } from "../generated/answers";
+import type { SentText } from "../generated/events";
 import { candidateName, count, counted, score } from "../parts/format";
 import { scoredRow } from "../parts/row-name";
 import { scoreName } from "../parts/score-name";
@@ -120,7 +121,20 @@ function RowText({ path }: { path: string }) {
   if (answer.kind !== "ready" || answer.value.input === null) return null;
   return (
     <span class="quiet">
-      <Inline text={answer.value.input.text} length={110} />
+      <Inline text={plainFields(answer.value.input)} length={110} />
     </span>
   );
+}
+
+/** Return the fields of a row without the marks of JSON, if all of it was sent. */
+function plainFields({ text, omitted }: SentText): string {
+  if (omitted > 0 || !text.startsWith("{")) return text;
+  try {
+    const fields = Object.entries(JSON.parse(text) as Record<string, unknown>);
+    return fields
+      .map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`)
+      .join(" ");
+  } catch {
+    return text; // a text that only looks like JSON
+  }
 }

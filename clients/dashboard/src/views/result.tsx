@@ -49,8 +49,8 @@ export function ResultView({ view, api }: ViewProps) {
       </p>
       {run?.driven && (
         <p class="empty">
-          The run has not ended. Its best text so far stands below; why each change was made, and the rows that it
-          moved, follow when the run ends.
+          The run has not ended. Its last change and its best text so far stand below; each earlier change with its
+          reason follows when the run ends.
         </p>
       )}
       {failuresFirst(view) && <Failures view={view} />}
