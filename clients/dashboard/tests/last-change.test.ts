@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { PageEvent } from "../src/generated/events";
 import { exampleAge } from "../src/parts/example-age";
+import { heightOfNames } from "../src/parts/heat-map";
 import { lastChange } from "../src/state/last-change";
 import { placesLowest, placesMoved } from "../src/state/moved-rows";
 import { EMPTY, reduce } from "../src/state/reduce";
@@ -46,6 +47,11 @@ test("The changes of a long text keep the lines beside them", () => {
     { kind: "same", text: "rule 5\nrule 6\n[\u2026]\n" },
   ]);
   expect(aroundChanges(compare("a b", "a c"))).toEqual(compare("a b", "a c"));
+});
+
+test("The heat map has room for the names of all rows unless there are many", () => {
+  expect(heightOfNames(72)).toBeGreaterThan(72 * 10);
+  expect(heightOfNames(1_000)).toBe(0);
 });
 
 test("Since when an example is in flight follows from the time of the last result, else how long is stated", () => {

@@ -205,8 +205,9 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
       expect(text, name).toContain("No result for 6 min: 2 examples wait; 2 timed out before them.");
       expect(text, name).toMatch(/train 94 with proposal x80 \(since \d\d:\d\d:\d\d\)/);
       expect(text, name).toContain("The last example that did not time out finished at 5 Jan 2026");
-      expect(text, name).toContain("an example then times out after 10 s (most examples take about 200 ms)");
+      expect(text, name).toContain("an example then times out after 10 s (so far examples took 200 ms on average)");
       expect(text, name).toContain("http://127.0.0.1:8100");
+      expect(text, name).toContain("as a time-out, which counts as 0.");
       expect(text, name).toContain("status.py, line 51: s.recv(1)");
       expect(text, name).toContain("gepa-client pause");
       expect(text, name).toContain("--example-timeout-s 10");
@@ -225,6 +226,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     const paused = events.map((event) => {
       if (event.type === "run") return { ...event, status: "paused", reason };
       if (event.type === "finished") return { ...event, status: "paused", reason };
+      if (event.type === "proposal" && event.at === 140) return { ...event, outcome: "unfinished" };
       if (event.type !== "failures") return event;
       return {
         ...event,
@@ -243,6 +245,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     expect(await link.getAttribute("href")).toBe(`#/reflection?proposal=${(proposal as { at: number }).at}`);
     const failures = await page.locator(".panel", { hasText: "Failed examples" }).innerText();
     expect(failures).toContain("KeyError 7 times, raised by the program, on 2 rows, with 3 different messages");
+    await page.getByText(/proposals: .*, 1 not decided when the run stopped/).waitFor();
     expect(failures).toContain("On val ticket-3 and 1 more.");
     expect(failures).toContain("Messages: 'team' (5 times), 'urgency' (1 time) and 1 more.");
   });

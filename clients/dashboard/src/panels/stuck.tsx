@@ -2,11 +2,11 @@
 
 import { Commands } from "../parts/commands";
 import { exampleAge } from "../parts/example-age";
-import { count, counted, duration, time } from "../parts/format";
+import { count, counted, duration, score, time } from "../parts/format";
 import { CandidateLink, rowName } from "../parts/row-name";
 import { Inline } from "../parts/text";
 import { sameRun } from "../state/command";
-import { failedAt } from "../state/failed-rows";
+import { failedAt, failureScoreOf } from "../state/failed-rows";
 import { type Stall, shorterLimit } from "../state/stall";
 import type { View } from "../state/view";
 
@@ -51,7 +51,7 @@ export function Stuck({ view, stall }: { view: View; stall: Stall }) {
           .{" "}
           {first.limit_s === null
             ? "No time limit ends them."
-            : `The server ends each example after ${duration(first.limit_s)}, as a time-out, which gets the score of a failure.`}
+            : `The server ends each example after ${duration(first.limit_s)}, as a time-out, which counts as ${score(failureScoreOf(view.latest.run))}.`}
         </p>
       )}
       <WhatToDo view={view} stall={stall} />
@@ -106,5 +106,6 @@ function WhatToDo({ view, stall: { recorded, longest } }: { view: View; stall: S
 
 function resumeHint(limit: number | null, usual: number | null | undefined): string {
   if (limit === null) return "continue it";
-  return `continue it; an example then times out after ${limit} s (most examples take about ${duration(usual)})`;
+  const took = (usual ?? 0) < 0.001 ? "less than 1 ms" : duration(usual);
+  return `continue it; an example then times out after ${limit} s (so far examples took ${took} on average)`;
 }

@@ -67,7 +67,7 @@ export function TextView({ view, params, api }: ViewProps) {
       </div>
       <Facts view={view} candidate={candidate} other={mode === "compared" ? other : undefined} />
       {mode === "origins" ? (
-        <Origins api={api} candidate={candidate} />
+        <Origins view={view} api={api} candidate={candidate} />
       ) : (
         components.map((component) => (
           <section class="panel" key={component}>
@@ -208,7 +208,7 @@ export function Component({ api, component, candidate, other }: ComponentProps) 
   );
 }
 
-function Origins({ api, candidate }: { api: string; candidate: Candidate }) {
+function Origins({ view, api, candidate }: { view: View; api: string; candidate: Candidate }) {
   const answer = useAnswer<Provenance>(`${api}/provenance?candidate=${candidate.index}`);
   const [chosen, setChosen] = useState<number | null>(null);
   return (
@@ -220,6 +220,7 @@ function Origins({ api, candidate }: { api: string; candidate: Candidate }) {
               <li key={origin.candidate}>
                 <OriginItem
                   origin={origin}
+                  parent={view.candidates.find(({ index }) => index === origin.candidate)?.parents[0] ?? null}
                   chosen={origin.candidate === chosen}
                   onChoose={() => setChosen(origin.candidate === chosen ? null : origin.candidate)}
                 />
@@ -242,7 +243,14 @@ function Origins({ api, candidate }: { api: string; candidate: Candidate }) {
   );
 }
 
-function OriginItem({ origin, chosen, onChoose }: { origin: Origin; chosen: boolean; onChoose: () => void }) {
+interface OriginProps {
+  readonly origin: Origin;
+  readonly parent: number | null;
+  readonly chosen: boolean;
+  readonly onChoose: () => void;
+}
+
+function OriginItem({ origin, parent, chosen, onChoose }: OriginProps) {
   return (
     <div class="origin">
       <button type="button" aria-pressed={chosen} onClick={onChoose}>
@@ -252,7 +260,8 @@ function OriginItem({ origin, chosen, onChoose }: { origin: Origin; chosen: bool
         "The seed's words"
       ) : (
         <>
-          Brought by <a href={href("text", { candidate: origin.candidate })}>candidate {origin.candidate}</a>
+          Brought by{" "}
+          <a href={href("text", { candidate: origin.candidate, with: parent })}>candidate {origin.candidate}</a>
           {origin.proposal !== null && (
             <>
               {" "}
