@@ -19,7 +19,7 @@ from gepa_client.analysis.proposals import (
 from gepa_client.analysis.ties import best_candidate, pool_at
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import CandidateRecord, StoredRun
-from gepa_client.journal.history import Results, entries, results_at, validation_rows
+from gepa_client.journal.history import Results, entries, results_at, selection_rows
 from gepa_client.journal.store import Store
 
 STEPS_SHOWN = 40
@@ -201,7 +201,9 @@ def _changes(
         )
         for at, (before, after) in enumerate(pairs)
     ]
-    by_id = {row.row_id: row for row in validation_rows(store, run.id)}
+    splits = selection_rows(store, run.id)
+    split = "val" if "val" in splits else "train"
+    by_id = {row.row_id: row for row in splits.get(split, [])}
     places = {
         (kept.index, row): (kept, by_id[row])
         for pair, groups in zip(pairs, moved, strict=True)
@@ -218,7 +220,7 @@ def _changes(
         return MovedRows(
             len(moved_rows),
             tuple(
-                compared_row(row.id, row.data, *_both(recorded, before, after, row.row_id), failure_score)
+                compared_row(row.id, row.data, *_both(recorded, before, after, row.row_id), failure_score, split)
                 for row in shown
             ),
         )

@@ -1,6 +1,7 @@
 """The examples of a recorded run that failed in the program, grouped by type."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -8,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from gepa_client.analysis.proposals import ProposalHistory
 from gepa_client.journal.entries import EVALUATE, ROLLOUT, SEARCH, CandidateRecord, Entry
 from gepa_client.journal.history import RecordedRow, entries, selection_rows
 from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key, evaluated_of
@@ -22,13 +24,25 @@ ANSWERED = ("ok", ROLLOUT, *FAILED)
 ROWS_LISTED = 200
 """Rows that a group lists; it counts all of them."""
 
+MESSAGES_LISTED, MESSAGES_COUNTED = 5, 1_000
+"""Different messages that a group lists, and that it counts: a program may invent any number."""
+
 GROUPS_LISTED = 50
 """Types that get a group; the names come from the program, which may invent any number."""
 
 OTHER_TYPES = "(other types)"
 LONGEST_TYPE = 200
+LONGEST_MESSAGE = 200
+"""Characters by which messages are compared."""
+
 LONGEST_TEXT = 20_000
 """Characters of a message, a traceback or a log that are kept."""
+
+PROPOSALS_READ = 200
+"""Proposals that were not kept whose texts are read, to find out of which split their rows are."""
+
+READ_BEFORE, AT_ONCE = 4_096, 16
+"""Entries before an evaluation among which its proposal begins, and proposals that are evaluated at the same time."""
 
 _TEST_PART = re.compile(r"test-(\d+)(?:-repeat-\d+)?")
 
@@ -57,14 +71,16 @@ def failed_examples(
         if result["status"] not in FAILED:
             continue
         on_failure(entry)
-        names = names or EntryNames(store.candidates(run_id), selection_rows(store, run_id))
+        names = names or EntryNames(
+            store.candidates(run_id), selection_rows(store, run_id), find=_proposed_digests(store, run_id)
+        )
         error = result.get("error") or {}
         status, kind = result["status"], str(error.get("type") or result["status"])[:LONGEST_TYPE]
         if (status, kind) not in found and len(found) >= GROUPS_LISTED:
             kind = OTHER_TYPES
         row, candidate = names.row_and_candidate(entry)
         group = found.setdefault((status, kind), _FailureCount(kind, status, error, row, candidate))
-        group.add(row, candidate)
+        group.add(row, candidate, str(error.get("message", "")))
     if not found:
         return None
     groups = sorted((group.shown() for group in found.values()), key=lambda group: -group.count)
@@ -81,11 +97,15 @@ class _FailureCount:
     count: int = 0
     rows: dict[str, None] = field(default_factory=dict)
     candidates: dict[str, int] = field(default_factory=dict)
+    messages: Counter[str] = field(default_factory=Counter)
 
-    def add(self, row: str, candidate: str) -> None:
+    def add(self, row: str, candidate: str, message: str) -> None:
         self.count += 1
         self.rows[row] = None
         self.candidates[candidate] = self.candidates.get(candidate, 0) + 1
+        beginning = message[:LONGEST_MESSAGE]
+        if beginning in self.messages or len(self.messages) < MESSAGES_COUNTED:
+            self.messages[beginning] += 1
 
     def shown(self) -> FailureGroup:
         traceback, log = self.error.get("traceback"), self.error.get("log")
@@ -96,12 +116,31 @@ class _FailureCount:
             rows=list(self.rows)[:ROWS_LISTED],
             row_count=len(self.rows),
             candidates=self.candidates,
+            messages=dict(self.messages.most_common(MESSAGES_LISTED)),
+            message_count=len(self.messages),
             message=str(self.error.get("message", ""))[:LONGEST_TEXT],
             traceback=str(traceback)[-LONGEST_TEXT:] if traceback else None,
             log=str(log)[-LONGEST_TEXT:] if log else None,
             row=self.row,
             candidate=self.candidate,
         )
+
+
+def _proposed_digests(store: Store, run_id: str) -> Callable[[int, str], str | None]:
+    """Return what finds the digest of a proposal by the number of one of its evaluations and the digest's beginning."""
+    run, candidates = store.run(run_id), store.candidates(run_id)
+    found: dict[str, str | None] = {}
+
+    def find(number: int, short: str) -> str | None:
+        if short not in found:
+            if len(found) >= PROPOSALS_READ:
+                return None
+            history = ProposalHistory(store, run, candidates, number, start=max(0, number - READ_BEFORE))
+            digests = map(digest_of, history.children(AT_ONCE).values())
+            found[short] = next((digest for digest in digests if digest.startswith(short)), None)
+        return found[short]
+
+    return find
 
 
 def _inherited(store: Store, run_id: str) -> int:
@@ -141,7 +180,8 @@ def _entries_with_failures(store: Store, run_id: str, inherited: int) -> Iterato
 class EntryNames:
     """Finds the row and the candidate of an entry.
 
-    `proposed`: digests of candidates that were not kept, by their beginnings, as far as they are known.
+    `proposed`: digests of candidates that were not kept, by their beginnings, as far as they are known; `find`: returns
+    others by the number of an evaluation and their beginnings.
     """
 
     def __init__(
@@ -149,8 +189,9 @@ class EntryNames:
         candidates: Sequence[CandidateRecord],
         splits: Mapping[str, Sequence[RecordedRow]],
         proposed: Mapping[str, str] = MappingProxyType({}),
+        find: Callable[[int, str], str | None] = lambda _number, _short: None,
     ) -> None:
-        self._proposed = proposed
+        self._proposed, self._find = proposed, find
         self._candidates: dict[str, tuple[str, str]] = {}
         for kept in candidates:
             digest = digest_of(kept.texts)
@@ -170,6 +211,8 @@ class EntryNames:
         if (test := _TEST_PART.fullmatch(entry.part)) is not None:
             return f"test {quoted[1:-1]}", test[1]
         known = self._rows.get(quoted, [])
+        if len(known) > 1 and candidate is None:
+            candidate = self._find(entry.number, short)
         if len(known) > 1 and candidate is not None:  # ids of two splits may be equal; requests are not
             same = [
                 (split, row)

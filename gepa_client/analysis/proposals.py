@@ -96,6 +96,7 @@ class ComparedRow:
     input: Excerpt | None
     before: RowResult | None
     after: RowResult | None
+    split: str = "train"
 
 
 @dataclass(frozen=True)
@@ -151,10 +152,15 @@ def excerpt(value: Any, limit: int = VALUE_SHOWN) -> Excerpt | None:
 
 
 def compared_row(
-    row: str, data: Any, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, failure_score: float
+    row: str,
+    data: Any,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+    failure_score: float,
+    split: str = "train",
 ) -> ComparedRow:
     """Return the excerpts of two `ExampleResult`s of one row."""
-    return ComparedRow(row, excerpt(data), _row_result(before, failure_score), _row_result(after, failure_score))
+    return ComparedRow(row, excerpt(data), _row_result(before, failure_score), _row_result(after, failure_score), split)
 
 
 def marked_texts(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[TextChange, ...]:
@@ -262,19 +268,28 @@ class ProposalHistory:
         """The number of the proposal that has the texts of a request, by the request's id."""
         return {job.request: job.number for job in self._jobs if job.request is not None}
 
-    def children(self) -> dict[int, dict[str, str]]:
-        """Return the texts of the proposed candidate by proposal; none of those without a known parent or new text."""
-        found = {job.number: (job, self._minibatch(job)[0]) for job in self._jobs if job.texts or job.made}
+    def children(self, last: int = 0) -> dict[int, dict[str, str]]:
+        """Return the texts of the proposed candidate by proposal; none of those without a known parent or new text.
+
+        `last`: of so many proposals, the last ones; 0 for all.
+        """
+        made = [job for job in self._jobs if job.texts or job.made]
+        found = {job.number: (job, self._minibatch(job)[0]) for job in made[-last:]}
         return {
             number: job.child_of(self._candidates[parent].texts)
             for number, (job, parent) in found.items()
             if parent is not None
         }
 
-    def proposals(self, numbers: Sequence[int], *, texts: bool) -> list[AnalyzedProposal]:
-        """Return the proposals of these numbers with their rows, records and, if wanted, `texts`; in order."""
+    def proposals(
+        self, numbers: Sequence[int], *, texts: bool, shown: int | None = ROWS_SHOWN
+    ) -> list[AnalyzedProposal]:
+        """Return the proposals of these numbers with their rows, records and, if wanted, `texts`; in order.
+
+        `shown`: how many rows and records; all of them if None.
+        """
         wanted = set(numbers)
-        return [self._proposal(job, texts=texts) for job in self._jobs if job.number in wanted]
+        return [self._proposal(job, texts=texts, shown=shown) for job in self._jobs if job.number in wanted]
 
     # --- finding -----------------------------------------------------------------------------------------------------
 
@@ -408,7 +423,7 @@ class ProposalHistory:
                     return race_text(found["compared"], decision["validation_rows"], found["mean"])
         return None
 
-    def _proposal(self, job: _Job, *, texts: bool) -> AnalyzedProposal:
+    def _proposal(self, job: _Job, *, texts: bool, shown: int | None) -> AnalyzedProposal:
         index, window = self._minibatch(job)
         parent = self._candidates[index] if index is not None else None
         compared: list[ComparedRow] = []
@@ -431,10 +446,10 @@ class ProposalHistory:
             parent=index,
             components=tuple(job.components),
             size=job.size,
-            rows=tuple(compared[:ROWS_SHOWN]),
+            rows=tuple(compared[:shown]),
             before=before_sum,
             after=after_sum,
-            records={name: tuple(map(_record, records[:ROWS_SHOWN])) for name, records in dataset.items()},
+            records={name: tuple(map(_record, records[:shown])) for name, records in dataset.items()},
             answers={name: excerpt(raw, ANSWER_SHOWN) or Excerpt("") for name, raw in job.raw.items()},
             texts=text_changes(parent.texts, job.child_of(parent.texts)) if parent is not None and texts else (),
             mutation=job.mutation,

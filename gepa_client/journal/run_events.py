@@ -435,7 +435,9 @@ class FailureGroup(BaseModel):
 
     `rows`: the ids of the first rows it happened on, with their split (`val 7`), `row_count` of them in all.
     `candidates`: how many examples failed by candidate: its index, or the beginning of its digest if it was not kept.
-    `message`, `traceback`, `log` (what the program wrote), `row`, `candidate`: of the first one.
+    `messages`: how often the most frequent messages occurred, by their beginnings; `message_count`: how many different
+    ones there are, at most 1,000. `message`, `traceback`, `log` (what the program wrote), `row`, `candidate`: of the
+    first one.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
@@ -446,6 +448,8 @@ class FailureGroup(BaseModel):
     rows: list[str]
     row_count: int
     candidates: dict[str, int]
+    messages: dict[str, int] = {}
+    message_count: int = 0
     message: str
     traceback: str | None = None
     log: str | None = None

@@ -31,7 +31,7 @@ from gepa_client.run.output_folder import REPORT_PAGE
 LARGEST_EVENTS, LARGEST_ANSWERS = 8 << 20, 4 << 20
 """Bytes of the run's events, and of what the page otherwise loads when it is opened; the page itself has 0.2 MB."""
 
-CELLS, TRANSCRIPTS = 40, 50
+CELLS, TRANSCRIPTS = 60, 50
 """Results on rows, and changes of code, that a file holds: those of the rows that moved most; the last changes."""
 
 STYLESHEET = b'<link rel="stylesheet" href="/assets/page.css">'
@@ -186,7 +186,8 @@ def _cells(known: KnownRun, events: list[Event]) -> list[tuple[int, int]]:
     assert known.explained is not None, "a candidate"  # noqa: S101
     ids = [row for event in events if event["type"] == "rows" for row in event["ids"]]
     places: Mapping[str, int] = {row: place for place, row in enumerate(ids)}
-    changes = [change for change in (known.explained.overall, *known.explained.steps) if change is not None]
+    *earlier, last = known.explained.steps or (None,)
+    changes = [change for change in (last, known.explained.overall, *reversed(earlier)) if change is not None]
     found = {
         (candidate, places[row.row]): None
         for change in changes

@@ -114,8 +114,12 @@ class TextsCompared(_Answer):
 
 
 class ProposalShown(_Answer):
-    """What a proposal was made from, and what it changed, by component."""
+    """What a proposal was made from, and what it changed, by component.
 
+    `rows`: of its minibatch of `size` rows, the first ones unless all were asked for, as the `records` of its prompts.
+    """
+
+    size: int
     rows: list[RowCompared]
     prompts: list[PromptShown]
     texts: dict[str, TextsCompared]

@@ -267,7 +267,8 @@ class PageServer:
         run_id, at = await self._run_id(request), _number(request, "at")
         made = [each for each in self._watched.get(run_id).log.last_of("proposal") if each["at"] == at]
         decided = made[0]["decided"] if made else None
-        return _json(await self._read(lambda store: proposal(store, run_id, at, decided)))
+        all_rows = request.query.get("rows") == "all"
+        return _json(await self._read(lambda store: proposal(store, run_id, at, decided, all_rows=all_rows)))
 
     async def _provenance(self, request: web.Request) -> web.Response:
         run_id, candidate = await self._run_id(request), _number(request, "candidate")

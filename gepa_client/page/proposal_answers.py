@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from gepa_client.analysis.proposals import AnalyzedProposal, Excerpt, ProposalHistory
+from gepa_client.analysis.proposals import ROWS_SHOWN, AnalyzedProposal, Excerpt, ProposalHistory
 from gepa_client.analysis.proposals import ComparedRow as AnalyzedRow
 from gepa_client.analysis.proposals import RowResult as AnalyzedResult
 from gepa_client.evolution.names import component_texts
@@ -17,12 +17,15 @@ READ_BEFORE, READ_AFTER = 4_096, 20_000
 """Entries beside the beginning of a proposal among which are its minibatch, and its evaluation."""
 
 
-def proposal(store: Store, run_id: str, at: int, decided: int | None) -> ProposalShown:
-    """Return the proposal that begins at this number. `decided`: where its outcome was known, None if it is not."""
+def proposal(store: Store, run_id: str, at: int, decided: int | None, *, all_rows: bool = False) -> ProposalShown:
+    """Return the proposal that begins at this number. `decided`: where its outcome was known, None if it is not.
+
+    `all_rows`: with all rows of its minibatch, not with the first ones only.
+    """
     run, candidates = store.run(run_id), store.candidates(run_id)
     until = decided if decided is not None else at + READ_AFTER
     history = ProposalHistory(store, run, candidates, until, start=max(0, at - READ_BEFORE))
-    found = _proposals(store, run, candidates, history, [at])
+    found = _proposals(store, run, candidates, history, [at], None if all_rows else ROWS_SHOWN)
     if not found:
         raise NotThere(f"no proposal begins at {at}")
     return found[at]
@@ -31,7 +34,7 @@ def proposal(store: Store, run_id: str, at: int, decided: int | None) -> Proposa
 def proposals(store: Store, run_id: str, numbers: Sequence[int]) -> dict[int, ProposalShown]:
     """Return several proposals of a run that has ended, by where they begin; its entries are read once."""
     run, candidates = store.run(run_id), store.candidates(run_id)
-    return _proposals(store, run, candidates, ProposalHistory(store, run, candidates), numbers)
+    return _proposals(store, run, candidates, ProposalHistory(store, run, candidates), numbers, ROWS_SHOWN)
 
 
 def _proposals(
@@ -40,8 +43,9 @@ def _proposals(
     candidates: Sequence[CandidateRecord],
     history: ProposalHistory,
     numbers: Sequence[int],
+    shown: int | None,
 ) -> dict[int, ProposalShown]:
-    found = history.proposals(numbers, texts=False)
+    found = history.proposals(numbers, texts=False, shown=shown)
     children = history.children() if found else {}
     return {one.number: _proposal(store, run, candidates, one, children.get(one.number)) for one in found}
 
@@ -73,7 +77,7 @@ def _proposal(
         )
         for name in one.components
     ]
-    return ProposalShown(rows=[row_compared(row) for row in one.rows], prompts=prompts, texts=compared)
+    return ProposalShown(size=one.size, rows=[row_compared(row) for row in one.rows], prompts=prompts, texts=compared)
 
 
 def row_compared(row: AnalyzedRow) -> RowCompared:

@@ -99,7 +99,7 @@ class ProposalReader:
         self._noted = len(self.answered)
         pending = {each.number: each for each in self.pending}
         for number, texts in self.children().items():
-            if number not in self.made:
+            if number in pending and number not in self.made:  # the store may have newer ones, which are read later
                 self.made[number] = digest_of(texts)
                 yield self._event(pending[number], "pending", None, digest=self.made[number][:SHOWN])
 

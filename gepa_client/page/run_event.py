@@ -68,7 +68,8 @@ def _commands(run: StoredRun, store: str | None, *, end: int, has_code: bool) ->
             command=command("pause", run.id, store=store), what="stop the run; `gepa-client resume` continues it"
         )
         yield CommandHint(
-            command=command("cancel", run.id, store=store), what="end the run; it can be resumed all the same"
+            command=command("cancel", run.id, store=store),
+            what="stop the run and mark it as cancelled; its results are kept, and `gepa-client resume` continues it",
         )
     if run.status in ("paused", "failed"):
         resumed = run.resumed_by or command("resume", run.id, store=store)
@@ -79,4 +80,6 @@ def _commands(run: StoredRun, store: str | None, *, end: int, has_code: bool) ->
         yield CommandHint(command=branches, what="list all changes of code; --diff N prints one of them")
     if end:
         fork = command("fork", run.id, "--at", str(end), store=store)
-        yield CommandHint(command=fork, what="make a run of its own that begins as this one")
+        yield CommandHint(
+            command=fork, what=f"make a new run that begins with all {end:,} recorded entries of this one"
+        )

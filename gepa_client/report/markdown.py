@@ -85,6 +85,8 @@ def markdown(record: RunRecord, explained: Explanation | None) -> str:
         for group in record.failed_examples.groups:
             parts += ["", f"### {_code(line(fields.failure_name(group), 200))}", ""]
             parts += [_code(fields.failure_places(group)), ""]
+            if (messages := fields.failure_messages(group)) is not None:
+                parts += [_code(messages), ""]
             parts += _block(plain(fields.first_failure(group)).splitlines(), "text")
     if record.failures:
         parts += ["", "## Failed iterations"]

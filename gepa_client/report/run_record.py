@@ -40,6 +40,7 @@ class Headline:
     rows: str
     seed: float
     best: float
+    of_test: bool
 
 
 @dataclass
@@ -245,9 +246,10 @@ class RunRecord:
             return None
         seed, best = self.tested.get(0), self.tested.get(self.best.index)
         if seed is not None and best is not None:
-            return Headline(f"{seed.rows} test rows", seed.score, best.score)
+            return Headline(f"{seed.rows} test rows", seed.score, best.score, of_test=True)
         rows = self.started.splits.get("val") if self.started else None
-        return Headline(f"{rows} validation rows" if rows else "validation", self.seed.score, self.best.score)
+        named = f"{rows} validation rows" if rows else "validation"
+        return Headline(named, self.seed.score, self.best.score, of_test=False)
 
 
 def change_of(record: RunRecord, candidate: events.CandidateFound) -> events.Mutated | None:

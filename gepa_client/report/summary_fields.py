@@ -84,6 +84,11 @@ def story(record: RunRecord, explained: Explanation | None) -> list[str]:
             f"On {headline.rows} the seed scores {headline.seed:.4g} and the best candidate ({best.index}) "
             f"{headline.best:.4g}."
         )
+        if headline.of_test and record.seed is not None:
+            sentences.append(
+                f"These are test scores; the validation scores, by which the search chose it, are "
+                f"{record.seed.score:.4g} and {best.score:.4g}."
+            )
     sentences.append(_ending(record))
     if explained is not None:
         proposer = "Reflection" if _by_model(record) else "The program"
@@ -151,7 +156,7 @@ def _ending(record: RunRecord) -> str:
     if finished is None:
         return f"It has not ended {used}."
     reason = f": {line(finished.reason, ENDED_SHOWN).rstrip('.')}" if finished.reason else ""
-    return f"It ended {used} ({finished.status}{reason})."
+    return f"It {'paused' if finished.status == 'paused' else 'ended'} {used} ({finished.status}{reason})."
 
 
 def _certainty(explained: Explanation) -> list[str]:
@@ -211,9 +216,9 @@ def minibatch_summary(proposal: AnalyzedProposal) -> str:
 
 
 def row_title(row: ComparedRow) -> str:
-    """`Row 7: 0 -> 1`; a score that is not recorded is `?`."""
+    """`val 7: 0 -> 1`; a score that is not recorded is `?`."""
     before, after = (f"{one.score:.4g}" if one is not None else "?" for one in (row.before, row.after))
-    return f"Row {line(row.row, 100)}: {before} -> {after}"
+    return f"{row.split} {line(row.row, 100)}: {before} -> {after}"
 
 
 def row_groups(change: Change) -> list[tuple[str, MovedRows]]:
@@ -243,12 +248,14 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
     made = sum(isinstance(mutation, Mutated) for mutation in record.mutations)
     facts = {
         "program": _program(started) if started is not None else None,
-        "score": f"{headline.seed:.4g} -> {headline.best:.4g} ({headline.rows})" if headline is not None else None,
-        "validation": f"{seed.score:.4g} -> {best.score:.4g}, candidate {best.index}" if seed and best else None,
+        "test score": f"{headline.seed:.4g} -> {headline.best:.4g} ({headline.rows})"
+        if headline is not None and headline.of_test
+        else None,
+        "validation score": f"{seed.score:.4g} -> {best.score:.4g}, candidate {best.index}" if seed and best else None,
         "best code": line(code, 300) if code is not None else None,
         "metric calls": f"{record.metric_calls:,}{budget_note(record)}, {record.active_seconds:.1f} s",
         "results reused": reuse_summary(record),
-        "candidates": f"{len(record.candidates)} kept, {len(record.front)} on the Pareto front, "
+        "candidates": f"{len(record.candidates)} with the seed, {len(record.front)} on the Pareto front, "
         f"{counted(len(record.rejected), 'proposal')} not kept, "
         f"{counted(len(record.skipped), 'iteration')} without a proposal, "
         f"{counted(len(record.failures), 'failed iteration')}",
@@ -358,6 +365,18 @@ def failure_places(group: FailureGroup, named: int = FAILURES_NAMED) -> str:
         f"by {'candidate' if len(times) == 1 else 'candidates'}: {by}",
         LONGEST_FAILURE,
     )
+
+
+def failure_messages(group: FailureGroup) -> str | None:
+    """Return `2 different messages: 'returns' (14 times), 'account' (12 times)`; None if all have the same one."""
+    if group.message_count < 2:
+        return None
+    listed = ", ".join(
+        f"{line(message, 160)} ({'once' if count == 1 else f'{count:,} times'})"
+        for message, count in group.messages.items()
+    )
+    more = ", ..." if group.message_count > len(group.messages) else ""
+    return line(f"{group.message_count:,} different messages: {listed}{more}", LONGEST_FAILURE)
 
 
 def first_failure(group: FailureGroup, most: int | None = None) -> str:

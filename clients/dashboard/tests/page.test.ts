@@ -6,7 +6,7 @@ import { hasBrowser, launch } from "./browser";
 import { HOSTILE } from "./hostile-strings";
 import { collectWrong, show, VIEWS, violations } from "./opened-page";
 import { PageServer } from "./page-server";
-import { sampleRun } from "./sample-run";
+import { RUN, sampleRun } from "./sample-run";
 
 /** With HOSTILE_STRINGS=all each field gets each of the strings, else a tenth of them, another one than its neighbours. */
 const ALL_STRINGS = process.env.HOSTILE_STRINGS === "all";
@@ -203,8 +203,11 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
       const banner = page.getByRole("region", { name: "No result" });
       const text = await banner.innerText();
       expect(text, name).toContain("No result for 6 min: 2 examples wait; 2 timed out before them.");
-      expect(text, name).toContain("training row 94 with proposal x80");
+      expect(text, name).toMatch(/train 94 with proposal x80 \(since \d\d:\d\d:\d\d\)/);
+      expect(text, name).toContain("The last example that did not time out finished at 5 Jan 2026");
+      expect(text, name).toContain("an example then times out after 10 s (so far examples took 200 ms on average)");
       expect(text, name).toContain("http://127.0.0.1:8100");
+      expect(text, name).toContain("as a time-out, which counts as 0.");
       expect(text, name).toContain("status.py, line 51: s.recv(1)");
       expect(text, name).toContain("gepa-client pause");
       expect(text, name).toContain("--example-timeout-s 10");
@@ -223,6 +226,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     const paused = events.map((event) => {
       if (event.type === "run") return { ...event, status: "paused", reason };
       if (event.type === "finished") return { ...event, status: "paused", reason };
+      if (event.type === "proposal" && event.at === 140) return { ...event, outcome: "unfinished" };
       if (event.type !== "failures") return event;
       return {
         ...event,
@@ -235,10 +239,15 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     await banner.getByText("the 7 recorded failures count as 0 also after the fix").waitFor();
     expect(await banner.innerText()).toContain(command);
     expect(await banner.innerText()).toMatch(/gepa-client fork \S+ --at 41/);
+    expect(await banner.innerText()).toContain("begins with the 41 entries recorded before the first failure");
     const proposal = events.find((event) => event.type === "proposal" && event.digest === "x80");
     const link = page.locator("main a", { hasText: "proposal x80" }).first();
     expect(await link.getAttribute("href")).toBe(`#/reflection?proposal=${(proposal as { at: number }).at}`);
-    expect(await page.locator("main").innerText()).not.toContain("val ticket");
+    const failures = await page.locator(".panel", { hasText: "Failed examples" }).innerText();
+    expect(failures).toContain("KeyError 7 times, raised by the program, on 2 rows, with 3 different messages");
+    await page.getByText(/proposals: .*, 1 not decided when the run stopped/).waitFor();
+    expect(failures).toContain("On val ticket-3 and 1 more.");
+    expect(failures).toContain("Messages: 'team' (5 times), 'urgency' (1 time) and 1 more.");
   });
 
   test("Now shows the beginning of a long best text, the lines that a change adds, and the place of the result", async () => {
@@ -269,6 +278,68 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     );
   });
 
+  test("Result shows the words of the last change and the rows it fixed and broke, without a fold to open", async () => {
+    server.sample = sampleRun();
+    await load();
+    await page.getByRole("link", { name: "The last change with the rows that it fixed and broke" }).click();
+    const panel = page.locator(".panel", { hasText: "The last change: why candidate" });
+    await panel.getByText("My card was charged twice.").first().waitFor();
+    const text = await panel.innerText();
+    expect(text).toMatch(
+      /The validation score went from 0\.\d+ \(candidate \d+\) to 0\.\d+: \d+ rows fixed, \d+ broken/,
+    );
+    expect(text).toMatch(/Its iteration took \d+ metric calls/);
+    expect(text).toMatch(/Fixed: \d+ rows with a higher score/);
+    expect(text).toMatch(/val ticket-\d+: 0\.\d \u2192 /);
+    expect(await panel.locator("ins, del").count()).toBeGreaterThan(0);
+    const rows = panel.locator("li:visible");
+    expect(await rows.count()).toBeLessThanOrEqual(12);
+    const before = await rows.count();
+    await panel
+      .getByText(/^and \d+ more$/)
+      .first()
+      .click();
+    await expect.poll(() => rows.count()).toBeGreaterThan(before);
+    expect(await page.locator(".top").innerText()).toMatch(/best validation score\s/);
+    await page
+      .getByText(/^1\. |^3\. Candidate/)
+      .first()
+      .click();
+    const compared = page.getByRole("link", { name: "The whole text, compared" }).first();
+    expect(await compared.getAttribute("href")).toMatch(/candidate=\d+&with=\d+$/);
+    expect(wrong).toEqual([]);
+  });
+
+  test("The rows with the lowest score of the best candidate are shown alone, in the map and in the table", async () => {
+    server.sample = sampleRun();
+    await load();
+    const link = page.getByRole("link", { name: "see these rows" });
+    const stated = await page.locator("p", { has: link }).innerText();
+    const lost = Number(/(\d+) rows? ha/.exec(stated)?.[1]);
+    await link.click();
+    await page.getByText(`Only the ${lost} row`).waitFor();
+    await page.getByText(new RegExp(`place 1 of ${lost},`)).waitFor();
+    await page.getByRole("button", { name: "table", exact: true }).click();
+    expect(await page.locator("tbody tr").count()).toBe(lost);
+    await page.getByRole("link", { name: "Show all 30 rows" }).click();
+    await expect.poll(() => page.locator("tbody tr").count()).toBe(30);
+  });
+
+  test("A proposal states how many rows of its minibatch are shown, shows the others, and what failures count as", async () => {
+    const sample = sampleRun({ candidates: 3 });
+    const path = `/api/runs/${RUN}/proposal?at=60`;
+    const answer = sample.answers[path] as { rows: { row: string; after: object }[] };
+    const rows = answer.rows.map((row) => ({ ...row, after: { ...row.after, status: "program_error", score: null } }));
+    const all = ["a", "b", "c"].map((row) => ({ ...rows[0], row }));
+    const answers = { [path]: { ...answer, rows }, [`${path}&rows=all`]: { ...answer, rows: all } };
+    server.sample = { ...sample, answers: { ...sample.answers, ...answers } };
+    await load("#/reflection?proposal=60");
+    await page.getByText("Rows of its minibatch, the first 1 of 3").waitFor();
+    await page.getByText("train ticket-3: 0.7 \u2192 failed (counts as 0)").waitFor();
+    await page.getByRole("button", { name: "Show all 3 rows" }).click();
+    await page.getByText("train c: 0.7").waitFor();
+  });
+
   test("Outcomes of proposals are not counted before they have been read", async () => {
     const sample = sampleRun({ driven: true });
     const position = sample.events.find(({ type }) => type === "position") as Extract<PageEvent, { type: "position" }>;
@@ -277,9 +348,9 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     await load();
     await page.getByText("their outcomes are being read").waitFor();
     server.send([{ ...position, id: id + 1, complete: false }]);
-    await page.getByText(/\d+ proposals: \d+ accepted/).waitFor();
+    await page.getByText(/\d+ proposals: \d+ kept/).waitFor();
     await show(page, "#/result");
-    await page.getByText("The run has not ended. Its best text so far stands below").waitFor();
+    await page.getByText("The run has not ended. Its last change and its best text so far stand below").waitFor();
   });
 
   test("An exported file shows the run without a server", async () => {

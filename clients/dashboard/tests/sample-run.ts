@@ -210,6 +210,8 @@ export function sampleRun(options: SampleOptions = {}): Sample {
         rows: [text("row", "val ticket-3")],
         row_count: 2,
         candidates: { "0": 4, "3": 3 },
+        messages: { [text("message", "'team'")]: 5, [text("message", "'urgency'")]: 1 },
+        message_count: 3,
         message: text("message", "'team'"),
         traceback: text(
           "traceback",
@@ -514,6 +516,7 @@ function cellAnswer(sent: Sent, text: Text) {
 
 function proposalAnswer(sent: Sent, text: Text) {
   return {
+    size: 3,
     rows: [
       {
         row: text("row", "ticket-3"),

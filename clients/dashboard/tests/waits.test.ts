@@ -35,7 +35,9 @@ test("A run whose model does not answer names the model and the component", () =
 
 test("A run whose examples do not finish names the longest and when its server ends it", () => {
   const longest = [{ row: "val 7", candidate: "2", seconds: 45, limit_s: 60, endpoint: null }];
-  const detail = "longest: validation row 7 with candidate 2, for 45 s; its server ends this example after 1 min";
+  const detail = expect.stringMatching(
+    /^longest: val 7 with candidate 2, since \d\d:\d\d:\d\d; its server ends this example after 1 min$/,
+  );
   expect(waits({ in_flight: 3, no_result_s: 45, usual_s: 5, longest })).toMatchObject([
     { what: "3 examples in flight", detail },
   ]);

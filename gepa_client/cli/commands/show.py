@@ -427,6 +427,8 @@ def _show_failures(console: Console, run_id: str, failed: FailedExamples | None,
                 fields.failure_places(group, ROWS_LISTED if full else fields.FAILURES_NAMED), fields.LONGEST_FAILURE
             ),
         )
+        if (messages := fields.failure_messages(group)) is not None:
+            echo(console, safe_line(messages, fields.LONGEST_FAILURE))
         message, *traceback = fields.first_failure(group).splitlines()
         echo(console, safe(message))
         if traceback:

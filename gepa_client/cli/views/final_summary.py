@@ -223,6 +223,8 @@ def _failed_examples(ended: RunSummary) -> list[str]:
         name, where = fields.failure_name(group), fields.failure_places(group, ROWS_SHOWN)
         first, *more = fields.first_failure(group, LINES_SHOWN).splitlines()
         lines.append(f"  {safe_line(name, 200)}: {safe_line(where, 1000)}")
+        if (messages := fields.failure_messages(group)) is not None:
+            lines.append(f"    {safe_line(messages, 1000)}")
         lines.append(f"    {safe_line(first, 1000)}")
         lines += [f"[dim]    {safe(text)}[/]" for text in more[-(2 * LINES_SHOWN + 1) :]]
     lines.append(f"{'all failures':<15} {safe_line(command('show', ended.run_id, '--failures', store=ended.store))}")

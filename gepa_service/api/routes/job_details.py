@@ -5,7 +5,7 @@ Their forms are those of the page of `gepa-client watch` (`gepa_client.page.page
 
 import contextlib
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -69,11 +69,13 @@ async def text(
 
 
 @router.get("/job/{job_id}/proposal")
-async def made_proposal(job_id: Id, request: Request, caller: Reader, service: Parts, at: Place) -> Response:
-    """Return what a proposal was made from, and what it changed."""
+async def made_proposal(
+    job_id: Id, request: Request, caller: Reader, service: Parts, at: Place, rows: Literal["first", "all"] = "first"
+) -> Response:
+    """Return what a proposal was made from, and what it changed; with `rows=all` all rows of its minibatch."""
     known = await _proposals(request, await known_job(service.of(caller), job_id))
     decided = next((each["decided"] for each in known if each["at"] == at), None)
-    return await _read(service, lambda store: proposal(store, job_id, at, decided))
+    return await _read(service, lambda store: proposal(store, job_id, at, decided, all_rows=rows == "all"))
 
 
 @router.get("/job/{job_id}/provenance")

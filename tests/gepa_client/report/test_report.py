@@ -5,8 +5,10 @@ from dataclasses import replace
 from gepa_client import report
 from gepa_client.analysis.proposals import TextChange
 from gepa_client.evolution.patches import Words
+from gepa_client.journal import run_events
 from gepa_client.journal.run_events import CallRefused, CandidateFound, Finished, StepFailed, Warned
 from gepa_client.page.explanation_answers import explained as explained_shown
+from gepa_client.report import summary_fields as fields
 from gepa_client.report.markdown import CHANGED, TEXT
 from gepa_client.report.run_record import RunRecord
 from gepa_client.run.output_folder import HostTotals
@@ -28,6 +30,25 @@ def test_the_report_begins_with_the_scores_the_end_and_how_certain_the_differenc
         assert "1 row is better, 1 is worse and 0 the same with the best candidate: that may be chance" in report_text
     parts = ("Best", "Rows it fixed", "Changes, from the", "Other proposals", "The run")
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
+
+
+def test_a_paused_run_paused() -> None:
+    record = example_record(Finished(status="paused", reason="26 examples failed", metric_calls=120))
+    assert fields.story(record, None)[1].startswith("It paused after 120 of 3,000 metric calls")
+
+
+def test_scores_of_test_rows_and_of_validation_rows_are_named() -> None:
+    record = example_record()
+    assert "test score" not in dict(fields.summary_facts(record))
+    for index, score in ((0, 0.3), (2, 0.7)):
+        record.apply(run_events.Tested(index=index, score=score, rows=25, repeats=1))
+    facts = dict(fields.summary_facts(record))
+    assert facts["test score"] == "0.3 -> 0.7 (25 test rows)"
+    assert facts["validation score"].startswith("0.25 -> 0.75, candidate 2")
+    assert facts["candidates"].startswith("3 with the seed, ")
+    assert fields.story(record, None)[1] == (
+        "These are test scores; the validation scores, by which the search chose it, are 0.25 and 0.75."
+    )
 
 
 def test_hosts_that_sandboxes_connected_to_are_a_table_with_refused_ones() -> None:
@@ -56,7 +77,7 @@ def test_each_change_has_its_reason_and_the_rows_it_moved() -> None:
     step = text[text.index("### 2. Candidate 2") : text.index("## Other proposals")]
     assert step.startswith("### 2. Candidate 2: 0.75 -> 0.625 on validation\n\nFrom the seed and candidate 1, merged;")
     assert "Reflection read the results of 9 training rows. Their scores add up to 1 before the change and 2" in step
-    assert "- `Row a value: 0.5 -> 0.75`\n  - input: `a value`\n  - output: `a value` -> `another a value`" in step
+    assert "- `train a value: 0.5 -> 0.75`\n  - input: `a value`\n  - output: `a value` -> `another a value`" in step
     assert "\n  - feedback on components: `a value` (the same before)\n" in step
     assert "  - log:\n\n    ```text\n    a value\n    … 7 characters left out …\n    ```\n" in step
     assert "Better: 9 rows, 1 of them here" in step

@@ -123,6 +123,39 @@ def test_every_failed_example_of_a_batch_is_found(serve: Serve, cli: Cli, failin
     assert (found["failed"], found["evaluated"]) == (seen.count(("val", "3")) + seen.count(("train", "5")), len(seen))
 
 
+def test_the_messages_of_a_type_are_counted_and_rows_of_a_rejected_proposal_are_named_with_their_split(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    def run(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        if "broken" not in candidate["rules"]:
+            return scored(row, candidate)
+        message = "'account'" if row["text"] in ("row 1", "row 2") else "'returns'"
+        error = {"type": "KeyError", "message": message}
+        return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
+
+    script = Script(
+        seed={"rules": "red"},
+        datasets={"train": rows(6), "val": rows(6, 100)},  # ids of both splits are the same
+        evaluate=run,
+        propose=lambda _params: {"texts": {"rules": "broken"}},
+    )
+    limits = ("--max-metric-calls", 12, "--failure-stop", 1, "--reflection-minibatch-size", 6)
+    ended = cli("optimize", serve(script), "--no-check", *limits)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    events = [json.loads(line) for line in (only_run(tmp_path) / "events.jsonl").read_text().splitlines()]
+    [group] = next(event for event in events if event["event"] == "failed_examples")["groups"]
+    assert group["messages"] == {"'returns'": 4, "'account'": 2}
+    assert group["message_count"] == 2
+    assert sorted(group["rows"]) == [f"train {number}" for number in range(6)]
+    messages = "2 different messages: 'returns' (4 times), 'account' (2 times)"
+    for text in (
+        ended.stdout,
+        (only_run(tmp_path) / "report.md").read_text(),
+        cli("show", "last", "--failures").stdout,
+    ):
+        assert messages in text
+
+
 def test_a_run_without_failed_examples_reports_none(serve: Serve, cli: Cli, words: Script, tmp_path: Path) -> None:
     ended = cli("optimize", serve(words), "--max-metric-calls", 20, "--no-check", "--json")
     assert ended.event("summary")["failed_examples"] == 0

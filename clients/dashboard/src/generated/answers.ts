@@ -89,8 +89,11 @@ export interface StepShown {
 }
 /**
  * What a proposal was made from, and what it changed, by component.
+ *
+ * `rows`: of its minibatch of `size` rows, the first ones unless all were asked for, as the `records` of its prompts.
  */
 export interface ProposalShown {
+  size: number;
   rows: RowCompared[];
   prompts: PromptShown[];
   texts: {

@@ -339,7 +339,9 @@ export interface FailureCounts {
  *
  * `rows`: the ids of the first rows it happened on, with their split (`val 7`), `row_count` of them in all.
  * `candidates`: how many examples failed by candidate: its index, or the beginning of its digest if it was not kept.
- * `message`, `traceback`, `log` (what the program wrote), `row`, `candidate`: of the first one.
+ * `messages`: how often the most frequent messages occurred, by their beginnings; `message_count`: how many different
+ * ones there are, at most 1,000. `message`, `traceback`, `log` (what the program wrote), `row`, `candidate`: of the
+ * first one.
  */
 export interface FailureGroup {
   type: string;
@@ -350,6 +352,10 @@ export interface FailureGroup {
   candidates: {
     [k: string]: number;
   };
+  messages: {
+    [k: string]: number;
+  };
+  message_count: number;
   message: string;
   traceback: string | null;
   log: string | null;

@@ -19,7 +19,13 @@ export function About({ view }: { view: View }) {
           <Inline text={run.run_id} />
         </Fact>
         <Fact name="program">
-          <Inline text={[run.program, run.program_version].filter(Boolean).join(" ") || "unnamed"} length={200} />
+          <Inline
+            text={
+              [run.program, run.program_version && `version ${run.program_version}`].filter(Boolean).join(", ") ||
+              "unnamed"
+            }
+            length={200}
+          />
         </Fact>
         <Fact name="components">
           <Inline text={run.components.join(", ")} length={400} />

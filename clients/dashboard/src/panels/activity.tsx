@@ -1,8 +1,9 @@
 /** What the run does at this moment. */
 
 import type { Now } from "../generated/events";
+import { exampleAge } from "../parts/example-age";
 import { Fact } from "../parts/fact";
-import { count, counted, duration, score, sentence, time } from "../parts/format";
+import { count, counted, duration, score, time } from "../parts/format";
 import { CandidateLink, rowName } from "../parts/row-name";
 import { Inline } from "../parts/text";
 import type { View } from "../state/view";
@@ -42,8 +43,8 @@ export function Activity({ view, now }: { view: View; now: Now }) {
           <ul>
             {now.longest.map(({ row, candidate, seconds, limit_s }, at) => (
               <li key={at}>
-                <Inline text={sentence(rowName(row))} length={80} /> with <CandidateLink name={candidate} view={view} />
-                : for {duration(seconds)},{" "}
+                <Inline text={rowName(row)} length={80} /> with <CandidateLink name={candidate} view={view} />:{" "}
+                {exampleAge(now, seconds)},{" "}
                 {limit_s === null ? "which nothing limits" : `its server ends this example after ${duration(limit_s)}`}
               </li>
             ))}

@@ -2,9 +2,10 @@
 
 import { useMemo } from "preact/hooks";
 import { count, counted, score } from "../parts/format";
+import { scoreName } from "../parts/score-name";
 import { Inline } from "../parts/text";
 import { href } from "../route";
-import { movedRows } from "../state/moved-rows";
+import { lowestScore, movedRows, placesLowest } from "../state/moved-rows";
 import type { Candidate } from "../state/reduce";
 import type { View } from "../state/view";
 import { compare } from "../text/compare";
@@ -18,11 +19,8 @@ export function BestLine({ view }: { view: View }) {
   const best = line.at(-1);
   if (seed === undefined || best === undefined || best.index === 0) return null;
   const moved = movedRows(seed, best);
-  const lowest = best.scores.reduce(
-    (least, score) => Math.min(least, Number.isNaN(score) ? least : score),
-    Number.POSITIVE_INFINITY,
-  );
-  const lost = best.scores.reduce((sum, score) => sum + (score === lowest ? 1 : 0), 0);
+  const lowest = lowestScore(best);
+  const lost = placesLowest(best).length;
   return (
     <section class="panel">
       <h2>How the best text came about</h2>
@@ -32,11 +30,14 @@ export function BestLine({ view }: { view: View }) {
         ))}
       </ol>
       <p>
+        <a href={href("result")}>The last change with the rows that it fixed and broke</a>
+      </p>
+      <p>
         Against the seed: {counted(moved.better, "row")} better, {count(moved.worse)} worse, {count(moved.same)} alike.{" "}
         {lost === best.scores.length
           ? `All ${counted(lost, "row")} have a score of ${score(lowest)}`
           : `${counted(lost, "row")} ${lost === 1 ? "has" : "have"} its lowest score, ${score(lowest)}`}
-        : <a href={href("rows")}>see the rows</a>, or{" "}
+        : <a href={href("rows", { lowest: best.index })}>see these rows</a>, or{" "}
         <a href={href("text", { as: "origins" })}>where each part is from</a>.
       </p>
     </section>
@@ -51,7 +52,7 @@ function Step({ view, parent, candidate }: { view: View; parent: Candidate; cand
       <a href={href("text", { candidate: candidate.index, with: parent.index })}>
         {candidate.parents.length > 1 ? "Merge" : "Candidate"} {candidate.index}
       </a>
-      : mean score {score(parent.score)} {"\u2192"} <strong>{score(candidate.score)}</strong>
+      : {scoreName(view)} {score(parent.score)} {"\u2192"} <strong>{score(candidate.score)}</strong>
       {proposal !== undefined && (
         <>
           ,{" "}

@@ -1,7 +1,7 @@
 /** Texts of rows in candidates: held-out rows that leak, and training rows that were copied. */
 
-import { candidateName, counted, sentence } from "../parts/format";
-import { rowName } from "../parts/row-name";
+import { candidateName, counted } from "../parts/format";
+import { rowName, rowNames } from "../parts/row-name";
 import { Inline } from "../parts/text";
 import { href } from "../route";
 import type { View } from "../state/view";
@@ -16,7 +16,7 @@ export function CopiedRows({ view }: { view: View }) {
           <ul>
             {leaks.listed.map((leak, at) => (
               <li key={at}>
-                <Inline text={sentence(rowName(`${leak.split} ${leak.row}`))} />: {counted(leak.words, "word")} in{" "}
+                <Inline text={rowName(`${leak.split} ${leak.row}`)} />: {counted(leak.words, "word")} in{" "}
                 <Inline text={leak.component} />, line {leak.line}
               </li>
             ))}
@@ -31,7 +31,8 @@ export function CopiedRows({ view }: { view: View }) {
               <li key={at}>
                 <a href={href("text", { candidate: copy.candidate })}>{candidateName(copy.candidate)}</a>,{" "}
                 <Inline text={copy.component} />: {counted(copy.words, "word")}, as in{" "}
-                {counted(copy.row_count, "training row")} (<Inline text={copy.rows.join(", ")} />
+                {counted(copy.row_count, "training row")} (
+                <Inline text={rowNames(copy.rows.map((row) => `train ${row}`))} />
                 ):{" "}
                 <q>
                   <Inline text={copy.text} length={200} />

@@ -1,7 +1,7 @@
 /** The examples that failed in the program, by type. */
 
 import type { FailureGroup } from "../generated/events";
-import { count, counted, sentence } from "../parts/format";
+import { count, counted } from "../parts/format";
 import { CandidateLink, rowName, rowNames } from "../parts/row-name";
 import { Block, Inline } from "../parts/text";
 import type { View } from "../state/view";
@@ -32,10 +32,17 @@ function Failure({ view, group, opened }: { view: View; group: FailureGroup; ope
           <Inline text={group.type} />
         </strong>{" "}
         {counted(group.count, "time")}, {group.status === "timeout" ? "timed out" : "raised by the program"}, on{" "}
-        {counted(group.row_count, "row")}: <Inline text={group.message} length={160} />
+        {counted(group.row_count, "row")}
+        {group.message_count > 1 ? (
+          `, with ${counted(group.message_count, "different message")}`
+        ) : (
+          <>
+            : <Inline text={group.message} length={160} />
+          </>
+        )}
       </summary>
       <p class="quiet">
-        <Inline text={sentence(rowNames(group.rows))} length={300} />
+        On <Inline text={rowNames(group.rows)} length={300} />
         {group.row_count > group.rows.length && ` and ${count(group.row_count - group.rows.length)} more`}. By
         candidate:{" "}
         {Object.entries(group.candidates)
@@ -48,7 +55,8 @@ function Failure({ view, group, opened }: { view: View; group: FailureGroup; ope
           ))}
         {Object.keys(group.candidates).length > CANDIDATES &&
           ` and ${count(Object.keys(group.candidates).length - CANDIDATES)} more`}
-        . The first, of <Inline text={rowName(group.row)} /> with <CandidateLink name={group.candidate} view={view} />:
+        .{group.message_count > 1 && <Messages group={group} />} The first, of <Inline text={rowName(group.row)} /> with{" "}
+        <CandidateLink name={group.candidate} view={view} />:
       </p>
       <Block text={group.traceback ?? group.message} label="Traceback" />
       {group.log && (
@@ -58,5 +66,26 @@ function Failure({ view, group, opened }: { view: View; group: FailureGroup; ope
         </>
       )}
     </details>
+  );
+}
+
+/** The most frequent messages of a group, with how often each occurred. */
+function Messages({ group: { messages, message_count } }: { group: FailureGroup }) {
+  const listed = Object.entries(messages).sort(([, a], [, b]) => b - a); // keys that are numbers come first else
+  return (
+    <>
+      {" "}
+      Messages:{" "}
+      {listed.map(([message, times], at) => (
+        <span key={message}>
+          {at > 0 && ", "}
+          <code>
+            <Inline text={message} length={160} />
+          </code>{" "}
+          ({counted(times, "time")})
+        </span>
+      ))}
+      {message_count > listed.length && ` and ${count(message_count - listed.length)} more`}.
+    </>
   );
 }

@@ -46,8 +46,9 @@ export function NextStep({ view }: { view: View }) {
             <Commands commands={resume.map(({ command }) => ({ command, what: "" }))} />
             {fork !== undefined && (
               <>
-                Or score them again: a fork is a new run that begins with what was recorded before the first failure. It
-                prints the command that starts it, and gets no certificate.
+                Or score them again: this fork is a new run that begins with the {count(failures.first)} entries
+                recorded before the first failure. It prints the command that starts it, and gets no certificate. (A
+                fork at the last entry has the recorded failures too.)
                 <Commands commands={[{ command: fork, what: "" }]} />
               </>
             )}

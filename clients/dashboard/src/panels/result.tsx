@@ -3,7 +3,7 @@
 import type { CommandHint, Run } from "../generated/events";
 import { Commands } from "../parts/commands";
 import { count, counted, score, signed } from "../parts/format";
-import { onRows } from "../parts/rows-scored";
+import { scoreName } from "../parts/score-name";
 import { Term } from "../parts/term";
 import { Block, Inline } from "../parts/text";
 import { href } from "../route";
@@ -18,6 +18,7 @@ export function Result({ view, api }: { view: View; api: string }) {
   const best = view.candidates.find(({ index }) => index === view.best);
   const seed = view.candidates[0];
   const { counts } = view;
+  const rows = `, the mean of ${counted(view.rows.length, view.onTraining ? "training row" : "validation row")}`;
   const tied = view.candidates
     .filter((each) => best !== undefined && each !== best && each.score === best.score)
     .map(({ index }) => index);
@@ -31,18 +32,19 @@ export function Result({ view, api }: { view: View; api: string }) {
           <p>
             {best.index === 0 ? (
               <>
-                No candidate is better than the seed, which scores {score(seed.score)} {onRows(view)}.
+                No candidate is better than the seed, whose {scoreName(view)} is {score(seed.score)}
+                {rows}.
               </>
             ) : (
               <>
-                <a href={href("text", { candidate: best.index })}>Candidate {best.index}</a> is best: it scores{" "}
-                <strong>{score(best.score)}</strong> {onRows(view)}, the seed <strong>{score(seed.score)}</strong> (
-                {signed(best.score - seed.score)}).{" "}
+                <a href={href("text", { candidate: best.index })}>Candidate {best.index}</a> is best: its{" "}
+                {scoreName(view)} is <strong>{score(best.score)}</strong>
+                {rows}, that of the seed <strong>{score(seed.score)}</strong> ({signed(best.score - seed.score)}).{" "}
                 {tied.length > 0 && (
                   <>
                     {tied.length === 1 ? "Candidate" : "Candidates"} {tied.slice(0, 5).join(", ")}
                     {tied.length > 5 && ` and ${count(tied.length - 5)} more`} {tied.length === 1 ? "has" : "have"} the
-                    same mean score{ties === undefined && "; of these, the first one counts as best"}.
+                    same score{ties === undefined && "; of these, the first one counts as best"}.
                   </>
                 )}
               </>
@@ -53,11 +55,12 @@ export function Result({ view, api }: { view: View; api: string }) {
               "Proposals: their outcomes are being read."
             ) : (
               <>
-                {counted(counts.kept + counts.rejected + counts.racedOut + counts.empty, "proposal")}:{" "}
-                {count(counts.kept)} accepted, {count(counts.rejected)} rejected
+                {counted(view.proposals.length, "proposal")}: {count(counts.kept)} kept, {count(counts.rejected)}{" "}
+                rejected
                 {counts.racedOut > 0 && `, ${count(counts.racedOut)} raced out`}
-                {counts.empty > 0 && `, ${count(counts.empty)} without a new text or decision`}
-                {counts.pending > 0 && `; ${count(counts.pending)} pending`}.
+                {counts.empty > 0 && `, ${count(counts.empty)} without a new text`}
+                {counts.unfinished > 0 && `, ${count(counts.unfinished)} not decided when the run stopped`}
+                {counts.pending > 0 && `, ${count(counts.pending)} being evaluated`}.
               </>
             )}
           </p>
@@ -85,7 +88,7 @@ export function Result({ view, api }: { view: View; api: string }) {
               </>
             ) : (
               <>
-                <Term of="certificate">Certificate</Term>:{" "}
+                <Term of="certificate">Certificate</Term> (test scores):{" "}
                 <Inline text={certificate.statement ?? certificate.verdict ?? ""} length={800} />
               </>
             )}

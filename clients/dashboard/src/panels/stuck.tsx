@@ -1,17 +1,18 @@
 /** That no result arrives, of which rows at which server, what the program waits at, and what to do: on every view. */
 
 import { Commands } from "../parts/commands";
-import { count, counted, duration, time } from "../parts/format";
+import { exampleAge } from "../parts/example-age";
+import { count, counted, duration, score, time } from "../parts/format";
 import { CandidateLink, rowName } from "../parts/row-name";
 import { Inline } from "../parts/text";
 import { sameRun } from "../state/command";
-import { failedAt } from "../state/failed-rows";
+import { failedAt, failureScoreOf } from "../state/failed-rows";
 import { type Stall, shorterLimit } from "../state/stall";
 import type { View } from "../state/view";
 
 export function Stuck({ view, stall }: { view: View; stall: Stall }) {
   const { seconds, since, inFlight, timeouts, recorded, longest } = stall;
-  const { failures } = view.latest;
+  const { failures, now } = view.latest;
   const servers = [...new Set(longest.flatMap(({ endpoint }) => endpoint ?? []))];
   const first = longest[0];
   return (
@@ -23,7 +24,7 @@ export function Stuck({ view, stall }: { view: View; stall: Stall }) {
         </strong>{" "}
         {since === null
           ? "No example has brought a result yet."
-          : `The last result other than a time-out: ${time(since)}.`}
+          : `The last example${timeouts > 0 ? " that did not time out" : ""} finished at ${time(since)}.`}
         {recorded !== undefined &&
           failures !== undefined &&
           ` In the whole run ${count(recorded.count)} of ${counted(failures.evaluated, "example")} timed out.`}
@@ -35,7 +36,7 @@ export function Stuck({ view, stall }: { view: View; stall: Stall }) {
             <span key={at}>
               {at > 0 && ", "}
               <Inline text={rowName(row)} length={60} /> with <CandidateLink name={candidate} view={view} /> (
-              {duration(seconds)})
+              {now === undefined ? duration(seconds) : exampleAge(now, seconds)})
             </span>
           ))}
           {servers.length > 0 && (
@@ -50,7 +51,7 @@ export function Stuck({ view, stall }: { view: View; stall: Stall }) {
           .{" "}
           {first.limit_s === null
             ? "No time limit ends them."
-            : `The server ends each example after ${duration(first.limit_s)}, as a time-out, which gets the score of a failure.`}
+            : `The server ends each example after ${duration(first.limit_s)}, as a time-out, which counts as ${score(failureScoreOf(view.latest.run))}.`}
         </p>
       )}
       <WhatToDo view={view} stall={stall} />
@@ -64,8 +65,8 @@ function WhatToDo({ view, stall: { recorded, longest } }: { view: View; stall: S
   const limit = shorterLimit(view);
   const hints = [
     ["pause", "", "stop the run for now"],
-    ["resume", limit === null ? "" : `--example-timeout-s ${limit}`, resumeHint(limit)],
-    ["cancel", "", "end the run and keep what it found"],
+    ["resume", limit === null ? "" : `--example-timeout-s ${limit}`, resumeHint(limit, view.latest.now?.usual_s)],
+    ["cancel", "", "stop the run and mark it as cancelled; its results are kept"],
   ].flatMap(([name = "", flags, what = ""]) => {
     const command = sameRun(name, commands, flags);
     return command === undefined ? [] : [{ command, what }];
@@ -103,6 +104,8 @@ function WhatToDo({ view, stall: { recorded, longest } }: { view: View; stall: S
   );
 }
 
-function resumeHint(limit: number | null): string {
-  return limit === null ? "continue it" : `continue it, with ${limit} s for each example: ten times the usual or more`;
+function resumeHint(limit: number | null, usual: number | null | undefined): string {
+  if (limit === null) return "continue it";
+  const took = (usual ?? 0) < 0.001 ? "less than 1 ms" : duration(usual);
+  return `continue it; an example then times out after ${limit} s (so far examples took ${took} on average)`;
 }

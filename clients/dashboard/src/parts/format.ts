@@ -5,6 +5,7 @@ const NUMBER = new Intl.NumberFormat("en");
 const DOLLARS = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const CENTS = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 4 });
 const TIME = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+const CLOCK = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 
 export function score(value: number | null | undefined): string {
   if (value === null || value === undefined || Number.isNaN(value)) return "none";
@@ -52,11 +53,6 @@ export function time(iso: string | null | undefined): string {
   return Number.isNaN(date.getTime()) ? iso : TIME.format(date);
 }
 
-/** The text with its first letter in upper case. */
-export function sentence(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
-}
-
 /** The name of a candidate by its index, or of a proposal that is in no pool by the beginning of its digest. */
 export function candidateOrProposal(name: string): string {
   return /^\d{1,6}$/.test(name) ? candidateName(Number(name)) : `proposal ${name}`;
@@ -64,4 +60,9 @@ export function candidateOrProposal(name: string): string {
 
 export function candidateName(index: number): string {
   return index === 0 ? "candidate 0 (seed)" : `candidate ${index}`;
+}
+
+/** The time of day in the reader's time zone; `at`: milliseconds since 1970. */
+export function clock(at: number): string {
+  return CLOCK.format(at);
 }

@@ -11,7 +11,7 @@ import { stallOf } from "../state/stall";
 import { LIVE, type View } from "../state/view";
 import { Commands } from "./commands";
 import { candidateName, count, counted, duration, score, spent } from "./format";
-import { onRows } from "./rows-scored";
+import { scoreName } from "./score-name";
 import { Term } from "./term";
 import { Inline } from "./text";
 
@@ -37,7 +37,8 @@ export function Header({ view, status }: { view: View; status: Status }) {
         <ConnectionBadge status={status} />
         {run?.program && (
           <span class="quiet">
-            program <Inline text={run.program} length={60} />
+            {run.program === "program" ? "" : "program "}
+            <Inline text={run.program} length={60} />
           </span>
         )}
       </div>
@@ -87,20 +88,24 @@ export function Figures({ view }: { view: View }) {
   return (
     <dl class="figures">
       <div>
-        <dt>best mean score</dt>
+        <dt>best {scoreName(view)}</dt>
         <dd>
           {best === undefined ? "none yet" : `${score(best.score)} (${candidateName(best.index)}${tiedWith(tied)})`}
         </dd>
       </div>
       {seed !== undefined && best !== undefined && best.index !== 0 && (
         <div>
-          <dt>seed</dt>
+          <dt>of the seed</dt>
           <dd>{score(seed.score)}</dd>
         </div>
       )}
       {best !== undefined && (
         <div>
-          <dt>{onRows(view)}</dt>
+          <dt>{view.onTraining ? "training" : "validation"} rows</dt>
+          <dd>
+            {count(view.rows.length)}
+            {view.onTraining && " (no validation rows were given)"}
+          </dd>
         </div>
       )}
       <div>

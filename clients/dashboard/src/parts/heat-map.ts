@@ -8,6 +8,10 @@ const TILE = 2_048;
 const SHADES = 256;
 const LARGEST_CELL = 40;
 const TOP = 18;
+/** The height that the name of a row takes. */
+const NAME_HEIGHT = 11;
+/** Rows up to which all names are shown, and the page scrolls if that takes more than the window. */
+const ALL_NAMED = 100;
 
 export interface Column {
   readonly name: string;
@@ -25,6 +29,11 @@ export interface MapData {
   readonly names: readonly (string | null)[];
   readonly low: number;
   readonly high: number;
+}
+
+/** Return the height in CSS pixels that the names of all rows take; 0 if there are too many. */
+export function heightOfNames(rows: number): number {
+  return rows > ALL_NAMED ? 0 : TOP + rows * NAME_HEIGHT + 2;
 }
 
 /** A cell by its column and its place in the order shown. */
@@ -47,6 +56,8 @@ export class HeatMap {
   private gutter = 70;
   private fitted = false;
   cursor: Cell = { column: 0, line: 0 };
+  /** The line below the pointer, whose name is always shown. */
+  private hovered: number | null = null;
   /** Frames drawn, for measurements. */
   frames = 0;
 
@@ -101,11 +112,14 @@ export class HeatMap {
     this.scrollBy(0, 0);
   }
 
-  scrollBy(x: number, y: number): void {
+  /** Scroll, and return whether there was anything to scroll. */
+  scrollBy(x: number, y: number): boolean {
     const { width, height } = this.inside();
+    const [left, top] = [this.left, this.top];
     this.left = Math.max(0, Math.min(this.columns.length * this.cellWidth - width, this.left + x));
     this.top = Math.max(0, Math.min(this.data.order.length * this.cellHeight - height, this.top + y));
     this.redraw();
+    return left !== this.left || top !== this.top;
   }
 
   /** Put the cursor on a cell and scroll it into sight. */
@@ -122,6 +136,14 @@ export class HeatMap {
       this.top = Math.max(y + this.cellHeight - height, Math.min(y, this.top));
       this.scrollBy(0, 0);
     }
+    this.redraw();
+  }
+
+  /** Show the name of the line at a point of the canvas; none beside the cells. */
+  hover(x: number, y: number): void {
+    const line = this.cellAt(x, y)?.line ?? null;
+    if (line === this.hovered) return;
+    this.hovered = line;
     this.redraw();
   }
 
@@ -295,17 +317,22 @@ export class HeatMap {
     context.rect(0, TOP - 6, this.gutter - 4, height);
     context.clip();
     context.textAlign = "right";
-    const step = Math.max(1, Math.ceil(12 / this.cellHeight));
+    const step = Math.max(1, Math.ceil(NAME_HEIGHT / this.cellHeight));
     const first = Math.ceil(Math.floor(this.top / this.cellHeight) / step) * step;
+    const own = [this.cursor.line, this.hovered].filter((line) => line !== null);
+    const near = (line: number) => own.some((each) => Math.abs(each - line) * this.cellHeight < NAME_HEIGHT);
     for (let line = first; line < data.order.length && this.y(line) < height; line += step) {
-      const name = data.names[data.order[line] as number] ?? "\u2026";
-      context.fillText(
-        visible(shortened(name, Math.floor((this.gutter - 8) / 6))),
-        this.gutter - 6,
-        this.y(line + 0.5),
-      );
+      if (!near(line)) this.drawName(context, line);
     }
+    context.fillStyle = theme.ink;
+    for (const line of own) this.drawName(context, line);
     context.restore();
+  }
+
+  private drawName(context: CanvasRenderingContext2D, line: number): void {
+    const name = this.data.names[this.data.order[line] as number] ?? "\u2026";
+    const shown = visible(shortened(name, Math.floor((this.gutter - 8) / 6)));
+    context.fillText(shown, this.gutter - 6, this.y(line + 0.5));
   }
 
   private drawCursor(context: CanvasRenderingContext2D, width: number, height: number): void {

@@ -5,28 +5,33 @@ import type { View } from "../state/view";
 import { candidateOrProposal } from "./format";
 import { Inline } from "./text";
 
-const SPLITS: readonly (readonly [prefix: string, name: string])[] = [
-  ["train or val ", "training or validation"],
-  ["train ", "training"],
-  ["val ", "validation"],
-  ["test ", "test"],
-];
+const SPLITS = ["train or val", "train", "val", "test"];
 
-/** Return the name of a row that the server names with its split: `val 7` is `validation row 7`. */
+/** Return the name of a row as the server states it with its split, `val 7`; `row 7` without one. */
 export function rowName(row: string): string {
   return rowNames([row]);
 }
 
-/** Return the names of several rows by their split, in the order in which the splits come first. */
+/** Return the names of several rows by their split, in the order in which the splits come first: `train 5, 94; val 3`. */
 export function rowNames(rows: readonly string[]): string {
   const groups = new Map<string, string[]>();
   for (const row of rows) {
-    const [prefix, split] = SPLITS.find(([prefix]) => row.startsWith(prefix)) ?? ["", ""];
-    groups.set(split, [...(groups.get(split) ?? []), row.slice(prefix.length)]);
+    const split = SPLITS.find((name) => row.startsWith(`${name} `)) ?? "";
+    groups.set(split, [...(groups.get(split) ?? []), split ? row.slice(split.length + 1) : row]);
   }
   return [...groups]
-    .map(([split, ids]) => `${split}${split && " "}row${ids.length > 1 ? "s" : ""} ${ids.join(", ")}`)
+    .map(([split, ids]) => `${split || (ids.length > 1 ? "rows" : "row")} ${ids.join(", ")}`)
     .join("; ");
+}
+
+/** Return the split that candidates are scored on: training rows if no validation rows were given. */
+export function scoredSplit({ onTraining }: Pick<View, "onTraining">): "train" | "val" {
+  return onTraining ? "train" : "val";
+}
+
+/** Return the name of the row at a place of the rows that candidates are scored on. */
+export function scoredRow(view: Pick<View, "onTraining" | "rows">, place: number): string {
+  return `${scoredSplit(view)} ${view.rows[place] ?? "unknown"}`;
 }
 
 /** The name of a candidate, or of a proposal by the beginning of its digest, with a link to what is known of it. */

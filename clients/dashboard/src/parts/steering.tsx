@@ -113,8 +113,8 @@ function Cancel({ onSend }: Pick<FieldsProps, "onSend">) {
   return (
     <>
       <p>
-        The run ends after the examples in flight, as cancelled: it takes no requests any more. Its results are kept,
-        and it can be resumed all the same.
+        The run stops once the examples in flight have ended, and is marked as cancelled. Its results are kept, and it
+        can be resumed later.
       </p>
       <p class="field">
         <button type="button" class="primary" onClick={() => onSend({ kind: "cancel" })}>

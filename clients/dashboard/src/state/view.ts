@@ -28,6 +28,7 @@ export interface Counts {
   readonly rejected: number;
   readonly racedOut: number;
   readonly empty: number;
+  readonly unfinished: number;
   readonly pending: number;
 }
 
@@ -140,7 +141,8 @@ function counted(proposals: readonly Proposal[]): Counts {
     kept: count("kept"),
     rejected: count("rejected"),
     racedOut: count("raced_out"),
-    empty: count("empty") + count("unfinished"),
+    empty: count("empty"),
+    unfinished: count("unfinished"),
     pending: count("pending"),
   };
 }

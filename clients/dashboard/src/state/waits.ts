@@ -1,5 +1,6 @@
 /** What a run waits for at this moment, and since when. */
 
+import { exampleAge } from "../parts/example-age";
 import { candidateOrProposal, counted, duration } from "../parts/format";
 import { rowName } from "../parts/row-name";
 import { stallOf } from "./stall";
@@ -55,7 +56,7 @@ export function waitsOf(view: View, at: number): readonly Wait[] {
       detail:
         first === undefined
           ? null
-          : `longest: ${rowName(first.row)} with ${candidateOrProposal(first.candidate)}, for ${duration(first.seconds)}; ${ends}`,
+          : `longest: ${rowName(first.row)} with ${candidateOrProposal(first.candidate)}, ${exampleAge(now, first.seconds)}; ${ends}`,
       since: now.last_result,
       seconds: quiet,
     });

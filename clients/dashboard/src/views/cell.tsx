@@ -6,6 +6,7 @@ import type { Cell, RowShown, StepShown } from "../generated/answers";
 import type { SentText } from "../generated/events";
 import { candidateName, count, counted, duration, money, score } from "../parts/format";
 import { Loaded } from "../parts/loaded";
+import { scoredRow } from "../parts/row-name";
 import { Block, Inline } from "../parts/text";
 import { href, refine } from "../route";
 import type { View } from "../state/view";
@@ -47,7 +48,7 @@ export function CellDetails({ view, api, candidate, row }: Props) {
     >
       <div class="tools">
         <h2 id="cell-heading" ref={heading} tabIndex={-1}>
-          Validation row <Inline text={id ?? String(row)} length={80} /> with{" "}
+          <Inline text={scoredRow(view, row)} length={80} /> with{" "}
           <a href={href("text", { candidate })}>{candidateName(candidate)}</a>: {score(value)}
         </h2>
         <button type="button" onClick={close}>

@@ -21,7 +21,7 @@ const AXES = [
 ] as const;
 
 const OUTCOMES: Record<string, string> = {
-  kept: "accepted",
+  kept: "kept",
   rejected: "rejected",
   raced_out: "raced out",
   empty: "no new text",
@@ -42,8 +42,8 @@ export function ProgressView({ view }: ViewProps) {
   return (
     <>
       <p class="about">
-        How the best score on the validation rows rose with metric calls, time or money, and which proposals were
-        accepted, rejected or raced out.
+        How the best score on the validation rows rose with metric calls, time or money, and which proposals were kept,
+        rejected or raced out.
       </p>
       <div class="tools">
         <Choice legend="Over" options={AXES} value={axis} onChange={setAxis} />
@@ -255,7 +255,7 @@ function Legend({ withEstimate }: { withEstimate: boolean }) {
         <svg viewBox="0 0 16 12" aria-hidden="true">
           <circle cx="8" cy="6" r="3.5" fill="var(--good)" />
         </svg>
-        accepted candidate
+        kept candidate
       </span>
       <span>
         <svg viewBox="0 0 16 12" aria-hidden="true">

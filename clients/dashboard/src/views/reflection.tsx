@@ -3,12 +3,13 @@
 import { useMemo, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import type { ViewProps } from "../app";
-import type { PromptShown, ProposalShown, RowCompared } from "../generated/answers";
+import type { PromptShown, ProposalShown, RowCompared, RowShown } from "../generated/answers";
 import type { Proposal, Reflection } from "../generated/events";
 import { candidateName, count, counted, duration, money, score } from "../parts/format";
 import { Loaded } from "../parts/loaded";
 import { Compared, Inline } from "../parts/text";
 import { href, numberOf } from "../route";
+import { failureScoreOf } from "../state/failed-rows";
 import type { View } from "../state/view";
 import { compare } from "../text/compare";
 import { Part, Result } from "./cell";
@@ -16,7 +17,7 @@ import { Change } from "./text";
 
 const OUTCOMES: Record<Proposal["outcome"], string> = {
   pending: "pending",
-  kept: "accepted",
+  kept: "kept",
   rejected: "rejected",
   raced_out: "raced out",
   empty: "no new text",
@@ -108,7 +109,8 @@ function Item({ proposal }: { proposal: Proposal }) {
 }
 
 function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Proposal }) {
-  const answer = useAnswer<ProposalShown>(`${api}/proposal?at=${proposal.at}`, proposal.id);
+  const path = `${api}/proposal?at=${proposal.at}`;
+  const answer = useAnswer<ProposalShown>(path, proposal.id);
   const prompts = view.reflections.filter((reflection) => reflection.proposal === proposal.at);
   const mutation = view.mutations.find(({ at }) => at === proposal.mutation);
   return (
@@ -169,7 +171,15 @@ function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Pr
         </section>
       )}
       <Loaded answer={answer}>
-        {(found) => <Details found={found} byProgram={view.latest.run?.reflection_model === null} />}
+        {(found) => (
+          <Details
+            key={proposal.key}
+            found={found}
+            path={path}
+            byProgram={view.latest.run?.reflection_model === null}
+            failed={failureScoreOf(view.latest.run)}
+          />
+        )}
       </Loaded>
     </article>
   );
@@ -197,29 +207,50 @@ function Usage({ prompt }: { prompt: Reflection }) {
   );
 }
 
-/** `byProgram`: the program proposed, so that there was no prompt. */
-export function Details({ found, byProgram }: { found: ProposalShown; byProgram: boolean }) {
+interface DetailsProps {
+  readonly found: ProposalShown;
+  /** What asked for it. */
+  readonly path: string;
+  /** The program proposed, so that there was no prompt. */
+  readonly byProgram: boolean;
+  /** The score of a failed example. */
+  readonly failed: number;
+}
+
+export function Details({ found: first, path, byProgram, failed }: DetailsProps) {
+  const [all, setAll] = useState(false);
+  const answer = useAnswer<ProposalShown>(all ? `${path}&rows=all` : null);
+  const found = answer.kind === "ready" ? answer.value : first;
+  const omitted = found.rows.length > 0 ? found.size - found.rows.length : 0;
+  const part = omitted > 0 ? `, the first ${count(found.rows.length)} of ${count(found.size)}` : "";
   return (
     <>
       {found.prompts.map((prompt, at) => (
-        <Prompt key={at} prompt={prompt} byProgram={byProgram} />
+        <Prompt key={at} prompt={prompt} byProgram={byProgram} part={part} />
       ))}
       {Object.entries(found.texts).map(([component, { before, after }]) => (
         <Changed key={component} component={component} before={before.text} after={after.text} />
       ))}
       {found.rows.length > 0 && (
         <section class="panel">
-          <h2>Rows of its minibatch</h2>
+          <h2>Rows of its minibatch{part} (training rows)</h2>
           {found.rows.map((row) => (
-            <Row key={row.row} row={row} />
+            <Row key={row.row} row={row} split="train" failed={failed} />
           ))}
+          {omitted > 0 && !all && (
+            <button type="button" onClick={() => setAll(true)}>
+              Show all {count(found.size)} rows
+            </button>
+          )}
+          <Loaded answer={answer}>{() => null}</Loaded>
         </section>
       )}
     </>
   );
 }
 
-function Prompt({ prompt, byProgram }: { prompt: PromptShown; byProgram: boolean }) {
+/** `part`: which of the records are shown, empty for all. */
+function Prompt({ prompt, byProgram, part }: { prompt: PromptShown; byProgram: boolean; part: string }) {
   return (
     <section class="panel">
       <h2>
@@ -239,7 +270,7 @@ function Prompt({ prompt, byProgram }: { prompt: PromptShown; byProgram: boolean
       {prompt.prompt !== null ? (
         <Part name="Prompt" value={prompt.prompt} />
       ) : (
-        <Part name={byProgram ? "Records" : "What reflection read"} value={prompt.records} />
+        <Part name={`${byProgram ? "Records" : "What reflection read"}${part}`} value={prompt.records} />
       )}
       <Part name={byProgram ? "What it proposed" : "Answer"} value={prompt.answer} />
     </section>
@@ -258,22 +289,28 @@ function Changed({ component, before, after }: { component: string; before: stri
   );
 }
 
-interface RowProps {
-  readonly row: RowCompared;
-  /** Ids of training and of validation rows may look alike. */
-  readonly kind?: string;
-  readonly opened?: boolean;
+/** The score of a result; of a failed example the score that it counts as. */
+function outcomeOf(result: RowShown | null, failed: number): string {
+  if (result === null) return "no result";
+  return result.status === "ok" ? score(result.score) : `failed (counts as ${score(failed)})`;
 }
 
-export function Row({ row, kind = "Training row", opened = false }: RowProps) {
+interface RowProps {
+  readonly row: RowCompared;
+  readonly split: string;
+  /** The score of a failed example. */
+  readonly failed: number;
+}
+
+export function Row({ row, split, failed }: RowProps) {
   return (
-    <details open={opened}>
+    <details>
       <summary>
-        {kind} <Inline text={row.row} length={60} />: score {score(row.before?.score)} {"\u2192"}{" "}
-        {score(row.after?.score)}{" "}
+        {split} <Inline text={row.row} length={60} />: {outcomeOf(row.before, failed)} {"\u2192"}{" "}
+        {outcomeOf(row.after, failed)}{" "}
         {row.input !== null && (
           <span class="quiet">
-            <Inline text={row.input.text} length={100} />
+            <Inline text={row.input.text} length={200} />
           </span>
         )}
       </summary>

@@ -6,22 +6,23 @@ import type { ViewProps } from "../app";
 import type { ChangeShown, Explained, ProposalShown, RowGroup } from "../generated/answers";
 import type { StatedFact, Summary, SummaryTable } from "../generated/events";
 import { Failures } from "../panels/failures";
+import { LastChange } from "../panels/last-change";
 import { Warnings } from "../panels/warnings";
 import { Commands } from "../parts/commands";
 import { candidateName, count, counted } from "../parts/format";
 import { Loaded } from "../parts/loaded";
+import { scoredSplit } from "../parts/row-name";
 import { Scrolled } from "../parts/scrolled";
 import { Frame, Inline } from "../parts/text";
 import { href } from "../route";
+import { failureScoreOf } from "../state/failed-rows";
 import { failuresFirst } from "../state/failing";
+import { parentOf } from "../state/last-change";
 import type { View } from "../state/view";
 import { visible } from "../text/visible";
 import { Part } from "./cell";
 import { Details, Row } from "./reflection";
 import { Change, Component } from "./text";
-
-/** Rows of a group that are open at first. */
-const OPENED = 3;
 
 /** What the certificate states besides its verdict: for readers who check it. */
 const DETAILS = new Map([
@@ -48,12 +49,13 @@ export function ResultView({ view, api }: ViewProps) {
       </p>
       {run?.driven && (
         <p class="empty">
-          The run has not ended. Its best text so far stands below; why each change was made, and the rows that it
-          moved, follow when the run ends.
+          The run has not ended. Its last change and its best text so far stand below; each earlier change with its
+          reason follows when the run ends.
         </p>
       )}
       {failuresFirst(view) && <Failures view={view} />}
       {summary !== undefined && !run?.driven && <Story summary={summary} />}
+      <LastChange view={view} api={api} />
       <Warnings view={view} />
       {scored && <Best view={view} api={api} />}
       <Loaded answer={answer}>{(found) => <Explanation found={found} view={view} api={api} />}</Loaded>
@@ -166,13 +168,14 @@ function Best({ view, api }: { view: View; api: string }) {
 }
 
 function Explanation({ found, view, api }: { found: Explained; view: View; api: string }) {
+  const failed = failureScoreOf(view.latest.run);
   return (
     <>
       {found.overall !== null && (
         <section class="panel">
           <h2>Rows it fixed and broke</h2>
           <p>Seed against best on validation: {found.overall.moved}.</p>
-          <Groups groups={found.overall.groups} opened />
+          <Groups groups={found.overall.groups} split={scoredSplit(view)} failed={failed} />
         </section>
       )}
       {found.steps.length > 0 && (
@@ -187,7 +190,7 @@ function Explanation({ found, view, api }: { found: Explained; view: View; api: 
               key={step.candidate}
               step={step}
               place={found.steps_omitted + at + 1}
-              opened={found.overall === null}
+              failed={failed}
               view={view}
               api={api}
             />
@@ -201,19 +204,24 @@ function Explanation({ found, view, api }: { found: Explained; view: View; api: 
 interface StepProps {
   readonly step: ChangeShown;
   readonly place: number;
-  readonly opened: boolean;
+  readonly failed: number;
   readonly view: View;
   readonly api: string;
 }
 
-function Step({ step, place, opened, view, api }: StepProps) {
+function Step({ step, place, failed, view, api }: StepProps) {
   const mutation = changeOf(view, step.candidate);
+  const candidate = view.candidates.find(({ index }) => index === step.candidate);
+  const parent = candidate && parentOf(view, candidate);
   return (
-    <section>
-      <h3>
-        {place}. <a href={href("text", { candidate: step.candidate })}>{step.title}</a>
-      </h3>
-      <p class="quiet">{step.origin}</p>
+    <details>
+      <summary>
+        {place}. {step.title}. {step.moved}.
+      </summary>
+      <p class="quiet">
+        {step.origin}{" "}
+        <a href={href("text", { candidate: step.candidate, with: parent?.index ?? null })}>The whole text, compared</a>
+      </p>
       {step.texts.map(({ component, words }) => (
         <div key={component}>
           <p class="quiet">
@@ -224,11 +232,14 @@ function Step({ step, place, opened, view, api }: StepProps) {
       ))}
       {mutation !== undefined && <Change api={api} mutation={mutation} />}
       {step.proposal !== null && (
-        <Reason path={`${api}/proposal?at=${step.proposal}`} byProgram={view.latest.run?.reflection_model === null} />
+        <Reason
+          path={`${api}/proposal?at=${step.proposal}`}
+          byProgram={view.latest.run?.reflection_model === null}
+          failed={failed}
+        />
       )}
-      <p>On validation, {step.moved}.</p>
-      <Groups groups={step.groups} opened={opened} />
-    </section>
+      <Groups groups={step.groups} split={scoredSplit(view)} failed={failed} />
+    </details>
   );
 }
 
@@ -256,7 +267,7 @@ function Marked({ words, label }: { words: ChangeShown["texts"][number]["words"]
 }
 
 /** The minibatch that a proposal was made from, what reflection read, and its answer: loaded when it is opened. */
-function Reason({ path, byProgram }: { path: string; byProgram: boolean }) {
+function Reason({ path, byProgram, failed }: { path: string; byProgram: boolean; failed: number }) {
   const [opened, setOpened] = useState(false);
   const answer = useAnswer<ProposalShown>(opened ? path : null);
   return (
@@ -264,22 +275,24 @@ function Reason({ path, byProgram }: { path: string; byProgram: boolean }) {
       <summary>
         Why it was proposed: its minibatch, what {byProgram ? "the program read" : "reflection read, and the answer"}
       </summary>
-      <Loaded answer={answer}>{(found) => <Details found={found} byProgram={byProgram} />}</Loaded>
+      <Loaded answer={answer}>
+        {(found) => <Details found={found} path={path} byProgram={byProgram} failed={failed} />}
+      </Loaded>
     </details>
   );
 }
 
-function Groups({ groups, opened }: { groups: readonly RowGroup[]; opened: boolean }) {
+function Groups({ groups, split, failed }: { groups: readonly RowGroup[]; split: string; failed: number }) {
   return (
     <>
       {groups.map((group) => (
-        <details key={group.name} open={opened}>
+        <details key={group.name}>
           <summary>
             {group.name}: {counted(group.count, "row")}
             {group.count > group.rows.length && `, ${count(group.rows.length)} of them here`}
           </summary>
-          {group.rows.map((row, at) => (
-            <Row key={row.row} row={row} kind="Validation row" opened={opened && at < OPENED} />
+          {group.rows.map((row) => (
+            <Row key={row.row} row={row} split={split} failed={failed} />
           ))}
         </details>
       ))}

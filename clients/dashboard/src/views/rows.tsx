@@ -4,13 +4,16 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { ViewProps } from "../app";
 import { Choice } from "../parts/choice";
 import { candidateName, count, counted, score } from "../parts/format";
-import { type Cell, type Column, HeatMap, type MapData } from "../parts/heat-map";
+import { type Cell, type Column, HeatMap, heightOfNames, type MapData } from "../parts/heat-map";
+import { scoredRow } from "../parts/row-name";
 import { Scrolled } from "../parts/scrolled";
 import { Inline } from "../parts/text";
 import { useTheme } from "../parts/theme";
 import { href, numberOf, refine } from "../route";
 import { failedRows, scaleOf } from "../state/failed-rows";
+import { lowestScore, placesLowest } from "../state/moved-rows";
 import { asRecorded, byCluster, byDifficulty, type RowOrder, rowMeans } from "../state/order";
+import type { Candidate } from "../state/reduce";
 import type { View } from "../state/view";
 import { CellDetails } from "./cell";
 
@@ -37,7 +40,11 @@ interface Matrix {
 export function RowsView({ view, params, api }: ViewProps) {
   const [form, setForm] = useState<"map" | "table">("map");
   const [sorted, setSorted] = useState<OrderName>("difficulty");
-  const pool = useMemo(() => poolOf(view, sorted), [view.candidates, view.rows.length, view.latest.failures, sorted]);
+  const lowest = view.candidates.find(({ index }) => index === numberOf(params, "lowest"));
+  const pool = useMemo(
+    () => poolOf(view, sorted, lowest),
+    [view.candidates, view.rows.length, view.latest.failures, sorted, lowest],
+  );
   const matrix = useMemo(() => matrixOf(pool, view), [pool, view]);
   const candidate = numberOf(params, "candidate");
   const row = numberOf(params, "row");
@@ -61,6 +68,12 @@ export function RowsView({ view, params, api }: ViewProps) {
           onChange={setForm}
         />
       </div>
+      {lowest !== undefined && (
+        <p>
+          Only the {counted(pool.order.rows.length, "row")} on which {candidateName(lowest.index)} has its lowest score,{" "}
+          {score(lowestScore(lowest))}. <a href={href("rows")}>Show all {count(view.rows.length)} rows</a>
+        </p>
+      )}
       <div class={opened ? "beside" : undefined}>
         <div>
           {matrix.columns.length === 0 || view.rows.length === 0 ? (
@@ -68,7 +81,7 @@ export function RowsView({ view, params, api }: ViewProps) {
           ) : form === "map" ? (
             <Picture matrix={matrix} view={view} candidate={candidate} row={row} onOpen={choose} />
           ) : (
-            <Table matrix={matrix} view={view} />
+            <Table matrix={matrix} view={view} lowest={lowest?.index ?? null} />
           )}
         </div>
         {opened && <CellDetails view={view} api={api} candidate={candidate} row={row} />}
@@ -88,7 +101,8 @@ interface Pool {
   readonly failed: number;
 }
 
-function poolOf(view: View, sorted: OrderName): Pool {
+/** `lowest`: only the rows on which this candidate has its lowest score. */
+function poolOf(view: View, sorted: OrderName, lowest: Candidate | undefined): Pool {
   const { candidates, latest } = view;
   const rows = view.rows.length;
   const scored = candidates.map(({ index, scores, objective_scores }) => ({
@@ -97,8 +111,9 @@ function poolOf(view: View, sorted: OrderName): Pool {
     objectives: objective_scores ?? {},
   }));
   const means = rowMeans(scored, rows);
-  const order =
+  const all =
     sorted === "difficulty" ? byDifficulty(means) : sorted === "cluster" ? byCluster(scored, means) : asRecorded(rows);
+  const order = lowest === undefined ? all : only(all, new Set(placesLowest(lowest)));
   const [low, high] = scaleOf(candidates.map(({ scores }) => scores));
   const columns = candidates.map(({ index, scores, digest }) => ({
     name: String(index),
@@ -108,12 +123,20 @@ function poolOf(view: View, sorted: OrderName): Pool {
   let missing = 0;
   let crossed = 0;
   for (const { scores, failed } of columns) {
-    for (let row = 0; row < rows; row += 1) {
+    for (const row of order.rows) {
       if (failed?.[row] === 1) crossed += 1;
       else if (Number.isNaN(scores[row] ?? Number.NaN)) missing += 1;
     }
   }
   return { order, means, columns, low, high, missing, failed: crossed };
+}
+
+/** Return the part of an order with these rows. */
+function only({ rows, clusters }: RowOrder, places: ReadonlySet<number>): RowOrder {
+  return {
+    rows: rows.filter((row) => places.has(row)),
+    clusters: clusters.filter((_, at) => places.has(rows[at] ?? -1)),
+  };
 }
 
 function matrixOf(pool: Pool, view: View): Matrix {
@@ -158,12 +181,13 @@ function Picture({ matrix, view, candidate, row, onOpen }: PictureProps) {
     const observer = new ResizeObserver(() => made.moveTo(made.cursor)); // a cell that is opened beside it narrows it
     observer.observe(element);
     const wheel = (event: WheelEvent) => {
-      event.preventDefault();
       const box = element.getBoundingClientRect();
+      let used = true;
       if (event.ctrlKey || event.metaKey) {
         made.zoomBy(Math.exp(-event.deltaY / 200), event.clientX - box.left, event.clientY - box.top);
-      } else if (event.shiftKey) made.scrollBy(event.deltaY, event.deltaX);
-      else made.scrollBy(event.deltaX, event.deltaY);
+      } else if (event.shiftKey) used = made.scrollBy(event.deltaY, event.deltaX);
+      else used = made.scrollBy(event.deltaX, event.deltaY);
+      if (used) event.preventDefault(); // else the page scrolls
     };
     element.parentElement?.addEventListener("wheel", wheel, { passive: false });
     return () => {
@@ -250,6 +274,7 @@ function Picture({ matrix, view, candidate, row, onOpen }: PictureProps) {
       </div>
       <div
         class="map"
+        style={{ minHeight: `${Math.max(260, heightOfNames(matrix.data.order.length))}px` }}
         role="application"
         // biome-ignore lint/a11y/noNoninteractiveTabindex: keys move the cursor
         tabIndex={0}
@@ -277,7 +302,11 @@ function usePointer(map: { readonly current: HeatMap | null }, go: (cell: Cell) 
     },
     onPointerMove: (event: PointerEvent) => {
       const drag = held.current;
-      if (drag === null) return;
+      if (drag === null) {
+        const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
+        map.current?.hover(event.clientX - box.left, event.clientY - box.top);
+        return;
+      }
       const [x, y] = [drag.x - event.clientX, drag.y - event.clientY];
       if (!drag.moved && Math.hypot(x, y) < 4) return;
       map.current?.scrollBy(x, y);
@@ -292,6 +321,7 @@ function usePointer(map: { readonly current: HeatMap | null }, go: (cell: Cell) 
       }
       held.current = null;
     },
+    onPointerLeave: () => map.current?.hover(-1, -1),
     onPointerCancel: () => {
       held.current = null;
     },
@@ -307,8 +337,8 @@ function described(matrix: Matrix, view: View, { column, line }: Cell) {
   const clusters = matrix.order.clusters;
   return (
     <>
-      Validation row <Inline text={view.rows[place] ?? "unknown"} length={60} /> (place {count(line + 1)} of{" "}
-      {count(matrix.data.order.length)}, mean {score(matrix.means[place])}
+      <Inline text={scoredRow(view, place)} length={60} /> (place {count(line + 1)} of {count(matrix.data.order.length)}
+      , mean {score(matrix.means[place])}
       {(clusters.at(-1) ?? 0) > 0 && `, group ${(clusters[line] ?? 0) + 1}`}),{" "}
       {index == null ? (
         "a proposal under evaluation"
@@ -320,7 +350,8 @@ function described(matrix: Matrix, view: View, { column, line }: Cell) {
   );
 }
 
-function Table({ matrix, view }: { matrix: Matrix; view: View }) {
+/** `lowest`: the candidate whose rows with the lowest score are shown alone. */
+function Table({ matrix, view, lowest }: { matrix: Matrix; view: View; lowest: number | null }) {
   const [page, setPage] = useState(0);
   const pages = Math.ceil(matrix.data.order.length / PAGE);
   const best = view.candidates.find(({ index }) => index === view.best);
@@ -328,20 +359,22 @@ function Table({ matrix, view }: { matrix: Matrix; view: View }) {
   const places = [...matrix.data.order.subarray(page * PAGE, (page + 1) * PAGE)];
   return (
     <section class="panel">
-      <div class="tools">
-        <button type="button" disabled={page === 0} onClick={() => setPage(page - 1)}>
-          Previous rows
-        </button>
-        <span>
-          page {page + 1} of {pages}
-        </span>
-        <button type="button" disabled={page + 1 >= pages} onClick={() => setPage(page + 1)}>
-          Next rows
-        </button>
-      </div>
-      <Scrolled label="Validation rows" tall>
+      {pages > 1 && (
+        <div class="tools">
+          <button type="button" disabled={page === 0} onClick={() => setPage(page - 1)}>
+            Previous rows
+          </button>
+          <span>
+            page {page + 1} of {pages}
+          </span>
+          <button type="button" disabled={page + 1 >= pages} onClick={() => setPage(page + 1)}>
+            Next rows
+          </button>
+        </div>
+      )}
+      <Scrolled label="Rows">
         <table>
-          <caption>{counted(matrix.data.order.length, "validation row")}; a score opens the cell.</caption>
+          <caption>{counted(matrix.data.order.length, "row")}; a score opens the cell.</caption>
           <thead>
             <tr>
               <th scope="col">row</th>
@@ -360,13 +393,13 @@ function Table({ matrix, view }: { matrix: Matrix; view: View }) {
               return (
                 <tr key={place}>
                   <th scope="row">
-                    <Inline text={view.rows[place] ?? "unknown"} length={60} />
+                    <Inline text={scoredRow(view, place)} length={60} />
                   </th>
                   <td class="number">{score(matrix.means[place])}</td>
                   {[seed, best].map((candidate, at) => (
                     <td class="number" key={at}>
                       {candidate !== undefined && (
-                        <a href={href("rows", { candidate: candidate.index, row: place })}>
+                        <a href={href("rows", { lowest, candidate: candidate.index, row: place })}>
                           {score(candidate.scores[place])}
                         </a>
                       )}

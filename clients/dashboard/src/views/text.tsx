@@ -8,7 +8,8 @@ import type { Mutation, SentText } from "../generated/events";
 import { Choice } from "../parts/choice";
 import { candidateName, count, counted, money, score, signed } from "../parts/format";
 import { Loaded } from "../parts/loaded";
-import { onRows } from "../parts/rows-scored";
+import { rowNames } from "../parts/row-name";
+import { scoreName } from "../parts/score-name";
 import { Block, Compared, Frame, Inline } from "../parts/text";
 import { href, numberOf, refine } from "../route";
 import { movedRows } from "../state/moved-rows";
@@ -66,7 +67,7 @@ export function TextView({ view, params, api }: ViewProps) {
       </div>
       <Facts view={view} candidate={candidate} other={mode === "compared" ? other : undefined} />
       {mode === "origins" ? (
-        <Origins api={api} candidate={candidate} />
+        <Origins view={view} api={api} candidate={candidate} />
       ) : (
         components.map((component) => (
           <section class="panel" key={component}>
@@ -126,7 +127,8 @@ function Facts({ view, candidate, other }: { view: View; candidate: Candidate; o
   const moved = other === undefined ? null : movedRows(other, candidate);
   return (
     <p>
-      {candidateName(candidate.index).replace("c", "C")} scores <strong>{score(candidate.score)}</strong> {onRows(view)}
+      {candidateName(candidate.index).replace("c", "C")} has a {scoreName(view)} of{" "}
+      <strong>{score(candidate.score)}</strong> (mean of {counted(view.rows.length, "row")})
       {other !== undefined && (
         <>
           , {signed(candidate.score - other.score)} against {candidateName(other.index)}
@@ -206,7 +208,7 @@ export function Component({ api, component, candidate, other }: ComponentProps) 
   );
 }
 
-function Origins({ api, candidate }: { api: string; candidate: Candidate }) {
+function Origins({ view, api, candidate }: { view: View; api: string; candidate: Candidate }) {
   const answer = useAnswer<Provenance>(`${api}/provenance?candidate=${candidate.index}`);
   const [chosen, setChosen] = useState<number | null>(null);
   return (
@@ -218,6 +220,7 @@ function Origins({ api, candidate }: { api: string; candidate: Candidate }) {
               <li key={origin.candidate}>
                 <OriginItem
                   origin={origin}
+                  parent={view.candidates.find(({ index }) => index === origin.candidate)?.parents[0] ?? null}
                   chosen={origin.candidate === chosen}
                   onChoose={() => setChosen(origin.candidate === chosen ? null : origin.candidate)}
                 />
@@ -240,7 +243,14 @@ function Origins({ api, candidate }: { api: string; candidate: Candidate }) {
   );
 }
 
-function OriginItem({ origin, chosen, onChoose }: { origin: Origin; chosen: boolean; onChoose: () => void }) {
+interface OriginProps {
+  readonly origin: Origin;
+  readonly parent: number | null;
+  readonly chosen: boolean;
+  readonly onChoose: () => void;
+}
+
+function OriginItem({ origin, parent, chosen, onChoose }: OriginProps) {
   return (
     <div class="origin">
       <button type="button" aria-pressed={chosen} onClick={onChoose}>
@@ -250,7 +260,8 @@ function OriginItem({ origin, chosen, onChoose }: { origin: Origin; chosen: bool
         "The seed's words"
       ) : (
         <>
-          Brought by <a href={href("text", { candidate: origin.candidate })}>candidate {origin.candidate}</a>
+          Brought by{" "}
+          <a href={href("text", { candidate: origin.candidate, with: parent })}>candidate {origin.candidate}</a>
           {origin.proposal !== null && (
             <>
               {" "}
@@ -266,7 +277,7 @@ function OriginItem({ origin, chosen, onChoose }: { origin: Origin; chosen: bool
       )}
       {origin.rows.length > 0 && (
         <p class="quiet">
-          from training {origin.rows.length > 1 ? "rows" : "row"} <Inline text={origin.rows.join(", ")} length={160} />
+          from <Inline text={rowNames(origin.rows.map((row) => `train ${row}`))} length={160} />
         </p>
       )}
     </div>
