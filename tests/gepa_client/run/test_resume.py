@@ -360,6 +360,25 @@ def test_ctrl_c_lets_calls_in_flight_end_and_the_run_resumes_after_them(
     assert len(words.calls("evaluate")) == len(numbers) == attempts
 
 
+def test_a_run_whose_command_was_killed_states_that_and_not_the_reason_of_an_earlier_stop(
+    serve: Serve, start: Start, tmp_path: Path
+) -> None:
+    words = program(delay_s=0.15, max_concurrency=4)
+    process = start("optimize", serve(words), "--max-metric-calls", 200, "--no-check")
+    until(lambda: len(words.calls("evaluate")) >= 16)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=TIMEOUT_S)
+    with stored(tmp_path) as (store, run_id):
+        assert store.run(run_id).reason == "stopped by hand"
+        calls = len(words.calls("evaluate"))
+        process = start("resume", "last")
+        until(lambda: len(words.calls("evaluate")) >= calls + 4)
+        process.kill()
+        until(lambda: store.run(run_id).claim.owner is None)
+        ended = store.run(run_id)
+    assert (ended.status, ended.reason) == ("paused", "the command that drove the run ended before the run")
+
+
 @pytest.mark.parametrize("collects", [True, False])
 def test_ctrl_c_twice_ends_at_once_and_at_most_the_calls_in_flight_run_again(
     serve: Serve, cli: Cli, start: Start, tmp_path: Path, collects: bool
