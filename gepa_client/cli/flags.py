@@ -94,9 +94,9 @@ DECLARED = {
         Every flag is also a key of the --config file (with underscores) and a variable (GEPA_MAX_SECONDS). A flag has
         precedence over a variable, a variable over the file.
 
-        Exit status: 0 complete, 1 failed, 2 refused before it began, 3 paused because the infrastructure failed or by
-        `gepa-client pause`, 4 complete without the certificate that --require asks for, 130 stopped by Ctrl-C or
-        cancelled. Results are kept in every case.
+        Exit status: 0 complete, 1 failed, 2 refused before it began, 3 paused because the infrastructure failed or on
+        request, 4 complete without the certificate that --require asks for, 130 stopped by Ctrl-C or cancelled. Results
+        are kept in every case.
         """,
         {
             "url": _servers("Servers that run already, such as http://127.0.0.1:8000."),
