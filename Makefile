@@ -19,7 +19,10 @@ $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint co
 endef
 
 # What is installed for Python, TypeScript and the dashboard does not depend on each other, and waits for the network.
+# A make that a make runs gets its number of jobs from that.
+ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += --jobs=3
+endif
 
 .DELETE_ON_ERROR:
 .PHONY: help demo demo-sandbox demo-service example docs test faults conformance bench setup python git node bubblewrap clean

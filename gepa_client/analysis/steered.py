@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gepa_client.analysis.proposals import Outcome, ProposalHistory, by_hand_note
-from gepa_client.journal.entries import CONTROL, SEARCH, STEER, StoredRun
+from gepa_client.journal.entries import CONTROL, SEARCH, STEER, CandidateRecord, StoredRun
 from gepa_client.journal.history import entries, entries_at
 from gepa_client.journal.steer_entries import Propose, SteerEntry, Withdraw
 from gepa_client.journal.store import Store
@@ -50,12 +50,17 @@ class TextsOutcome:
     why: str
 
 
-def texts_outcomes(store: Store, run: StoredRun, taken: Sequence[TakenRequest]) -> dict[str, TextsOutcome]:
-    """Return the outcomes of the texts that requests in `taken` proposed, by the request's id."""
+def texts_outcomes(
+    store: Store, run: StoredRun, taken: Sequence[TakenRequest], candidates: Sequence[CandidateRecord]
+) -> dict[str, TextsOutcome]:
+    """Return the outcomes of the texts that requests in `taken` proposed, by the request's id.
+
+    `candidates`: the pool.
+    """
     proposed = [each.entry for each in taken if isinstance(each.entry.action, Propose)]
     if not proposed:
         return {}
-    history = ProposalHistory(store, run, store.candidates(run.id))
+    history = ProposalHistory(store, run, candidates)
     numbers = history.by_request
     evaluated = {each.request: each for each in history.proposals(list(numbers.values()), texts=False)}
     withdrawn = {each.entry.action.request: each.entry for each in taken if isinstance(each.entry.action, Withdraw)}
@@ -70,3 +75,12 @@ def texts_outcomes(store: Store, run: StoredRun, taken: Sequence[TakenRequest]) 
             when = "the run ended before it was evaluated" if run.status in OVER else "not evaluated yet"
             found[entry.id] = TextsOutcome("pending", None, when)
     return found
+
+
+def taken_text(part: str, number: int, texts: TextsOutcome | None) -> str:
+    """Return where a request was recorded, or that it stopped the run, and the outcome of its `texts`, in words."""
+    where = f"entry {number}" if part == SEARCH else "stopped the run"
+    if texts is None:
+        return where
+    became = "" if texts.candidate is None else f"candidate {texts.candidate}, "
+    return f"{where}, {became}{texts.why}"

@@ -251,7 +251,7 @@ def examples_verdict(examples: Sequence[CheckedExample], *, evolves: bool) -> tu
 
 
 NO_SCORE = (
-    "the program has no score function: write `score(data, output)` beside `run`, which returns a number or "
+    "the program has no score function: write `score(example, output)` beside `run`, which returns a number or "
     "(number, feedback), or name a server that scores its results with --score-with URL"
 )
 """No run can do without: not one that ignores the other findings of the check."""

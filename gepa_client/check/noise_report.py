@@ -109,9 +109,9 @@ class NoiseReport(BaseModel, frozen=True):
         if self.smallest_gain <= 1 - self.mean or self.mean > 1:
             text += f"gains under {points(self.smallest_gain)} are easily missed"
         else:
-            text += f"any gain over the seed's {self.mean:.2f} is easily missed"
+            text += f"even a gain from the seed's {self.mean:.2f} to 1.00 is easily missed"
         if self.smallest_test_gain is not None:
-            text += f"; with {counted(self.test_rows or 0, 'test row')}, those under {points(self.smallest_test_gain)}"
+            text += f"; with {counted(self.test_rows or 0, 'test row')}, gains under {points(self.smallest_test_gain)}"
         return text
 
     @property

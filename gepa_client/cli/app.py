@@ -2,9 +2,10 @@
 
 import sys
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from evolverpc_common.installation import installed_version
 
@@ -37,6 +38,19 @@ COMMANDS = {
     "demo-model": "Serve a scripted stand-in for a language model.",
 }
 
+MEANT = {
+    **dict.fromkeys(("report", "result", "results", "status", "info", "log", "logs", "describe"), "show"),
+    **dict.fromkeys(("list", "ls", "history"), "runs"),
+    **dict.fromkeys(("run", "start", "improve", "evolve"), "optimize"),
+    **dict.fromkeys(("continue", "restart"), "resume"),
+    **dict.fromkeys(("page", "dashboard", "ui", "follow"), "watch"),
+    **dict.fromkeys(("test", "validate", "doctor"), "check"),
+    "stop": "pause",
+    "kill": "cancel",
+    "diff": "branches",
+}
+"""Words that users try -> the command that they mean."""
+
 WITH_SETTINGS = ("optimize", "resume", "check", "fork")
 """Commands whose flags are settings; their own code is imported when they run, not for their help."""
 
@@ -46,9 +60,20 @@ MODULES = {"import": "import_", "demo-model": "demo_model"}
 """Modules of commands whose name is not one of a module."""
 
 
+class _Commands(TyperGroup):
+    """The commands; a word in `MEANT` is refused with the command that is meant."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        meant = MEANT.get(args[0])
+        if meant is not None:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{meant}' ({COMMANDS[meant].lower().rstrip('.')})?")
+        return super().resolve_command(ctx, args)
+
+
 def build(loaded: str | None) -> typer.Typer:
     """Build the application; only the command `loaded` has its code and flags, the others have a line of help."""
     app = typer.Typer(
+        cls=_Commands,
         help=HELP,
         no_args_is_help=True,
         add_completion=False,

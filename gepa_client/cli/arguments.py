@@ -30,10 +30,10 @@ USAGE = 2
 """The command was used wrongly, or asks for something impossible."""
 
 PAUSED = 3
-"""The infrastructure failed; the same command can succeed later."""
+"""The infrastructure failed, or another command paused the run; the same command can succeed later."""
 
 NOT_MET = 4
 """The certificate lacks the verdict that `--require` asks for."""
 
 STOPPED = 130
-"""The user stopped the command."""
+"""The user stopped the command, or cancelled its run."""

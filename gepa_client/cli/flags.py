@@ -5,13 +5,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from evolverpc_common.printed_commands import shell_line
 from evolverpc_common.settings.command_line import settings_command, with_flags
-from gepa_client.cli.arguments import AsJson, RunName
+from gepa_client.cli.arguments import STOPPED, AsJson, RunName
 from gepa_client.cli.views.option_names import camel_case, options_named
 from gepa_client.settings.flag_words import flag_words
 from gepa_client.settings.groups import SandboxSettings
@@ -94,8 +94,9 @@ DECLARED = {
         Every flag is also a key of the --config file (with underscores) and a variable (GEPA_MAX_SECONDS). A flag has
         precedence over a variable, a variable over the file.
 
-        Exit status: 0 complete, 1 failed, 2 refused before it began, 3 paused because the infrastructure failed, 4
-        complete without the certificate that --require asks for, 130 stopped by hand. Results are kept in every case.
+        Exit status: 0 complete, 1 failed, 2 refused before it began, 3 paused because the infrastructure failed or on
+        request, 4 complete without the certificate that --require asks for, 130 stopped by Ctrl-C or cancelled. Results
+        are kept in every case.
         """,
         {
             "url": _servers("Servers that run already, such as http://127.0.0.1:8000."),
@@ -160,10 +161,25 @@ def declared(name: str) -> Callable[..., None]:
     def run(**given: Any) -> None:
         by_program = given.get("events_fd") is not None  # `optimize` of the npm package
         with options_named(camel_case) if by_program else nullcontext():
-            getattr(import_module(f"gepa_client.cli.commands.{name}"), name)(**given)
+            try:
+                getattr(import_module(f"gepa_client.cli.commands.{name}"), name)(**given)
+            except KeyboardInterrupt:
+                _stopped(name, given)
 
     run.__doc__ = found.help
     return with_flags(run, found.own, [each for each in SETTINGS.values() if each.name not in found.without])
+
+
+def _stopped(name: str, given: Mapping[str, Any]) -> NoReturn:
+    """End a command that was stopped by hand while nothing of its own handled that."""
+    if name != "resume":
+        typer.echo("stopped by hand", err=True)
+        raise typer.Exit(STOPPED)
+    settings = {key: value for key, value in given.items() if key not in DECLARED[name].own}
+    again = Typed((given["run"], *(given["url"] or ())), given["config"], settings).command(name)
+    typer.echo("stopped by hand; everything recorded of the run is kept, and so are its results", err=True)
+    typer.echo(f"{'next':<15} {again}")
+    raise typer.Exit(STOPPED)
 
 
 @dataclass(frozen=True)

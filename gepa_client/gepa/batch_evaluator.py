@@ -275,8 +275,8 @@ class BatchEvaluator:
         """Return the same results with the scores of another endpoint."""
         if self.scorers is None:
             raise BadResponse(
-                "the program has no score function, so its results have no scores: write `score(data, output)` beside "
-                "`run`, or name a server that scores them with --score-with URL"
+                "the program has no score function, so its results have no scores: write `score(example, output)` "
+                "beside `run`, or name a server that scores them with --score-with URL"
             )
         at = [position for position, result in enumerate(results) if result["status"] == ROLLOUT]
         rollouts = [results[position] for position in at]

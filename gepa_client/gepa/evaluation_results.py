@@ -55,8 +55,8 @@ class BatchBuilder:
         """
         if any(result["status"] == "rollout" for result in results):
             raise BadResponse(
-                "the program has no score function: write `score(data, output)` beside `run`, or name endpoints that "
-                "score its results with `score_with`"
+                "the program has no score function: write `score(example, output)` beside `run`, or name endpoints "
+                "that score its results with `score_with`"
             )
         pairs = zip(rows, results, strict=True)
         return EvaluationBatch(

@@ -15,6 +15,7 @@ from gepa_client.journal.entries import (
     PROPOSAL,
     RACE,
     SEARCH,
+    STEER,
     STOP,
     AttemptFinished,
     Entry,
@@ -46,6 +47,8 @@ class EntryReader:
         self.model: str | None = None
         self.end = 0
         self.ordered = 0
+        self.steered: list[int] = []
+        """The numbers of entries that requests of users made."""
         self._missing: set[int] = set()
         self._stop: int | None = None
         self._waiting: dict[int, Entry] = {}
@@ -74,6 +77,8 @@ class EntryReader:
         self._stop = min(stops, default=None)
         while (entry_ := self._waiting.pop(self.ordered, None)) is not None:
             self.ordered += 1
+            if entry_.kind == STEER:
+                self.steered.append(entry_.number)
             begun = proposals.read(entry_)
             if begun is not None:
                 self._log.add(begun)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from evolverpc_common.printed_commands import command, without_password
-from gepa_client.journal.entries import CandidateRecord, StoredRun
+from gepa_client.journal.entries import RESUMED_BY, CandidateRecord, StoredRun
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import CommandHint, ParentRun, Run
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
@@ -38,7 +38,7 @@ def run_event(
         created=run.created,
         started=run.started,
         completed=run.completed,
-        settings=config,
+        settings={name: value for name, value in config.items() if name != RESUMED_BY},
         budget=run.counters.get("max_metric_calls", config.get("max_metric_calls")),
         components=[*(name for name in seed if name not in CODE_COMPONENTS)],
         splits=rows.splits,

@@ -1,7 +1,5 @@
 """Read a run's store as it grows, and turn what is new into events of the page."""
 
-from typing import Any
-
 from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.requests import SHOWN
@@ -12,11 +10,11 @@ from gepa_client.page.entry_reader import EntryReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.heartbeat_reader import HeartbeatReader
 from gepa_client.page.initial_rows import InitialRows
-from gepa_client.page.moment_events import Position, RunWarning, Steer, StoreTrouble
-from gepa_client.page.page_fact import TEXT_BEGINNING
+from gepa_client.page.moment_events import Position, RunWarning, StoreTrouble
 from gepa_client.page.pool_reader import PoolReader
 from gepa_client.page.proposal_reader import ProposalReader
 from gepa_client.page.recorded_decisions import KnownRun
+from gepa_client.page.request_reader import RequestReader
 from gepa_client.page.result_reader import ResultReader
 from gepa_client.page.run_event import run_event
 from gepa_client.page.totals_reader import TotalsReader
@@ -25,9 +23,6 @@ LIVE_POLL_S = 0.1
 IDLE_POLL_S = 1.0
 NEW_POLL_S = 0.2
 """Of a run that is about to begin, or that is not there yet."""
-
-DETAILS = 20
-"""Texts of a proposal by hand that its event names."""
 
 
 class RunReader:
@@ -60,6 +55,7 @@ class RunReader:
         self._decisions = DecisionReader(url, log, self._pool, self._entries, replays=replays, known=known)
         self.totals = TotalsReader(run_id, log, self._rows, self._pool)
         self._ending = EndingReader(store, run_id, log, self._decisions, known)
+        self._requests = RequestReader(store, run_id, log)
         self._trouble: str | None = None
 
     def close(self) -> None:
@@ -103,6 +99,7 @@ class RunReader:
         more = self._entries.read(self._proposals) if self._proposals is not None else False
         if self._proposals is not None and not more:
             self._note_made(self._proposals)
+            self._requests.read_outcomes(run, self._entries, self._pool.candidates)
         self._decisions.read(run, self._proposals, driven=driven, more=more)
         ended = not driven and not more and not self._decisions.is_following
         for message in run.counters.get("warnings") or ():
@@ -155,31 +152,7 @@ class RunReader:
             )
         )
         self._log.add(self._heartbeats.event(run, driven=driven))
-        self._read_requests()
+        self._requests.read()
         self._log.published()
         self._pool.read()
         self._log.published()
-
-    def _read_requests(self) -> None:
-        """Add what users asked of the run."""
-        for asked in self._store.requests(self._id):
-            self._log.add(
-                Steer(
-                    key=asked.id,
-                    at=None if asked.number is None else asked.number + 1,
-                    action=str(asked.action.get("kind")),
-                    requested=asked.created,
-                    by=asked.author,
-                    detail={name: _bounded(value) for name, value in asked.action.items()},
-                    outcome=asked.outcome if asked.reason is None else f"{asked.outcome}: {asked.reason}",
-                )
-            )
-
-
-def _bounded(value: Any) -> Any:
-    """Return a member of an action with the beginnings of its texts: a text by hand has up to a million characters."""
-    if isinstance(value, dict):
-        return {name: _bounded(part) for name, part in list(value.items())[:DETAILS]}
-    if isinstance(value, str) and len(value) > TEXT_BEGINNING:
-        return f"{value[:TEXT_BEGINNING]} [{len(value) - TEXT_BEGINNING:,} more characters]"
-    return value

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # they take a second to import, while the job is on its way
     from gepa_client.run.gateway_record import GatewayRecord
 
 BY_HAND = "stopped by hand"
+ALONE = "the command that drove the run ended before the run"
 
 
 def main() -> None:
@@ -104,7 +105,7 @@ def _listen(stopping: _StopHandler, gateway: "GatewayRecord") -> None:
                 gateway.capped(message.reason)
             case _:
                 gateway.receive(message)
-    stopping.stop(Interrupted("paused", BY_HAND))
+    stopping.stop(Interrupted("paused", ALONE))
 
 
 def run() -> NoReturn:

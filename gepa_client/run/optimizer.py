@@ -130,6 +130,7 @@ class Optimization:
             ending = self._compare_ties(ending)
         elif ending.result is not None:
             ending = replace(ending, result=recorded_best(self.adapter, self.config, ending.result, self.emit))
+        in_replay = self._in_replay(ending)
         written = self._write(ending, tested)
         if ending.search_complete and ending.result is not None:
             if splits.test is not None:
@@ -156,7 +157,13 @@ class Optimization:
             unpriced=spend.unpriced,
             files=written,
             reused=ending.reused,
+            in_replay=in_replay,
         )
+
+    def _in_replay(self, ending: _SearchEnd) -> bool:
+        """Return whether the run ended before the end of its record, whose results are newer."""
+        journal = self.adapter.journal
+        return ending.status != "completed" and journal.replaying and not journal.replays
 
     def reflection(self) -> Any:
         """Return GEPA's `reflection_strategy`.
@@ -367,9 +374,8 @@ class Optimization:
         if result is None or output is None:
             return []
         self.owned()
-        journal = self.adapter.journal
-        if ending.status != "completed" and journal.replaying and not journal.replays:
-            return [name for name in (files.BEST_CANDIDATE, files.RESULT) if (output / name).exists()]  # newer ones
+        if self._in_replay(ending):
+            return [name for name in (files.BEST_CANDIDATE, files.RESULT) if (output / name).exists()]
         files.remove_reports(output)
         files.write_json(output / files.BEST_CANDIDATE, result.candidates[result.best_idx])
         files.write_json(

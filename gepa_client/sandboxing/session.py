@@ -59,8 +59,12 @@ SHOWN = 5
 """Files, or hosts, that are named one by one."""
 
 
+SERVER, WARNING = "gepa-server: ", "gepa-server: warning: "
+"""How lines of the server begin in a log."""
+
+
 class SessionNotStarted(Exception):
-    """No sandbox became ready; the text gives the reason and the end of its log.
+    """No sandbox became ready; the text begins with what its server refused, if it did, and has the end of its log.
 
     `must_publish`: at Modal, the environment was never built.
     """
@@ -68,7 +72,9 @@ class SessionNotStarted(Exception):
     def __init__(self, error: BaseException, *, must_publish: bool) -> None:
         tail = str(getattr(error, "log_tail", "")).strip()
         more = f"\n{tail}" if tail and tail not in str(error) else ""
-        super().__init__(f"no sandbox could be started: {error}{more}")
+        refused = [text for text in tail.splitlines() if text.startswith(SERVER) and not text.startswith(WARNING)]
+        first = f"{refused[-1].removeprefix(SERVER)}\n" if refused else ""
+        super().__init__(f"{first}no sandbox could be started: {error}{more}")
         self.must_publish = must_publish
 
 

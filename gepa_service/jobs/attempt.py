@@ -391,6 +391,8 @@ class Attempt:
             kept = {**changes, "claim": None, "progress": progress or found.progress}
             if changes["status"] in ("completed", "failed", "cancelled"):
                 kept["completed"] = now()
+                if progress is None:  # it ended before it had a run
+                    kept["progress"] = found.progress.model_copy(update={"phase": changes["status"]})
             return found.model_copy(update=kept)
 
         self._job = self._changed(concluded)

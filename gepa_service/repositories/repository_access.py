@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolverpc_common.network_addresses import url_host
-from gepa_service.repositories.destinations import LONGEST_URL, Destination, DestinationRefused, destination_of
+from gepa_service.repositories.destinations import (
+    LONGEST_URL,
+    Destination,
+    DestinationRefused,
+    HostUnknown,
+    destination_of,
+)
 from gepa_service.repositories.policy import RepositoryPolicy
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.source.origin import LocalRepository, address
@@ -24,6 +30,10 @@ _REDIRECT = re.compile(r"redirect|returned error: 30[12378]\b")
 
 class RepositoryRefused(Exception):
     """The address of a repository that this service never reads; the text has the reason and the remedy."""
+
+
+class RepositoryHostUnknown(RepositoryRefused):
+    """The host of the address is not known here now."""
 
 
 class RepositoryUnreachable(Exception):
@@ -56,7 +66,7 @@ def allowed_repository(text: str, policy: RepositoryPolicy) -> AllowedRepository
     """Parse and judge the address of a repository. Resolves its host, so it blocks.
 
     Raises:
-        RepositoryRefused: the policy does not allow it.
+        RepositoryHostUnknown: its host has no address now. RepositoryRefused: the policy does not allow it.
     """
     if not text or len(text) > LONGEST_URL or not text.isprintable():
         raise RepositoryRefused(f"give the URL of a repository, at most {LONGEST_URL} printable characters")
@@ -74,6 +84,8 @@ def allowed_repository(text: str, policy: RepositoryPolicy) -> AllowedRepository
         raise RepositoryRefused("give the https:// URL of the repository: the service has no key for ssh")
     try:
         return AllowedRepository(where.url, where.folder, destination_of(where.url, policy.allow_networks))
+    except HostUnknown as error:
+        raise RepositoryHostUnknown(f"{error}: correct the URL, or the service has no network or DNS now") from None
     except DestinationRefused as error:
         raise RepositoryRefused(str(error)) from None
 

@@ -48,7 +48,7 @@ class Announcer:
     def no_score(self) -> None:
         """Warn that the program returns outputs without scores, which a run needs."""
         _print_stderr(
-            "gepa-server: warning: the program has no `score(data, output)`: write this function, or name a server "
+            "gepa-server: warning: the program has no `score(example, output)`: write this function, or name a server "
             "that scores by gepa-client's --score-with URL"
         )
 

@@ -3,7 +3,7 @@
 RUN = {
     "tests/protocol/test_protocol_page.py": "docs/protocol.md: *",
     "tests/examples/test_demo.py": [
-        "README.md: make demo     # optimize a small program; needs no key; half a minute the first time",
+        "README.md: make demo     # optimize a small program; needs no key; the first time one to two minutes on a slow machine",
         "examples/tickets/README.md: $ make demo",
     ],
     "tests/examples/test_frameworks.py": [
@@ -39,6 +39,7 @@ RUN = {
         "docs/guides/typescript.md: // team.ts",
         "docs/guides/typescript.md: // rules.ts",
         "docs/guides/typescript.md: // serve.ts",
+        "docs/guides/typescript.md: // improve.ts",
         'docs/guides/typescript.md: import { loadCandidate } from "evolverpc";',
         "docs/guides/python.md: import evolverpc",
         "docs/guides/python.md: # rules.py",
@@ -52,7 +53,7 @@ RUN = {
     "tests/rpc_server/dspy/test_live_equality.py": ["docs/guides/dspy.md: # optimize_student.py"],
     "tests/docs/test_service_page.py": [
         "docs/guides/service.md: export GEPA_SERVICE_URL=http://127.0.0.1:8600",
-        """docs/guides/service.md: api POST /connect-git '{"repo_url": "https://github.com/you/program"}'""",
+        """docs/guides/service.md: CLIENT=$(api POST /connect-git '{"repo_url": "https://github.com/you/program"}' | field client_id)""",
         "docs/guides/service.md: api GET /job/$JOB/stream",
         "docs/guides/service.md: api GET /job/$JOB/certificate",
         """docs/guides/service.md: api PUT /secrets/OPENAI_API_KEY '{"value": "sk-..."}'""",

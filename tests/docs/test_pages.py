@@ -17,8 +17,18 @@ import command_reference
 COMMAND = re.compile(
     r"\b(gepa-client steer [a-z-]+|gepa-client [a-z][a-z-]*|gepa-service keys [a-z]+|gepa-service [a-z]+|gepa-server)\b"
 )
-OTHER_TOOLS = {"--help", "--help-all", "--version", "--save-dev", "--stdio", "--detach", "--conformance", "--wheel"}
-"""Flags of npm, Modal, `evolverpc-conformance` and the like, in running text."""
+OTHER_TOOLS = {
+    "--help",
+    "--help-all",
+    "--version",
+    "--save-dev",
+    "--stdio",
+    "--detach",
+    "--conformance",
+    "--wheel",
+    "--keep",
+}
+"""Flags of npm, Modal, the demos, `evolverpc-conformance` and the like, in running text."""
 
 
 @cache

@@ -213,6 +213,25 @@ def test_the_typescript_rules_compile_strictly_and_improve_without_a_model(
 
 
 @needs_typescript
+def test_the_typescript_rules_improve_in_one_call_without_a_model(tmp_path: Path, fork_server: ForkServer) -> None:
+    for name in ("rules.ts", "improve.ts"):
+        (tmp_path / name).write_text(pages.block("docs/guides/typescript.md", f"// {name}").text)
+    with (tmp_path / "improve.ts").open("a") as program:
+        program.write("declare const console: { log(text: string): void };\n")
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules" / "evolverpc").symlink_to(PACKAGE)
+    compile_strictly(tmp_path, "improve.ts")
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in RULES_ROWS))
+    environment = os.environ | {"GEPA_CLIENT": str(write_commands(fork_server, tmp_path))}
+    done = subprocess.run(
+        ["node", "improve.js"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.fullmatch(r"0\.6+7? -> 1: refund invoice .*\n", done.stdout), done.stdout
+
+
+@needs_typescript
 def test_both_languages_load_the_result_of_a_run(tmp_path: Path) -> None:
     texts = {"words": "refund invoice charged"}
     (tmp_path / "best_candidate.json").write_text(json.dumps(texts))

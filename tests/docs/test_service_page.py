@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @dataclass
 class Reader:
-    """Types the commands of the page into one shell after the other, with what the answers named."""
+    """Types the commands of the page into one shell after the other, with the variables that they set."""
 
     service: dict[str, Any]
     repository: Path
@@ -37,27 +38,27 @@ class Reader:
 
     def type(self, command: str, timeout_s: float = WAIT_S) -> str:
         """Run a command of the page; return what it printed."""
-        set_up = pages.block(PAGE, "export GEPA_SERVICE_URL=http://127.0.0.1:8600").text.splitlines()[2]
+        set_up = pages.block(PAGE, "export GEPA_SERVICE_URL=http://127.0.0.1:8600").text.splitlines()[2:]
         for there, here in {**REPLACED, "https://github.com/you/program": str(self.repository)}.items():
             command = command.replace(there, here)
+        named = re.match(r"([A-Z]+)=", command)
         given = {"GEPA_SERVICE_URL": self.service["url"], "GEPA_SERVICE_KEY": self.service["key"], **self.variables}
         done = subprocess.run(
-            ["bash", "-c", f"{set_up}\n{command}"],
+            ["bash", "-c", "\n".join([*set_up, command, *([f'echo "${named[1]}"'] if named else [])])],
             env=os.environ | given,
             capture_output=True,
             text=True,
             timeout=timeout_s,
             check=True,
         )
+        if named:
+            self.variables[named[1]] = done.stdout.strip()
         return done.stdout
 
     def answer(self, command: str) -> Any:
-        """Run a command of the page; return the JSON that it printed, whose ids later commands may name."""
+        """Run a command of the page; return the JSON that it printed."""
         answer = json.loads(self.type(command))
         assert not str(answer.get("type", "")).startswith("urn:evolverpc:"), answer
-        for name in ("client", "job", "program"):
-            if answer.get(f"{name}_id"):
-                self.variables[name.upper()] = answer[f"{name}_id"]
         return answer
 
 
@@ -73,9 +74,9 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 
 def test_the_commands_connect_optimize_follow_promote_and_deliver(reader: Reader) -> None:
-    connect, optimize, look = pages.block(PAGE, "api POST /connect-git").commands()
-    reader.answer(connect)
-    assert reader.answer(optimize)["status"] == "pending"
+    connect, optimize, look = pages.block(PAGE, "CLIENT=").commands()
+    reader.type(connect)
+    reader.type(optimize)
     assert reader.answer(look)["job_id"] == reader.variables["JOB"]
     stream, logs, pause, resume, budget = pages.block(PAGE, "api GET /job/$JOB/stream").commands()
     assert reader.answer(pause)["wanted"] == "pause"
@@ -86,11 +87,13 @@ def test_the_commands_connect_optimize_follow_promote_and_deliver(reader: Reader
     assert "lines" in reader.answer(logs)
     job = reader.answer(look)
     assert job["status"] == "completed", job
-    certificate, version, promote, active, deliver = pages.block(PAGE, "api GET /job/$JOB/certificate").commands()
+    certificate, named, version, promote, active = pages.block(PAGE, "api GET /job/$JOB/certificate").commands()
     assert reader.answer(certificate)["verdict"] in {"improved", "no difference", "worse"}
+    reader.type(named)
     assert reader.answer(version)["program_id"] == job["program_id"]
     assert reader.answer(promote)["program_id"] == job["program_id"]
     assert [each["program_id"] for each in reader.answer(active)["items"]] == [job["program_id"]]
+    deliver = 'api POST /program/$PROGRAM/deliver \'{"mode": "patch"}\''
     assert json.loads(reader.type(deliver))["type"] == "urn:evolverpc:no-patch"
 
 

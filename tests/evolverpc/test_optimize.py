@@ -237,6 +237,8 @@ def test_ctrl_c_pauses_the_run_and_resume_continues_it_without_repeating_anythin
         _, stdout, stderr = fork_server.run(words.split(), folder=folder, environment=os.environ)
         assert shown in (stdout + stderr).decode()
         assert "gepa-client resume" not in (stdout + stderr).decode()
+    _, stdout, _ = fork_server.run(["show", "last"], folder=folder, environment=os.environ)
+    assert "resumed_by" not in stdout.decode() and "{RUN}" not in stdout.decode()
     status, final, again, metric_calls = called(run_id)
     assert (status, again) == ("completed", run_id)
     assert int(final) > 3

@@ -190,12 +190,13 @@ def _show(console: Console, report: "CheckReport", where: str, *, brief: bool) -
             console,
             f"[bold]{safe_line(report.program)}[/] {safe_line(where_of(report.server or ''))}, {safe_line(where)}",
         )
-    if report.examples:
+    unscored = any(step.name == "score function" and step.verdict == "failed" for step in report.steps)
+    if report.examples and not unscored:  # rows without a score show nothing of what is missing
         console.print(_table(report.examples[:MOST_EXAMPLES]))
         if len(report.examples) > MOST_EXAMPLES:
             echo(console, f"... and {counted(len(report.examples) - MOST_EXAMPLES, 'more row')}")
     _show_errors(console, report.examples)
-    if report.examples:
+    if report.examples and not unscored:
         console.print()
     steps = report.steps
     if brief:

@@ -17,11 +17,12 @@ from rich.console import Console
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client import report
 from gepa_client.analysis.explanation import Explanation, explain
+from gepa_client.analysis.ties import best_candidate
 from gepa_client.certificate.certificate import certify
 from gepa_client.cli.views import final_summary as final_summary
 from gepa_client.cli.views.console import echo, fail, log_markup, make_console, print_json
 from gepa_client.cli.views.event_stream import EventStream
-from gepa_client.cli.views.final_summary import RunSummary
+from gepa_client.cli.views.final_summary import RecordedState, RunSummary
 from gepa_client.cli.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from gepa_client.errors import ClientError, JournalError, NoCertificate, summary
 from gepa_client.journal.entries import RESUMED_BY, StoredRun
@@ -30,7 +31,7 @@ from gepa_client.journal.store import default_store, open_store
 from gepa_client.page import embedded
 from gepa_client.page.built_page import PageMissing
 from gepa_client.page.recorded_decisions import KnownRun
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.run_record import Headline, RunRecord
 from gepa_client.run import output_folder as files
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.supervisor import HASH_SEED, DriverProcess, LaunchDriver, launch_here
@@ -152,7 +153,8 @@ class ForegroundRun:
                 display.event(finished, record)
         self._record_late(sandboxes, record)
         self._write_connections(sandboxes, record)
-        written = self._results(record, finished)
+        recorded = self._recorded(record, finished)
+        written = self._results(record, finished) if recorded is None else recorded.files
         ended = RunSummary(
             settings=self.settings,
             run_id=self.run_id,
@@ -160,12 +162,13 @@ class ForegroundRun:
             output=self.output,
             record=record,
             finished=finished,
-            written=[*finished.files, *written],
+            written=list(dict.fromkeys([*finished.files, *written])),
             seconds=time.monotonic() - began,
             replayed=self.replays,
             by_hand=stops.received > 0,
             resumed_by=self.resumed_by or self.stream.resumed_by(self.run_id),
             typed=self.typed,
+            recorded=recorded,
         )
         self.stream.summary(final_summary.as_json(ended))
         if self.json_events:
@@ -198,6 +201,25 @@ class ForegroundRun:
             record.hosts = {} if self.output is None else files.host_totals(self.output)
         except (OSError, ValueError) as error:
             fail(f"the connections of sandboxes are not in the report: {error}")
+
+    def _recorded(self, record: RunRecord, finished: Finished) -> RecordedState | None:
+        """Return what is recorded of a run that was stopped before its replay was complete; None for any other end."""
+        if self.replays or not (finished.in_replay or (finished.status == "paused" and record.started is None)):
+            return None
+        try:
+            with closing(open_store(self.store)) as store:
+                run, candidates = store.run(self.run_id), store.candidates(self.run_id)
+                best = best_candidate(store, self.run_id, candidates)
+        except JournalError as error:
+            fail(f"what is recorded of the run cannot be read: {summary(error)}")
+            return None
+        if best is None:
+            return None
+        headline = Headline(f"{len(best.scores)} validation rows", candidates[0].score, best.score)
+        kept = [name for name in final_summary.LABELS if self.output is not None and (self.output / name).exists()]
+        return RecordedState(
+            headline, run.counters.get("metric_calls", 0), [name for name in kept if name != files.LOG]
+        )
 
     def _results(self, record: RunRecord, finished: Finished) -> list[str]:
         """Write the certificate and both reports, if the run started here; return their names."""
@@ -264,6 +286,7 @@ class ForegroundRun:
             infrastructure=signals == 0,
             details=f"the end of its log:\n{tail}" if tail and signals <= 1 else None,
             metric_calls=record.metric_calls,
+            in_replay=record.phase == "replaying" and not self.replays,
             files=[files.BEST_CANDIDATE] if record.candidates and self.output is not None else [],
         )
 

@@ -39,7 +39,7 @@ from gepa_client.cli.views.console import (
     seconds_since,
 )
 from gepa_client.evolution.names import code_label
-from gepa_client.journal.entries import SEARCH, CandidateRecord, Spending, StoredRun
+from gepa_client.journal.entries import RESUMED_BY, SEARCH, CandidateRecord, Spending, StoredRun
 from gepa_client.journal.history import discovery, end_of, row_counts, selection_rows, validation_rows
 from gepa_client.journal.run_events import FailedExamples, LostRaces, RecordCuts, TiesCompared, UnusableAnswers
 from gepa_client.journal.store import Store, named_store
@@ -51,7 +51,7 @@ from gepa_client.report.summary_fields import MODEL_CALL_COLUMNS, failure_summar
 from gepa_client.run.gateway_record import recorded_gateway_events
 from gepa_client.run.output_folder import CERTIFICATE, HostTotals, host_totals
 
-ELSEWHERE = frozenset({"url", "fleet", "name", "output", "store", "max_metric_calls"})
+ELSEWHERE = frozenset({"url", "fleet", "name", "output", "store", "max_metric_calls", RESUMED_BY})
 """Settings that have a line of their own, or do not describe the run."""
 
 SHOWN = 80

@@ -11,7 +11,7 @@ import typer
 from pydantic import ValidationError
 
 from evolverpc_common.printed_commands import command
-from gepa_client.analysis.steered import steered, texts_outcomes
+from gepa_client.analysis.steered import steered, taken_text, texts_outcomes
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run, resume_call
 from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
@@ -161,7 +161,7 @@ def list_requests(run: RunName, store: StoreUrl = None, as_json: AsJson = False)
     with open_cli_run(store, run) as (kept, found):
         queued = kept.requests(found.id)
         recorded = steered(kept, found)
-        outcomes = texts_outcomes(kept, found, recorded)
+        outcomes = texts_outcomes(kept, found, recorded, kept.candidates(found.id))
     if as_json:
         taken = [
             {
@@ -180,11 +180,8 @@ def list_requests(run: RunName, store: StoreUrl = None, as_json: AsJson = False)
         echo(console, f"{safe_line(found.id)} was not steered")
         return
     for each in recorded:
-        outcome = f"entry {each.number}" if each.part == "search" else "stopped the run"
-        if (texts := outcomes.get(each.entry.id)) is not None:
-            became = "" if texts.candidate is None else f"candidate {texts.candidate}, "
-            outcome += f", {became}{texts.why}"
         entry = each.entry
+        outcome = taken_text(each.part, each.number, outcomes.get(entry.id))
         echo(console, _listed(entry.id, described(entry.action), entry.author, entry.created, outcome))
     for asked in others:
         outcome = f"refused: {asked.reason}" if asked.outcome == "refused" else "waits"
@@ -225,7 +222,8 @@ def _show(asked: SteeringRequest, run: StoredRun, store: str | None) -> None:
     console, what = make_console(), safe_line(_shown(asked))
     again = command("steer", "list", run.id, store=store)
     if asked.outcome == "taken":
-        echo(console, f"taken: {what} (entry {asked.number} of the journal)")
+        then = ", the run will evaluate it" if asked.action.get("kind") == "propose" else ""
+        echo(console, f"recorded: {what} (entry {asked.number} of the journal){then}")
     elif asked.outcome == "refused":
         echo(console, f"[yellow]refused:[/] {what}: {safe_line(asked.reason or '')}")
     elif run.claim.owner is None:

@@ -36,11 +36,13 @@ def confirm(question: str, *, no_answer: str, declined: str) -> None:
 
 
 @contextmanager
-def open_cli_store(url: str | None, *, create: bool = False, unavailable: int = USAGE) -> Iterator[Store]:
+def open_cli_store(
+    url: str | None, *, create: bool = False, unavailable: int = USAGE, reports_stop: bool = True
+) -> Iterator[Store]:
     """Open the store of `--store` for the block; print its errors and exit with 2.
 
     `create`: make the file if it is missing; reading never does. `unavailable`: the exit status if the store may answer
-    later.
+    later. `reports_stop`: report a Ctrl-C; else the caller does.
     """
     where = default_store(url)
     if not create and is_absent(where):
@@ -53,6 +55,8 @@ def open_cli_store(url: str | None, *, create: bool = False, unavailable: int = 
     except (ClientError, RpcError) as error:
         refuse(summary(error))
     except KeyboardInterrupt:
+        if not reports_stop:
+            raise
         fail("stopped by hand")
         raise typer.Exit(STOPPED) from None
 
@@ -68,9 +72,11 @@ def is_absent(url: str | None) -> bool:
 
 
 @contextmanager
-def open_cli_run(url: str | None, name: str, *, unavailable: int = USAGE) -> Iterator[tuple[Store, StoredRun]]:
+def open_cli_run(
+    url: str | None, name: str, *, unavailable: int = USAGE, reports_stop: bool = True
+) -> Iterator[tuple[Store, StoredRun]]:
     """Open the store and find the run `name`; as `open_cli_store`."""
-    with open_cli_store(url, unavailable=unavailable) as store:
+    with open_cli_store(url, unavailable=unavailable, reports_stop=reports_stop) as store:
         yield store, find_run(store, name)
 
 

@@ -18,7 +18,7 @@ from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import Finished
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.proposed_texts import copied_summary, unusable_summary
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.run_record import Headline, RunRecord
 from gepa_client.report.steering_fields import steered_kinds, steered_summary
 from gepa_client.run import output_folder as files
 from gepa_client.settings.run_config import RunConfig
@@ -45,11 +45,21 @@ LABELS = {
 
 
 @dataclass(frozen=True)
+class RecordedState:
+    """What is recorded of a run that ended before all of it was replayed. `files`: those of an earlier end."""
+
+    headline: Headline
+    metric_calls: int
+    files: list[str]
+
+
+@dataclass(frozen=True)
 class RunSummary:
     """A run that has ended; `written`: names in `output`, `seconds` since this command began.
 
     `store`: as it was typed. `replayed`: from its record. `by_hand`: the user stopped it. `resumed_by`: what continues
     it, None for the command. `typed`: the command that resumed it, to be given again if the run could not start.
+    `recorded`: None if `record` has all that is recorded.
     """
 
     settings: RunConfig
@@ -64,6 +74,17 @@ class RunSummary:
     by_hand: bool
     resumed_by: str | None = None
     typed: str | None = None
+    recorded: RecordedState | None = None
+
+    @property
+    def headline(self) -> Headline | None:
+        """The scores of the whole run; None before any score."""
+        return self.record.headline() if self.recorded is None else self.recorded.headline
+
+    @property
+    def metric_calls(self) -> int:
+        """The metric calls of the whole run."""
+        return self.record.metric_calls if self.recorded is None else self.recorded.metric_calls
 
     @property
     def falls_short(self) -> bool:
@@ -95,7 +116,7 @@ class RunSummary:
 
 def as_json(ended: RunSummary) -> dict[str, Any]:
     """Return the last line of `--json`."""
-    headline = ended.record.headline()
+    headline = ended.headline
     return {
         "event": "summary",
         "run_id": ended.run_id,
@@ -105,7 +126,7 @@ def as_json(ended: RunSummary) -> dict[str, Any]:
         "rows": headline.rows if headline is not None else None,
         "seed_score": headline.seed if headline is not None else None,
         "best_score": headline.best if headline is not None else None,
-        "metric_calls": ended.record.metric_calls,
+        "metric_calls": ended.metric_calls,
         "verdict": ended.record.certificate.verdict if ended.record.certificate is not None else None,
         "raced_out": ended.record.races.lost,
         "saved_calls": ended.record.races.saved,
@@ -168,7 +189,7 @@ def show(ended: RunSummary, console: Console) -> None:
         if text is not None
     ]
     lines += [f"{label:<15} {_wrapped(safe_line(text, 1000), console)}" for label, text in _certified(ended)]
-    if not ended.replayed:
+    if not ended.replayed and ended.recorded is None:
         unused = fields.unused_iterations(ended.record)
         for label, text in [*([("unused", unused)] if unused else []), *fields.no_improvement(ended.record)]:
             lines.append(f"[yellow]{label:<15}[/] {_wrapped(safe_line(text, 600), console)}")
@@ -188,11 +209,14 @@ def _wrapped(text: str, console: Console) -> str:
 def score_line(ended: RunSummary) -> str:
     """Return `python: score 0.00 -> 0.91, 412 metric calls, 6.2 s (60 test rows)`, as markup."""
     prefix = f"{safe(ended.settings.name)}: " if ended.settings.name else ""
-    headline = ended.record.headline()
+    headline = ended.headline
     if headline is None:
-        again = ended.record.started is not None and ended.record.started.resumed
-        why = "this ended before the recorded scores were replayed" if again else _NO_SEED
-        return f"{prefix}no score: {why}, {ended.seconds:.1f} s"
+        return f"{prefix}no score: {_NO_SEED}, {ended.seconds:.1f} s"
+    if ended.recorded is not None:
+        return (
+            f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {ended.metric_calls:,} metric calls "
+            f"({headline.rows}), as recorded: this ended before it had replayed them, and nothing is lost"
+        )
     used, budget = ended.record.metric_calls, ended.record.budget
     calls = f"{used:,} metric calls" + (
         fields.budget_note(ended.record) if budget is not None and used > budget else ""

@@ -20,6 +20,7 @@ from gepa_service.repositories.github_installations import GitHubFailed, owner_a
 from gepa_service.repositories.repository_access import (
     AllowedRepository,
     Head,
+    RepositoryHostUnknown,
     RepositoryRefused,
     RepositoryUnreachable,
     allowed_repository,
@@ -99,6 +100,8 @@ def allowed_or_problem(service: Service, repo_url: str, field: str) -> AllowedRe
     """Return the repository if tenants may connect it. Blocks. Raises a 422 problem."""
     try:
         return allowed_repository(repo_url, service.repositories)
+    except RepositoryHostUnknown as error:
+        raise Problem(422, "repository-unreachable", "Host not found", str(error), field=field) from None
     except RepositoryRefused as error:
         raise Problem(422, "repository-refused", "Repository not allowed", str(error), field=field) from None
 

@@ -693,7 +693,9 @@ def test_a_trace_is_described_by_its_type_and_size(result: dict[str, Any], shown
 def test_a_program_without_a_score_function_is_offered_writing_one(serve: Serve, cli: Cli) -> None:
     unscored = learned(evaluate=lambda *_: {"status": "rollout", "score": None, "output": "x", "seconds": 0.0})
     url = serve(unscored)
-    assert "write `score(data, output)` beside `run`" in cli("check", url).stdout
+    checked = cli("check", url).stdout
+    assert "write `score(example, output)` beside `run`" in checked
+    assert "input" not in checked, "a table of rows comes before the message"
     refused = cli("optimize", url, "--max-metric-calls", 20, "--ignore-findings", "scores")
     assert refused.status == 1
     assert "the check failed, so no run was started" in refused.stderr
@@ -792,9 +794,11 @@ def test_the_gains_of_test_rows_and_of_a_seed_that_leaves_no_room_are_stated() -
     assert report.about_noise == "no noise in the scores of 15 rows evaluated 2 times, but the outputs differ"
     assert report.deterministic is False
     [those] = re.findall(
-        r"with 20 validation rows, any gain over the seed's 0.93 .*; with 1,000 test rows, (.*)", report.about_power
+        r"with 20 validation rows, even a gain from the seed's 0.93 to 1.00 is easily missed; "
+        r"with 1,000 test rows, (.*)",
+        report.about_power,
     )
-    assert re.fullmatch(r"those under \d(.\d)? points", those)
+    assert re.fullmatch(r"gains under \d(.\d)? points", those)
 
 
 def test_rows_are_not_evaluated_again_beyond_the_limits_of_the_run(serve: Serve, cli: Cli) -> None:

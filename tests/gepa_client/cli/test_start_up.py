@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gepa_client.cli.app import COMMANDS, MEANT
 from tests.gepa_client.conftest import Ran, environment
 from tests.gepa_client.word_program import Script
 
@@ -122,3 +123,17 @@ def test_every_command_has_help_and_an_unknown_one_ends_with_2(cli: Callable[...
         assert ended.status == 0, ended.stderr
         assert "Usage: gepa-client" in ended.stdout
     assert cli("optimise").status == 2
+
+
+@pytest.mark.parametrize(("word", "meant"), [("report", "show"), ("continue", "resume"), ("ls", "runs")])
+def test_a_word_for_a_command_that_has_another_name_is_refused_with_that_name(
+    cli: Callable[..., Ran], word: str, meant: str
+) -> None:
+    refused = cli(word, "last")
+    assert refused.status == 2
+    assert f"No such command '{word}'. Did you mean '{meant}'" in refused.stderr
+
+
+def test_every_word_that_is_no_command_names_one() -> None:
+    assert not set(MEANT) & set(COMMANDS)
+    assert set(MEANT.values()) <= set(COMMANDS)

@@ -88,14 +88,21 @@ def test_the_page_of_a_steered_run_equals_its_replay(
     with closing(open_store(store)) as opened:
         for action in ASKED:
             post_request(opened, run_id, action)
+    followed = read_run(store, run_id)
     running.communicate(timeout=90)
     page = read_run(store, run_id)
     position = page.one("position")
     assert position is not None and position["replayed"] == position["end"], position
-    assert [(each["action"], each["outcome"]) for each in page.of("steer")] == [
-        (action["kind"], "taken") for action in ASKED
-    ]
-    taken = [each["at"] for each in page.of("steer")]
+    steers = {each["key"]: {**each, "id": 0} for each in page.of("steer")}
+    assert {each["key"]: {**each, "id": 0} for each in followed.of("steer")} == steers
+    listed = {
+        each.partition("  ")[0]: each for each in cli("steer", "list", run_id, "--store", store).stdout.splitlines()
+    }
+    assert [steers[key]["action"] for key in listed] == [action["kind"] for action in ASKED]
+    assert all(listed[key].endswith(f": {each['outcome']}") for key, each in steers.items()), listed
+    assert all("entry" in each["outcome"] for each in steers.values())
+    assert sum("minibatch" in each["outcome"] or "candidate" in each["outcome"] for each in steers.values()) == 2
+    taken = sorted(each["at"] for each in steers.values())
     for number in [taken[-1], taken[-1] + 5, position["end"], *random.Random(1).sample(range(position["end"]), PLACES)]:
         shown = cli("replay", run_id, "--until", number, "--store", store, "--json")
         assert page.at(number) == replayed_state(shown.events[:-1]), number

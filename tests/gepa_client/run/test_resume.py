@@ -1,10 +1,12 @@
 """Resume and replay over a real socket: recorded work is not paid for twice."""
 
+import asyncio
 import json
 import os
 import re
 import shlex
 import signal
+import socket
 import sqlite3
 import subprocess
 import time
@@ -358,6 +360,25 @@ def test_ctrl_c_lets_calls_in_flight_end_and_the_run_resumes_after_them(
     assert len(words.calls("evaluate")) == len(numbers) == attempts
 
 
+def test_a_run_whose_command_was_killed_states_that_and_not_the_reason_of_an_earlier_stop(
+    serve: Serve, start: Start, tmp_path: Path
+) -> None:
+    words = program(delay_s=0.15, max_concurrency=4)
+    process = start("optimize", serve(words), "--max-metric-calls", 200, "--no-check")
+    until(lambda: len(words.calls("evaluate")) >= 16)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=TIMEOUT_S)
+    with stored(tmp_path) as (store, run_id):
+        assert store.run(run_id).reason == "stopped by hand"
+        calls = len(words.calls("evaluate"))
+        process = start("resume", "last")
+        until(lambda: len(words.calls("evaluate")) >= calls + 4)
+        process.kill()
+        until(lambda: store.run(run_id).claim.owner is None)
+        ended = store.run(run_id)
+    assert (ended.status, ended.reason) == ("paused", "the command that drove the run ended before the run")
+
+
 @pytest.mark.parametrize("collects", [True, False])
 def test_ctrl_c_twice_ends_at_once_and_at_most_the_calls_in_flight_run_again(
     serve: Serve, cli: Cli, start: Start, tmp_path: Path, collects: bool
@@ -541,3 +562,66 @@ def test_a_damaged_journal_cannot_be_resumed_but_its_sound_part_can_be_forked(
     assert more.status == 0, more.stdout
     assert more.event("finished")["status"] == "completed"
     assert found(more) == found(first)
+
+
+# --- a resume that ends before it has replayed the record -------------------------------------------------------------
+
+
+def _reports(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in only_run(folder).iterdir() if path.name.startswith("re")}
+
+
+def test_ctrl_c_before_the_replay_of_a_resumed_run_keeps_its_reports_and_states_what_is_recorded(
+    serve: Serve, cli: Cli, start: Start, tmp_path: Path
+) -> None:
+    first = cli("optimize", serve(program()), "--max-metric-calls", 60, "--no-check", "--json")
+    before = _reports(tmp_path)
+    assert {"report.md", "report.html", "result.json"} <= set(before)
+    silent = program(replies={"discover": lambda _params: asyncio.sleep(60)})
+    process = start("resume", "last", serve(silent), "--max-metric-calls", 90)
+    until(lambda: bool(silent.calls("discover")))
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130, stdout + stderr
+    seed, calls = first.events[-1]["seed_score"], first.events[-1]["metric_calls"]
+    recorded = f"score {seed:.2f} -> {first.events[-1]['best_score']:.2f}, {calls} metric calls (12 validation rows)"
+    assert stdout.splitlines()[-1] == f"{recorded}, as recorded: {_KEPT}"
+    assert f"next            gepa-client resume {only_run(tmp_path).name}" in stdout
+    assert _reports(tmp_path) == before
+
+
+_KEPT = "this ended before it had replayed them, and nothing is lost"
+
+
+def test_a_resume_that_ends_within_its_replay_keeps_the_reports_and_states_what_is_recorded(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    url = serve(program())
+    first = cli("optimize", url, "--max-metric-calls", 60, "--no-check", "--json")
+    before = _reports(tmp_path)
+    with stored(tmp_path) as (store, run_id):
+        run = store.run(run_id)
+        settings = {**(run.identity or {})["settings"], "reflection_minibatch_size": 2}
+        changed = {"identity": {**(run.identity or {}), "settings": settings}}
+        store.update(run_id, {**changed, "config": {**run.config, "reflection_minibatch_size": 2}}, owner=None)
+    ended = cli("resume", "last", "--max-metric-calls", 90, "--json")
+    assert ended.status == 1, ended.stdout
+    assert "this is not the run that was recorded" in ended.event("finished")["reason"]
+    assert found(ended), "the replay reached a candidate"
+    figures = ("seed_score", "best_score", "metric_calls", "rows")
+    assert [ended.events[-1][name] for name in figures] == [first.events[-1][name] for name in figures]
+    assert _reports(tmp_path) == before
+
+
+def test_ctrl_c_before_a_resumed_run_is_known_prints_the_next_command(start: Start, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(TIMEOUT_S)
+        store = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        process = start("resume", "last", "--store", store, "--max-metric-calls", 90)
+        connection, _ = silent.accept()
+        with connection:
+            process.send_signal(signal.SIGINT)
+            stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130, stdout + stderr
+    assert "stopped by hand; everything recorded of the run is kept" in stderr
+    assert f"next            gepa-client resume last --max-metric-calls 90 --store {store}" in stdout

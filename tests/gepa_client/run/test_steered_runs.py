@@ -18,6 +18,7 @@ from gepa_client.journal.store import open_store
 from gepa_client.page.proposal_answers import proposals
 from gepa_client.steering.request_queue import request
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.page.page_state import read_run
 from tests.gepa_client.run.steered import found, steered
 from tests.gepa_client.run_folder import until
 from tests.gepa_client.scripted_server import Host
@@ -238,7 +239,11 @@ def test_a_run_is_paused_by_another_process_and_resumed_to_the_same_result(
     assert f"no process drives it: there is nothing to pause; next: gepa-client resume {run.id}" in again.stderr
     ended = cli("resume", "last", "--json")
     assert found(ended) == found(idle)
-    assert "pause" in cli("steer", "list", "last").stdout
+    assert cli("steer", "list", "last").stdout.endswith(": stopped the run\n")
+    page = read_run(str(tmp_path / "runs" / "evolverpc.db"), run.id, replays=False)
+    assert [(each["action"], each["at"], each["outcome"]) for each in page.of("steer")] == [
+        ("pause", None, "stopped the run")
+    ]
 
 
 HOSTILE: list[tuple[dict[str, Any], str]] = [

@@ -20,6 +20,7 @@ from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.journal.run_events import FleetChanged, Progress
 from gepa_client.run import control_messages
 from gepa_client.sandboxing.remote_exec import FindSandbox
+from gepa_client.sandboxing.session import SessionNotStarted
 from gepa_client.sandboxing.session_interface import Log
 from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage, pool_log
 from gepa_client.settings.run_config import RunConfig
@@ -338,3 +339,13 @@ def test_leftovers_and_refused_tokens_are_not_reported_as_failed_starts(event: P
     assert text in log.text
     assert event.detail in log.text
     assert ("gepa-client sandboxes --sweep" in log.text) == (event.kind == "not_freed")
+
+
+def test_what_the_server_in_a_sandbox_refused_comes_before_how_the_sandbox_ended() -> None:
+    log = "gepa-server: warning: no version\ngepa-server: trian.jsonl: no such file; did you mean train.jsonl?"
+    error = SandboxNotReady(
+        "sandbox c1 did not become ready (main): ended before it was ready: 2", stage="main", log_tail=log
+    )
+    lines = str(SessionNotStarted(error, must_publish=False)).splitlines()
+    assert lines[0] == "trian.jsonl: no such file; did you mean train.jsonl?"
+    assert lines[1].startswith("no sandbox could be started: sandbox c1 did not become ready")

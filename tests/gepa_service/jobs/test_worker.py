@@ -116,7 +116,7 @@ def test_a_program_that_fails_its_check_fails_the_job_with_its_errors(service: P
     job = service.submit(repo, word_settings(tmp_path / "log"))
     with working(service.parts()):
         ended = service.ended(job)
-    assert ended.status == "failed"
+    assert (ended.status, ended.progress.phase) == ("failed", "failed")
     assert ended.failure is not None
     assert ended.failure["kind"] == "preflight"
     assert "no luck" in str(ended.failure["check"]["examples"])

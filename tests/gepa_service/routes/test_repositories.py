@@ -73,6 +73,7 @@ async def test_what_cannot_be_read_is_refused_by_field_and_reason(editor: Caller
     assert refused.status_code == 422, refused.text
     assert refused.json()["field"] == "repo_url"
     assert words in refused.json()["detail"]
+    assert (refused.json()["title"] == "Host not found") == (words == "not known")
     assert (await editor("GET", "/repositories")).json()["items"] == []
 
 

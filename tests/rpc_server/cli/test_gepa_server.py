@@ -430,7 +430,7 @@ async def test_a_token_file_that_a_gitignore_includes_is_refused_with_the_reason
     assert exclude.read_text() == before
 
 
-_SCORE = "def score(data, output):\n    return 1.0\n"
+_SCORE = "def score(example, output):\n    return 1.0\n"
 
 
 @pytest.mark.parametrize(
@@ -455,7 +455,7 @@ async def test_a_program_without_a_score_function_is_warned_of_and_no_other_is(
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         printed = (await asyncio.wait_for(process.stderr.read(), WAIT_S)).decode()
-    lines = [line for line in printed.splitlines() if "score(data, output)" in line]
+    lines = [line for line in printed.splitlines() if "score(example, output)" in line]
     assert len(lines) == warned, printed
     assert all("write this function" in line and "--score-with URL" in line for line in lines)
 

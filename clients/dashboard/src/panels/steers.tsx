@@ -1,7 +1,7 @@
 /** What users asked of the run, and the outcome. */
 
 import type { Steer } from "../generated/events";
-import { count, time } from "../parts/format";
+import { time } from "../parts/format";
 import { Inline } from "../parts/text";
 import type { View } from "../state/view";
 
@@ -25,7 +25,6 @@ export function Steers({ view }: { view: View }) {
             )}
             , <span class="quiet">{time(steer.requested)}</span>:{" "}
             {steer.outcome === null ? "waits for its turn" : <Inline text={steer.outcome} length={300} />}
-            {steer.at !== null && ` at entry ${count(steer.at)}`}
           </li>
         ))}
       </ul>

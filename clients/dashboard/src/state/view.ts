@@ -103,7 +103,7 @@ export function viewAt(state: State, n: number): View {
     reflections: until(state.reflections),
     mutations: until(state.mutations),
     races: until(state.races),
-    steers: [...state.steers.values()].filter(({ at }) => live || (at !== null && at <= n)).sort(byId),
+    steers: [...state.steers.values()].filter(({ at }) => live || (at !== null && at <= n)).sort(byRequest),
     warnings: [...state.warnings.values()].filter(({ at }) => at === null || at <= n).sort(byId),
   };
 }
@@ -120,6 +120,12 @@ function derived<Value>(source: object, n: number, make: () => Value): Value {
   const value = make();
   lastDerived.set(source, { n, value });
   return value;
+}
+
+/** As they were made: an outcome that comes later gives an event another id. */
+function byRequest(a: Steer, b: Steer): number {
+  const [first, second] = [`${a.requested} ${a.key}`, `${b.requested} ${b.key}`];
+  return first < second ? -1 : first > second ? 1 : 0;
 }
 
 function byId(a: { readonly id: number }, b: { readonly id: number }): number {
