@@ -1543,7 +1543,9 @@ export interface components {
          *
          *     `rows`: the ids of the first rows it happened on, with their split (`val 7`), `row_count` of them in all.
          *     `candidates`: how many examples failed by candidate: its index, or the beginning of its digest if it was not kept.
-         *     `message`, `traceback`, `log` (what the program wrote), `row`, `candidate`: of the first one.
+         *     `messages`: how often the most frequent messages occurred, by their beginnings; `message_count`: how many different
+         *     ones there are, at most 1,000. `message`, `traceback`, `log` (what the program wrote), `row`, `candidate`: of the
+         *     first one.
          */
         FailureGroup: {
             /** Candidate */
@@ -1558,6 +1560,18 @@ export interface components {
             log?: string | null;
             /** Message */
             message: string;
+            /**
+             * Message Count
+             * @default 0
+             */
+            message_count?: number;
+            /**
+             * Messages
+             * @default {}
+             */
+            messages?: {
+                [key: string]: number;
+            };
             /** Row */
             row: string;
             /** Row Count */
@@ -3842,9 +3856,10 @@ export interface components {
         };
         /**
          * Steer
-         * @description What a user asked of the run. All are kept, by `key`. `at`: where it was taken, None if it was not.
+         * @description What a user asked of the run. All are kept, by `key`.
          *
-         *     `detail`: the action as it was posted. `outcome`: `taken`, or `refused` with the reason; None while it waits.
+         *     `at`: the place after its entry in the search, None without one. `detail`: the action as it was posted.
+         *     `outcome`: in the words of `gepa-client steer list`; None while it waits.
          */
         Steer: {
             /** Action */
