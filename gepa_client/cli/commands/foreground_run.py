@@ -215,7 +215,8 @@ class ForegroundRun:
             return None
         if best is None:
             return None
-        headline = Headline(f"{len(best.scores)} validation rows", candidates[0].score, best.score)
+        rows = f"{len(best.scores)} validation rows"
+        headline = Headline(rows, candidates[0].score, best.score, of_test=False)
         kept = [name for name in final_summary.LABELS if self.output is not None and (self.output / name).exists()]
         return RecordedState(
             headline, run.counters.get("metric_calls", 0), [name for name in kept if name != files.LOG]
