@@ -350,7 +350,7 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     server.send([{ ...position, id: id + 1, complete: false }]);
     await page.getByText(/\d+ proposals: \d+ kept/).waitFor();
     await show(page, "#/result");
-    await page.getByText("The run has not ended. Its last change and its best text so far stand below").waitFor();
+    await page.getByText("The run has not ended. Its best text so far is below").waitFor();
   });
 
   test("An exported file shows the run without a server", async () => {

@@ -18,6 +18,7 @@ import { href } from "../route";
 import { failureScoreOf } from "../state/failed-rows";
 import { failuresFirst } from "../state/failing";
 import { parentOf } from "../state/last-change";
+import { stallOf } from "../state/stall";
 import type { View } from "../state/view";
 import { visible } from "../text/visible";
 import { Part } from "./cell";
@@ -49,8 +50,7 @@ export function ResultView({ view, api }: ViewProps) {
       </p>
       {run?.driven && (
         <p class="empty">
-          The run has not ended. Its last change and its best text so far stand below; each earlier change with its
-          reason follows when the run ends.
+          The run has not ended. Its best text so far is below; each change with its reason follows when the run ends.
         </p>
       )}
       {failuresFirst(view) && <Failures view={view} />}
@@ -70,11 +70,21 @@ export function ResultView({ view, api }: ViewProps) {
               The best texts are in best_candidate.json in <Inline text={run.output} length={400} />.
             </p>
           )}
-          <Commands commands={run.commands} />
+          {hasNotice(view) ? (
+            <p>The notice at the top of this page has the steps.</p>
+          ) : (
+            <Commands commands={run.commands} />
+          )}
         </section>
       )}
     </>
   );
+}
+
+/** Whether the notice at the top of each view has the steps. */
+function hasNotice(view: View): boolean {
+  const stopped = view.latest.run?.status === "failed" || view.latest.run?.status === "paused";
+  return (stopped && failuresFirst(view)) || stallOf(view) !== null;
 }
 
 function Story({ summary }: { summary: Summary }) {
