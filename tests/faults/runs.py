@@ -60,7 +60,7 @@ class Setup:
             (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
             first += count
 
-    def _row(self, number: int, log: Path) -> dict[str, object]:
+    def _row(self, number: int, log: Path | str) -> dict[str, object]:
         rng = seeded(number)
         parts = [number % self.components, (number // self.components + 1) % self.components]
         wants = [[f"part{part}", rng.choice(WORDS)] for part in parts]

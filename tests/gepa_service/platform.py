@@ -136,8 +136,8 @@ def word_repository(folder: Path) -> Path:
     return folder
 
 
-def word_settings(log: Path, *, metric_calls: int = 60, seed: int = 0, slower: int = 1) -> dict[str, Any]:
-    """The settings of a short run; the program notes in `log` what it runs."""
+def word_settings(log: Path | str, *, metric_calls: int = 60, seed: int = 0, slower: int = 1) -> dict[str, Any]:
+    """The settings of a short run; the program notes in `log`, a file or an http:// URL, what it runs."""
     setup = Setup(train=6, val=4, proposals="1x1", metric_calls=metric_calls, seed=seed)
 
     def rows(first: int, count: int) -> list[dict[str, Any]]:

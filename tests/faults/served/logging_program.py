@@ -4,10 +4,13 @@ A row wants two words, each in a component of its own. An output names the execu
 see which executions a journal kept.
 """
 
+import base64
 import hashlib
+import http.client
 import json
 import os
 import time
+import urllib.parse
 
 COMPONENTS = int(os.environ.get("FAULTS_COMPONENTS", "3"))
 seed_candidate = {f"part{number}": "start" for number in range(COMPONENTS)}
@@ -63,10 +66,28 @@ def digest_of(value):
 
 
 def note(log, **fields):
-    """Write one line atomically: processes killed at any moment leave whole lines."""
+    """Write one line atomically: processes killed at any moment leave whole lines. `log`: a file, or an http:// URL."""
     line = json.dumps({**fields, "at": time.monotonic()}) + "\n"
+    if log.startswith("http://"):
+        post(log, line)
+        return
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, line.encode())
     finally:
         os.close(descriptor)
+
+
+def post(url, line):
+    """Send the line through the sandbox's proxy; waits for ever once that is gone, for the sandbox ends with it."""
+    proxy = urllib.parse.urlsplit(os.environ["HTTP_PROXY"])
+    pair = base64.b64encode(f"{proxy.username}:{proxy.password}".encode()).decode()
+    try:
+        connection = http.client.HTTPConnection(proxy.hostname, proxy.port)
+        connection.request("POST", url, line.encode(), {"Proxy-Authorization": f"Basic {pair}"})
+        answer = connection.getresponse()
+        connection.close()
+    except OSError:
+        time.sleep(3600)
+    if answer.status != 204:
+        raise RuntimeError(f"the note was refused: {answer.status} {answer.reason}")

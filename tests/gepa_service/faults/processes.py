@@ -61,6 +61,7 @@ class Processes:
                 *("-c", "from gepa_service.cli import main; main()", "worker", "--database", self.records),
                 *("--journals", self.journals, "--api", f"http://127.0.0.1:{self.reached_at or self.port}"),
                 *("--folder", str(self.folder / name.replace(" ", "-")), "--sandbox", self.sandbox, "--allow-local"),
+                *("--allow-network", "127.0.0.0/8"),
                 *("--lease-s", str(LEASE_S), "--jobs", "2"),
             ]
         )

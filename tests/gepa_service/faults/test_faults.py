@@ -26,6 +26,7 @@ from tests.faults.outcome import executions_of, faults
 from tests.faults.proxy import Proxy
 from tests.gepa_service.faults.cutter import Cutter
 from tests.gepa_service.faults.followers import Follower, differences
+from tests.gepa_service.faults.note_sink import NoteSink
 from tests.gepa_service.faults.processes import PROCESSES, WORKERS, Processes, listening
 from tests.gepa_service.platform import word_repository, word_settings
 from tests.support.rounds import ALL, FAULT_ROUNDS
@@ -58,8 +59,8 @@ BAD_MESSAGES = 0.03
 class Round:
     """The parts of one round.
 
-    `cutters`: for streams, and for processes of jobs. `claims`: workers by job and attempt. `hit`: what was done.
-    `started_again`: processes that ended as their database was away.
+    `cutters`: for streams, and for processes of jobs. `sink`: of what programs in sandboxes note. `claims`: workers by
+    job and attempt. `hit`: what was done. `started_again`: processes that ended as their database was away.
     """
 
     number: int
@@ -71,6 +72,7 @@ class Round:
     cutters: tuple[Cutter, Cutter]
     proxy: Proxy
     mongo: Mongo | None
+    sink: NoteSink | None
     keys: dict[str, str]
     random: Random
     jobs: list[Job] = field(default_factory=list)
@@ -81,8 +83,11 @@ class Round:
 
     def submit(self) -> Job:
         number = len(self.jobs)
-        words = word_settings(self.log(number), metric_calls=CALLS)
+        log = self.log(number)
+        words = word_settings(log if self.sink is None else f"{self.sink.url}/{log.name}", metric_calls=CALLS)
         settings = {**words, "repo": str(self.repo), "lease_s": RUN_LEASE_S}
+        if self.sink is not None:
+            settings["allow_hosts"] = ["127.0.0.0/8"]
         tenant = TENANTS[number % len(TENANTS)]
         job = Job(tenant=tenant, id=new_id("job"), repo_url=str(self.repo), settings=settings, created_by="key:test")
         self.records.insert(job)
@@ -191,9 +196,9 @@ def round_of(number: int, folder: Path, sandbox: str, *, with_mongo: bool) -> It
         stack.enter_context(processes)
         listening(processes.port)
         repo = word_repository(folder / "repo")
-        yield Round(
-            *(number, folder, repo, records, journals, processes, (cutters[0], cutters[1]), proxy, mongo, keys, random)
-        )
+        sink = stack.enter_context(NoteSink(folder)) if sandbox == "bubblewrap" else None
+        parts = (number, folder, repo, records, journals, processes, (cutters[0], cutters[1]), proxy, mongo, sink)
+        yield Round(*parts, keys, random)
 
 
 @pytest.fixture(scope="module")
