@@ -291,9 +291,10 @@ export interface RaceStanding {
   drops: boolean;
 }
 /**
- * What a user asked of the run. All are kept, by `key`. `at`: where it was taken, None if it was not.
+ * What a user asked of the run. All are kept, by `key`.
  *
- * `detail`: the action as it was posted. `outcome`: `taken`, or `refused` with the reason; None while it waits.
+ * `at`: the place after its entry in the search, None without one. `detail`: the action as it was posted.
+ * `outcome`: in the words of `gepa-client steer list`; None while it waits.
  */
 export interface Steer {
   id: number;

@@ -939,6 +939,7 @@ export interface Finalized {
  * processes have driven the run, those before a `resume` included; None if that is not known. `reused`: results that
  * were not made again, as the program is deterministic; None if it is not known to be. `infrastructure`: the store,
  * the lease, the sandboxes or the driver process was lost, so that the same run can continue without a change.
+ * `in_replay`: a resumed run ended before the end of its record, so that these events show less than the record has.
  */
 export interface Finished {
   seconds: number;
@@ -961,4 +962,5 @@ export interface Finished {
   search_complete: boolean;
   active_seconds: number | null;
   reused: number | null;
+  in_replay: boolean;
 }
