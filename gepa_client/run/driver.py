@@ -45,6 +45,7 @@ from gepa_client.run.replay_run import (
 from gepa_client.run.resolved_settings import (
     evolve_of,
     known_secrets,
+    listed_endpoints,
     metric_call_budget,
     races,
     with_reflection_model,
@@ -73,7 +74,7 @@ def drive(
     """Do the job; the last event is always `finished`. `gateway` receives the events of a gateway meanwhile."""
     finished: Finished | None = None
     try:
-        secrets = Secrets() if job.replays else Secrets(known_secrets(RunConfig(**job.config), job.store))
+        secrets = Secrets() if job.replays else _secrets_of(job)
         emit = redacting(secrets, emit)
         store = open_store(job.store)
         try:
@@ -87,6 +88,14 @@ def drive(
     except (Interrupted, OSError, SettingsError, ClientError, RpcError) as error:
         finished = _ended(finished, error, emit)
     emit(finished)
+
+
+def _secrets_of(job: DriverJob) -> Secrets:
+    config = RunConfig(**job.config)
+    if not listed_endpoints(config):  # there was one when the command began: its sandbox is being replaced
+        reason = f"the fleet file {config.fleet} names no server any more"
+        raise Interrupted("paused", reason, infrastructure=True)
+    return Secrets(known_secrets(config, job.store))
 
 
 def _ended(finished: Finished | None, error: BaseException, emit: Emit) -> Finished:

@@ -127,12 +127,22 @@ def endpoints(config: RunConfig) -> list[Address]:
     Raises:
         SettingsError: none is named. Refused: the file cannot be read.
     """
+    found = listed_endpoints(config)
+    if not found:
+        raise SettingsError(f"the fleet file {config.fleet} names no server, and no URL is given")
+    return found
+
+
+def listed_endpoints(config: RunConfig) -> list[Address]:
+    """Return `endpoints` as they are now; none while no sandbox of the run is ready.
+
+    Raises:
+        Refused: the endpoints file cannot be read.
+    """
     insecure = config.allow_insecure
     found = [Address(url, token_file=config.token_file, allow_insecure=insecure) for url in config.url]
     if config.fleet is not None:
         found += read_endpoints_file(config.fleet, allow_insecure=insecure)
-    if not found:
-        raise SettingsError(f"the fleet file {config.fleet} names no server, and no URL is given")
     return found
 
 
@@ -155,7 +165,7 @@ def known_secrets(config: RunConfig, store: str) -> list[str]:
     The token of a file that cannot be read now is left out; the fleet adds it before it uses it.
 
     Raises:
-        SettingsError: no server is named. Refused: the endpoints file cannot be read.
+        Refused: the endpoints file cannot be read.
     """
     values = config.model_dump(mode="json")
     inside = [text for key, value in values.items() for text in _left_out(value, without_secrets(key, value))]
@@ -166,7 +176,7 @@ def known_secrets(config: RunConfig, store: str) -> list[str]:
         *secrets_of(),
         *(os.environ[variable] for *_, variable in headers if variable in os.environ),
         *inside,
-        *_tokens([*endpoints(config), *scorers(config)]),
+        *_tokens([*listed_endpoints(config), *scorers(config)]),
         *passwords,
     ]
 

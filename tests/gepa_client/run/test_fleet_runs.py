@@ -114,3 +114,25 @@ def test_servers_of_a_fleet_file_join_and_leave_while_it_runs(
     assert "refused" in changes_of(events, urls[2])
     assert stranger.calls("evaluate") == []
     assert candidates(events) == undisturbed(serve, cli)
+
+
+def test_a_run_whose_servers_left_the_fleet_file_before_its_driver_started_is_paused_and_continues(
+    serve: Serve, cli: Cli, tmp_path: Path
+) -> None:
+    fleet = tmp_path / "fleet"
+    fleet.write_text(serve(program()) + "\n")
+    whole = cli("optimize", "--fleet", fleet, *ARGUMENTS)
+    assert whole.status == 0, whole.stderr
+    limit = ("--max-metric-calls", 60)
+    begun = cli("optimize", "--fleet", fleet, *ARGUMENTS, *limit)
+    assert begun.status == 0, begun.stderr
+    fleet.write_text("# none is ready\n")
+    again = ("resume", "last", "--fleet", fleet, "--max-metric-calls", 150, "--json")
+    lost = cli(*again)
+    [finished] = [event for event in lost.events if event["event"] == "finished"]
+    assert (lost.status, finished["status"], finished["infrastructure"]) == (3, "paused", True), lost.stderr
+    assert "names no server any more" in finished["reason"]
+    fleet.write_text(serve(program()) + "\n")
+    continued = cli(*again)
+    assert continued.status == 0, continued.stderr
+    assert candidates(continued.events) == candidates(whole.events)
