@@ -28,7 +28,7 @@ from tests.sandbox_runtime.source.repositories import commit
 PROGRAM = Path(__file__).parents[1] / "faults" / "served" / "logging_program.py"
 MASTER = b"a master key of a test, 32 bytes"
 LOOPBACK = parse_networks(["127.0.0.0/8"])
-WAIT_S = 120.0
+WAIT_S = 240.0
 LEASE_S = 30.0
 """Seconds; above what a busy machine holds a process up."""
 
