@@ -75,6 +75,11 @@ async function fetched(path: string): Promise<Answer<unknown>> {
 
 export const AnswersContext = createContext(new Answers(null));
 
+/** Return the path of a whole text; a component may be named by half of a surrogate pair, which no address can hold. */
+export function wholeText(api: string, candidate: number, component: string): string {
+  return `${api}/text?candidate=${candidate}&component=${encodeURIComponent(component.toWellFormed())}`;
+}
+
 /** Return a whole text, all of its parts loaded; `null` asks for nothing. */
 export function useWhole(path: string | null): Answer<SentText> {
   const answers = useContext(AnswersContext);

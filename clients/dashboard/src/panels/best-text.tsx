@@ -1,7 +1,7 @@
 /** The best text, in part if it is long, and the line of a program that loads it. */
 
 import { useEffect, useState } from "preact/hooks";
-import { useWhole } from "../answers";
+import { useWhole, wholeText } from "../answers";
 import type { SentText } from "../generated/events";
 import { counted } from "../parts/format";
 import { Block, Inline } from "../parts/text";
@@ -21,11 +21,7 @@ export function BestText({ view, best, api }: { view: View; best: Candidate; api
         <div key={component} class="bounded">
           <p class="quiet">
             <Inline text={component} length={120} />{" "}
-            <Copy
-              text={text}
-              name={component}
-              path={`${api}/text?candidate=${best.index}&component=${encodeURIComponent(component)}`}
-            />
+            <Copy text={text} name={component} path={wholeText(api, best.index, component)} />
           </p>
           <Beginning text={text} label={component} whole={href("text", { candidate: best.index })} />
         </div>

@@ -1,7 +1,7 @@
 /** The texts of a candidate, compared word by word with another one, or with the origin of each part. */
 
 import { useMemo, useState } from "preact/hooks";
-import { useAnswer, useWhole } from "../answers";
+import { useAnswer, useWhole, wholeText } from "../answers";
 import type { ViewProps } from "../app";
 import type { Origin, Provenance, ProvenanceSpan, Transcript } from "../generated/answers";
 import type { Mutation, SentText } from "../generated/events";
@@ -174,9 +174,7 @@ export function Component({ api, component, candidate, other }: ComponentProps) 
   const [now, was] = [candidate.texts[component], other?.texts[component]];
   const cut = (now?.omitted ?? 0) + (was?.omitted ?? 0);
   const path = (index: number, text: SentText | undefined) =>
-    whole && text !== undefined && text.omitted > 0
-      ? `${api}/text?candidate=${index}&component=${encodeURIComponent(component)}`
-      : null;
+    whole && text !== undefined && text.omitted > 0 ? wholeText(api, index, component) : null;
   const nowLoaded = useWhole(path(candidate.index, now));
   const wasLoaded = useWhole(path(other?.index ?? 0, was));
   const text = (nowLoaded.kind === "ready" ? nowLoaded.value : now) ?? { text: "", omitted: 0 };
