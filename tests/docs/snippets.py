@@ -3,7 +3,7 @@
 RUN = {
     "tests/protocol/test_protocol_page.py": "docs/protocol.md: *",
     "tests/examples/test_demo.py": [
-        "README.md: make demo     # optimize a small program; needs no key; the first time one to two minutes on a slow machine",
+        "README.md: make demo     # optimize a small program; needs no key; half a minute the first time, two minutes on a slow machine",
         "examples/tickets/README.md: $ make demo",
     ],
     "tests/examples/test_frameworks.py": [
