@@ -2,6 +2,8 @@
 
 import asyncio
 import errno
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -25,13 +27,13 @@ KEEP_ALIVE_S = 4.0
 """Below the 5 s after which Node and uvicorn close an idle connection, so that no request races with the closing."""
 
 
-def unconnected(url: str, error: Exception) -> str:
-    """Return why there is no connection to `url`, as a sentence."""
+def unconnected(url: str, error: Exception, within_s: float = CONNECT_TIMEOUT_S) -> str:
+    """Return why there is no connection to `url`, as a sentence. `within_s`: seconds that were left to connect."""
     where = f"cannot connect to {url.removesuffix(RPC_PATH)}"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"{where}: no such host"
     if not isinstance(error, aiohttp.ClientConnectorError):
-        return f"{where}: no connection within {CONNECT_TIMEOUT_S:g} s"
+        return f"{where}: no connection within {min(within_s, CONNECT_TIMEOUT_S):.3g} s"
     if _refused(error):
         return f"{where}: {REFUSED if socket_of(url) is None else NO_LISTENER}"
     return f"{where}: {error.os_error.strerror or error.os_error}"
@@ -55,6 +57,24 @@ def token_headers(token: str | None, proxy_token: str | None = None) -> dict[str
     if proxy_token is None:
         return {} if token is None else {"Authorization": f"Bearer {token}"}
     return {"Authorization": f"Bearer {proxy_token}"} | ({} if token is None else {PROXIED_TOKEN: token})
+
+
+@dataclass
+class _Sending:
+    """How far a request is. `has_begun`: a part of it was written to a connection, so the server may have it."""
+
+    has_begun: bool = False
+
+
+def _noting_what_is_sent() -> aiohttp.TraceConfig:
+    """Return a trace that sets `has_begun` of the `_Sending` that each request is given."""
+
+    async def note(_session: object, context: SimpleNamespace, _params: object) -> None:
+        context.trace_request_ctx.has_begun = True
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_headers_sent.append(note)
+    return trace
 
 
 class HttpTransport:
@@ -89,6 +109,7 @@ class HttpTransport:
                 connector=connector(self._url, keepalive_timeout=KEEP_ALIVE_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),  # `post` has its own
+                trace_configs=[_noting_what_is_sent()],
             )
 
     async def close(self) -> None:
@@ -108,13 +129,18 @@ class HttpTransport:
             raise ConnectionLost(self._cut, sent=False, refused=True)
         if self._session is None:
             raise Refused("the client is not open: use `async with RpcClient(...)`")
+        sending = _Sending()
         until_cut = asyncio.timeout(timeout_s)
         try:
             async with until_cut:
                 self._in_flight.add(until_cut)
                 try:
                     async with self._session.post(
-                        self._http_url, data=body, headers=self._headers, allow_redirects=False
+                        self._http_url,
+                        data=body,
+                        headers=self._headers,
+                        allow_redirects=False,
+                        trace_request_ctx=sending,
                     ) as response:
                         return HttpResponse(
                             status=response.status,
@@ -129,7 +155,9 @@ class HttpTransport:
             raise ConnectionLost(unconnected(self._url, error), sent=False, refused=_refused(error)) from error
         except TimeoutError as error:
             if self._cut is not None:
-                raise ConnectionLost(self._cut, refused=True) from error
+                raise ConnectionLost(self._cut, sent=sending.has_begun, refused=True) from error
+            if not sending.has_begun:
+                raise ConnectionLost(unconnected(self._url, error, timeout_s), sent=False) from error
             raise ConnectionLost(f"{NO_ANSWER} {self._url} within {timeout_s:.3g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise ConnectionLost(f"connection to {self._url} lost: {summary(error)}") from error

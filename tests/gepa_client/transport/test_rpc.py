@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import socket
 import threading
 import time
@@ -285,6 +286,21 @@ async def test_an_address_without_a_listener_is_a_lost_connection_that_was_never
         async with RpcClient(f"http://127.0.0.1:{taken.getsockname()[1]}", token="t") as client:
             with pytest.raises(ConnectionLost) as caught:
                 await client.call("evaluate", {}, timeout_s=0.5)
+    assert not caught.value.sent
+
+
+async def test_a_deadline_that_passes_before_the_connection_is_made_leaves_the_call_unsent():
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as waiting:
+        port = full.getsockname()[1]
+        for _ in range(3):  # more than its queue has room for: the kernel drops what comes after
+            pending = waiting.enter_context(socket.socket())
+            pending.setblocking(False)
+            pending.connect_ex(("127.0.0.1", port))
+        async with RpcClient(f"http://127.0.0.1:{port}", token="t") as client:
+            with pytest.raises(
+                ConnectionLost, match=rf"cannot connect to http://127.0.0.1:{port}: .* within"
+            ) as caught:
+                await client.call("evaluate", {}, timeout_s=0.3)
     assert not caught.value.sent
 
 
