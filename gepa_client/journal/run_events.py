@@ -541,7 +541,7 @@ class Finished(_Event):
     search between two iterations, so that every result is counted in `metric_calls`. `active_seconds`: how long
     processes have driven the run, those before a `resume` included; None if that is not known. `reused`: results that
     were not made again, as the program is deterministic; None if it is not known to be. `infrastructure`: the store,
-    the lease, the sandboxes or the driver process was lost, so that the same run can continue without a change.
+    the lease, the servers or the driver process was lost, so that the same run can continue without a change.
     `in_replay`: a resumed run ended before the end of its record, so that these events show less than the record has.
     """
 

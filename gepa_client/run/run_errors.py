@@ -66,6 +66,6 @@ def finished_by(error: BaseException) -> Finished:
     if isinstance(error, ProgramFailed):
         return Finished(status="failed", reason=stop_reason(error), details=error_details(error), metric_calls=0)
     later = isinstance(error, ConnectionLost | StoreUnavailable) or (isinstance(error, RpcError) and error.retryable)
-    lost = isinstance(error, StoreUnavailable | ClaimLost | RunBusy)
+    lost = isinstance(error, ConnectionLost | StoreUnavailable | ClaimLost | RunBusy)
     status: Status = "paused" if later else "refused"
     return Finished(status=status, reason=stop_reason(error), infrastructure=lost, metric_calls=0)

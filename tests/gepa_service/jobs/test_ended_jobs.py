@@ -40,7 +40,7 @@ def test_a_job_continues_by_itself_if_its_infrastructure_was_lost_and_not_by_its
         (Interrupted("paused", "lost", infrastructure=True), True),
         (Interrupted("paused", "lost", infrastructure=True).again(), True),
         (Interrupted("paused", "the store is unavailable: of the program's own"), False),
-        (ConnectionLost("no answer from the program's server"), False),
+        (ConnectionLost("no answer from the server"), True),
         (ValueError("no"), False),
     ],
 )
