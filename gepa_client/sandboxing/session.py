@@ -34,7 +34,7 @@ from gepa_client.sandboxing.session_messages import (
 )
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import socket_of
-from sandbox_runtime import EnvironmentMissing, SandboxError
+from sandbox_runtime import EnvironmentMissing, RuntimeInterrupted, SandboxError
 from sandbox_runtime.gateway import GatewayRefusal, HostConnection, ProviderCall
 from sandbox_runtime.pool import EndpointsFile, PoolEvent, PoolFailed, SandboxPool, endpoints_folder
 
@@ -66,7 +66,8 @@ SERVER, WARNING = "gepa-server: ", "gepa-server: warning: "
 class SessionNotStarted(Exception):
     """No sandbox became ready; the text begins with what its server refused, if it did, and has the end of its log.
 
-    `must_publish`: at Modal, the environment was never built.
+    `must_publish`: at Modal, the environment was never built. `was_interrupted`: a process was killed, so another try
+    may succeed.
     """
 
     def __init__(self, error: BaseException, *, must_publish: bool) -> None:
@@ -76,6 +77,7 @@ class SessionNotStarted(Exception):
         first = f"{refused[-1].removeprefix(SERVER)}\n" if refused else ""
         super().__init__(f"{first}no sandbox could be started: {error}{more}")
         self.must_publish = must_publish
+        self.was_interrupted = isinstance(error, RuntimeInterrupted)
 
 
 class SandboxSession(NoSandboxes):

@@ -88,6 +88,8 @@ def _carried_out(order: JobOrder, store: Store, daemons: "Daemons | None") -> En
                 with place_for(order, session, front, None if daemons is None else daemons.of_driver) as place:
                     return _driven(order, store, run, place)
         except sessions.SessionNotStarted as error:
+            if error.was_interrupted:
+                return Ended(status="interrupted", reason=str(error))
             return _failed("sandbox", str(error))
 
 

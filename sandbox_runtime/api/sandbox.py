@@ -4,6 +4,7 @@ SandboxError
 ├── RuntimeUnavailable   this runtime cannot be used here; the message names what is missing and how to get it
 ├── EgressNotEnforced    this backend cannot enforce the spec's egress; nothing was started
 ├── EnvironmentMissing   the recipe's environment is not ready, and `start` builds none
+├── RuntimeInterrupted   a process that makes environments or sandboxes was killed; another try may succeed
 ├── SandboxNotReady      it was started and did not become ready; everything of it is freed. `stage`, `log_tail`
 ├── RuntimeThrottled     the runtime accepts no further sandbox for now. `retry_after_s`
 └── SandboxGone          the sandbox has ended
@@ -58,6 +59,10 @@ class EgressNotEnforced(SandboxError):
 
 class EnvironmentMissing(SandboxError):
     """The recipe's environment is not ready; `Runtime.prepare` makes it."""
+
+
+class RuntimeInterrupted(SandboxError):
+    """A process that makes environments or sandboxes was killed; the same request may succeed later."""
 
 
 class SandboxNotReady(SandboxError):

@@ -5,6 +5,7 @@ import logging
 import os
 import posixpath
 import re
+import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Protocol
 
 from evolverpc_common.files import remove_tree
 from evolverpc_common.package_managers import uv_variables
-from sandbox_runtime.api.sandbox import EnvironmentMissing
+from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeInterrupted
 from sandbox_runtime.environments.disk_limit import BUILD_MB, within
 
 logger = logging.getLogger(__name__)
@@ -143,6 +144,7 @@ _NO_SCRIPTS_HINT = (
     "from source: provide wheels, or an address without a password"
 )
 _TAIL_BYTES = 4096
+_KILLED = 128 + signal.SIGKILL
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,7 @@ class BuildFolder:
 
         Raises:
             EnvironmentMissing: it failed, and the message has the end of its output; or the folder is too large.
+            RuntimeInterrupted: it was killed.
         """
         scratch = str(self.folder / _SCRATCH)
         given = build_variables(os.environ)
@@ -224,6 +227,8 @@ class BuildFolder:
             status, output = await within(self.folder, self.most_mb, building)
         except TimeoutError:
             raise EnvironmentMissing(f"{name} took longer than {BUILD_S:g} s to build the environment") from None
+        if status == _KILLED:
+            raise RuntimeInterrupted(f"the environment is not built: {name} was killed")
         if status != 0:
             hint = "" if self.may_build else _NO_SCRIPTS_HINT
             end = output[-_TAIL_BYTES:].decode("utf-8", "replace").strip()

@@ -65,7 +65,7 @@ class EnvironmentCache:
 
         Raises:
             EnvironmentMissing: it cannot be built; the message names the command and has the end of its output.
-            RuntimeUnavailable: uv is not installed.
+            RuntimeUnavailable: uv is not installed. RuntimeInterrupted: a command of the build was killed.
         """
         if not (wants_python(recipe) or wants_node(recipe)):
             return BuiltEnvironment()

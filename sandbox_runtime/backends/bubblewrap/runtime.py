@@ -13,9 +13,11 @@ from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT, Closed, Gateway
 from sandbox_runtime.api.sandbox import (
     EgressNotEnforced,
     EnvironmentMissing,
+    RuntimeInterrupted,
     Sandbox,
     SandboxError,
     SandboxExit,
+    SandboxGone,
     SandboxInfo,
     SandboxNotReady,
 )
@@ -57,6 +59,10 @@ async def run_build(
     """Run one build command in a container, see `environments.RunBuildCommand`; its network is the gateway only.
 
     `gateway_session`: what builds may reach, None for nothing.
+
+    Raises:
+        EnvironmentMissing: it cannot be run, or needs more memory than a build has. TimeoutError: it took too long.
+        RuntimeInterrupted: its container was not made, or ended before the command.
     """
     limits = ResourceLimits(float(os.cpu_count() or 1), _MEMORY_MB, _WORKSPACE_MB, _PROCESSES, timeout_s)
     user = context.builder
@@ -69,7 +75,7 @@ async def run_build(
                 try:
                     await container.start()
                 except SandboxError as error:
-                    raise EnvironmentMissing(
+                    raise RuntimeInterrupted(
                         f"{argv[0]} cannot be run: {error}\n{container.log.text()[-_LOG_TAIL:]}".rstrip()
                     ) from error
                 variables = dict(env)
@@ -80,6 +86,10 @@ async def run_build(
                 status, output, _ = await container.run_captured(
                     order, stdin.fileno(), _OUTPUT_BYTES, timeout_s, together=True
                 )
+                if status != 0 and container.has_lacked_memory():
+                    raise EnvironmentMissing(f"{argv[0]} needs more than the {_MEMORY_MB} MiB of memory of a build")
+            except SandboxGone as error:
+                raise RuntimeInterrupted(f"{argv[0]} ended with its container, before it was done") from error
             finally:
                 await container.close()
     except OSError as error:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sandbox_runtime.api.sandbox import SandboxError, SandboxGone
+from sandbox_runtime.api.sandbox import RuntimeInterrupted, SandboxError, SandboxGone
 from sandbox_runtime.api.spec import Command
 from sandbox_runtime.backends.bubblewrap.daemon_process import Daemon, execute_daemon
 from sandbox_runtime.backends.bubblewrap.supervisor.daemon import MESSAGE_BYTES
@@ -107,7 +107,11 @@ class SupervisorClient:
         up: asyncio.Future[int] = self._loop.create_future()
         self._up[container], self._gone[container] = up, self._loop.create_future()
         try:
-            await self._send({"do": "start", "container": container}, orders)
+            try:
+                await self._send({"do": "start", "container": container}, orders)
+            except SandboxError:  # the daemon has ended, and got no order
+                del self._gone[container]
+                raise
             return await up
         finally:
             del self._up[container]
@@ -181,7 +185,7 @@ class SupervisorClient:
         async with self._sending:
             while True:
                 if self.lost.done():
-                    raise SandboxError(f"the process that keeps the sandboxes has ended\n{self.lost.result()}")
+                    raise RuntimeInterrupted(f"the process that keeps the sandboxes has ended\n{self.lost.result()}")
                 try:
                     socket.send_fds(self._wire, [text], list(descriptors))
                     return
@@ -242,7 +246,7 @@ class SupervisorClient:
         self._log.seek(max(0, size - _LOG_TAIL_BYTES))
         tail = self._log.read().decode("utf-8", "replace")
         self.lost.set_result(tail)
-        error = SandboxError(f"the process that keeps the sandboxes has ended\n{tail}")
+        error = RuntimeInterrupted(f"the process that keeps the sandboxes has ended\n{tail}")
         for waiting in (*self._up.values(), *self._runs.values()):
             if not waiting.done():
                 waiting.set_exception(error)

@@ -1,14 +1,20 @@
+import asyncio
+import contextlib
 import os
+import signal
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from sandbox_runtime import EnvironmentMissing, RuntimeInterrupted
+from sandbox_runtime.backends.bubblewrap.container import RecordedResources
 from sandbox_runtime.backends.bubblewrap.runtime import BubblewrapRuntime, run_build
 from sandbox_runtime.backends.records import SandboxRecords
 from sandbox_runtime.environments import RunBuildCommand
-from tests.sandbox_runtime.bubblewrap.containers import left_of, shell_output, spec_of
+from tests.sandbox_runtime.bubblewrap.containers import left_of, shell_output, spec_of, until
 from tests.sandbox_runtime.bubblewrap.test_gateway_session import Echoing
 
 ENV = {"PATH": "/usr/bin:/bin", "GIVEN": "1"}
@@ -68,6 +74,41 @@ async def test_a_build_that_takes_too_long_is_ended(
     with pytest.raises(TimeoutError):
         await builder(runtime)(["sleep", "60"], site, ENV, 0.3, [])
     assert left_of(records, sockets) == []
+
+
+async def test_a_build_whose_daemon_or_container_is_killed_is_interrupted(
+    runtime: BubblewrapRuntime, tmp_path: Path, records: SandboxRecords, sockets: Path
+) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    assert runtime._context is not None
+    daemon = runtime._context.supervisor.pid
+
+    async def built(victim: Callable[[], int]) -> tuple[int, bytes]:
+        building = asyncio.create_task(builder(runtime)(["sh", "-c", "echo > begun; sleep 60"], site, ENV, 50, []))
+        await until((site / "begun").exists)
+        os.kill(victim(), signal.SIGKILL)
+        (site / "begun").unlink()
+        return await building
+
+    with contextlib.suppress(RuntimeInterrupted):  # whether the command's status is still reported is a race
+        assert await built(lambda: RecordedResources.of(records.all()[0]).monitor or 0) == (137, b"")
+    with pytest.raises(RuntimeInterrupted, match="ended"):
+        await built(lambda: daemon)
+    with pytest.raises(RuntimeInterrupted, match="cannot be run"):
+        await builder(runtime)(["true"], site, ENV, 20, [])
+    await until(lambda: left_of(records, sockets) == [])
+
+
+async def test_a_build_that_needs_too_much_memory_fails_with_the_reason(
+    find_control_groups: None, runtime: BubblewrapRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.setattr("sandbox_runtime.backends.bubblewrap.runtime._MEMORY_MB", 64)
+    argv = [sys.executable, "-I", "-S", "-c", "kept = b'x' * 2**28"]
+    with pytest.raises(EnvironmentMissing, match="more than the 64 MiB of memory of a build"):
+        await builder(runtime)(argv, site, ENV, 20, [sys.prefix, sys.base_prefix])
 
 
 async def test_a_sandbox_can_read_its_environment_and_not_change_it(runtime: BubblewrapRuntime, tmp_path: Path) -> None:

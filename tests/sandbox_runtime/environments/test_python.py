@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sandbox_runtime import EnvironmentMissing, Recipe
+from sandbox_runtime import EnvironmentMissing, Recipe, RuntimeInterrupted
 from sandbox_runtime.environments import BuiltEnvironment, EnvironmentCache
 from tests.sandbox_runtime.environments.wheels import HostRun, exists, places
 
@@ -104,6 +104,18 @@ async def test_a_failed_build_names_the_reason_and_leaves_nothing(
     with pytest.raises(EnvironmentMissing, match=r"(?s)cannot be built: uv exited.*farewell"):
         await environments.ready(Recipe(packages=("farewell",)), run=run, on_progress=print)
     assert places(cache) == []
+
+
+async def test_a_killed_command_is_an_interruption_and_leaves_nothing(
+    environments: EnvironmentCache, cache: Path, run: HostRun, wheels: Path
+) -> None:
+    async def killed(*_: object) -> tuple[int, bytes]:
+        return 137, b""
+
+    with pytest.raises(RuntimeInterrupted, match="not built: uv was killed"):
+        await environments.ready(GREETING, run=killed, on_progress=print)
+    assert places(cache) == []
+    assert exists((await environments.ready(GREETING, run=run, on_progress=print)).python)
 
 
 async def test_commands_that_build_know_where_packages_come_from_and_no_secret(
