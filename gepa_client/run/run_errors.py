@@ -21,7 +21,12 @@ DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, err
 
 
 def stop_for(error: Exception, what: str = "") -> Interrupted:
-    """Return how an error ends a run: paused if free disk space helps, else failed. `what`: the failed step."""
+    """Return how an error ends a run. `what`: the failed step.
+
+    The run is paused if the store was lost, or if free disk space helps; else it has failed.
+    """
+    if isinstance(error, StoreUnavailable | ClaimLost):
+        return Interrupted("paused", stop_reason(error), infrastructure=True)
     if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         return Interrupted("paused", f"a file of the run cannot be written: {summary(error)}; make room, then resume")
     return Interrupted("failed", f"{what} failed: {stop_reason(error)}" if what else stop_reason(error))
