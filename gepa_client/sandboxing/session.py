@@ -102,6 +102,8 @@ class SandboxSession(NoSandboxes):
         self._exhausted_s: float | None = None
         self._in_cooldown: dict[str, float] = {}
         self._connections = ConnectionLog()
+        self.models_usd = 0.0
+        """US dollars that the programs' finished calls to models were counted as."""
 
     def start(self, show: Show, progress: Callable[[str], None], *, spent_usd: float = 0.0) -> None:
         """Start the sandboxes and wait for the first; `settings` then name its commit and the fleet file.
@@ -289,6 +291,8 @@ class SandboxSession(NoSandboxes):
 
     def _receive(self, message: SessionMessage) -> None:
         driver = self._driver
+        if isinstance(message, ProviderCall):
+            self.models_usd += message.counted_usd
         if isinstance(message, HostConnection):
             self._connections.add(message)
             return

@@ -2,15 +2,10 @@
 
 import threading
 
-from gepa_service.jobs.month_spending import month_of
-from gepa_service.model.tenant import Usage
+from gepa_service.jobs.month_spending import month_id
+from gepa_service.jobs.month_usage import add_usage
 from gepa_service.records.record import now
-from gepa_service.records.store import RecordExists, RecordStore, changed
-
-
-def month_id() -> str:
-    """Return the id of the present month's usage, in UTC."""
-    return f"month_{month_of(now())}"
+from gepa_service.records.store import RecordStore
 
 
 class RequestCounts:
@@ -22,11 +17,11 @@ class RequestCounts:
 
     def add(self, tenant: str) -> None:
         """Count a request."""
-        self._put({(tenant, month_id()): 1})
+        self._put({(tenant, month_id(now())): 1})
 
     def of(self, tenant: str) -> int:
         """Return how many of this month are not written yet."""
-        return self._counts.get((tenant, month_id()), 0)
+        return self._counts.get((tenant, month_id(now())), 0)
 
     def write(self, records: RecordStore) -> None:
         """Add the counts to the records. What cannot be written stays counted. Raises `RecordsUnavailable`."""
@@ -35,7 +30,7 @@ class RequestCounts:
         left = dict(taken)
         try:
             for (tenant, month), count in taken.items():
-                _add(records, tenant, month, count)
+                add_usage(records, tenant, month, requests=count)
                 del left[tenant, month]
         finally:
             self._put(left)
@@ -44,14 +39,3 @@ class RequestCounts:
         with self._lock:
             for name, count in counts.items():
                 self._counts[name] = self._counts.get(name, 0) + count
-
-
-def _add(records: RecordStore, tenant: str, month: str, count: int) -> None:
-    found = records.get(Usage, tenant, month)
-    if found is None:
-        try:
-            records.insert(Usage(tenant=tenant, id=month, requests=count))
-        except RecordExists:
-            _add(records, tenant, month, count)
-        return
-    changed(records, found, lambda each: each.model_copy(update={"requests": each.requests + count}))

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +15,10 @@ from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.jobs.attempt import WorkerParts
 from gepa_service.jobs.front_port import Forward
 from gepa_service.jobs.git_access import GitAccess
+from gepa_service.jobs.month_spending import month_limit
 from gepa_service.jobs.program_worker import Machine, ProgramWorker
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.jobs.worker import Worker, worker_name
-from gepa_service.secrets.vault import Vault
 from gepa_service.webhooks.sender import Sender
 
 PRIVATE = 0o700
@@ -79,12 +79,13 @@ def make_worker(service: Service, store: Store, options: WorkerOptions) -> MadeW
         sandbox=options.sandbox,
         policy=service.repositories,
         cache=cache,
-        secrets=lambda tenant, names: _named(vault, tenant, names),
+        secrets=lambda tenant: revealed(vault, tenant),
         git_credentials=access.credentials,
         forward=options.forward,
     )
     sender = Sender(service.records, service.webhook_key, service.repositories.allow_networks)
-    return MadeWorker(Worker(parts, options.jobs), ProgramWorker(service.records, machine, name), sender.run)
+    programs = ProgramWorker(service.records, machine, name, month_limit(service.records, store).is_reached)
+    return MadeWorker(Worker(parts, options.jobs), programs, sender.run)
 
 
 def work(worker: MadeWorker, is_over: Callable[[], bool] = lambda: False) -> None:
@@ -132,9 +133,3 @@ def _signals(drain: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _named(vault: Vault, tenant: str, names: Sequence[str]) -> Mapping[str, str]:
-    """Return those of these secrets of a tenant that there are."""
-    found = revealed(vault, tenant).variables if names else {}
-    return {name: found[name] for name in names if name in found}

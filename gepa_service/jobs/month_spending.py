@@ -1,4 +1,7 @@
-"""What a tenant's jobs cost in the present month, by their runs' journals, and whether that is all it may spend."""
+"""What a tenant has spent in the present month, and whether that is all it may spend.
+
+What jobs cost is in their runs' journals, what batches and steps cost is counted as they run.
+"""
 
 import threading
 import time
@@ -10,6 +13,7 @@ from gepa_client.errors import NoSuchRun
 from gepa_client.journal.store import Store
 from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.job import ENDED, Job
+from gepa_service.model.tenant import Usage
 from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
@@ -38,7 +42,7 @@ class SpendingReader:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, records: RecordStore, journals: Store, tenant: str) -> MonthSpending:
-        """Return what the tenant's jobs have cost this month until now, those submitted earlier included.
+        """Return what the tenant has spent this month until now, by jobs that were submitted earlier too.
 
         Raises:
             RecordsUnavailable, StoreUnavailable: a database cannot be read.
@@ -50,6 +54,8 @@ class SpendingReader:
             jobs += job.id > first
             usd += max(0.0, cost - job.usd_before_month)
             unpriced += unknown
+        month = records.get(Usage, tenant, month_id(moment))
+        usd += 0.0 if month is None else month.work_usd
         return MonthSpending(jobs, usd, unpriced)
 
     def _spent(self, journals: Store, job: Job) -> tuple[float, int]:
@@ -83,7 +89,7 @@ def _of_month(records: RecordStore, tenant: str, moment: datetime) -> Iterator[J
 class MonthLimit:
     """Whether tenants have spent their money of the month. Safe to use from several threads.
 
-    `spent`: returns the USD that a tenant's jobs have cost this month; asked again after `KNOWN_S`.
+    `spent`: returns the USD that a tenant has spent this month; asked again after `KNOWN_S`.
     """
 
     records: RecordStore
@@ -106,9 +112,20 @@ class MonthLimit:
         return known[0] >= allowed
 
 
+def month_limit(records: RecordStore, journals: Store) -> MonthLimit:
+    """Return a limit that reads what was spent from these stores."""
+    reader = SpendingReader()
+    return MonthLimit(records, lambda tenant: reader.of(records, journals, tenant).usd)
+
+
 def month_of(moment: datetime) -> str:
     """Return the month of a moment, such as `2026-01`."""
     return f"{moment:%Y-%m}"
+
+
+def month_id(moment: datetime) -> str:
+    """Return the id of the usage record of a moment's month."""
+    return f"month_{month_of(moment)}"
 
 
 def first_id_of(moment: datetime) -> str:

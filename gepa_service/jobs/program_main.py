@@ -1,7 +1,7 @@
 """The process that works on a tenant's program: it starts sandboxes, calls their servers, and prints what comes.
 
 Started as `python -P -m gepa_service.jobs.program_main`; standard input has a `WorkOrder`, standard output gets
-messages of `program_messages`. Its environment has the secrets of the tenant that the sandboxes need, and no others.
+messages of `program_messages`. The order has the tenant's secrets, for the gateway and the settings that name them.
 """
 
 import asyncio
@@ -12,10 +12,10 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
@@ -30,7 +30,16 @@ from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.rpc import RpcClient
 from gepa_service.jobs.http_front import fronted
 from gepa_service.jobs.job_sandboxes import started_session
-from gepa_service.jobs.program_messages import StepDone, TaskDone, WorkFailed, WorkLog, WorkMessage, WorkOrder, WorkOver
+from gepa_service.jobs.program_messages import (
+    StepDone,
+    TaskDone,
+    WorkFailed,
+    WorkLog,
+    WorkMessage,
+    WorkOrder,
+    WorkOver,
+    WorkSpent,
+)
 from gepa_service.model.rollouts import PROMPT
 from protocol import ApplyMutationResult, Candidate
 from protocol.errors import MutationRejected, RpcError
@@ -44,6 +53,8 @@ GRACE_S = 15.0
 """Seconds by which the deadline of a call is later than the time of its task, which the server keeps itself."""
 
 FINALIZE_S = 120.0
+COUNTED_S = 1.0
+T = TypeVar("T")
 
 
 def main() -> None:
@@ -51,6 +62,7 @@ def main() -> None:
     out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no message
     order = WorkOrder.model_validate_json(sys.stdin.readline())
+    os.environ.update(order.secrets)
 
     def emit(message: WorkMessage) -> None:
         out.write(message.model_dump_json().encode() + b"\n")
@@ -80,11 +92,27 @@ def _worked(order: WorkOrder, emit: Emit) -> WorkOver:
         fleet = session.settings.fleet
         assert fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
         if order.what == "rollouts":
-            return asyncio.run(_Rollouts(order, fleet, emit).run())
+            return asyncio.run(_counted(_Rollouts(order, fleet, emit).run(), session, emit))
         address = read_endpoints_file(fleet)[0]
-        result = asyncio.run(_step(order, address, emit))
+        result = asyncio.run(_counted(_step(order, address, emit), session, emit))
         emit(StepDone(result={**result, "program_json": _program_json(session, address, result["finalized"])}))
         return WorkOver()
+
+
+async def _counted(work: Coroutine[Any, Any, T], session: SandboxSession, emit: Emit) -> T:
+    """Do the work and report what it costs, each second and at its end."""
+
+    async def report() -> None:
+        while True:
+            await asyncio.sleep(COUNTED_S)
+            emit(WorkSpent(usd=session.models_usd))
+
+    reporting = asyncio.create_task(report())
+    try:
+        return await work
+    finally:
+        reporting.cancel()
+        emit(WorkSpent(usd=session.models_usd))
 
 
 def _client(address: Address) -> RpcClient:

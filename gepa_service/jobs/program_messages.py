@@ -15,7 +15,7 @@ class WorkOrder(_Message):
     """What the process does, the one line of its standard input. `tasks`: those without a result, by their index.
 
     `settings`: whole, with the backend of the sandboxes and the file of the git token. `front`,
-    `allow_networks`: as of `JobOrder`.
+    `allow_networks`, `secrets`: as of `JobOrder`.
     """
 
     id: str
@@ -30,6 +30,7 @@ class WorkOrder(_Message):
     timeout_s: float
     allow_networks: tuple[str, ...]
     front: Front | None = None
+    secrets: dict[str, str] = Field(default_factory=dict, repr=False)
 
 
 class TaskDone(_Message):
@@ -45,6 +46,13 @@ class StepDone(_Message):
 
     event: Literal["step"] = "step"
     result: dict[str, Any]
+
+
+class WorkSpent(_Message):
+    """US dollars that the programs' calls to models have cost since the process began."""
+
+    event: Literal["spent"] = "spent"
+    usd: float
 
 
 class WorkLog(_Message):
@@ -68,5 +76,5 @@ class WorkOver(_Message):
     timed_out: bool = False
 
 
-WorkMessage = TaskDone | StepDone | WorkLog | WorkFailed | WorkOver
+WorkMessage = TaskDone | StepDone | WorkSpent | WorkLog | WorkFailed | WorkOver
 MESSAGES: TypeAdapter[WorkMessage] = TypeAdapter(Annotated[WorkMessage, Field(discriminator="event")])

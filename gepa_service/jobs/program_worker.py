@@ -9,17 +9,21 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from pydantic import ValidationError
 
+from gepa_client.errors import JournalError
 from gepa_client.settings.groups import SandboxKind
+from gepa_service.jobs.attempt import Revealed
 from gepa_service.jobs.front_port import Forward, opened_front
 from gepa_service.jobs.job_environment import basic_environment, cache_of
 from gepa_service.jobs.job_order import Front
+from gepa_service.jobs.month_spending import NOTHING_LEFT, month_id
+from gepa_service.jobs.month_usage import add_usage
 from gepa_service.jobs.program_messages import (
     MESSAGES,
     StepDone,
@@ -29,8 +33,8 @@ from gepa_service.jobs.program_messages import (
     WorkMessage,
     WorkOrder,
     WorkOver,
+    WorkSpent,
 )
-from gepa_service.jobs.settings_of_jobs import named_secrets
 from gepa_service.model.job import JobClaim
 from gepa_service.model.rollouts import WORK_ENDED, ProgramWork, TaskResult, WorkStatus, task_result_id
 from gepa_service.records.record import now
@@ -71,15 +75,15 @@ INCONCLUSIVE = frozenset({"infra_error", "cancelled"})
 class Machine:
     """What processes of this worker may use.
 
-    `cache`: of fetched repositories and built environments, by tenant. `secrets`: values of a tenant's secrets, of
-    those names that exist. `git_credentials`: user and password for a repository, None without an installation of the
-    GitHub App. `forward`: as of `WorkerParts`.
+    `cache`: of fetched repositories and built environments, by tenant. `secrets`: returns a tenant's.
+    `git_credentials`: user and password for a repository, None without an installation of the GitHub App. `forward`:
+    as of `WorkerParts`.
     """
 
     sandbox: SandboxKind
     policy: RepositoryPolicy
     cache: Path
-    secrets: Callable[[str, Sequence[str]], Mapping[str, str]] = field(repr=False)
+    secrets: Callable[[str], Revealed] = field(repr=False)
     git_credentials: Callable[[ProgramWork], tuple[str, str] | None] = field(repr=False)
     forward: Forward | None = None
 
@@ -87,11 +91,12 @@ class Machine:
 class ProgramWorker:
     """Does work of all tenants in turn, one at a time. `name`: different for each process and thread.
 
-    `is_busy`: whether it does any now.
+    `is_busy`: whether it does any now. `has_spent_all`: whether a tenant's money of this month is spent.
     """
 
-    def __init__(self, records: RecordStore, machine: Machine, name: str) -> None:
+    def __init__(self, records: RecordStore, machine: Machine, name: str, has_spent_all: Callable[[str], bool]) -> None:
         self._records, self._machine, self._name = records, machine, name
+        self._spent_all = has_spent_all
         self._seen: dict[str, tuple[JobClaim, float]] = {}
         self.is_busy = False
 
@@ -124,9 +129,23 @@ class ProgramWorker:
         waiting = self._records.tenants_with(ProgramWork, {"status": "queued"})
         for tenant in sorted(waiting, key=lambda each: (under_way.get(each, 0), each)):
             for found in self._records.page(ProgramWork, tenant, {"status": "queued"}, limit=1):
-                if (work := self._claim(found)) is not None:
+                if self._has_spent_all(tenant):
+                    self._note(found, NOTHING_LEFT)
+                elif (work := self._claim(found)) is not None:
                     return work
         return self._taken_over()
+
+    def _has_spent_all(self, tenant: str) -> bool:
+        try:
+            return self._spent_all(tenant)
+        except JournalError:  # what jobs have cost cannot be read now
+            return False
+
+    def _note(self, work: ProgramWork, reason: str) -> None:
+        """State in the record of queued work why it waits."""
+        if work.reason != reason:
+            with contextlib.suppress(RecordChanged):
+                self._records.replace(work.model_copy(update={"reason": reason}))
 
     def _taken_over(self) -> ProgramWork | None:
         running = self._records.page(ProgramWork, None, {"status": "running"}, limit=LARGEST_PAGE)
@@ -145,6 +164,7 @@ class ProgramWorker:
             "status": "running",
             "claim": JobClaim(worker=self._name),
             "started": found.started or now(),
+            "reason": None,
         }
         try:
             return self._records.replace(found.model_copy(update={**changes, "attempts": found.attempts + 1}))
@@ -169,20 +189,19 @@ class ProgramWorker:
                 _Run(self, work, environment, Path(folder), front).to_end(stop)
 
     def _environment(self, work: ProgramWork, folder: Path) -> dict[str, str]:
-        """Return the environment of the process: what it needs of the machine, and the secrets that settings name."""
+        """Return the environment of the process: what it needs of the machine."""
         repository = allowed_repository(work.repo_url, self._machine.policy)
         configuration = folder / "gitconfig"
         configuration.touch(mode=0o600)
         configuration.write_text(git_configuration(repository, self._machine.git_credentials(work)), encoding="utf-8")
         for name in ("home", "tmp"):
             (folder / name).mkdir()
-        own = {
+        return {
             **basic_environment(folder, at_modal=self._machine.sandbox == "modal"),
             "XDG_CACHE_HOME": str(cache_of(work.tenant, self._machine.cache)),
             "GIT_CONFIG_GLOBAL": str(configuration),
             "GIT_CONFIG_NOSYSTEM": "1",
         }
-        return {**self._machine.secrets(work.tenant, named_secrets(work.settings)), **own}
 
     def _end(self, work: ProgramWork, status: WorkStatus, reason: str | None, **more: Any) -> None:
         def change(found: ProgramWork) -> ProgramWork:
@@ -200,10 +219,12 @@ class ProgramWorker:
         """Return what the process does: the tasks that have no result yet."""
         done = {each.index for each in self._results(work)}
         tasks = tuple((index, task) for index, task in enumerate(work.tasks) if index not in done)
+        revealed = self._machine.secrets(work.tenant)
+        headers = [*work.settings.get("secret_headers", []), *revealed.headers]
         return WorkOrder(
             id=work.id,
             what=work.what,
-            settings={**work.settings, "sandbox": self._machine.sandbox},
+            settings={**work.settings, "sandbox": self._machine.sandbox, "secret_headers": headers},
             candidate=work.candidate,
             mutation=work.mutation,
             tasks=tasks,
@@ -213,6 +234,7 @@ class ProgramWorker:
             timeout_s=work.timeout_s,
             allow_networks=tuple(map(str, self._machine.policy.allow_networks)),
             front=front,
+            secrets=dict(revealed.variables),
         )
 
     def _results(self, work: ProgramWork) -> Iterator[TaskResult]:
@@ -243,6 +265,7 @@ class _Run:
         self._step: dict[str, Any] | None = None
         self._failure: str | None = None
         self._over: WorkOver | None = None
+        self._spent_usd = self._counted_usd = 0.0
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "gepa_service.jobs.program_main"],
             stdin=subprocess.PIPE,
@@ -273,9 +296,13 @@ class _Run:
                     beat = time.monotonic()
                     if not self._beat():
                         return
+                    if self._waits_for_money():
+                        return
+            self._count_cost()
             self._finish()
         finally:
             self._kill()
+            self._count_cost()
 
     def _begin(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None, "pipes"  # noqa: S101
@@ -305,6 +332,8 @@ class _Run:
                 self._keep(message)
             case StepDone():
                 self._step = message.result
+            case WorkSpent():
+                self._spent_usd = message.usd
             case WorkLog():
                 self._log = [*self._log, message.text][-KEPT_LOG:]
             case WorkFailed():
@@ -333,8 +362,39 @@ class _Run:
         failed = sum(each["status"] in INCONCLUSIVE for each in self._results.values())
         return {"done": len(self._results), "failed": failed}
 
+    def _count_cost(self) -> None:
+        """Add what the process has spent to the tenant's month and to the work."""
+        more = self._spent_usd - self._counted_usd
+        if not more:
+            return
+        self._counted_usd = self._spent_usd
+        records = self._worker._records
+        add_usage(records, self._work.tenant, month_id(now()), work_usd=more)
+        self._work = changed(
+            records, self._work, lambda found: found.model_copy(update={"cost_usd": found.cost_usd + more})
+        )
+
+    def _waits_for_money(self) -> bool:
+        """Return the tasks of a batch that have no result to the queue if the tenant's money of the month is spent.
+
+        A step continues: what it has done would be lost.
+        """
+        if self._work.what != "rollouts" or not self._worker._has_spent_all(self._work.tenant):
+            return False
+        name, counts = self._worker._name, self._counts()
+
+        def change(found: ProgramWork) -> ProgramWork:
+            if found.claim is None or found.claim.worker != name or found.status != "running":
+                return found
+            waits = {"status": "queued", "claim": None, "reason": NOTHING_LEFT, "attempts": found.attempts - 1}
+            return found.model_copy(update={**waits, **counts})
+
+        self._work = changed(self._worker._records, self._work, change)
+        return True
+
     def _beat(self) -> bool:
         """Write a beat and the progress; return whether the work continues here."""
+        self._count_cost()
         name, counts = self._worker._name, self._counts()
 
         def change(found: ProgramWork) -> ProgramWork:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from gepa_client.errors import JournalError
 from gepa_service.jobs.attempt import Attempt, WorkerParts
 from gepa_service.jobs.job_starter import JobStarter, open_starter
-from gepa_service.jobs.month_spending import MonthLimit, SpendingReader
+from gepa_service.jobs.month_spending import MonthLimit, month_limit
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.job import Job
 from gepa_service.records.store import RecordError
@@ -55,8 +55,8 @@ class Worker:
             self._run(starter)
 
     def _run(self, starter: JobStarter) -> None:
-        parts, reader = self.parts, SpendingReader()
-        limit = MonthLimit(parts.records, lambda tenant: reader.of(parts.records, parts.journals, tenant).usd)
+        parts = self.parts
+        limit = month_limit(parts.records, parts.journals)
         queue = Queue(parts.records, parts.name, parts.lease_s, has_spent_all=limit.is_reached)
         while not self._draining.is_set():
             self._forget_ended()

@@ -24,6 +24,8 @@ class ProgramWork(Record):
     code. `traces`: whether results have trajectories. `parallelism`: tasks at the same time. `task_timeout_s`: seconds
     of one task; `timeout_s`: of all, after which the rest is cancelled. `done`: tasks with a result; `failed`: those of
     them that have none of the program. `result`: of a step. `partial`: some tasks have no result of the program.
+    `cost_usd`: what the program's calls to models have cost so far; of a call whose cost is unknown, the most that it
+    may have cost.
     """
 
     kind: ClassVar[str] = "program_work"
@@ -46,6 +48,7 @@ class ProgramWork(Record):
     timeout_s: float = 3600.0
     done: int = 0
     failed: int = 0
+    cost_usd: float = 0.0
     result: dict[str, Any] | None = None
     created_by: str
     started: datetime | None = None

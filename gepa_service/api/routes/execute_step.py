@@ -91,12 +91,14 @@ class StepView(BaseModel):
     """A step. `made`: whether the mutation was made; else `stage` and `message` state why not.
 
     `candidate`: the texts after it. `branch`, `commit`, `diff`, `summary`: of a change of code; `bundle`: base64 of a
-    git bundle that holds the branch. `program_json`: what the program saved for the candidate.
+    git bundle that holds the branch. `program_json`: what the program saved for the candidate. `cost_usd`: what calls
+    to models have cost so far.
     """
 
     step_id: str
     status: WorkStatus
     reason: str | None
+    cost_usd: float
     made: bool | None = None
     stage: str | None = None
     message: str | None = None
@@ -121,9 +123,16 @@ class StepView(BaseModel):
             )
             for each in result.get("tried", [])
         ]
-        names = set(cls.model_fields) - {"step_id", "status", "reason", "examples"}
+        names = set(cls.model_fields) - {"step_id", "status", "reason", "cost_usd", "examples"}
         shown = {name: result[name] for name in names if name in result}
-        return cls(step_id=work.id, status=work.status, reason=work.reason, examples=tried, **shown)
+        return cls(
+            step_id=work.id,
+            status=work.status,
+            reason=work.reason,
+            cost_usd=work.cost_usd,
+            examples=tried,
+            **shown,
+        )
 
 
 STILL_RUNNING: Responses = {202: {"model": StepView, "description": "The step continues; poll GET /execute_step/{id}."}}

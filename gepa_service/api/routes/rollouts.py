@@ -101,7 +101,8 @@ class TaskView(BaseModel):
 class BatchView(BaseModel):
     """A batch and a page of its results.
 
-    `partial`: some tasks have no result of the program. `done`, `total`: tasks. `next`: what the next page of results
+    `partial`: some tasks have no result of the program. `done`, `total`: tasks. `cost_usd`: what the program's calls
+    to models have cost so far. `next`: what the next page of results
     follows, null before the first result; poll with it until `complete`: no results follow.
     """
 
@@ -111,6 +112,7 @@ class BatchView(BaseModel):
     done: int
     failed: int
     total: int
+    cost_usd: float
     results: list[TaskView]
     next: str | None
     complete: bool

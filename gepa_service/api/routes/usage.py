@@ -10,9 +10,8 @@ from gepa_client.journal.store import open_store
 from gepa_service.api.access import Parts, Reader
 from gepa_service.api.app_state import Service
 from gepa_service.api.documented import documented
-from gepa_service.api.request_counts import month_id
 from gepa_service.api.threads import in_thread
-from gepa_service.jobs.month_spending import MonthSpending, month_of
+from gepa_service.jobs.month_spending import MonthSpending, month_id, month_of
 from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.job import Job
 from gepa_service.model.tenant import Quotas, Usage
@@ -24,7 +23,8 @@ router = APIRouter(tags=["usage"])
 class UsageView(BaseModel):
     """This month, in UTC.
 
-    `jobs`: submitted this month. `usd`: what jobs have cost this month; at least that, if results are `unpriced`.
+    `jobs`: submitted this month. `usd`: what jobs, batches and steps have cost this month; at least that, if results
+    are `unpriced`.
     `requests`: to the API. `jobs_queued`, `jobs_running`: now. `quotas`: null for no limit.
     """
 
@@ -63,5 +63,5 @@ def _used(service: Service, tenant: str, reader: Any) -> dict[str, Any]:
 
 
 def _requests(service: Service, tenant: str) -> int:
-    found = service.records.get(Usage, tenant, month_id())
+    found = service.records.get(Usage, tenant, month_id(now()))
     return 0 if found is None else found.requests

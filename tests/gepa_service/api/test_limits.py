@@ -8,9 +8,11 @@ from starlette.types import Receive, Scope, Send
 
 from gepa_service.api.failures import Failures
 from gepa_service.api.limits import FRESH_S, RequestLimits
-from gepa_service.api.request_counts import RequestCounts, month_id
+from gepa_service.api.request_counts import RequestCounts
 from gepa_service.auth.principal import Principal
+from gepa_service.jobs.month_spending import month_id
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant, Usage
+from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore, RecordsUnavailable
 
 
@@ -124,4 +126,4 @@ def test_counts_are_added_to_the_month_and_kept_while_the_database_is_away(
     for counts in (one, two, one):
         counts.write(records)
     assert one.of("acme") == 0
-    assert records.get(Usage, "acme", month_id()).requests == 7
+    assert records.get(Usage, "acme", month_id(now())).requests == 7

@@ -9,6 +9,7 @@ import pytest
 
 from gepa_client.settings.groups import SandboxKind
 from gepa_service.cli.worker_parts import MadeWorker, work
+from gepa_service.jobs.attempt import Revealed
 from gepa_service.jobs.program_worker import Machine, ProgramWorker
 from gepa_service.jobs.worker import Worker
 from gepa_service.model.job import Job
@@ -31,11 +32,11 @@ def made(service: Platform) -> MadeWorker:
         sandbox=PROCESS,
         policy=RepositoryPolicy(True),
         cache=service.folder / "cache",
-        secrets=lambda _tenant, _names: {},
+        secrets=lambda _tenant: Revealed(),
         git_credentials=lambda _work: None,
     )
     parts = service.parts()
-    programs = ProgramWorker(service.records, machine, parts.name)
+    programs = ProgramWorker(service.records, machine, parts.name, lambda _tenant: False)
     return MadeWorker(Worker(parts, 1), programs, lambda stop: stop.wait() and None)
 
 

@@ -1,17 +1,24 @@
 """Batches of rollouts and single steps, done by a worker in sandboxes."""
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gepa_client.journal.store import open_store
 from gepa_service.api.app_state import Service
+from gepa_service.jobs import month_spending, program_worker
+from gepa_service.jobs.attempt import Revealed
+from gepa_service.jobs.month_spending import NOTHING_LEFT, month_limit
 from gepa_service.jobs.program_worker import Machine, ProgramWorker
 from gepa_service.model.rollouts import ProgramWork, TaskResult
+from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.records.store import TenantRecords
+from tests.gepa_service.jobs.test_secrets_of_jobs import model
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit
 
@@ -44,17 +51,19 @@ def program(tmp_path: Path) -> str:
 def worker(service: Service, tmp_path: Path) -> Iterator[ProgramWorker]:
     """A worker that runs while the test does; its sandboxes isolate nothing."""
 
-    def secrets(tenant: str, names: Sequence[str]) -> dict[str, str]:
-        return dict.fromkeys(names, f"{tenant}'s")
+    def secrets(tenant: str) -> Revealed:
+        return Revealed({"OWN_KEY": f"{tenant}'s", "OPENAI_API_KEY": f"sk-of-{tenant}"})
 
     machine = Machine("process", service.repositories, tmp_path / "cache", secrets, lambda _: None)
-    made, stop = ProgramWorker(service.records, machine, "worker-1"), threading.Event()
-    thread = threading.Thread(target=made.run, args=(stop,))
-    thread.start()
-    yield made
-    stop.set()
-    thread.join(WAIT_S)
-    assert not thread.is_alive()
+    with contextlib.closing(open_store(service.journals)) as journals:
+        limit, stop = month_limit(service.records, journals), threading.Event()
+        made = ProgramWorker(service.records, machine, "worker-1", limit.is_reached)
+        thread = threading.Thread(target=made.run, args=(stop,))
+        thread.start()
+        yield made
+        stop.set()
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
 
 
 async def polled(caller: Caller, batch_id: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -96,6 +105,77 @@ async def test_a_batch_returns_the_result_of_every_task_once(
         "program_error",
         "ValueError",
     )
+
+
+CALL_USD = 0.01
+CALLING = """
+import json, os, urllib.request
+
+seed_candidate = {"prompt": "plain"}
+
+
+def run(example, candidate):
+    request = urllib.request.Request(
+        os.environ["OPENAI_BASE_URL"] + "/chat/completions",
+        json.dumps({"model": "m", "messages": [{"role": "user", "content": example["text"]}]}).encode(),
+        {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"},
+    )
+    return json.load(urllib.request.urlopen(request, timeout=60))["choices"][0]["message"]["content"]
+
+
+def score(example, output):
+    return 1.0
+"""
+
+
+async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait_for_more(
+    editor: Caller,
+    service: Service,
+    tmp_path: Path,
+    worker: ProgramWorker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(month_spending, "KNOWN_S", 0.1)
+    monkeypatch.setattr(program_worker, "BEAT_S", 0.2)
+    service.records.insert(Tenant(tenant=TENANTS, id="acme", name="Acme", quotas=Quotas(usd_per_month=3 * CALL_USD)))
+    commit(tmp_path / "calling", {"program.py": CALLING, "gepa.toml": 'program = "program.py"\n'})
+    keys, released = list[str | None](), threading.Event()
+
+    def called(authorization: str | None) -> None:
+        keys.append(authorization)
+        if len(keys) > 5:
+            released.wait(WAIT_S)
+
+    with model(called) as base_url:
+        options = {
+            "model_prices": {"m": [0, CALL_USD * 1_000_000]},
+            "model_providers": {"openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"}},
+        }
+        tasks = [{"text": f"t{at}"} for at in range(12)]
+        body = {"repo_url": str(tmp_path / "calling"), "tasks": tasks, "parallelism": 1, "options": options}
+        accepted = await editor("POST", "/rollouts/batch", body)
+        batch_id = accepted.json()["batch_id"]
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                waiting = (await editor("GET", f"/rollouts/batch/{batch_id}")).json()
+                if waiting["reason"] == NOTHING_LEFT:
+                    break
+                await asyncio.sleep(0.1)
+        released.set()
+        assert waiting["status"] == "queued", waiting
+        assert 3 * CALL_USD <= waiting["cost_usd"] < 12 * CALL_USD
+        usage = (await editor("GET", "/usage")).json()
+        assert usage["usd"] == pytest.approx(waiting["cost_usd"])
+        refused = await editor("POST", "/rollouts/batch", body)
+        assert (refused.status_code, refused.json()["quota"]) == (429, "usd_per_month"), refused.text
+        tenant = service.records.get(Tenant, TENANTS, "acme")
+        assert tenant is not None
+        service.records.replace(tenant.model_copy(update={"quotas": Quotas(usd_per_month=100.0)}))
+        ended, results = await polled(editor, batch_id)
+    assert ended["status"] == "completed", ended
+    assert sorted(each["index"] for each in results) == list(range(12))
+    assert set(keys) == {"Bearer sk-of-acme"}
+    assert ended["cost_usd"] == pytest.approx(len(keys) * CALL_USD, abs=1.5 * CALL_USD)
 
 
 async def test_the_time_of_a_batch_cancels_the_rest_and_a_task_has_its_own(

@@ -1018,7 +1018,8 @@ export interface components {
          * BatchView
          * @description A batch and a page of its results.
          *
-         *     `partial`: some tasks have no result of the program. `done`, `total`: tasks. `next`: what the next page of results
+         *     `partial`: some tasks have no result of the program. `done`, `total`: tasks. `cost_usd`: what the program's calls
+         *     to models have cost so far. `next`: what the next page of results
          *     follows, null before the first result; poll with it until `complete`: no results follow.
          */
         BatchView: {
@@ -1028,6 +1029,8 @@ export interface components {
             complete: boolean;
             /** Completed */
             completed: string | null;
+            /** Cost Usd */
+            cost_usd: number;
             /**
              * Created
              * Format: date-time
@@ -3975,7 +3978,8 @@ export interface components {
          * @description A step. `made`: whether the mutation was made; else `stage` and `message` state why not.
          *
          *     `candidate`: the texts after it. `branch`, `commit`, `diff`, `summary`: of a change of code; `bundle`: base64 of a
-         *     git bundle that holds the branch. `program_json`: what the program saved for the candidate.
+         *     git bundle that holds the branch. `program_json`: what the program saved for the candidate. `cost_usd`: what calls
+         *     to models have cost so far.
          */
         StepView: {
             /** Branch */
@@ -3988,6 +3992,8 @@ export interface components {
             } | null;
             /** Commit */
             commit?: string | null;
+            /** Cost Usd */
+            cost_usd: number;
             /** Diff */
             diff?: string | null;
             /** Examples */
@@ -4206,7 +4212,8 @@ export interface components {
          * UsageView
          * @description This month, in UTC.
          *
-         *     `jobs`: submitted this month. `usd`: what jobs have cost this month; at least that, if results are `unpriced`.
+         *     `jobs`: submitted this month. `usd`: what jobs, batches and steps have cost this month; at least that, if results
+         *     are `unpriced`.
          *     `requests`: to the API. `jobs_queued`, `jobs_running`: now. `quotas`: null for no limit.
          */
         UsageView: {
