@@ -49,7 +49,8 @@ def main(flags: list[str]) -> int:
     print(left_out or both_the_same(runs))
     print(what_changed(runs[0]))
     print(f"""
-Next: open {runs[0].folder / "report.html"} (each change, and why)
+Next: .venv/bin/gepa-client watch {runs[0].folder.name}
+      (each change, and why, in a browser; report.html in its folder is the same)
       change examples/tickets/python/tickets.py, and run this again
       let a model write the prompt of a program of yours: docs/quickstart.md""")
     return 0

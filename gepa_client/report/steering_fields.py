@@ -7,6 +7,9 @@ from evolverpc_common.display_text import counted
 from gepa_client.journal.run_events import Steered
 from gepa_client.report.run_record import RunRecord
 
+STOPS = ("pause", "cancel")
+"""Requests that stop a run, and so do not steer it."""
+
 STEERED_COLUMNS = ("entry", "request", "by", "asked at")
 
 
@@ -27,11 +30,15 @@ def steered_rows(record: RunRecord) -> list[tuple[str, ...]]:
 
 
 def steered_summary(kinds: Sequence[str]) -> str | None:
-    """Return how often a run was steered, by the kinds of the requests that it took; None if it was not."""
-    if not kinds:
+    """Return how often a run was steered, by the kinds of the requests that it took; None if it was not.
+
+    Requests to stop it do not count.
+    """
+    steering = [kind for kind in kinds if kind not in STOPS]
+    if not steering:
         return None
-    found = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in Counter(kinds).items())
-    return f"{counted(len(kinds), 'request')} by hand: {found}"
+    found = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in Counter(steering).items())
+    return f"{counted(len(steering), 'request')} by hand: {found}"
 
 
 def steered_kinds(record: RunRecord) -> list[str]:

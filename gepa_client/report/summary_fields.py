@@ -92,9 +92,9 @@ def story(record: RunRecord, explained: Explanation | None) -> list[str]:
     sentences.append(_ending(record))
     if explained is not None:
         proposer = "Reflection" if _by_model(record) else "The program"
-        made = (
-            f"{proposer} was asked for {counted(explained.proposed, 'proposal')}, of which {explained.kept} were kept."
-        )
+        by_hand = "propose" in steered_kinds(record)
+        makers = f"{proposer} and users" if by_hand else proposer
+        made = f"{makers} made {counted(explained.proposed, 'proposal')}, of which {explained.kept} were kept."
         sentences += [made, *([] if record.certificate is not None else _certainty(explained))]
     if record.certificate is not None:
         sentences.append(f"Verdict of the certificate: {record.certificate.verdict}.")
@@ -328,7 +328,7 @@ def budget_note(record: RunRecord) -> str:
     if record.metric_calls <= budget:
         return f" of {budget:,}"
     if record.finished is None or not record.finished.search_complete:
-        return f" of {budget:,} (an iteration that had begun is finished)"
+        return f" of {budget:,} (an iteration that had begun is being completed)"
     begun = "the last iteration"
     if last is not None and last.metric_calls > budget:
         begun = f"the validation of {'the seed' if last.index == 0 else f'candidate {last.index}'}"

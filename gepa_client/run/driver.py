@@ -429,4 +429,4 @@ class _DriverRun:
 
 def _requested(action: str) -> Interrupted:
     status: InterruptStatus = "paused" if action == PAUSE else "cancelled"
-    return Interrupted(status, f"{status} by a request")
+    return Interrupted(status, "on request")

@@ -23,6 +23,11 @@ class DataFolder:
     path: Path
 
     @property
+    def ignored(self) -> Path:
+        """Keeps the folder out of a git repository that it is in."""
+        return self.path / ".gitignore"
+
+    @property
     def records(self) -> Path:
         """The database of tenants, jobs and versions."""
         return self.path / "records.db"
@@ -65,6 +70,8 @@ def opened_folder(path: Path) -> Iterator[DataFolder]:
     folder = DataFolder(path.absolute())
     try:
         folder.path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        if not folder.ignored.exists():
+            folder.ignored.write_text("*\n")
         mode = stat.S_IMODE(folder.path.stat().st_mode)
         if mode & OTHERS:
             raise ConfigurationError(f"{path} may be read by others (mode {mode:03o}): chmod 700 {path}")

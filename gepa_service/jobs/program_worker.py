@@ -61,6 +61,9 @@ MOST_ATTEMPTS = 3
 END_S = 90.0
 """Seconds that a process may take to end its sandboxes."""
 
+LAST_WORDS_S = 1.0
+"""Seconds that an ended process's last message may take to be read."""
+
 LATE_S = 300.0
 """Seconds beside `timeout_s` for the start of the sandboxes; then the process is ended."""
 
@@ -426,7 +429,7 @@ class _Run:
             self._worker._end(self._work, "failed" if nothing else whole, reason, **counts)
 
     def _kill(self) -> None:
-        """End the process, which ends its sandboxes; kill it if that takes too long."""
+        """End the process, which ends its sandboxes, and read what it has spent; kill it if that takes too long."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -434,6 +437,10 @@ class _Run:
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+        with contextlib.suppress(queue.Empty):  # its end was read before
+            while (message := self._lines.get(timeout=LAST_WORDS_S)) is not None:
+                if isinstance(message, WorkSpent):
+                    self._spent_usd = message.usd
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()

@@ -4,7 +4,9 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -77,7 +79,22 @@ def explains_what_changed(end: list[str], folder: Path) -> None:
     reasons = [line.rpartition(": ")[2] for line in end if line.startswith("    before: ")]
     assert len(reasons) == 3
     assert set(reasons) <= set(best)
-    assert f"open {folder.relative_to(folder.parents[1])}/report.html" in "\n".join(end)
+    [following] = [line for line in end if line.startswith("Next: ")]
+    assert following == f"Next: .venv/bin/gepa-client watch {folder.name}"
+    shows_the_page(following.removeprefix("Next: .venv/bin/"), folder)
+
+
+def shows_the_page(printed: str, folder: Path) -> None:
+    """The command of the virtual environment prints the address of the run's page."""
+    program, *words = shlex.split(printed)
+    command = [str(Path(sys.executable).with_name(program)), *words]
+    with subprocess.Popen(command, cwd=folder.parents[1], stdout=subprocess.PIPE, text=True) as page:
+        assert page.stdout is not None
+        address = page.stdout.readline()
+        page.send_signal(signal.SIGINT)
+        assert page.wait(60) == 0
+    assert address.startswith("page: http://127.0.0.1:")
+    assert address.strip().endswith(f"run={folder.name}")
 
 
 def test_the_demo_needs_no_node(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def _cells(run: StoredRun, seed: Any, name: int) -> dict[str, str]:
 
 
 def _ago(moment: str | None) -> str:
-    return "-" if moment is None else duration(seconds_since(moment))
+    return "-" if moment is None else f"{duration(seconds_since(moment))} ago"
 
 
 def _name(run: StoredRun, longest: int) -> str:

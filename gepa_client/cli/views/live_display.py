@@ -263,7 +263,7 @@ def calls(record: RunRecord) -> str:
 
 def _pace(record: RunRecord) -> str:
     rate, left = record.rate(), record.seconds_left()
-    parts = [f"{record.in_flight} in flight"]
+    parts = [] if record.finished is not None else [f"{record.in_flight} in flight"]
     if record.endpoints > 1:
         parts.append(f"{record.up} of {record.endpoints} servers")
     if record.spent_usd:
@@ -272,9 +272,9 @@ def _pace(record: RunRecord) -> str:
         parts.append(counted(record.model_calls.total.calls, "model call"))
     if refused := refusal_count(record):
         parts.append(f"{refused:,} refused")
-    if rate:
+    if rate and record.finished is None:
         parts.append(f"{rate:,.1f} examples/s")
-    if left is not None:
+    if left:
         parts.append(f"about {clock(left)} left")
     return " · ".join(parts)
 

@@ -26,7 +26,7 @@ def test_the_report_begins_with_the_scores_the_end_and_how_certain_the_differenc
         assert (
             "It ended after 120 of 3,000 metric calls and 3.0 s (completed: max_metric_calls of 120 is" in report_text
         )
-        assert "The program was asked for 9 proposals, of which 2 were kept." in report_text
+        assert "The program made 9 proposals, of which 2 were kept." in report_text
         assert "1 row is better, 1 is worse and 0 the same with the best candidate: that may be chance" in report_text
     parts = ("Best", "Rows it fixed", "Changes, from the", "Other proposals", "The run")
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)

@@ -160,7 +160,7 @@ def test_a_cancel_during_the_wait_for_a_claim_ends_the_run(serve: Serve, cli: Cl
         events = driven(tmp_path, on=cancel, config={"max_metric_calls": 400})
     assert (finished(events).status, finished(events).reason) == (
         "cancelled",
-        "cancelled by a request",
+        "on request",
     )
     run = record(tmp_path)
     assert (run.status, run.reason, run.requested_action, run.claim.owner) == (

@@ -458,7 +458,7 @@ def test_a_cancel_by_another_command_ends_a_run_after_the_calls_in_flight(
     assert cli("cancel", "last").status == 0
     stdout, stderr = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130, stdout + stderr
-    assert "cancelled: cancelled by a request" in stdout
+    assert "cancelled: on request" in stdout
     numbers, attempts = evaluations(tmp_path)
     assert len(words.calls("evaluate")) == len(numbers) == attempts
 

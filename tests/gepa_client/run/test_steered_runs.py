@@ -227,7 +227,7 @@ def test_a_run_is_paused_by_another_process_and_resumed_to_the_same_result(
         words.delay_s = 0.0
         ran = driving.result(TIMEOUT_S)
     assert paused.status == 0, paused.stdout + paused.stderr
-    assert "is paused: paused by a request; everything is kept" in paused.stdout
+    assert "is paused: on request; everything is kept" in paused.stdout
     assert (ran.event("finished")["status"], ran.status) == ("paused", 3)
     with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
         run = store.runs()[0]
