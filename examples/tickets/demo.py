@@ -50,7 +50,7 @@ def main(flags: list[str]) -> int:
     print(what_changed(runs[0]))
     print(f"""
 Next: .venv/bin/gepa-client watch {runs[0].folder.name}
-      (each change, and why, in a browser; report.html in its folder is the same)
+      (each change, and why, in a browser; its report.html has the same)
       change examples/tickets/python/tickets.py, and run this again
       let a model write the prompt of a program of yours: docs/quickstart.md""")
     return 0
