@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from evolverpc_common.display_text import counted
 from gepa_client.journal.run_events import Steered
 from gepa_client.report.run_record import RunRecord
-
-STOPS = ("pause", "cancel")
-"""Requests that stop a run, and so do not steer it."""
+from gepa_client.steering.request_queue import STOPS
 
 STEERED_COLUMNS = ("entry", "request", "by", "asked at")
 
@@ -30,17 +28,13 @@ def steered_rows(record: RunRecord) -> list[tuple[str, ...]]:
 
 
 def steered_summary(kinds: Sequence[str]) -> str | None:
-    """Return how often a run was steered, by the kinds of the requests that it took; None if it was not.
-
-    Requests to stop it do not count.
-    """
-    steering = [kind for kind in kinds if kind not in STOPS]
-    if not steering:
+    """Return how often a run was steered, by the kinds of the requests that it took; None if it was not."""
+    if not kinds:
         return None
-    found = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in Counter(steering).items())
-    return f"{counted(len(steering), 'request')} by hand: {found}"
+    found = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in Counter(kinds).items())
+    return f"{counted(len(kinds), 'request')} by hand: {found}"
 
 
 def steered_kinds(record: RunRecord) -> list[str]:
-    """Return the kinds of the requests that a run took, in order."""
-    return [event.action for event in record.steered if event.refused is None]
+    """Return the kinds of the requests that a run took, in order, without those that stopped it."""
+    return [event.action for event in record.steered if event.refused is None and event.action not in STOPS]

@@ -328,7 +328,7 @@ def budget_note(record: RunRecord) -> str:
     if record.metric_calls <= budget:
         return f" of {budget:,}"
     if record.finished is None or not record.finished.search_complete:
-        return f" of {budget:,} (an iteration that had begun is being completed)"
+        return f" of {budget:,} (an iteration that had begun counts too)"
     begun = "the last iteration"
     if last is not None and last.metric_calls > budget:
         begun = f"the validation of {'the seed' if last.index == 0 else f'candidate {last.index}'}"

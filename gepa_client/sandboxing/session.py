@@ -103,7 +103,9 @@ class SandboxSession(NoSandboxes):
         self._in_cooldown: dict[str, float] = {}
         self._connections = ConnectionLog()
         self.models_usd = 0.0
-        """US dollars that the programs' finished calls to models were counted as."""
+        """US dollars that the programs' finished calls to models have cost, as far as that is known."""
+        self.models_unpriced = 0
+        """Calls among them whose cost is not known."""
 
     def start(self, show: Show, progress: Callable[[str], None], *, spent_usd: float = 0.0) -> None:
         """Start the sandboxes and wait for the first; `settings` then name its commit and the fleet file.
@@ -292,7 +294,8 @@ class SandboxSession(NoSandboxes):
     def _receive(self, message: SessionMessage) -> None:
         driver = self._driver
         if isinstance(message, ProviderCall):
-            self.models_usd += message.counted_usd
+            self.models_usd += message.cost_usd or 0.0
+            self.models_unpriced += message.cost_usd is None
         if isinstance(message, HostConnection):
             self._connections.add(message)
             return

@@ -33,7 +33,7 @@ def unconnected(url: str, error: Exception, within_s: float = CONNECT_TIMEOUT_S)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return f"{where}: no such host"
     if not isinstance(error, aiohttp.ClientConnectorError):
-        return f"{where}: no connection within {min(within_s, CONNECT_TIMEOUT_S):.3g} s"
+        return f"{where}: no connection within {within_s:.3g} s"
     if _refused(error):
         return f"{where}: {REFUSED if socket_of(url) is None else NO_LISTENER}"
     return f"{where}: {error.os_error.strerror or error.os_error}"

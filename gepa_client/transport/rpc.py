@@ -245,7 +245,7 @@ class RpcClient:
     async def _post(self, method: str, params: Mapping[str, Any], meta: dict[str, Any], deadline: float) -> JsonValue:
         remaining = deadline - time.monotonic()
         if remaining <= 0:
-            raise ConnectionLost(f"{method} was not answered by its deadline")
+            raise ConnectionLost(f"{method} was not answered by its deadline", sent=False)
         wait_s = meta.get("wait_s") if method != "get_result" else params.get("wait_s")
         timeout_s = remaining if wait_s is None else min(remaining, wait_s + ANSWER_GRACE_S)
         if wait_s is not None and wait_s > remaining and method != "get_result":

@@ -4,6 +4,7 @@ import threading
 
 from gepa_service.jobs.month_spending import month_id
 from gepa_service.jobs.month_usage import add_usage
+from gepa_service.model.tenant import Usage
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
 
@@ -30,7 +31,7 @@ class RequestCounts:
         left = dict(taken)
         try:
             for (tenant, month), count in taken.items():
-                add_usage(records, tenant, month, requests=count)
+                add_usage(records, Usage(tenant=tenant, id=month, requests=count))
                 del left[tenant, month]
         finally:
             self._put(left)

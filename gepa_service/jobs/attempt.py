@@ -70,7 +70,7 @@ LONGEST_DELAY_S = 60.0
 
 @dataclass(frozen=True)
 class Revealed:
-    """A tenant's secrets for its job: variables by name, and entries of `secret_headers`."""
+    """A tenant's secrets for a job, batch or step: variables by name, and entries of `secret_headers`."""
 
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     headers: tuple[str, ...] = ()

@@ -48,8 +48,7 @@ class JobLogs:
         for file in self._files:
             with contextlib.suppress(OSError):
                 file.begin = file.offset = file.path.lstat().st_size
-        parts = {line.strip() for value in secrets.values() for line in value.splitlines()}
-        self._secrets = sorted((each for each in parts if len(each) >= SHORTEST_SECRET), key=len, reverse=True)
+        self._secrets = secrets
         self._lines: list[LogLine] = []
 
     def add(self, text: str) -> None:
@@ -96,9 +95,15 @@ class JobLogs:
             self._lines.append(self._line(file.source, "more was printed, which is not recorded"))
 
     def _line(self, source: str, text: str) -> LogLine:
-        for secret in self._secrets:
-            text = text.replace(secret, HIDDEN)
-        return LogLine(at=now(), source=source, text=text[:LONGEST_LINE])
+        return LogLine(at=now(), source=source, text=without_secrets(text, self._secrets)[:LONGEST_LINE])
+
+
+def without_secrets(text: str, secrets: Mapping[str, str]) -> str:
+    """Return the text with `HIDDEN` in place of each value, and of each line of a value."""
+    parts = {line.strip() for value in secrets.values() for line in value.splitlines()}
+    for part in sorted((each for each in parts if len(each) >= SHORTEST_SECRET), key=len, reverse=True):
+        text = text.replace(part, HIDDEN)
+    return text
 
 
 def _bytes_of(path: Path, offset: int) -> bytes:

@@ -36,7 +36,7 @@ class MonthSpending:
 
 @dataclass
 class SpendingReader:
-    """Reads what jobs have cost; what ended jobs have cost is kept. Safe to use from several threads."""
+    """Reads what tenants have spent; what ended jobs have cost is kept. Safe to use from several threads."""
 
     _ended: dict[str, tuple[float, int]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -55,7 +55,8 @@ class SpendingReader:
             usd += max(0.0, cost - job.usd_before_month)
             unpriced += unknown
         month = records.get(Usage, tenant, month_id(moment))
-        usd += 0.0 if month is None else month.work_usd
+        if month is not None:
+            usd, unpriced = usd + month.work_usd, unpriced + month.work_unpriced
         return MonthSpending(jobs, usd, unpriced)
 
     def _spent(self, journals: Store, job: Job) -> tuple[float, int]:

@@ -4,20 +4,22 @@ from gepa_service.model.tenant import Usage
 from gepa_service.records.store import RecordExists, RecordStore, changed
 
 
-def add_usage(records: RecordStore, tenant: str, month: str, *, requests: int = 0, work_usd: float = 0.0) -> None:
-    """Add requests, and US dollars that batches and steps have cost. Blocks.
-
-    `month`: of `month_id`. Raises `RecordsUnavailable`.
-    """
-    found = records.get(Usage, tenant, month)
+def add_usage(records: RecordStore, more: Usage) -> None:
+    """Add these numbers to those of the same tenant and month. Blocks. Raises `RecordsUnavailable`."""
+    found = records.get(Usage, more.tenant, more.id)
     if found is None:
         try:
-            records.insert(Usage(tenant=tenant, id=month, requests=requests, work_usd=work_usd))
+            records.insert(more)
         except RecordExists:
-            add_usage(records, tenant, month, requests=requests, work_usd=work_usd)
+            add_usage(records, more)
         return
 
-    def more(each: Usage) -> Usage:
-        return each.model_copy(update={"requests": each.requests + requests, "work_usd": each.work_usd + work_usd})
+    def added(each: Usage) -> Usage:
+        sums = {
+            "requests": each.requests + more.requests,
+            "work_usd": each.work_usd + more.work_usd,
+            "work_unpriced": each.work_unpriced + more.work_unpriced,
+        }
+        return each.model_copy(update=sums)
 
-    changed(records, found, more)
+    changed(records, found, added)

@@ -73,7 +73,9 @@ def main() -> None:
             emit(_worked(order, emit))
         except KeyboardInterrupt:
             emit(WorkFailed(message="the worker ended this process"))
-        except (SessionNotStarted, SettingsError, ClientError, RpcError, ValueError, OSError) as error:
+        except SessionNotStarted as error:
+            emit(WorkFailed(message=str(error), interrupted=error.was_interrupted))
+        except (SettingsError, ClientError, RpcError, ValueError, OSError) as error:
             emit(WorkFailed(message=summary(error)))
 
 
@@ -85,34 +87,46 @@ def _worked(order: WorkOrder, emit: Emit) -> WorkOver:
         log(line.text)
 
     setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks))
-    with (
-        fronted(order.front) as (gateway, _),
-        started_session(RunConfig.model_validate(order.settings | gateway), order.id, setup, show, log) as session,
-    ):
-        fleet = session.settings.fleet
-        assert fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
-        if order.what == "rollouts":
-            return asyncio.run(_counted(_Rollouts(order, fleet, emit).run(), session, emit))
-        address = read_endpoints_file(fleet)[0]
-        result = asyncio.run(_counted(_step(order, address, emit), session, emit))
-        emit(StepDone(result={**result, "program_json": _program_json(session, address, result["finalized"])}))
-        return WorkOver()
+    session: SandboxSession | None = None
+    try:
+        with (
+            fronted(order.front) as (gateway, _),
+            started_session(RunConfig.model_validate(order.settings | gateway), order.id, setup, show, log) as session,
+        ):
+            return _done(order, session, emit)
+    finally:
+        if session is not None:
+            emit(_spent(session))  # with the calls that were in flight as the sandboxes ended
+
+
+def _done(order: WorkOrder, session: SandboxSession, emit: Emit) -> WorkOver:
+    fleet = session.settings.fleet
+    assert fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
+    if order.what == "rollouts":
+        return asyncio.run(_counted(_Rollouts(order, fleet, emit).run(), session, emit))
+    address = read_endpoints_file(fleet)[0]
+    result = asyncio.run(_counted(_step(order, address, emit), session, emit))
+    emit(StepDone(result={**result, "program_json": _program_json(session, address, result["finalized"])}))
+    return WorkOver()
+
+
+def _spent(session: SandboxSession) -> WorkSpent:
+    return WorkSpent(usd=session.models_usd, unpriced=session.models_unpriced)
 
 
 async def _counted(work: Coroutine[Any, Any, T], session: SandboxSession, emit: Emit) -> T:
-    """Do the work and report what it costs, each second and at its end."""
+    """Do the work and report each second what it has cost."""
 
     async def report() -> None:
         while True:
             await asyncio.sleep(COUNTED_S)
-            emit(WorkSpent(usd=session.models_usd))
+            emit(_spent(session))
 
     reporting = asyncio.create_task(report())
     try:
         return await work
     finally:
         reporting.cancel()
-        emit(WorkSpent(usd=session.models_usd))
 
 
 def _client(address: Address) -> RpcClient:

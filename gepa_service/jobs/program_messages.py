@@ -49,10 +49,14 @@ class StepDone(_Message):
 
 
 class WorkSpent(_Message):
-    """US dollars that the programs' calls to models have cost since the process began."""
+    """What the programs' calls to models have cost since the process began.
+
+    `usd`: US dollars, as far as that is known. `unpriced`: calls whose cost is unknown: no price, or cut off.
+    """
 
     event: Literal["spent"] = "spent"
     usd: float
+    unpriced: int
 
 
 class WorkLog(_Message):
@@ -63,10 +67,11 @@ class WorkLog(_Message):
 
 
 class WorkFailed(_Message):
-    """The work cannot be done, or not further."""
+    """The work cannot be done, or not further. `interrupted`: a process was killed, so another try may succeed."""
 
     event: Literal["failed"] = "failed"
     message: str
+    interrupted: bool = False
 
 
 class WorkOver(_Message):

@@ -21,6 +21,7 @@ from gepa_client.settings.groups import SandboxKind
 from gepa_service.jobs.attempt import Revealed
 from gepa_service.jobs.front_port import Forward, opened_front
 from gepa_service.jobs.job_environment import basic_environment, cache_of
+from gepa_service.jobs.job_logs import without_secrets
 from gepa_service.jobs.job_order import Front
 from gepa_service.jobs.month_spending import NOTHING_LEFT, month_id
 from gepa_service.jobs.month_usage import add_usage
@@ -37,6 +38,7 @@ from gepa_service.jobs.program_messages import (
 )
 from gepa_service.model.job import JobClaim
 from gepa_service.model.rollouts import WORK_ENDED, ProgramWork, TaskResult, WorkStatus, task_result_id
+from gepa_service.model.tenant import Usage
 from gepa_service.records.record import now
 from gepa_service.records.store import (
     LARGEST_PAGE,
@@ -49,6 +51,8 @@ from gepa_service.records.store import (
 )
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.repositories.repository_access import RepositoryRefused, allowed_repository, git_configuration
+from gepa_service.secrets.envelope import SecretDamaged
+from gepa_service.secrets.master_key import MasterKeyError
 from gepa_service.webhooks.outbox import emit
 from sandbox_runtime.api.sandbox import SandboxError
 
@@ -99,7 +103,7 @@ class ProgramWorker:
 
     def __init__(self, records: RecordStore, machine: Machine, name: str, has_spent_all: Callable[[str], bool]) -> None:
         self._records, self._machine, self._name = records, machine, name
-        self._spent_all = has_spent_all
+        self._has_spent_all = has_spent_all
         self._seen: dict[str, tuple[JobClaim, float]] = {}
         self.is_busy = False
 
@@ -132,17 +136,15 @@ class ProgramWorker:
         waiting = self._records.tenants_with(ProgramWork, {"status": "queued"})
         for tenant in sorted(waiting, key=lambda each: (under_way.get(each, 0), each)):
             for found in self._records.page(ProgramWork, tenant, {"status": "queued"}, limit=1):
-                if self._has_spent_all(tenant):
-                    self._note(found, NOTHING_LEFT)
-                elif (work := self._claim(found)) is not None:
+                try:
+                    if self._has_spent_all(tenant):
+                        self._note(found, NOTHING_LEFT)
+                        continue
+                except JournalError:  # what jobs have cost cannot be read now
+                    continue
+                if (work := self._claim(found)) is not None:
                     return work
         return self._taken_over()
-
-    def _has_spent_all(self, tenant: str) -> bool:
-        try:
-            return self._spent_all(tenant)
-        except JournalError:  # what jobs have cost cannot be read now
-            return False
 
     def _note(self, work: ProgramWork, reason: str) -> None:
         """State in the record of queued work why it waits."""
@@ -185,11 +187,13 @@ class ProgramWorker:
         with tempfile.TemporaryDirectory(prefix="gepa-work-") as folder:
             try:
                 environment = self._environment(work, Path(folder))
-            except (RepositoryRefused, SandboxError) as error:
+                revealed = self._machine.secrets(work.tenant)
+            except (RepositoryRefused, SandboxError, MasterKeyError, SecretDamaged) as error:
                 self._end(work, "failed", str(error))
                 return
             with opened_front(self._machine.forward) as front:
-                _Run(self, work, environment, Path(folder), front).to_end(stop)
+                order = self._order(work, front, revealed)
+                _Run(self, work, environment, Path(folder), order).to_end(stop)
 
     def _environment(self, work: ProgramWork, folder: Path) -> dict[str, str]:
         """Return the environment of the process: what it needs of the machine."""
@@ -218,11 +222,10 @@ class ProgramWorker:
             counts = {"batch_id": work.id, "done": written.done, "failed": written.failed, "total": len(work.tasks)}
             emit(TenantRecords(self._records, work.tenant), "batch.ended", {**counts, "status": status})
 
-    def order(self, work: ProgramWork, front: Front | None) -> WorkOrder:
+    def _order(self, work: ProgramWork, front: Front | None, revealed: Revealed) -> WorkOrder:
         """Return what the process does: the tasks that have no result yet."""
         done = {each.index for each in self._results(work)}
         tasks = tuple((index, task) for index, task in enumerate(work.tasks) if index not in done)
-        revealed = self._machine.secrets(work.tenant)
         headers = [*work.settings.get("secret_headers", []), *revealed.headers]
         return WorkOrder(
             id=work.id,
@@ -259,16 +262,16 @@ class _Run:
         work: ProgramWork,
         environment: dict[str, str],
         folder: Path,
-        front: Front | None,
+        order: WorkOrder,
     ) -> None:
-        self._worker, self._work, self._folder, self._front = worker, work, folder, front
+        self._worker, self._work, self._folder, self._order = worker, work, folder, order
         self._lines: queue.SimpleQueue[WorkMessage | None] = queue.SimpleQueue()
         self._log: list[str] = []
         self._results = {each.index: each.result for each in worker._results(work)}
         self._step: dict[str, Any] | None = None
-        self._failure: str | None = None
+        self._failure: WorkFailed | None = None
         self._over: WorkOver | None = None
-        self._spent_usd = self._counted_usd = 0.0
+        self._spent = self._counted = WorkSpent(usd=0.0, unpriced=0)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "gepa_service.jobs.program_main"],
             stdin=subprocess.PIPE,
@@ -293,7 +296,7 @@ class _Run:
                 if stop.is_set():
                     return  # another worker takes it over
                 if time.monotonic() > deadline:
-                    self._failure = f"it took longer than {self._work.timeout_s + LATE_S:g} s"
+                    self._failure = WorkFailed(message=f"it took longer than {self._work.timeout_s + LATE_S:g} s")
                     break
                 if time.monotonic() - beat >= BEAT_S:
                     beat = time.monotonic()
@@ -311,7 +314,7 @@ class _Run:
         assert self._process.stdin is not None and self._process.stdout is not None, "pipes"  # noqa: S101
         threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
         with contextlib.suppress(BrokenPipeError):  # it has ended, which its output shows
-            self._process.stdin.write(self._worker.order(self._work, self._front).model_dump_json().encode() + b"\n")
+            self._process.stdin.write(self._order.model_dump_json().encode() + b"\n")
             self._process.stdin.close()
 
     def _read(self, lines: IO[bytes]) -> None:
@@ -336,11 +339,11 @@ class _Run:
             case StepDone():
                 self._step = message.result
             case WorkSpent():
-                self._spent_usd = message.usd
+                self._spent = message
             case WorkLog():
                 self._log = [*self._log, message.text][-KEPT_LOG:]
             case WorkFailed():
-                self._failure = message.message
+                self._failure = message
             case WorkOver():
                 self._over = message
 
@@ -367,14 +370,15 @@ class _Run:
 
     def _count_cost(self) -> None:
         """Add what the process has spent to the tenant's month and to the work."""
-        more = self._spent_usd - self._counted_usd
-        if not more:
+        spent, records = self._spent, self._worker._records
+        usd, unpriced = spent.usd - self._counted.usd, spent.unpriced - self._counted.unpriced
+        if not usd and not unpriced:
             return
-        self._counted_usd = self._spent_usd
-        records = self._worker._records
-        add_usage(records, self._work.tenant, month_id(now()), work_usd=more)
+        month = Usage(tenant=self._work.tenant, id=month_id(now()), work_usd=usd, work_unpriced=unpriced)
+        add_usage(records, month)
+        self._counted = spent
         self._work = changed(
-            records, self._work, lambda found: found.model_copy(update={"cost_usd": found.cost_usd + more})
+            records, self._work, lambda found: found.model_copy(update={"cost_usd": found.cost_usd + usd})
         )
 
     def _waits_for_money(self) -> bool:
@@ -382,18 +386,26 @@ class _Run:
 
         A step continues: what it has done would be lost.
         """
-        if self._work.what != "rollouts" or not self._worker._has_spent_all(self._work.tenant):
+        try:
+            if self._work.what != "rollouts" or not self._worker._has_spent_all(self._work.tenant):
+                return False
+        except JournalError:  # what jobs have cost cannot be read now
             return False
+        self._requeue(NOTHING_LEFT, attempts=self._work.attempts - 1)
+        return self._work.status == "queued"
+
+    def _requeue(self, reason: str, attempts: int) -> None:
+        """Return the work to the queue, unless it is to be cancelled or is another worker's by now."""
         name, counts = self._worker._name, self._counts()
 
         def change(found: ProgramWork) -> ProgramWork:
-            if found.claim is None or found.claim.worker != name or found.status != "running":
+            is_ours = found.claim is not None and found.claim.worker == name and found.status == "running"
+            if not is_ours or found.wanted == "cancel":
                 return found
-            waits = {"status": "queued", "claim": None, "reason": NOTHING_LEFT, "attempts": found.attempts - 1}
+            waits = {"status": "queued", "claim": None, "reason": reason, "attempts": attempts}
             return found.model_copy(update={**waits, **counts})
 
         self._work = changed(self._worker._records, self._work, change)
-        return True
 
     def _beat(self) -> bool:
         """Write a beat and the progress; return whether the work continues here."""
@@ -409,17 +421,19 @@ class _Run:
         self._work = changed(self._worker._records, self._work, change)
         if self._work.wanted == "cancel":
             self._kill()
-            self._worker._end(self._work, "cancelled", "cancelled", **counts)
+            self._worker._end(self._work, "cancelled", "cancelled", **self._counts())
             return False
         return self._work.claim is not None and self._work.claim.worker == name and self._work.status == "running"
 
     def _finish(self) -> None:
         counts = self._counts()
-        failure = self._failure or (None if self._over is not None else "the process ended early")
-        if failure is not None:
-            tail = "\n".join(self._log)
+        failure = self._failure or (None if self._over is not None else WorkFailed(message="the process ended early"))
+        if failure is not None and failure.interrupted and self._work.attempts < MOST_ATTEMPTS:
+            self._requeue(self._without_secrets(failure.message), attempts=self._work.attempts)
+        elif failure is not None:
+            why = self._without_secrets("\n".join([failure.message, *self._log]))
             status: WorkStatus = "partial" if counts["done"] > counts["failed"] else "failed"
-            self._worker._end(self._work, status, f"{failure}\n{tail}".strip(), **counts)
+            self._worker._end(self._work, status, why, **counts)
         elif self._work.what == "step":
             self._worker._end(self._work, "completed", None, result=self._step, **counts)
         else:
@@ -428,8 +442,11 @@ class _Run:
             nothing = counts["done"] and counts["failed"] == counts["done"]
             self._worker._end(self._work, "failed" if nothing else whole, reason, **counts)
 
+    def _without_secrets(self, text: str) -> str:
+        return without_secrets(text, self._order.secrets).strip()
+
     def _kill(self) -> None:
-        """End the process, which ends its sandboxes, and read what it has spent; kill it if that takes too long."""
+        """End the process, which ends its sandboxes, and read its last messages; kill it if that takes too long."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -439,8 +456,8 @@ class _Run:
             self._process.wait()
         with contextlib.suppress(queue.Empty):  # its end was read before
             while (message := self._lines.get(timeout=LAST_WORDS_S)) is not None:
-                if isinstance(message, WorkSpent):
-                    self._spent_usd = message.usd
+                if isinstance(message, WorkSpent | TaskDone):
+                    self._take(message)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()

@@ -24,8 +24,7 @@ class ProgramWork(Record):
     code. `traces`: whether results have trajectories. `parallelism`: tasks at the same time. `task_timeout_s`: seconds
     of one task; `timeout_s`: of all, after which the rest is cancelled. `done`: tasks with a result; `failed`: those of
     them that have none of the program. `result`: of a step. `partial`: some tasks have no result of the program.
-    `cost_usd`: what the program's calls to models have cost so far; of a call whose cost is unknown, the most that it
-    may have cost.
+    `cost_usd`: what the program's calls to models have cost so far, as far as that is known.
     """
 
     kind: ClassVar[str] = "program_work"

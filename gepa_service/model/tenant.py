@@ -117,10 +117,12 @@ class IdempotentResponse(Record):
 class Usage(Record):
     """What a tenant used in a month, besides what its jobs and their runs record. `id`: `month_2026-01`.
 
-    `work_usd`: what models have cost that programs called in batches and steps.
+    `work_usd`: what models have cost that programs called in batches and steps; `work_unpriced`: the calls among them
+    whose cost is unknown.
     """
 
     kind: ClassVar[str] = "usage"
 
     requests: int = 0
     work_usd: float = 0.0
+    work_unpriced: int = 0

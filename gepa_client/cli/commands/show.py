@@ -50,6 +50,7 @@ from gepa_client.report.steering_fields import steered_summary
 from gepa_client.report.summary_fields import MODEL_CALL_COLUMNS, failure_summary, model_call_rows, refusal_text
 from gepa_client.run.gateway_record import recorded_gateway_events
 from gepa_client.run.output_folder import CERTIFICATE, HostTotals, host_totals
+from gepa_client.steering.request_queue import STOPS
 
 ELSEWHERE = frozenset({"url", "fleet", "name", "output", "store", "max_metric_calls", RESUMED_BY})
 """Settings that have a line of their own, or do not describe the run."""
@@ -296,7 +297,8 @@ def _run_facts(
 
 def _steered(store: Store, run: StoredRun) -> str | None:
     """Return which requests by hand the run took, and how many wait."""
-    taken = steered_summary([each.entry.action.kind for each in steered(store, run)])
+    kinds = [each.entry.action.kind for each in steered(store, run)]
+    taken = steered_summary([kind for kind in kinds if kind not in STOPS])
     waiting = len(store.requests(run.id, waiting=True))
     found = [taken, f"{counted(waiting, 'request')} waiting" if waiting else None]
     shown = "; ".join(filter(None, found))

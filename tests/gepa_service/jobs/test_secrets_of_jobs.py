@@ -196,7 +196,8 @@ def test_the_gateway_of_a_tenants_job_puts_its_secret_on_requests_to_the_host_an
 
 
 @pytest.mark.parametrize(
-    "name", ["PATH", "LD_PRELOAD", "GIT_SSH_COMMAND", "https_proxy", "HOME", "OPENAI_BASE_URL", "a-b"]
+    "name",
+    ["PATH", "LD_PRELOAD", "NVM_DIR", "PYENV_ROOT", "GIT_SSH_COMMAND", "https_proxy", "HOME", "OPENAI_BASE_URL", "a-b"],
 )
 def test_a_name_that_decides_what_programs_of_the_machine_do_is_no_secret_of_a_job(
     service: Platform, name: str

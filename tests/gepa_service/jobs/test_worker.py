@@ -11,6 +11,7 @@ from gepa_service.model.job import Job
 from gepa_service.model.job_log import LogChunk
 from gepa_service.model.program_version import Program
 from tests.faults.execution_log import executions, until
+from tests.gepa_service.killed_build import kills_its_installer_once
 from tests.gepa_service.platform import (
     Platform,
     platform,
@@ -109,40 +110,9 @@ def test_a_drained_worker_leaves_its_job_to_another(service: Platform, tmp_path:
     assert (ended.status, ended.attempts) == ("completed", 2), f"{ended!r}\n{service.log(job)}"
 
 
-KILLED_ONCE = """
-import os, pathlib, signal, zipfile
-
-def build_wheel(folder, config_settings=None, metadata_directory=None):
-    killed = pathlib.Path(KILLED)
-    if not killed.exists():
-        killed.touch()
-        os.kill(os.getppid(), signal.SIGKILL)
-    with zipfile.ZipFile(os.path.join(folder, "late-1.0-py3-none-any.whl"), "w") as wheel:
-        wheel.writestr("late-1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: late\\nVersion: 1.0\\n")
-        wheel.writestr("late-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
-        wheel.writestr("late-1.0.dist-info/RECORD", "")
-    return "late-1.0-py3-none-any.whl"
-"""
-"""A build backend whose first build kills the installer."""
-
-LATE_PROJECT = """
-[project]
-name = "late"
-version = "1.0"
-[build-system]
-requires = []
-build-backend = "backend"
-backend-path = ["."]
-"""
-
-
 def test_a_job_whose_installer_was_killed_is_tried_again(service: Platform, tmp_path: Path) -> None:
-    package, killed = tmp_path / "late", tmp_path / "killed"
-    package.mkdir()
-    (package / "pyproject.toml").write_text(LATE_PROJECT)
-    (package / "backend.py").write_text(KILLED_ONCE.replace("KILLED", repr(str(killed))))
     repo = word_repository(tmp_path / "repo")
-    commit(repo, {"requirements.txt": f"late @ {package.as_uri()}\n"})
+    killed = kills_its_installer_once(repo)
     job = service.submit(repo, word_settings(tmp_path / "log"))
     with working(service.parts()):
         ended = service.ended(job)

@@ -19,6 +19,7 @@ from gepa_service.model.rollouts import ProgramWork, TaskResult
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.records.store import TenantRecords
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
+from tests.gepa_service.killed_build import kills_its_installer_once
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit
 
@@ -180,6 +181,7 @@ async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait
     assert sorted(each["index"] for each in results) == list(range(12))
     assert set(keys) == {"Bearer sk-of-acme"}
     assert ended["cost_usd"] == pytest.approx(len(keys) * CALL_USD, abs=1.5 * CALL_USD)
+    assert (await editor("GET", "/usage")).json()["unpriced"] <= 1  # the call that was cut off
 
 
 async def test_the_time_of_a_batch_cancels_the_rest_and_a_task_has_its_own(
@@ -203,6 +205,30 @@ async def test_a_repository_without_a_program_fails_its_batch_with_the_reason(
     ended, results = await polled(editor, accepted.json()["batch_id"])
     assert (ended["status"], results) == ("failed", [])
     assert "no gepa.toml" in ended["reason"]
+
+
+async def test_a_batch_whose_installer_was_killed_is_tried_again(
+    editor: Caller, program: str, worker: ProgramWorker, acme: TenantRecords
+) -> None:
+    killed = kills_its_installer_once(Path(program))
+    accepted = await editor("POST", "/rollouts/batch", {"repo_url": program, "tasks": [{"text": "a"}]})
+    ended, results = await polled(editor, accepted.json()["batch_id"])
+    assert (ended["status"], len(results)) == ("completed", 1), ended
+    work = acme.get(ProgramWork, accepted.json()["batch_id"])
+    assert killed.exists()
+    assert work is not None
+    assert work.attempts == 2
+
+
+async def test_what_a_failed_batch_states_has_no_secret(editor: Caller, tmp_path: Path, worker: ProgramWorker) -> None:
+    shows = "import os\nraise SystemExit('the key is ' + os.environ['OPENAI_API_KEY'])\n"
+    commit(tmp_path / "program", {"program.py": shows, "gepa.toml": 'program = "program.py"\n'})
+    options = {"pass_env": ["OPENAI_API_KEY"]}
+    body = {"repo_url": str(tmp_path / "program"), "tasks": [{"text": "a"}], "options": options}
+    ended, _ = await polled(editor, (await editor("POST", "/rollouts/batch", body)).json()["batch_id"])
+    assert ended["status"] == "failed"
+    assert "the key is [secret]" in ended["reason"]
+    assert "sk-of-acme" not in ended["reason"]
 
 
 async def test_a_cancelled_batch_ends_its_process(
