@@ -60,12 +60,10 @@ class RunningCommand:
         stderr: OutputTail | None = None,
         stdin: bytes | Path = b"",
         listening: int = -1,
-        outlives: bool = False,
     ) -> Self:
         """Start it; one that cannot run ends with status 126 or 127. Call `end` in any case.
 
-        `stderr` None: it is written to `stdout`. `outlives`: it keeps running if this process is killed, until it is
-        swept; others end soon after.
+        `stderr` None: it is written to `stdout`. It ends soon after this process, also if that is killed.
 
         Raises:
             OSError: no process can be started, or `stdin` cannot be read.
@@ -74,7 +72,7 @@ class RunningCommand:
             process = subprocess.Popen(  # noqa: S603  a millisecond; the caller chooses the command
                 (
                     *(sys.executable, "-I", "-S", REAPER, f"--folder={folder}"),
-                    *(() if outlives else (f"--owner={os.getpid()}",)),
+                    f"--owner={os.getpid()}",
                     *(() if limits.memory < 0 else (f"--memory={limits.memory}",)),
                     *(() if limits.file < 0 else (f"--file-size={limits.file}",)),
                     *(() if listening < 0 else (f"--listening={listening}",)),

@@ -181,7 +181,6 @@ class ProcessSandbox:
                     limits=replace(self._limits, memory=-1),
                     stdout=self._log,
                     listening=listening.fileno(),
-                    outlives=True,
                 )
                 resources = {**self._record.resources, "main": [main.pid, started_at(main.pid)]}
                 self._record = self._records.update(self._record, resources)

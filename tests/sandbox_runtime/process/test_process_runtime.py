@@ -103,6 +103,17 @@ async def test_commands_of_a_killed_process_end_by_themselves(tmp_path: Path) ->
         os.close(held)
 
 
+async def test_the_server_of_a_killed_process_ends_by_itself(backend: BackendUnderTest) -> None:
+    with another_process(backend) as other:
+        id_ = await line_of(other)
+        assert backend.processes() != []
+        other.kill()
+        other.wait()
+    assert await backend.outlived() == []
+    assert await backend.runtime.sweep() == [id_]
+    assert await backend.left() == []
+
+
 async def test_a_sweep_ends_a_server_that_forks_and_ends_without_pause(
     backend: BackendUnderTest, tmp_path: Path
 ) -> None:
