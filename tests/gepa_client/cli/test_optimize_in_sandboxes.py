@@ -63,9 +63,9 @@ def test_after_deaths_a_sweep_and_a_resumption_the_result_is_that_of_an_undistur
     finally:
         disturbed.kill()
         disturbed.communicate(timeout=LIMIT_S)
+    until(lambda: here.processes() == [])  # they end with the command
     found = here.run("sandboxes", "--json")
     assert found.status == 0
-    assert here.processes() != []
     assert {(each["sandbox"], each["orphan"]) for each in found.events} == {("process", True)}
     run = found.events[0]["run"]
 
