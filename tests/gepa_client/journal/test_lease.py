@@ -61,13 +61,13 @@ def test_a_run_released_while_it_is_watched_is_taken_at_once(store: Store) -> No
     waits = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         taking = pool.submit(
-            take, store, RUN.id, owner="another", driver="pid 2", lease_s=4.0, on_wait=lambda *_: waits.set()
+            take, store, RUN.id, owner="another", driver="pid 2", lease_s=40.0, on_wait=lambda *_: waits.set()
         )
         assert waits.wait(WAIT_S)
         store.release(RUN.id, OWNER)
         begun = time.monotonic()
         taking.result(WAIT_S)
-    assert time.monotonic() - begun < 3.0
+    assert time.monotonic() - begun < 20.0
     assert store.run(RUN.id).claim.owner == "another"
 
 

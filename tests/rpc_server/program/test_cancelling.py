@@ -28,7 +28,7 @@ async def test_a_cancelled_evaluation_frees_its_processes_at_once(opened, tmp_pa
         assert given == {}
         started = time.monotonic()
         assert (await running.one({"output": "next"}))["output"] == "next"
-        assert time.monotonic() - started < 1.0
+        assert time.monotonic() - started < 20.0  # the cancelled ones would sleep for 60 s
 
 
 async def test_async_functions_are_cancelled_in_place(opened, tmp_path, until):

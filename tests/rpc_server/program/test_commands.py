@@ -228,12 +228,12 @@ async def test_what_means_nothing_to_a_program_with_refs_is_refused(opened, sett
         (("./stdio.py",), "start", "stdio.py"),
     ],
 )
-async def test_a_command_that_cannot_serve_is_reported_within_a_second(opened, command, stage, message):
+async def test_a_command_that_cannot_serve_is_reported_before_its_time_limit(opened, command, stage, message):
     started = time.monotonic()
     with pytest.raises(ProgramFailed) as failed:
         async with opened(command=command):
             pass
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 10.0  # of 20 s
     assert failed.value.details["stage"] == stage
     assert message in failed.value.message
     if "dead" in command:

@@ -48,9 +48,8 @@ async def test_deaths_hurt_no_neighbour(opened):
 async def test_a_hanging_example_delays_its_neighbours_by_nothing(opened):
     async with opened("behaves.py", workers=2, example_timeout_s=1.5) as running:
         hanging = asyncio.create_task(running.one({"do": "spin_in_c"}))
-        started = time.monotonic()
         await running.evaluate(*[{"output": 1}] * 20)
-        assert time.monotonic() - started < 1.0
+        assert not hanging.done()
         assert (await hanging)["status"] == "timeout"
 
 
@@ -64,9 +63,8 @@ async def test_calls_take_turns(opened):
     async with opened("behaves.py", workers=1) as running:
         long = asyncio.create_task(running.evaluate(*[{"do": "sleep", "seconds": 0.1}] * 20))
         await asyncio.sleep(0)
-        started = time.monotonic()
         await running.one({"output": 1})
-        assert time.monotonic() - started < 1.0
+        assert not long.done()
         long.cancel()
 
 
