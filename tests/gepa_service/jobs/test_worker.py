@@ -44,9 +44,9 @@ def test_a_job_becomes_a_version_of_its_program(service: Platform, tmp_path: Pat
     assert program.verdict in {"improved", "no difference", "worse"}
 
 
-def slow(service: Platform, folder: Path, **given: Any) -> Job:
+def slow(service: Platform, folder: Path, slower: int = 10, **given: Any) -> Job:
     """A job whose examples take long enough for something to happen meanwhile."""
-    settings = word_settings(folder / "log", metric_calls=200, slower=10)
+    settings = word_settings(folder / "log", metric_calls=200, slower=slower)
     return service.submit(word_repository(folder / "repo"), {**settings, **given})
 
 
@@ -90,7 +90,7 @@ def test_a_paused_job_continues_where_it_was(service: Platform, tmp_path: Path) 
 
 
 def test_the_budget_of_a_running_job_reaches_its_optimizer(service: Platform, tmp_path: Path) -> None:
-    job = slow(service, tmp_path)
+    job = slow(service, tmp_path, slower=40)  # the rest takes longer than the way of the new budget
     with working(service.parts()):
         service.until(job, begun)
         control.set_budget(service.of("acme"), service.journals, service.get(job), "key:ann", {"max_metric_calls": 70})
