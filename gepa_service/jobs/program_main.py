@@ -54,6 +54,8 @@ GRACE_S = 15.0
 
 FINALIZE_S = 120.0
 COUNTED_S = 1.0
+"""Seconds between two reports of what the work has cost."""
+
 T = TypeVar("T")
 
 

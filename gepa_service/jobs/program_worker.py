@@ -65,7 +65,7 @@ MOST_ATTEMPTS = 3
 END_S = 90.0
 """Seconds that a process may take to end its sandboxes."""
 
-LAST_WORDS_S = 1.0
+LAST_MESSAGES_S = 1.0
 """Seconds that an ended process's last message may take to be read."""
 
 LATE_S = 300.0
@@ -455,7 +455,7 @@ class _Run:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         with contextlib.suppress(queue.Empty):  # its end was read before
-            while (message := self._lines.get(timeout=LAST_WORDS_S)) is not None:
+            while (message := self._lines.get(timeout=LAST_MESSAGES_S)) is not None:
                 if isinstance(message, WorkSpent | TaskDone):
                     self._take(message)
         for pipe in (self._process.stdin, self._process.stdout):
