@@ -1,12 +1,11 @@
 """The events of jobs: one reader of each job that is followed, which all its streams share."""
 
 import asyncio
-import contextlib
+import logging
 import time
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from fastapi import Request
 from pydantic import BaseModel, JsonValue
 
 from gepa_client.page.ending_events import StatedFact, Summary
@@ -14,19 +13,17 @@ from gepa_client.page.event_log import EventLog
 from gepa_client.page.moment_events import Run, StoreTrouble
 from gepa_client.page.page_events import PageEvent
 from gepa_client.page.watched_runs import WatchedRun
-from gepa_service.api.access import TENANT_HEADER, recognized_now
+from gepa_service.api.checked_keys import CheckedKeys
 from gepa_service.api.problems import Problem
 from gepa_service.api.threads import in_thread
-from gepa_service.auth.oidc import IssuerUnavailable
 from gepa_service.jobs.report import shown_settings
 from gepa_service.model.job import ENDED, Job, JobProgress, Status
 from gepa_service.records.store import RecordStore, RecordsUnavailable
 
-POLL_S = 0.5
-"""Seconds between two looks at the record of a followed job."""
+_log = logging.getLogger(__name__)
 
-CHECK_S = 2.0
-"""Seconds after which the key of a stream is checked again."""
+POLL_S = 0.5
+"""Seconds between two looks at the records of followed jobs."""
 
 MOST_FOLLOWED = 64
 """Jobs that streams follow at the same time, at most; each has a thread and its events in memory."""
@@ -104,23 +101,21 @@ class WatchedJob:
     job: Job
     log: JobEventLog = field(default_factory=JobEventLog)
     run: WatchedRun | None = None
-    task: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
-        """End reading it."""
-        if self.task is not None:
-            self.task.cancel()
+        """End reading its run."""
         if self.run is not None:
             self.run.stop()
 
 
 class JobStreams:
-    """The jobs that are read. Used on one event loop. `journals`: as of `Service`."""
+    """The jobs that are read. Made and used on one event loop. `journals`: as of `Service`."""
 
     def __init__(self, records: RecordStore, journals: str) -> None:
         self._records, self._journals = records, journals
         self._jobs: dict[str, WatchedJob] = {}
-        self._checks: dict[str, tuple[float, asyncio.Task[bool]]] = {}
+        self._following = asyncio.get_running_loop().create_task(self._follow())
+        self.keys = CheckedKeys()
         self.open = 0
         """Streams that are open."""
 
@@ -140,26 +135,16 @@ class JobStreams:
                 detail = f"streams follow {followed} jobs already; try again later, or read GET /job/{{id}}"
                 raise Problem(503, "too-many-streams", "Too many streams", detail, headers={"Retry-After": "5"})
             found = WatchedJob(job)
-            found.log.add(cast("PageEvent", JobEvent.of(job)))
-            found.task = asyncio.get_running_loop().create_task(self._follow(found))
+            self._update(found, job)
         idle = [name for name, watched in self._jobs.items() if not watched.log.is_followed]
         for name in idle[: max(0, len(idle) + 1 - MOST_IDLE)]:
             self._jobs.pop(name).stop()
         self._jobs[job.id] = found
         return found
 
-    async def is_valid(self, request: Request) -> bool:
-        """Return whether the key of a request is still valid; streams of one key share the answer for `CHECK_S`."""
-        sent = "\n".join(request.headers.get(name, "") for name in ("authorization", "cookie", TENANT_HEADER))
-        checked, task = self._checks.get(sent, (0.0, None))
-        if task is None or time.monotonic() - checked >= CHECK_S:
-            self._checks = {key: each for key, each in self._checks.items() if time.monotonic() - each[0] < CHECK_S}
-            task = asyncio.get_running_loop().create_task(self._checked(request))
-            self._checks[sent] = (time.monotonic(), task)
-        return await asyncio.shield(task)
-
     async def close(self) -> None:
         """Stop reading all jobs."""
+        self._following.cancel()
         for watched in self._jobs.values():
             watched.stop()
         until = time.monotonic() + STOP_WAIT_S
@@ -168,28 +153,40 @@ class JobStreams:
                 await asyncio.to_thread(watched.run.join, max(0.0, until - time.monotonic()))
         self._jobs = {}
 
-    async def _checked(self, request: Request) -> bool:
-        try:
-            return await recognized_now(request) is not None
-        except (RecordsUnavailable, IssuerUnavailable):
-            return True  # not known at present; the next check decides
-
-    async def _follow(self, watched: WatchedJob) -> None:
-        """Read the record of a job until it has ended and all of its run was read."""
-        tenant, job_id = watched.job.tenant, watched.job.id
-        while not watched.log.is_over:
-            with contextlib.suppress(RecordsUnavailable):
-                job = await in_thread(self._records.get, Job, tenant, job_id)
-                if job is not None:
-                    watched.job = job
-                    watched.log.add(cast("PageEvent", JobEvent.of(job)))
-                if watched.run is None and job is not None and job.attempts:
-                    watched.run = WatchedRun(self._journals, job_id, self._may_replay(), watched.log)
-                watched.log.is_over = job is None or (job.status in ENDED and _is_read(watched))
-                watched.log.published()
+    async def _follow(self) -> None:
+        """Read the records of all jobs that are followed, until each has ended and all of its run was read."""
+        while True:
             await asyncio.sleep(POLL_S)
-        if watched.run is not None:
-            watched.run.stop()
+            followed = [watched for watched in self._jobs.values() if not watched.log.is_over]
+            try:
+                if followed:
+                    await self._look(followed)
+            except RecordsUnavailable:
+                continue  # the streams are silent until the next look
+            except Exception:  # noqa: BLE001 - a fault must not end what all streams wait for
+                _log.exception("the jobs that streams follow cannot be read")
+
+    async def _look(self, followed: list[WatchedJob]) -> None:
+        names = [(watched.job.tenant, watched.job.id) for watched in followed]
+        found = await in_thread(lambda: [self._records.get(Job, *name) for name in names])
+        for watched, job in zip(followed, found, strict=True):
+            if self._jobs.get(watched.job.id) is watched:  # it was not dropped meanwhile
+                self._update(watched, job)
+
+    def _update(self, watched: WatchedJob, job: Job | None) -> None:
+        """Note what the record of a job holds now. `job`: None if it was deleted."""
+        log = watched.log
+        end = log.end
+        if job is not None:
+            watched.job = job
+            log.add(cast("PageEvent", JobEvent.of(job)))
+            if watched.run is None and job.attempts:
+                watched.run = WatchedRun(self._journals, job.id, self._may_replay(), log)
+        log.is_over = job is None or (job.status in ENDED and _is_read(watched))
+        if log.is_over:
+            watched.stop()
+        if log.is_over or log.end > end:
+            log.published()
 
     def _may_replay(self) -> bool:
         read = [each.run for each in self._jobs.values() if each.run is not None and not each.log.is_over]

@@ -1,7 +1,6 @@
 """What happens in a job: its events, as a stream or in pages, its logs, its report and its certificate."""
 
 import asyncio
-import contextlib
 import re
 import time
 from collections.abc import AsyncIterator
@@ -17,7 +16,7 @@ from gepa_client.errors import StoreUnavailable
 from gepa_client.page.page_events import PageEvent
 from gepa_service.api.access import Parts, Reader
 from gepa_service.api.documented import Responses, documented
-from gepa_service.api.job_streams import CHECK_S, JobEvent, JobStreams, WatchedJob
+from gepa_service.api.job_streams import JobEvent, JobStreams, WatchedJob
 from gepa_service.api.pages import Paging, next_of
 from gepa_service.api.problems import Problem
 from gepa_service.api.routes.jobs import known_job
@@ -113,38 +112,35 @@ async def _events(request: Request, streams: JobStreams, job: Job, last: str | N
     epoch, number, is_reset = log.epoch.encode(), *_begin(watched, last)
     stop = log.listen(woken)
     streams.open += 1
-    checked = sent = time.monotonic()
     try:
-        if is_reset:
-            yield b"event: reset\ndata: {}\n\n"
-        while True:
-            woken.clear()
-            over = log.is_over
-            found, number = log.since(number, SENT_AT_ONCE)
-            if found:
-                yield b"".join(b"id: %s-%d\ndata: %s\n\n" % (epoch, at, data) for at, data in found)
-                sent = time.monotonic()
-            elif over:
-                yield b"event: end\ndata: {}\n\n"
-                return
-            else:
-                await _woken(woken)
-            if time.monotonic() - checked >= CHECK_S:
-                checked = time.monotonic()
-                if not await streams.is_valid(request):
-                    yield b"event: revoked\ndata: {}\n\n"
+        with streams.keys.of(request, woken) as key:
+            if is_reset:
+                yield b"event: reset\ndata: {}\n\n"
+            while key.is_valid:
+                woken.clear()
+                over = log.is_over
+                found, number = log.since(number, SENT_AT_ONCE)
+                if found:
+                    yield b"".join(b"id: %s-%d\ndata: %s\n\n" % (epoch, at, data) for at, data in found)
+                elif over:
+                    yield b"event: end\ndata: {}\n\n"
                     return
-            if time.monotonic() - sent >= HEARTBEAT_S:
-                yield b": nothing new\n\n"
-                sent = time.monotonic()
+                elif not await _woken(woken, HEARTBEAT_S):
+                    yield b": nothing new\n\n"
+            yield b"event: revoked\ndata: {}\n\n"
     finally:
         streams.open -= 1
         stop()
 
 
-async def _woken(woken: asyncio.Event) -> None:
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(woken.wait(), CHECK_S)
+async def _woken(woken: asyncio.Event, seconds: float) -> bool:
+    """Wait for the event; return whether it came within the time."""
+    try:
+        async with asyncio.timeout(seconds):
+            await woken.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 def _begin(watched: WatchedJob, last: str | None) -> tuple[int, bool]:
@@ -189,7 +185,7 @@ async def _first_events(watched: WatchedJob) -> None:
     try:
         while not watched.log.is_over and not watched.log.last_of("position") and time.monotonic() < until:
             woken.clear()
-            await asyncio.wait([asyncio.ensure_future(_woken(woken))], timeout=until - time.monotonic())
+            await _woken(woken, until - time.monotonic())
     finally:
         stop()
 

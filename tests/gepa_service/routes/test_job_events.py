@@ -1,6 +1,7 @@
 """Streams, pages of events, logs, reports and certificates of jobs."""
 
 import asyncio
+import contextlib
 import json
 import resource
 import shutil
@@ -15,7 +16,7 @@ import httpx
 import pytest
 
 from gepa_client.page.event_log import COLUMNS, KEYS
-from gepa_service.api import job_streams
+from gepa_service.api import checked_keys, job_streams
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.model.job import Job
@@ -155,10 +156,32 @@ async def test_a_revoked_key_ends_its_stream_and_no_other(url: str, keys: Keys, 
         second = asyncio.create_task(read(other))
         await asyncio.sleep(0.2)
         keys.revoked.add("acme-viewer")
-        assert (await asyncio.wait_for(first, 3 * job_streams.CHECK_S)).named == ["revoked"]
+        assert (await asyncio.wait_for(first, 3 * checked_keys.CHECK_S)).named == ["revoked"]
         assert not second.done()
         acme.replace(job.model_copy(update={"status": "failed"}))
         assert (await second).named == ["end"]
+
+
+async def test_the_key_of_many_streams_is_checked_once_for_all_of_them_and_not_after_they_ended(
+    service: Service, keys: Keys, acme: TenantRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checked_keys, "CHECK_S", 0.2)
+    job = Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k")
+    acme.insert(job)
+    app = create_app(service)
+    with served(app) as address:
+        async with contextlib.AsyncExitStack() as stack:
+            streams = [await stack.enter_async_context(streaming(address, job.id)) for _ in range(10)]
+            for lines in streams:
+                await read(lines, 1)
+            began, before = time.monotonic(), len(keys.checked)
+            await asyncio.to_thread(until, lambda: len(keys.checked) >= before + 5)
+            checks, passed_s = len(keys.checked) - before, time.monotonic() - began
+        assert checks <= passed_s / checked_keys.CHECK_S + 1
+        await asyncio.to_thread(until, lambda: app.state.streams.open == 0)
+        ended = len(keys.checked)
+        await asyncio.sleep(3 * checked_keys.CHECK_S)
+        assert len(keys.checked) == ended
 
 
 async def test_many_streams_share_one_reader(url: str, acme: TenantRecords, ended: Job) -> None:
