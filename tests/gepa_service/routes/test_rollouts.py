@@ -11,7 +11,7 @@ import pytest
 
 from gepa_client.journal.store import open_store
 from gepa_service.api.app_state import Service
-from gepa_service.jobs import month_spending, program_worker
+from gepa_service.jobs import month_spending, program_run
 from gepa_service.jobs.attempt import Revealed
 from gepa_service.jobs.month_spending import NOTHING_LEFT, month_limit
 from gepa_service.jobs.program_worker import Machine, ProgramWorker
@@ -137,7 +137,7 @@ async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(month_spending, "KNOWN_S", 0.1)
-    monkeypatch.setattr(program_worker, "BEAT_S", 0.2)
+    monkeypatch.setattr(program_run, "BEAT_S", 0.2)
     service.records.insert(Tenant(tenant=TENANTS, id="acme", name="Acme", quotas=Quotas(usd_per_month=3 * CALL_USD)))
     commit(tmp_path / "calling", {"program.py": CALLING, "gepa.toml": 'program = "program.py"\n'})
     keys, released = list[str | None](), threading.Event()
