@@ -1,5 +1,6 @@
 """`gepa-service api`: serve the HTTP API."""
 
+import gc
 from pathlib import Path
 from typing import Annotated
 
@@ -64,8 +65,10 @@ def api(
             github_app=github_app,
             oidc=oidc or (),
         ) as service:
+            app = create_app(service)
+            gc.freeze()  # what is loaded now stays: a collection that looks through it stops all requests for 50 ms
             uvicorn.run(
-                create_app(service),
+                app,
                 host=host,
                 port=port,
                 fd=descriptor,
