@@ -6,13 +6,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.api.routes.job_events import EventPage
 from gepa_service.auth.principal import Principal
@@ -26,15 +26,10 @@ from gepa_service.repositories.github_installations import GitHub, GitHubSetting
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
+from tests.gepa_service.applications import app_of
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of its imports
+if TYPE_CHECKING:
     import schemathesis
-    from schemathesis.specs.openapi.checks import (
-        content_type_conformance,
-        response_schema_conformance,
-        status_code_conformance,
-    )
 
 LONG_S = float(os.environ.get("EVOLVERPC_GENERATED_REQUESTS_S", "600"))
 SHORT_EXAMPLES = 6
@@ -110,22 +105,33 @@ def events_in(body: str) -> int:
     return len(events)
 
 
+def schema_of(service: Service) -> "schemathesis.BaseSchema":
+    """The operations of the document; it is imported here, as every process of the tests imports this module."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its imports
+        import schemathesis
+
+    return schemathesis.openapi.from_asgi("/openapi.json", app_of(service))
+
+
 def check_response(case: "schemathesis.Case", response: "schemathesis.Response") -> int:
     """Check a response against the document; return how many events of a stream it holds."""
+    from schemathesis.specs.openapi import checks as given
+
     found = 0
-    checks = [status_code_conformance, content_type_conformance]
+    checks = [given.status_code_conformance, given.content_type_conformance]
     if response.headers.get("content-type", [""])[0].startswith(EVENT_STREAM):
         assert response.status_code == 200
         found = events_in(response.text)
     else:
-        checks.append(response_schema_conformance)
+        checks.append(given.response_schema_conformance)
     case.validate_response(response, checks=checks)
     return found
 
 
 def checked(service: Service, examples: int, until: Callable[[], bool]) -> int:
     """Send generated requests of every operation; return how many were sent."""
-    schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(service))
+    schema = schema_of(service)
     sent = 0
 
     def check(operation: "schemathesis.APIOperation") -> None:  # type: ignore[type-arg]
@@ -166,7 +172,7 @@ def checked(service: Service, examples: int, until: Callable[[], bool]) -> int:
 
 
 def test_every_stream_of_the_document_is_framed_as_server_sent_events(service: Service) -> None:
-    schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(service))
+    schema = schema_of(service)
     found = {}
     for result in schema.get_all_operations():
         operation = result.ok()

@@ -1,8 +1,8 @@
 import random
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from gepa_client.analysis.statistics import paired
 
@@ -19,10 +19,17 @@ def test_scores_of_0_and_1_have_the_p_value_of_mcnemars_exact_test():
         found = paired.compare(once(first), once(second))
         wins = sum(b > a for a, b in zip(first, second, strict=True))
         losses = sum(b < a for a, b in zip(first, second, strict=True))
-        expected = stats.binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
+        expected = scipy_stats().binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
         assert found.p_value == pytest.approx(expected, rel=1e-9)
         assert found.difference == pytest.approx((wins - losses) / rows)
         assert "McNemar" in found.method
+
+
+def scipy_stats() -> Any:
+    """Takes a second, which every process of the tests would take for an import of this module."""
+    from scipy import stats
+
+    return stats
 
 
 @pytest.mark.parametrize("levels", [3, 7, 1000, None])
@@ -34,9 +41,13 @@ def test_other_scores_have_the_p_value_of_all_choices_of_signs(levels):
     def mean_difference(a, b, axis):
         return np.mean(np.round(b - a, 9), axis=axis).round(9)
 
-    expected = stats.permutation_test(
-        (np.array(first), np.array(second)), mean_difference, permutation_type="samples", n_resamples=np.inf
-    ).pvalue
+    expected = (
+        scipy_stats()
+        .permutation_test(
+            (np.array(first), np.array(second)), mean_difference, permutation_type="samples", n_resamples=np.inf
+        )
+        .pvalue
+    )
     assert paired.compare(once(first), once(second)).p_value == pytest.approx(
         expected, rel=1e-3 if levels is None else 1e-9
     )
@@ -71,6 +82,7 @@ def test_the_interval_is_students_t_once_the_added_rows_are_left_out():
     generator = np.random.default_rng(6)
     differences = generator.normal(0.05, 0.3, 400)
     low, high = paired.interval(differences.tolist(), 0.9)
+    stats = scipy_stats()
     expected = stats.t.interval(0.9, 399, differences.mean(), stats.sem(differences))
     assert (low, high) == pytest.approx(expected, abs=1e-3)
 
