@@ -1,5 +1,6 @@
 """JavaScript programs that misbehave, behind `gepa-server --command`, over a real socket."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 from gepa_client import RpcClient
 from sandbox_runtime import running_server
+from tests.support.forked_client import ForkServer
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
@@ -133,17 +135,17 @@ FILES = {
     ],
 )
 def test_a_program_that_node_cannot_start_is_reported_in_one_line_without_nodes_own_frames(
-    tmp_path: Path, started: str, message: str, rest: list[str]
+    tmp_path: Path, fork_server: ForkServer, started: str, message: str, rest: list[str]
 ) -> None:
     if started == "faulty.ts" and _runs_typescript():
         pytest.skip("this Node runs TypeScript")
     (tmp_path / "built").mkdir()
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
-    command = [str(SERVER), "--command", f"node {started}"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 2
-    first, *more = ended.stderr.rstrip("\n").splitlines()
+    arguments = ["--command", f"node {started}"]
+    status, _, stderr = fork_server.run_server(arguments, folder=tmp_path, environment=os.environ)
+    assert status == 2
+    first, *more = stderr.decode().rstrip("\n").splitlines()
     assert first.startswith("gepa-server: the program cannot start (start): ")
     assert message.format(folder=tmp_path) in first
     wanted = [f"    {line.format(folder=tmp_path)}" if "folder}" in line else f"    {line}" for line in rest]
