@@ -1,5 +1,6 @@
 """The application: its commands, each loaded only if it is named, so that `--help` starts at once."""
 
+import gc
 import sys
 from importlib import import_module
 from typing import Annotated
@@ -60,7 +61,11 @@ def build(loaded: str | None) -> typer.Typer:
 def main() -> None:
     """Entry point of the console script."""
     named = next((argument for argument in sys.argv[1:] if not argument.startswith("-")), None)
-    build(named)(prog_name="gepa-service")
+    gc.disable()  # looking for garbage takes a tenth of the imports' time
+    app = build(named)
+    gc.freeze()  # what was imported is never garbage
+    gc.enable()
+    app(prog_name="gepa-service")
 
 
 def _not_loaded() -> None:

@@ -51,10 +51,13 @@ def api(
     oidc: Oidc = None,
 ) -> None:
     """Serve the HTTP API until SIGTERM; requests in flight end first, and streams are closed."""
+    gc.disable()  # as in `main`
     import uvicorn  # with the application a second of imports, which `--help` does not need
 
     from gepa_service.api.app import create_app
 
+    gc.freeze()
+    gc.enable()
     try:
         with opened_service(
             database,
