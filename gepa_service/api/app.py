@@ -1,6 +1,7 @@
 """Make the ASGI application of a service."""
 
 import contextlib
+import functools
 from collections.abc import AsyncIterator
 
 from fastapi import FastAPI
@@ -31,7 +32,7 @@ def create_app(service: Service | None) -> FastAPI:
         app.add_exception_handler(error, problems.answer)
     for router in ROUTERS:
         app.include_router(router)
-    app.__dict__["openapi"] = lambda: document_of(app)  # what the instance has comes before the method
+    app.__dict__["openapi"] = functools.cache(lambda: document_of(app))  # what the instance has replaces the method
     if service is not None:
         _surround(app, service)
     return app

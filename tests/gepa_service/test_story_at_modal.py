@@ -203,8 +203,16 @@ def test_a_secret_that_can_be_used_passes_the_check(cloud: Cloud, database: Data
             {"GEPA_SERVICE_DATABASE": "records.db"},
             ("GEPA_SERVICE_DATABASE", "mongodb://", f"modal secret create {SECRET}"),
         ),
-        ({"GEPA_SERVICE_JOURNALS": ""}, ("GEPA_SERVICE_JOURNALS must be set", f"modal secret create {SECRET}")),
-        ({"GEPA_SERVICE_MASTER_KEY": "short"}, ("GEPA_SERVICE_MASTER_KEY", "openssl rand -base64 32")),
+        pytest.param(
+            {"GEPA_SERVICE_JOURNALS": ""},
+            ("GEPA_SERVICE_JOURNALS must be set", f"modal secret create {SECRET}"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            {"GEPA_SERVICE_MASTER_KEY": "short"},
+            ("GEPA_SERVICE_MASTER_KEY", "openssl rand -base64 32"),
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_secret_that_cannot_be_used_is_named_by_the_check(

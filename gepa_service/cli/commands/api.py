@@ -56,7 +56,6 @@ def api(
 
     from gepa_service.api.app import create_app
 
-    gc.freeze()
     gc.enable()
     try:
         with opened_service(
