@@ -191,7 +191,7 @@ class Slots:
 
     def _serve(self, endpoint: Endpoint) -> None:
         """Give the endpoint's free slots to the calls that wait for them longest."""
-        while endpoint.up and endpoint.in_flight < endpoint.slots:
+        while self.waiting and endpoint.up and endpoint.in_flight < endpoint.slots:
             first = self._first_for(endpoint)
             if first is None:
                 break

@@ -299,11 +299,13 @@ class SqliteStore:
         return int(row[0])
 
     def _owned(self, connection: sqlite3.Connection, run_id: str, owner: str) -> int:
-        key = self._key(connection, run_id)
-        driving, driver = connection.execute("SELECT owner, driver FROM runs WHERE key = ?", [key]).fetchone()
+        row = connection.execute("SELECT key, owner, driver FROM runs WHERE id = ?", [run_id]).fetchone()
+        if row is None:
+            raise self._no_such_run(run_id)
+        key, driving, driver = row
         if (driving or "") != owner:
             raise ClaimLost(f"run {run_id} is driven by {driver or 'no process'} now")
-        return key
+        return int(key)
 
     def _no_such_run(self, run_id: str) -> NoSuchRun:
         return NoSuchRun(f"{self.url} holds no run {run_id}")

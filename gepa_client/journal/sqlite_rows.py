@@ -24,7 +24,6 @@ from gepa_client.journal.stored_fields import (
     pack,
     plain,
     run_of,
-    started_record,
     to_json,
 )
 
@@ -90,7 +89,10 @@ _FIND_ENTRY = f"SELECT 1 FROM entries WHERE {' AND '.join(f'{name} IS ?' for nam
 
 _SENT = (*STARTED_FIELDS, "owner")
 _FIND_ATTEMPT = f"SELECT 1 FROM attempts WHERE run IS ? AND {' AND '.join(f'{name} IS ?' for name in _SENT)}"  # noqa: S608 (our own column names)
-_END = f"UPDATE attempts SET {', '.join(f'{name} = ?' for name in FINISHED_FIELDS)}"  # noqa: S608 (our own column names)
+_END = (
+    f"UPDATE attempts SET {', '.join(f'{name} = ?' for name in FINISHED_FIELDS)}"  # noqa: S608 (our own column names)
+    " WHERE run = ? AND part = ? AND number = ? AND attempt = ?"
+)
 
 
 def run_row(record: Record) -> Record:
@@ -114,14 +116,15 @@ class PreparedRows:
 
     def __init__(self, rows: Iterable[Row], owner: str) -> None:
         self._owner = owner
-        self._sent: list[dict[str, Any]] = []
+        self._sent: list[tuple[Any, ...]] = []  # the values of `_SENT`
         self._ended: list[AttemptFinished] = []
         self._entries: list[_Entry] = []
         self._kept: list[tuple[int, bool, bytes]] = []
         for row in rows:
             match row:
                 case AttemptStarted():
-                    self._sent.append(started_record(row, owner))
+                    place = (row.part, row.number, row.attempt)
+                    self._sent.append((*place, row.kind, plain(row.endpoint), row.instance, owner))
                 case AttemptFinished():
                     self._ended.append(row)
                 case CandidateRecord():
@@ -130,9 +133,9 @@ class PreparedRows:
                 case Entry():
                     answer, packed = pack(row.answer)
                     about = plain(row.about)
-                    fields = (row.part, row.number, row.kind, row.digest, about)
-                    seal = checksum(*fields, packed=packed, data=answer)
-                    self._entries.append(_Entry((*fields, owner, packed, answer), seal, chained=row.kind != STOP))
+                    entry = (row.part, row.number, row.kind, row.digest, about)
+                    seal = checksum(*entry, packed=packed, data=answer)
+                    self._entries.append(_Entry((*entry, owner, packed, answer), seal, chained=row.kind != STOP))
 
     def write(self, connection: sqlite3.Connection, key: int, run_id: str) -> None:
         """Insert them all. Raises `NumberTaken`, and `JournalError` for an end without a beginning."""
@@ -173,20 +176,19 @@ class PreparedRows:
         )
 
     def _start(self, connection: sqlite3.Connection, key: int, run_id: str) -> None:
-        rows = [(key, *(record[name] for name in (*ATTEMPT_COLUMNS, "owner"))) for record in self._sent]
+        rows = [(key, *sent) for sent in self._sent]
         if connection.executemany(_INSERT_ATTEMPT, rows).rowcount == len(rows):
             return
         # Something was there: a repeat of our own, or another driver's. The outcome of an attempt may differ.
-        for record in self._sent:
-            if connection.execute(_FIND_ATTEMPT, [key, *(record[name] for name in _SENT)]).fetchone() is None:
-                place = f"{record['part']} {record['number']} {record['attempt']}"
-                raise NumberTaken(f"run {run_id}: another process has written {place} of attempts")
+        for row in rows:
+            if connection.execute(_FIND_ATTEMPT, row).fetchone() is None:
+                _, part, number, attempt, *_ = row
+                raise NumberTaken(f"run {run_id}: another process has written {part} {number} {attempt} of attempts")
 
     def _end(self, connection: sqlite3.Connection, key: int, run_id: str) -> None:
-        where = "WHERE run = ? AND part = ? AND number = ? AND attempt = ?"
         for ended in self._ended:
             values = [*finished_record(ended).values(), key, ended.part, ended.number, ended.attempt]
-            if connection.execute(f"{_END} {where}", values).rowcount == 0:
+            if connection.execute(_END, values).rowcount == 0:
                 raise JournalError(f"run {run_id}: attempt {ended.part} {ended.number} {ended.attempt} was never sent")
 
 
@@ -221,6 +223,4 @@ def insert_into(table: str, columns: Sequence[str]) -> str:
 
 
 _INSERT_ENTRY = insert_into("entries", (*ENTRY_COLUMNS, "seq", "link"))
-_INSERT_ATTEMPT = (
-    f"{insert_into('attempts', ('run', *ATTEMPT_COLUMNS, 'owner'))} ON CONFLICT (run, part, number, attempt) DO NOTHING"
-)
+_INSERT_ATTEMPT = f"{insert_into('attempts', ('run', *_SENT))} ON CONFLICT (run, part, number, attempt) DO NOTHING"

@@ -2,11 +2,10 @@
 
 import asyncio
 import errno
-from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 
 from gepa_client.errors import NO_ANSWER, AnswerTooLarge, ConnectionLost, Refused, summary
 from gepa_client.transport.address import RPC_PATH, http_url, socket_of
@@ -59,22 +58,14 @@ def token_headers(token: str | None, proxy_token: str | None = None) -> dict[str
     return {"Authorization": f"Bearer {proxy_token}"} | ({} if token is None else {PROXIED_TOKEN: token})
 
 
-@dataclass
-class _Sending:
-    """How far a request is. `has_begun`: a part of it was written to a connection, so the server may have it."""
+class _Body(aiohttp.BytesPayload):
+    """The body of a request. `has_begun`: a part of the request was written to a connection: the server may have it."""
 
-    has_begun: bool = False
+    has_begun = False
 
-
-def _noting_what_is_sent() -> aiohttp.TraceConfig:
-    """Return a trace that sets `has_begun` of the `_Sending` that each request is given."""
-
-    async def note(_session: object, context: SimpleNamespace, _params: object) -> None:
-        context.trace_request_ctx.has_begun = True
-
-    trace = aiohttp.TraceConfig()
-    trace.on_request_headers_sent.append(note)
-    return trace
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        self.has_begun = True
+        await super().write_with_length(writer, content_length)
 
 
 class HttpTransport:
@@ -109,7 +100,6 @@ class HttpTransport:
                 connector=connector(self._url, keepalive_timeout=KEEP_ALIVE_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),  # `post` has its own
-                trace_configs=[_noting_what_is_sent()],
             )
 
     async def close(self) -> None:
@@ -129,7 +119,7 @@ class HttpTransport:
             raise ConnectionLost(self._cut, sent=False, refused=True)
         if self._session is None:
             raise Refused("the client is not open: use `async with RpcClient(...)`")
-        sending = _Sending()
+        content = _Body(body)
         until_cut = asyncio.timeout(timeout_s)
         try:
             async with until_cut:
@@ -137,10 +127,9 @@ class HttpTransport:
                 try:
                     async with self._session.post(
                         self._http_url,
-                        data=body,
+                        data=content,
                         headers=self._headers,
                         allow_redirects=False,
-                        trace_request_ctx=sending,
                     ) as response:
                         return HttpResponse(
                             status=response.status,
@@ -155,8 +144,8 @@ class HttpTransport:
             raise ConnectionLost(unconnected(self._url, error), sent=False, refused=_refused(error)) from error
         except TimeoutError as error:
             if self._cut is not None:
-                raise ConnectionLost(self._cut, sent=sending.has_begun, refused=True) from error
-            if not sending.has_begun:
+                raise ConnectionLost(self._cut, sent=content.has_begun, refused=True) from error
+            if not content.has_begun:
                 raise ConnectionLost(unconnected(self._url, error, timeout_s), sent=False) from error
             raise ConnectionLost(f"{NO_ANSWER} {self._url} within {timeout_s:.3g} s") from error
         except (aiohttp.ClientError, OSError) as error:

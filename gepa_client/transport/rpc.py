@@ -316,7 +316,9 @@ class RpcClient:
     def example_limit_s(self, example_timeout_s: float | None = None) -> float | None:
         """Return after how many seconds the server ends an example; None if nothing limits it."""
         own_s = self.discovery.limits.example_timeout_s if self.discovery is not None else None
-        return min((each for each in (own_s, example_timeout_s) if each is not None), default=None)
+        if own_s is None or example_timeout_s is None:
+            return example_timeout_s if own_s is None else own_s
+        return min(own_s, example_timeout_s)
 
     def evaluation_timeout_s(self, examples: int, example_timeout_s: float | None = None) -> float:
         """Return the seconds to wait for an `evaluate` or `score` of so many examples, each at its limit."""
