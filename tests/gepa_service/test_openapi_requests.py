@@ -12,6 +12,7 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from tests.gepa_service.applications import app_of
 
 from gepa_service.api.app_state import Service
 from gepa_service.api.routes.job_events import EventPage
@@ -26,7 +27,6 @@ from gepa_service.repositories.github_installations import GitHub, GitHubSetting
 from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
-from tests.gepa_service.applications import app_of
 
 if TYPE_CHECKING:
     import schemathesis
