@@ -4,19 +4,24 @@
 PYTHON ?= python3
 BIN := .venv/bin
 TS := clients/typescript
+TICKETS := examples/tickets/typescript
 DASHBOARD := clients/dashboard
 SERVICE_CLIENT := clients/service-typescript
 TS_SOURCES := $(shell find $(TS)/src $(TS)/scripts protocol/schema -type f 2>/dev/null)
 
-# Install this package with its EXTRAS by uv; by pip if uv cannot be installed or cannot reach an index that only pip's
-# configuration names. On a terminal uv shows its progress. Byte code is compiled here because a sandbox cannot write any.
-COMPILED := --compile-bytecode
+# Install this package with its EXTRAS by uv; by pip, whose error is shown, if uv cannot be installed or cannot reach an
+# index that only pip's configuration names. Byte code is then compiled of the modules in IMPORTED and of what they import:
+# a sandbox cannot write any, and most of the rest is never imported.
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt
+IMPORTED := gepa_client.run.driver, rpc_server.cli.serve
 define INSTALL
-@if [ -t 2 ]; then quiet=; exec 3>&2; else quiet=--quiet; exec 3>/dev/null; fi; \
-$(BIN)/python -m pip install -qqq --disable-pip-version-check --constraint constraints.txt uv 2>/dev/null && \
-$(BIN)/uv pip install $$quiet --python $(BIN)/python $(COMPILED) --constraint constraints.txt --editable '.[$(EXTRAS)]' 2>&3 || \
-$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
+@$(PIP) uv 2>/dev/null && \
+$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[$(EXTRAS)]' 2>/dev/null || \
+$(PIP) --editable '.[$(EXTRAS)]'
+@env -u PYTHONDONTWRITEBYTECODE LITELLM_LOCAL_MODEL_COST_MAP=True $(BIN)/python -c 'import $(IMPORTED)'
 endef
+
+NPM_CI := npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --no-progress --loglevel=error
 
 # What is installed for Python, TypeScript and the dashboard does not depend on each other, and waits for the network.
 # A make that a make runs gets its number of jobs from that.
@@ -25,7 +30,7 @@ MAKEFLAGS += --jobs=3
 endif
 
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-sandbox demo-service example docs test faults conformance bench setup python git node bubblewrap clean
+.PHONY: help demo demo-typescript demo-sandbox demo-service example docs test faults conformance bench setup python git node bubblewrap clean
 .DEFAULT:
 	@echo "no target '$@'; make help names them" >&2; exit 1
 
@@ -47,10 +52,12 @@ help:
 	@echo "make setup        install everything for development, run nothing"
 	@echo "make clean        remove what the others made"
 
-# Without Node, or if the TypeScript package cannot be built, the demo runs in Python alone and states why.
-demo: .venv/.installed
-	@! $(MAKE) --silent node 2>/dev/null || $(MAKE) --silent --no-print-directory $(TS)/dist/.built || true
+demo: .venv/.installed demo-typescript
 	@$(BIN)/python examples/tickets/demo.py $(ARGS)
+
+# Without Node, or if the TypeScript package cannot be built, the demo runs in Python alone and states why.
+demo-typescript:
+	@! $(MAKE) --silent node 2>/dev/null || $(MAKE) --silent --no-print-directory $(TICKETS)/node_modules/.built || true
 
 demo-sandbox: bubblewrap .venv/.installed-sandbox
 	@$(BIN)/python examples/tickets/demo_sandbox.py $(ARGS)
@@ -96,22 +103,20 @@ bubblewrap:
 	@command -v bwrap >/dev/null || { echo "bubblewrap is needed: no 'bwrap' on PATH; on Debian and Ubuntu: apt install bubblewrap" >&2; exit 1; }
 
 .venv/bin/python: | python git
-	@echo "Making .venv"
+	@echo "Making a Python environment in .venv (2 to 10 seconds)"
 	@$(PYTHON) -m venv .venv || { echo "could not make a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 
 .venv/.installed: EXTRAS := server,client
 .venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
-	@echo "Installing the server and the client (about half a minute)"
+	@echo "Installing the server and the client in .venv (10 to 30 seconds)"
 	$(INSTALL)
 	@touch $@
 
-# Of what the tests need only what a sandbox may run is compiled here; much of the rest is never imported.
 .venv/.installed-dev: EXTRAS := dev
-.venv/.installed-dev: COMPILED :=
+.venv/.installed-dev: IMPORTED := claude_agent_sdk, gepa_client.run.driver, rpc_server.cli.serve
 .venv/.installed-dev: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing what the tests need (about half a minute)"
 	$(INSTALL)
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import claude_agent_sdk, gepa_client.run.driver, rpc_server.cli.serve'
 	@touch $@ .venv/.installed .venv/.installed-sandbox .venv/.installed-service
 
 .venv/.installed-sandbox: EXTRAS := server,client,sandbox
@@ -121,6 +126,7 @@ bubblewrap:
 	@touch $@ .venv/.installed
 
 .venv/.installed-service: EXTRAS := server,service
+.venv/.installed-service: IMPORTED := gepa_client.run.driver, litellm, rpc_server.cli.serve
 .venv/.installed-service: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing the server, the client and the service (about half a minute)"
 	$(INSTALL)
@@ -134,24 +140,35 @@ bubblewrap:
 	@touch $@
 
 $(TS)/node_modules/.installed: $(TS)/package.json $(TS)/package-lock.json | node
-	@echo "Installing the TypeScript package's tools"
-	@cd $(TS) && npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --no-progress --loglevel=error
+	@echo "Installing the TypeScript package's tools (up to a minute)"
+	@cd $(TS) && $(NPM_CI) >/dev/null
 	@touch $@
 
 $(TS)/dist/.built: $(TS)/node_modules/.installed $(TS_SOURCES)
-	@echo "Building the TypeScript package"
+	@echo "Building the TypeScript package (2 to 5 seconds)"
 	@cd $(TS) && npm run --silent build
+	@touch $@
+
+# For the demo the example's own compiler builds the package, whose other tools (for its tests) are not installed.
+$(TICKETS)/node_modules/.installed: $(TICKETS)/package.json $(TICKETS)/package-lock.json | node
+	@echo "Installing the TypeScript compiler for the demo (5 to 20 seconds)"
+	@cd $(TICKETS) && $(NPM_CI) >/dev/null
+	@touch $@
+
+$(TICKETS)/node_modules/.built: $(TICKETS)/node_modules/.installed $(TS_SOURCES)
+	@echo "Building the TypeScript package (2 to 5 seconds)"
+	@cd $(TS) && node scripts/build.mjs ../../$(TICKETS)/node_modules
 	@touch $@
 
 # The built page is committed in gepa_client/page/dist, so only those who test or change it need its tools.
 $(DASHBOARD)/node_modules/.installed: $(DASHBOARD)/package.json $(DASHBOARD)/package-lock.json | node
-	@echo "Installing the dashboard's tools"
-	@cd $(DASHBOARD) && npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --no-progress --loglevel=error
+	@echo "Installing the dashboard's tools (up to a minute)"
+	@cd $(DASHBOARD) && $(NPM_CI) >/dev/null
 	@touch $@
 
 $(SERVICE_CLIENT)/node_modules/.installed: $(SERVICE_CLIENT)/package.json $(SERVICE_CLIENT)/package-lock.json | node
-	@echo "Installing the tools of the service's client"
-	@cd $(SERVICE_CLIENT) && npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --no-progress --loglevel=error
+	@echo "Installing the tools of the service's client (up to a minute)"
+	@cd $(SERVICE_CLIENT) && $(NPM_CI) >/dev/null
 	@touch $@
 
 clean:

@@ -64,8 +64,10 @@ def build_typescript() -> None:
     """
     npm = shutil.which("npm")
     package = HERE.parents[1] / "clients" / "typescript" / "dist" / "index.js"
-    if npm is None or not package.is_file():
-        raise NotSetUp("it needs Node 20 with npm (nodejs.org); then: make setup")
+    if npm is None:
+        raise NotSetUp("it needs Node 20 with npm (nodejs.org); then: make demo")
+    if not package.is_file():
+        raise NotSetUp("the TypeScript package could not be built; to see why: make setup")
     if not (TYPESCRIPT / "node_modules" / ".bin" / "tsc").exists():
         _npm(npm, "ci", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error")
     built = TYPESCRIPT / "dist" / "serve.js"
@@ -74,7 +76,8 @@ def build_typescript() -> None:
 
 
 def _npm(npm: str, *arguments: str) -> None:
-    done = subprocess.run([npm, *arguments], cwd=TYPESCRIPT, check=False)  # noqa: S603  a fixed command
+    command, quiet = [npm, *arguments], subprocess.DEVNULL if arguments[0] == "ci" else None  # errors go to stderr
+    done = subprocess.run(command, cwd=TYPESCRIPT, stdout=quiet, check=False)  # noqa: S603  a fixed command
     if done.returncode != 0:
         raise NotSetUp(f"`npm {' '.join(arguments)}` failed in {TYPESCRIPT}")
 

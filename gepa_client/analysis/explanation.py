@@ -56,7 +56,8 @@ class PairedScores:
 class Change:
     """A candidate against one of its parents, or against the seed.
 
-    `against`: the parent with the better score if it has two. `scores`: over the validation rows that both have.
+    `against`: the parent with the better score if it has two. `scores`: over the validation rows that both have, or
+    over the training rows if the run is `training_only`: without validation rows.
     `code`: a label of its code if that differs. `same`: rows whose score it left below the perfect one; none for a step
     beside the whole way. `reason`: the proposal that it was; None for a merge and for the whole
     way from the seed.
@@ -74,6 +75,7 @@ class Change:
     worse: MovedRows
     same: MovedRows
     reason: AnalyzedProposal | None
+    training_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,7 @@ def _changes(
                 worse=group(before, after, worse),
                 same=group(before, after, same),
                 reason=None if whole else reasons.get(after.index),
+                training_only=split == "train",
             )
         )
     return changes

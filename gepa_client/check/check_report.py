@@ -117,13 +117,14 @@ class RunEstimate(_ReportModel):
 
     `at_once`: over all servers that answer. `run_s`: what `budget` metric calls would take, from every slot busy to one
     minibatch at a time; None, as `budget` and `run_usd`, if another limit ends the run. `proposals_calls`: metric
-    calls of the seed's validation and of `proposals` proposals, if none is accepted and if all are; `proposals_usd`:
-    what these cost.
+    calls of the seed's evaluation and of `proposals` proposals, if none is accepted and if all are; `proposals_usd`:
+    what these cost. `warm`: the calls that were measured are not the first ones, with which the program also starts.
     """
 
     example_s: float
     slowest_s: float
     all_s: float
+    warm: bool = False
     at_once: int
     budget: int | None
     run_s: tuple[float, float] | None

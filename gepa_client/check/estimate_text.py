@@ -6,6 +6,9 @@ from gepa_client.settings.groups import Evolve
 CENT = 0.01
 """The least amount that is printed as a figure."""
 
+STARTS_S = 1.0
+"""Seconds per call below which the start of a program may be most of what its first calls take."""
+
 
 def span(seconds: float) -> str:
     """Return `32 ms`, `3.2 s`, `5 min`, `2.5 h`."""
@@ -30,6 +33,8 @@ def run_estimate(timing: RunEstimate, evolve: Evolve) -> str:
     quick, slow = (span(seconds) for seconds in timing.run_s)
     uncounted = "reflection" if evolve == "prompts" else "reflection and changes of code"
     would_take = quick if quick == slow else f"{quick} to {slow}"
+    if not timing.warm and timing.example_s < STARTS_S:
+        would_take += " at the pace of these first calls, which include the program's start"
     text += f"; {timing.budget:,} metric calls would take {would_take}, {uncounted} not counted"
     if timing.run_usd is not None and timing.example_usd is not None:
         text += f", and cost {about_usd(timing.run_usd)} (${timing.example_usd:.4f} each)"

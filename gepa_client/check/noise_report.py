@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from evolverpc_common.display_text import counted
 from gepa_client.analysis.statistics import noise, power
 from gepa_client.certificate.verdict import allowed_error
+from gepa_client.journal.history import selection_name
 
 GAINS = (0.02, 0.05, 0.1, 0.2)
 """The gains of the mean score for which the rows and the repeats that they need are reported."""
@@ -38,7 +39,8 @@ class NoiseReport(BaseModel, frozen=True):
 
     `deterministic`: whether every row had the same score and the same output each time; None if nothing was repeated.
     `row_noise`: the standard deviation of one row's score if it is evaluated again; `mean_noise`: of the mean over the
-    validation rows; None if nothing was repeated. `mean`: of all scores. `smallest_gain`: the smallest gain of the mean
+    validation rows; None if nothing was repeated. `mean`: of all scores. `training_only`: there are no validation rows,
+    and the training rows stand in for them. `smallest_gain`: the smallest gain of the mean
     that the validation rows show, each evaluated once; `smallest_test_gain`: that the test rows show.
     """
 
@@ -50,6 +52,7 @@ class NoiseReport(BaseModel, frozen=True):
     mean_noise: float | None
     between_rows: float
     validation_rows: int
+    training_only: bool = False
     smallest_gain: float
     test_rows: int | None
     smallest_test_gain: float | None
@@ -57,11 +60,17 @@ class NoiseReport(BaseModel, frozen=True):
 
     @classmethod
     def of(
-        cls, scores: Sequence[Sequence[float]], *, identical: bool, validation_rows: int, test_rows: int | None
+        cls,
+        scores: Sequence[Sequence[float]],
+        *,
+        identical: bool,
+        validation_rows: int,
+        test_rows: int | None,
+        training_only: bool = False,
     ) -> Self:
         """Return the report for the scores of the seed by row and repeat; at least two rows.
 
-        `identical`: whether the outputs of each row were the same each time.
+        `identical`: whether the outputs of each row were the same each time. `training_only`: as the member.
         """
         found = noise.estimate(scores)
         repeated = found.repeats > 1
@@ -74,6 +83,7 @@ class NoiseReport(BaseModel, frozen=True):
             mean_noise=found.noise_of_mean(validation_rows, 1) if repeated else None,
             between_rows=found.between**0.5,
             validation_rows=validation_rows,
+            training_only=training_only,
             smallest_gain=power.smallest_gain(found, validation_rows, 1, error=ERROR),
             test_rows=test_rows,
             smallest_test_gain=power.smallest_gain(found, test_rows, 1, error=ERROR) if test_rows else None,
@@ -99,20 +109,30 @@ class NoiseReport(BaseModel, frozen=True):
         if not self.row_noise:
             return f"no noise in the scores of {again}, but the outputs differ"
         changes = f"a row's score changes by {points(self.row_noise)}"
-        means = f"the mean of {counted(self.validation_rows, 'validation row')} by {points(self.mean_noise)}"
+        means = f"the mean of {self._selecting_rows} by {points(self.mean_noise)}"
         return f"evaluated again, {changes}, and {means} (standard deviations; {again})"
 
     @property
     def about_power(self) -> str:
         """Which gains the rows of the run can show."""
-        text = f"with {counted(self.validation_rows, 'validation row')}, "
-        if self.smallest_gain <= 1 - self.mean or self.mean > 1:
-            text += f"gains under {points(self.smallest_gain)} are easily missed"
-        else:
-            text += f"even a gain from the seed's {self.mean:.2f} to 1.00 is easily missed"
+        text = f"with {self._selecting_rows}, {self._missed(self.smallest_gain)}"
         if self.smallest_test_gain is not None:
-            text += f"; with {counted(self.test_rows or 0, 'test row')}, gains under {points(self.smallest_test_gain)}"
+            missed = self._missed(self.smallest_test_gain)
+            text += f"; with {counted(self.test_rows or 0, 'test row')}, {missed.removesuffix(' are easily missed')}"
         return text
+
+    @property
+    def _selecting_rows(self) -> str:
+        return counted(self.validation_rows, f"{selection_name(training_only=self.training_only)} row")
+
+    def _missed(self, gain: float) -> str:
+        """Return which gains are missed if `gain` is the smallest that is found.
+
+        No score of a scale up to 1 can rise by more than the seed's mean leaves.
+        """
+        if gain <= 1 - self.mean or self.mean > 1:
+            return f"gains under {points(gain)} are easily missed"
+        return f"even a gain from the seed's {self.mean:.2f} to 1.00 is easily missed"
 
     @property
     def about_needs(self) -> str:

@@ -142,6 +142,7 @@ class _ServerCheck:
     at_once: int = 0
     budget: int | None = None
     validation_rows: int = 0
+    training_only: bool = False
     test_rows: int | None = None
     timing: RunEstimate | None = None
     noise: NoiseReport | None = None
@@ -282,7 +283,7 @@ class _ServerCheck:
         self.budget = metric_call_budget(
             self.config, texts=len(self.texts), train=len(train), val=len(val) if val is not None else None
         )
-        self.validation_rows = len(train if val is None else val)
+        self.validation_rows, self.training_only = len(train if val is None else val), val is None
         self.test_rows = len(test) if test is not None else None
         validates = f", {len(val)} of them kept for validation" if kept and val is not None else ""
         self.note("rows", "ok", f"{len(rows)} training rows of {splits.described(sources['train'])}{validates}")
@@ -313,7 +314,7 @@ class _ServerCheck:
             self.failed("evaluate", error)
             return
         if self.seconds:
-            self._time(time.monotonic() - began)
+            self._time(time.monotonic() - began, warm=False)
         self.note("evaluate", *examples_verdict(self.examples, evolves=self.evolves))
         if not self.config.score_with and any(result["status"] == "rollout" for result in results):
             self.note("score function", "failed", NO_SCORE)
@@ -332,8 +333,11 @@ class _ServerCheck:
         rows, tries, spent = [row for row, _ in scored], [[found for _, found in scored]], list(results)
         try:
             while len(tries) < self.repeats and self._can_try(len(rows), spent):
+                self.seconds, began = [], time.monotonic()
                 tries.append(await self._evaluate(rows, traced=False, again=True))
                 spent += tries[-1]
+                if self.seconds:
+                    self._time(time.monotonic() - began, warm=True)
         except (BadResponse, RpcError) as error:
             self.failed("noise", error)
             return
@@ -344,6 +348,7 @@ class _ServerCheck:
             identical=all(len({digest_of(each.get("output")) for each in found}) == 1 for found in by_row),
             validation_rows=self.validation_rows,
             test_rows=self.test_rows,
+            training_only=self.training_only,
         )
         warnings = [noise_warning(row, scores) for (_, row), scores in zip(rows, scores_of, strict=True)]
         found = next(filter(None, warnings), None) if is_deterministic(self.config, self.discovery) else None
@@ -455,7 +460,8 @@ class _ServerCheck:
     def _call_id(self) -> str | None:
         return uuid.uuid4().hex if self.client.offers("idempotency") else None
 
-    def _time(self, all_s: float) -> None:
+    def _time(self, all_s: float, *, warm: bool) -> None:
+        """Estimate a run by the calls that were measured last, in `all_s` seconds. `warm`: as in `RunEstimate`."""
         costs = [example.cost_usd for example in self.examples if example.cost_usd is not None]
         budget = self.budget if self.config.ends else ASSUMED_BUDGET
         each_s = mean(self.seconds)
@@ -467,6 +473,7 @@ class _ServerCheck:
             example_s=each_s,
             slowest_s=max(self.seconds),
             all_s=all_s,
+            warm=warm,
             at_once=self.at_once,
             budget=budget,
             run_s=(budget * each_s / self.at_once, budget * each_s / minibatch) if budget is not None else None,

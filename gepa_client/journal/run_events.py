@@ -30,7 +30,8 @@ class _Event(BaseModel):
 class Started(_Event):
     """The server is known and the rows are loaded. `splits` gives rows per split: train, val and, if any, test.
 
-    `evolve`: what is changed: the program's code, its texts, or both.
+    `evolve`: what is changed: the program's code, its texts, or both. `training_only`: there are no validation rows, so
+    candidates are chosen by their scores on the training rows; `val` of `splits` is then their number.
     """
 
     event: Literal["started"] = "started"
@@ -43,6 +44,7 @@ class Started(_Event):
     server: str
     components: list[str]
     splits: dict[str, int]
+    training_only: bool = False
     max_metric_calls: int | None
     proposer: str
     evolve: Literal["code", "prompts", "both"] = "prompts"
@@ -198,7 +200,7 @@ class LostRaces(BaseModel):
 def race_text(compared: int, rows: int, mean: float) -> str:
     """Return how a proposal lost its race, by the fields of `RacedOut`."""
     below = f"its mean score is {-mean:.3g} below that of the best candidate"
-    return f"raced out: on {compared:,} of {rows:,} validation rows {below}"
+    return f"raced out: on {compared:,} of {rows:,} rows {below}"
 
 
 class Rejected(_Event):

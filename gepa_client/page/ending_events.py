@@ -40,7 +40,8 @@ class ScoreOnTestRows(Fact):
 class CertificateFound(Fact):
     """The certificate, or in `none` why there is none; then all other members are None.
 
-    `low` to `high`: the interval of the mean `difference` per row at `confidence`.
+    `low` to `high`: the interval of the mean `difference` per row at `confidence`. `validation_note`: how to read the
+    interval of the estimate if an end lies beyond the scale of the scores.
     """
 
     type: Literal["certificate"] = "certificate"
@@ -60,6 +61,7 @@ class CertificateFound(Fact):
     validation_estimate: float | None
     validation_low: float | None
     validation_high: float | None
+    validation_note: str | None
 
 
 class LeakFound(Part):

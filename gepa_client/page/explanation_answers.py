@@ -103,7 +103,7 @@ def _origin(
     worth: str | None = None
     if kept.parents:
         parent = max((candidate_of(store, run_id, each) for each in kept.parents), key=lambda each: each.score)
-        worth = f"{parent.score:.4g} -> {kept.score:.4g} on the validation rows"
+        worth = f"score {parent.score:.4g} -> {kept.score:.4g}"
     return Origin(candidate=kept.index, proposal=number, rows=rows, worth=worth)
 
 

@@ -193,7 +193,7 @@ def _words(record: RunRecord, texts: Sequence[TextChange], candidate: int | None
 
 
 def _moved_rows(change: Change) -> list[str]:
-    parts = [f"On validation, {fields.moved_rows(change.scores)}. {fields.ROW_NAMES}"]
+    parts = [f"On {fields.selecting_rows(change)}, {fields.moved_rows(change.scores)}. {fields.ROW_NAMES}"]
     for name, moved in fields.row_groups(change):
         if moved.count:
             shown = f", {len(moved.rows)} of them here" if moved.count > len(moved.rows) else ""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from evolverpc_common.printed_commands import command
 from gepa_client.certificate.certificate import Certificate
 from gepa_client.journal import run_events as events
+from gepa_client.journal.history import selection_name
 from gepa_client.journal.store import named_store
 from gepa_client.run.output_folder import HostTotals
 from protocol.code import code_at
@@ -202,6 +203,16 @@ class RunRecord:
         return self.candidates[self.best_index if self.ties is None else self.ties.best]
 
     @property
+    def training_only(self) -> bool:
+        """Whether the run has no validation rows, so that its candidates are chosen by scores on the training rows."""
+        return self.started is not None and self.started.training_only
+
+    @property
+    def selection(self) -> str:
+        """`validation`, or `training` without validation rows: the rows whose scores choose the best candidate."""
+        return selection_name(training_only=self.training_only)
+
+    @property
     def metric_calls(self) -> int:
         """Examples evaluated: GEPA's count, or ours while a batch it has not counted yet is under way; no test rows."""
         counted = self.finished is not None or self.phase in ("ties", "testing", "finalizing")
@@ -241,14 +252,14 @@ class RunRecord:
         return max(0, self.budget - self.metric_calls) / rate
 
     def headline(self) -> Headline | None:
-        """Over the test rows where seed and best were scored there, else over validation; None before any score."""
+        """Over the test rows where seed and best were scored there, else over those of `selection`; None before any."""
         if self.seed is None or self.best is None:
             return None
         seed, best = self.tested.get(0), self.tested.get(self.best.index)
         if seed is not None and best is not None:
             return Headline(f"{seed.rows} test rows", seed.score, best.score, of_test=True)
         rows = self.started.splits.get("val") if self.started else None
-        named = f"{rows} validation rows" if rows else "validation"
+        named = f"{rows} {self.selection} rows" if rows else f"the {self.selection} rows"
         return Headline(named, self.seed.score, self.best.score, of_test=False)
 
 

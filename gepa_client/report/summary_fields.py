@@ -9,9 +9,11 @@ from typing import Any
 from evolverpc_common.display_text import counted, line, plain
 from gepa_client.analysis.explanation import Change, Explanation, MovedRows, PairedScores
 from gepa_client.analysis.proposals import AnalyzedProposal, ComparedRow, Excerpt
-from gepa_client.certificate.certificate import NoiseFound
+from gepa_client.certificate.certificate import Certificate, NoiseFound
+from gepa_client.certificate.interval_notes import difference_note, estimate_note
 from gepa_client.certificate.leaks import Leaks
 from gepa_client.evolution.names import code_label
+from gepa_client.journal.history import selection_name
 from gepa_client.journal.run_events import (
     CallRefused,
     FailedExamples,
@@ -86,7 +88,7 @@ def story(record: RunRecord, explained: Explanation | None) -> list[str]:
         )
         if headline.of_test and record.seed is not None:
             sentences.append(
-                f"These are test scores; the validation scores, by which the search chose it, are "
+                f"These are test scores; the {record.selection} scores, by which the search chose it, are "
                 f"{record.seed.score:.4g} and {best.score:.4g}."
             )
     sentences.append(_ending(record))
@@ -94,8 +96,9 @@ def story(record: RunRecord, explained: Explanation | None) -> list[str]:
         proposer = "Reflection" if _by_model(record) else "The program"
         by_hand = "propose" in steered_kinds(record)
         makers = f"{proposer} and users" if by_hand else proposer
-        made = f"{makers} made {counted(explained.proposed, 'proposal')}, of which {explained.kept} were kept."
-        sentences += [made, *([] if record.certificate is not None else _certainty(explained))]
+        made = f"{makers} made {counted(explained.proposed, 'proposal')}, of which {explained.kept} "
+        made += "was kept." if explained.kept == 1 else "were kept."
+        sentences += [made, *([] if record.certificate is not None else _certainty(explained, record))]
     if record.certificate is not None:
         sentences.append(f"Verdict of the certificate: {record.certificate.verdict}.")
     return sentences
@@ -114,17 +117,30 @@ def certificate_facts(record: RunRecord) -> list[tuple[str, str]]:
             f"; without the luck of being chosen among {counted(validation.complete, 'candidate')}, about "
             f"{validation.estimate:.4g} ({validation.low:.4g} to {validation.high:.4g})"
         )
+        if note := estimate_note(found, perfect_score(record)):
+            chosen += f"; {note}"
     if dropped := validation.compared - validation.complete:
         chosen += f"; {counted(dropped, 'proposal')} more were compared and dropped in races"
     return [
-        ("verdict", found.statement),
+        ("verdict", statement(record, found)),
         ("test", f"each of {counted(test.rows, 'row')} was scored {times}: {test.repeats_reason}; {test.method}"),
-        ("validation", chosen),
+        (record.selection, chosen),
         ("noise", "not known" if noise is None else noise_summary(noise)),
         ("took", f"{budget.evaluations:,} results of the search and {budget.test_evaluations:,} of the test"),
         ("copied rows", leak_summary(found.leaks)),
         ("committed to", found.digests.test_rows),
     ]
+
+
+def statement(record: RunRecord, found: Certificate) -> str:
+    """Return what a certificate states, and how to read an interval with an end that no difference can have."""
+    note = difference_note(found, perfect_score(record))
+    return found.statement if note is None else f"{found.statement}; {note}"
+
+
+def perfect_score(record: RunRecord) -> float:
+    """Return the highest score, as far as the settings state it."""
+    return _setting(record, "perfect_score", 1.0)
 
 
 def noise_summary(noise: NoiseFound) -> str:
@@ -159,11 +175,11 @@ def _ending(record: RunRecord) -> str:
     return f"It {'paused' if finished.status == 'paused' else 'ended'} {used} ({finished.status}{reason})."
 
 
-def _certainty(explained: Explanation) -> list[str]:
+def _certainty(explained: Explanation, record: RunRecord) -> list[str]:
     """Return how far the difference between seed and best may be chance; nothing if there is no difference."""
     if explained.overall is None:
         return []
-    paired, rows = explained.overall.scores, "validation rows"
+    paired, rows = explained.overall.scores, f"{record.selection} rows"
     if explained.test is not None:
         paired, rows = explained.test, "test rows"
     certain = "is unlikely to be chance" if paired.p < SIGNIFICANT else "may be chance"
@@ -173,9 +189,10 @@ def _certainty(explained: Explanation) -> list[str]:
     )
     if explained.test is not None:
         return [moved]
+    learnt = ", and it was made from their results" if record.training_only else ""
     return [
         moved,
-        "The validation rows selected the candidate, so new rows may score lower; a test set shows by how much.",
+        f"The {rows} selected the candidate{learnt}, so new rows may score lower; a test set shows by how much.",
     ]
 
 
@@ -187,8 +204,14 @@ def moved_rows(paired: PairedScores) -> str:
 
 
 def step_title(change: Change) -> str:
-    """`Candidate 3: 0.25 -> 0.5 on validation`."""
-    return f"Candidate {change.candidate}: {change.scores.before:.4g} -> {change.scores.after:.4g} on validation"
+    """`Candidate 3: 0.25 -> 0.5 on the validation rows`."""
+    scores = f"{change.scores.before:.4g} -> {change.scores.after:.4g}"
+    return f"Candidate {change.candidate}: {scores} on {selecting_rows(change)}"
+
+
+def selecting_rows(change: Change) -> str:
+    """Return `the validation rows`, or `the training rows` if these select the candidates."""
+    return f"the {selection_name(training_only=change.training_only)} rows"
 
 
 def step_origin(change: Change) -> str:
@@ -207,7 +230,7 @@ def proposal_title(proposal: AnalyzedProposal) -> str:
 
 def minibatch_summary(proposal: AnalyzedProposal) -> str:
     """Return how many rows a proposal was made from, and their scores, as sentences."""
-    rows = f"Reflection read the results of {counted(proposal.size, 'training row')}."
+    rows = f"It was made from the results of {counted(proposal.size, 'training row')}."
     sums = ""
     if proposal.before is not None and proposal.after is not None:
         sums = f" Their scores add up to {proposal.before:.4g} before the change and {proposal.after:.4g} after it."
@@ -251,7 +274,9 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         "test score": f"{headline.seed:.4g} -> {headline.best:.4g} ({headline.rows})"
         if headline is not None and headline.of_test
         else None,
-        "validation score": f"{seed.score:.4g} -> {best.score:.4g}, candidate {best.index}" if seed and best else None,
+        f"{record.selection} score": f"{seed.score:.4g} -> {best.score:.4g}, candidate {best.index}"
+        if seed and best
+        else None,
         "best code": line(code, 300) if code is not None else None,
         "metric calls": f"{record.metric_calls:,}{budget_note(record)}, {record.active_seconds:.1f} s",
         "results reused": reuse_summary(record),
@@ -271,7 +296,7 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         "refused": refusal_summary(record),
     }
     if started is not None:
-        facts["rows"] = ", ".join(f"{size} {split}" for split, size in started.splits.items())
+        facts["rows"] = rows_summary(started.splits, training_only=started.training_only)
         facts["proposals by"] = line(started.proposer, 200)
     if finished is not None:
         costs = {
@@ -284,6 +309,13 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         ended = finished.status if finished.reason is None else f"{finished.status}: {finished.reason}"
         facts["ended"] = plain(ended.strip(), limit=ENDED_SHOWN)
     return [(label, text) for label, text in facts.items() if text is not None]
+
+
+def rows_summary(splits: Mapping[str, int], *, training_only: bool) -> str:
+    """Return `40 train, 20 val`, or `40 train (no validation rows: they select the candidates too)`."""
+    also = {"train": " (no validation rows: they select the candidates too)"} if training_only else {}
+    named = [split for split in splits if not training_only or split != "val"]
+    return ", ".join(f"{splits[split]} {split}{also.get(split, '')}" for split in named)
 
 
 def reuse_summary(record: RunRecord) -> str | None:
@@ -311,9 +343,7 @@ def race_summary(races: LostRaces) -> str | None:
         return None
     begun = races.calls - races.compared
     rest = f", and {begun:,} more had begun" if begun > 0 else f", {-begun:,} of them known before" if begun else ""
-    scores = (
-        f"{counted(races.compared, 'score')} on validation rows ({races.compared / races.lost:.3g} each in the mean)"
-    )
+    scores = f"{counted(races.compared, 'score')} of rows ({races.compared / races.lost:.3g} each in the mean)"
     return f"{counted(races.lost, 'proposal')}, by {scores}{rest}: {races.calls:,} metric calls, {races.saved:,} saved"
 
 
@@ -331,7 +361,7 @@ def budget_note(record: RunRecord) -> str:
         return f" of {budget:,} (an iteration that had begun counts too)"
     begun = "the last iteration"
     if last is not None and last.metric_calls > budget:
-        begun = f"the validation of {'the seed' if last.index == 0 else f'candidate {last.index}'}"
+        begun = f"the evaluation of {'the seed' if last.index == 0 else f'candidate {last.index}'} on all rows"
     return f" of {budget:,} ({begun} had begun and was finished)"
 
 
@@ -494,7 +524,7 @@ def no_improvement(record: RunRecord) -> list[tuple[str, str]]:
         return []
     if finished.status != "completed" and not (finished.status == "paused" and _most_failed(record)):
         return []
-    if seed.score == _setting(record, "perfect_score", 1.0):
+    if seed.score == perfect_score(record):
         return []
     facts = [("no improvement", f"{_tried(record)}; the seed is still the best candidate")]
     if outcomes := _outcomes(record):
@@ -513,11 +543,11 @@ def unused_iterations(record: RunRecord) -> str | None:
     if unused < FEW or unused <= last / 2:
         return None
     found = (
-        f"{unused:,} of {last:,} iterations proposed nothing, as their training rows were right already, while the "
-        f"validation rows score {record.best.score:.4g}"
+        f"{unused:,} of {last:,} iterations proposed nothing, as the training rows of their minibatch were right "
+        f"already, while all {record.selection} rows score {record.best.score:.4g}"
     )
     advice = []
-    if record.best.score < _setting(record, "perfect_score", 1.0):
+    if record.best.score < perfect_score(record) and not record.training_only:
         advice.append(
             "give more training rows, of the kinds of validation rows that are still wrong (the report lists them)"
         )
@@ -538,8 +568,8 @@ def _tried(record: RunRecord) -> str:
 def _outcomes(record: RunRecord) -> Counter[str]:
     """Return how many proposals and iterations ended in which way, the most frequent first."""
     failing = _failing(record)
-    found = Counter({"not better on the validation rows": len(record.candidates) - 1})
-    found.update(_rejection(event, failing) for event in record.rejected)
+    found = Counter({f"not better on the {record.selection} rows": len(record.candidates) - 1})
+    found.update(_rejection(event, failing, record.selection) for event in record.rejected)
     found.update(f"without a proposal ({line(event.reason, 60)})" for event in record.skipped)
     found.update(f"failed in {line(event.step, 40)}" for event in record.failures)
     refused = (event for event in record.mutations if isinstance(event, MutationRejected))
@@ -569,9 +599,9 @@ def _proposals(record: RunRecord) -> int:
     return len(record.rejected) + len(record.candidates) - 1
 
 
-def _rejection(event: Rejected, failing: Mapping[str | None, FailureGroup]) -> str:
+def _rejection(event: Rejected, failing: Mapping[str | None, FailureGroup], selection: str) -> str:
     if event.race is not None:
-        return "raced out on the validation rows"
+        return f"raced out on the {selection} rows"
     if not _is_by_score(event):
         return line(event.reason, 80)
     if (group := failing.get(event.candidate)) is not None:
@@ -637,10 +667,10 @@ def _hints(record: RunRecord) -> Iterator[str]:
             + ": most proposals made their minibatch worse"
         )
     if only := len(record.candidates) - 1 + record.races.lost:
-        yield (
-            "more training rows, and of the same kinds as the validation rows: "
-            f"{counted(only, 'proposal')} improved a minibatch only"
-        )
+        more = "more training rows, and of the same kinds as the validation rows"
+        if record.training_only:
+            more = f"--reflection-minibatch-size {2 * _minibatch(record)}"
+        yield f"{more}: {counted(only, 'proposal')} improved a minibatch only"
     if proposals < FEW and not faults and record.budget is not None:
         yield f"--max-metric-calls {2 * record.metric_calls}: {counted(proposals, 'proposal')} may be too few"
 

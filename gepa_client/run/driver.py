@@ -20,6 +20,7 @@ from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.gepa.record_budget import tokens_of
 from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import RESUMED_BY, SEARCH, STOP, StoredRun, now
+from gepa_client.journal.history import selection_name
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.lease import LeaseHeartbeat, take
 from gepa_client.journal.requests import SpendingTotals
@@ -368,15 +369,15 @@ class _DriverRun:
         """Warn about rows, the budget, and a program whose changes would go unnoticed."""
         messages = splits.warnings(initial.splits, self.config)
         budget, rows = self.config.max_metric_calls, len(initial.splits.val)
+        named = f"{rows} {selection_name(training_only=initial.splits.training_only)} rows"
         if budget is not None and budget <= rows:
             messages.append(
-                f"max_metric_calls is {budget}, and scoring the seed on {rows} validation rows uses it up: "
-                "no candidate will be tried"
+                f"max_metric_calls is {budget}, and scoring the seed on {named} uses it up: no candidate will be tried"
             )
         if races(self.config, initial.discovery) and not race_pays(rows, slots):
             messages.append(
                 f"validation is race, but the servers take {slots} examples at once, so a proposal is dropped after "
-                f"{min(fewest_rows(slots), rows)} of {rows} validation rows at the earliest: --max-in-flight N makes "
+                f"{min(fewest_rows(slots), rows)} of {named} at the earliest: --max-in-flight N makes "
                 "it fewer, and the run slower"
             )
         limit = self.config.max_component_tokens

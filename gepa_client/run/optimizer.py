@@ -24,6 +24,7 @@ from gepa_client.gepa.record_budget import RecordBudget
 from gepa_client.gepa.reflection_strategies import ConcurrentReflection, ProgramReflection
 from gepa_client.gepa.row_loaders import RowLoader
 from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE, CandidateRecord
+from gepa_client.journal.history import selection_name
 from gepa_client.journal.requests import journal_reference
 from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, ReflectionRetried, Status, Tested, Warned
 from gepa_client.run import output_folder as files
@@ -254,8 +255,9 @@ class Optimization:
             self.adapter.known = KnownResults(journal, lambda message: self.emit(Warned(message=message)))
             arguments["cache_evaluation"] = True  # GEPA's own look-up, before it evaluates validation rows
         arguments["callbacks"] = [*arguments["callbacks"], *map(FailFastCallback, own_callbacks)]
+        selection = selection_name(training_only=splits.training_only)
         stops: list[Stop] = [
-            *([] if config.past_perfect else [PerfectStop(config.perfect_score, steering.dropped)]),
+            *([] if config.past_perfect else [PerfectStop(config.perfect_score, steering.dropped, selection)]),
             *stoppers(config, lambda: journal.recorded_further, steering.dropped),
             *([] if self.adapter.known is None else [NothingNewStop()]),
             BetweenIterations(config, journal),

@@ -107,6 +107,7 @@ def emit_started(
             server=f"{discovery.server.name} {discovery.server.version} ({discovery.server.language})",
             components=list(discovery.program.seed_candidate),
             splits=initial.splits.sizes,
+            training_only=initial.splits.training_only,
             max_metric_calls=config.max_metric_calls,
             proposer=config.reflection_lm or "the program",
             evolve=evolve_of(config, discovery),

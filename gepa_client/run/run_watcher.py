@@ -244,7 +244,7 @@ class RunWatcher:
         if state is not None:
             self._keep()
         elif self.use_merge and event["average_score"] <= 0:
-            raise Interrupted("failed", merge_unusable(f"the seed's validation score is {event['average_score']:g}"))
+            raise Interrupted("failed", merge_unusable(f"the seed's mean score is {event['average_score']:g}"))
 
     def on_steered(self, entry: SteerEntry, number: int, state: GEPAState[Any, int], replayed: bool) -> None:
         """Emit a request of a user that is in force now; record the candidate that it drops."""

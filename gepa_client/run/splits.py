@@ -32,6 +32,11 @@ class Splits:
     kept: float = 0.0
 
     @property
+    def training_only(self) -> bool:
+        """Whether the training rows are the validation rows too."""
+        return self.val is self.train
+
+    @property
     def sizes(self) -> dict[str, int]:
         """Rows per split, `test` only if there is one."""
         sizes = {"train": len(self.train), "val": len(self.val)}
@@ -169,7 +174,7 @@ def warnings(splits: Splits, config: RunConfig) -> list[str]:
             f"no --valset: {len(splits.val)} of {len(splits.train) + len(splits.val)} training rows are kept for "
             "validation; --val-fraction 0 uses all rows for both"
         )
-    if splits.val is splits.train:
+    if splits.training_only:
         found.append(
             "no validation rows: candidates are selected on the training rows they learn from, so their scores are "
             f"better than on new rows; give --valset, or --val-fraction {VAL_FRACTION:g} to keep some of them"

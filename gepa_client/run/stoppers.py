@@ -69,9 +69,9 @@ class StateStop:
         match self.setting:
             case "patience":
                 iterations = "iteration" if self.value == 1 else f"{self.value:,} iterations"
-                return f"no better candidate in the last {iterations}; the best validation score is {best}"
+                return f"no better candidate in the last {iterations}; the best score is {best}"
             case "target_score":
-                return f"the best validation score is {best}"
+                return f"the best score is {best}"
             case "max_candidates":
                 return f"candidates found: {len(state.program_candidates):,}"
             case _:
@@ -80,13 +80,14 @@ class StateStop:
 
 @dataclass
 class PerfectStop:
-    """Ends the search once a candidate that is not `dropped` has the perfect score on every validation row.
+    """Ends the search once a candidate that is not `dropped` has the perfect score on every row that selects them.
 
-    `reason`: as in `StateStop`.
+    `selection`: these rows' name. `reason`: as in `StateStop`.
     """
 
     perfect: float
     dropped: Set[int] = frozenset()
+    selection: str = "validation"
     reason: str | None = None
 
     def __call__(self, gepa_state: GEPAState[Any, Any]) -> bool:
@@ -95,8 +96,8 @@ class PerfectStop:
             if scores and index not in self.dropped and all(score == self.perfect for score in scores.values()):
                 which = "the seed" if index == 0 else f"candidate {index}"
                 self.reason = (
-                    f"perfect_score of {self.perfect:g} is reached: {which} has it on all {len(scores):,} validation "
-                    "rows (--past-perfect continues)"
+                    f"perfect_score of {self.perfect:g} is reached: {which} has it on all {len(scores):,} "
+                    f"{self.selection} rows (--past-perfect continues)"
                 )
                 return True
         return False
@@ -187,7 +188,7 @@ class CertainStop:
         sizes = f", the later ones by {further.mean:.2g} on average" if further.mean is not None else ""
         self.reason = (
             f"stop_when_certain of {self.gain:g} is reached: a chance of {100 * further.chance:.2g} % that the best "
-            f"validation score of {best:.4g} rises by more in {left:,.0f} further iterations; it rose {len(gains)} "
+            f"score of {best:.4g} rises by more in {left:,.0f} further iterations; it rose {len(gains)} "
             f"times in {done:,}, {recent} of them in the later half{sizes}"
         )
         return True

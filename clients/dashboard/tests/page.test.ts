@@ -181,6 +181,21 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     await page.getByText("The run was deleted from its store").waitFor();
   });
 
+  test("Without a reflection model no hint is offered, and training rows that select are named as such", async () => {
+    server.sample = sampleRun({ driven: true });
+    for (const event of server.sample.events) {
+      if (event.type === "run") Object.assign(event, { reflection_model: null });
+      if (event.type === "rows") Object.assign(event, { training: true });
+    }
+    await load("#token=t&run=last");
+    await page.getByRole("button", { name: "Propose a text" }).waitFor();
+    expect(await page.getByRole("button", { name: "Hint for reflection" }).count()).toBe(0);
+    for (const view of ["plot", "heat map", "tree"]) {
+      await show(page, VIEWS[view] ?? "");
+      expect(await page.locator("main").innerText(), view).not.toMatch(/validation/i);
+    }
+  });
+
   test("Every view states that examples are stuck, where they wait and what to do, without a forecast", async () => {
     server.sample = sampleRun({ driven: true });
     await load();

@@ -204,7 +204,7 @@ describe("in a process of its own", () => {
 
   it("Ctrl-C pauses the run, names the way to resume it, and ends the process as it would have", async () => {
     const child = begin({}, { TEST_DELAY_MS: "50" });
-    await child.complained("seed 0.5 on validation");
+    await child.complained("the seed scores 0.5");
     child.process.kill("SIGINT");
     expect(await child.ended).toBe("SIGINT");
     expect(child.stderr()).toMatch(/evolverpc: run (\S+) is paused: stopped by hand\. .*resume: "\1"/);

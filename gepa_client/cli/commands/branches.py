@@ -19,7 +19,7 @@ from gepa_client.cli.commands.repository_branches import branches_by_hand, delet
 from gepa_client.cli.commands.store_access import confirm, is_silent, open_cli_run
 from gepa_client.cli.views.candidate_view import show_diff
 from gepa_client.cli.views.code_view import outcome_as_json, show_code
-from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
+from gepa_client.cli.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.errors import JournalError
 from gepa_client.evolution.checkout import CheckoutError, LocalCheckout, holds_commit
 from gepa_client.evolution.names import BY_HAND, branch_run_name
@@ -55,7 +55,7 @@ class _BranchesRequest:
     def next(self, *words: str) -> None:
         """Print a next command about the run, for the same repository."""
         following = command("branches", self.run.id, *words, *_repo_words(self), store=self.store)
-        echo(self.console, f"next: {safe_line(following, 1000)}")
+        echo_next(self.console, following)
 
 
 def branches(
@@ -126,7 +126,7 @@ def _print_no_changes(asked: _BranchesRequest, *, wanted: bool) -> None:
         print_json({"run": asked.run.id, "changes": []}, indent=2)
         return
     echo(asked.console, nothing)
-    echo(asked.console, f"next: {safe_line(_instead(asked), 1000)}")
+    echo_next(asked.console, _instead(asked))
 
 
 def _instead(asked: _BranchesRequest) -> str:
@@ -237,7 +237,7 @@ def _check_out(asked: _BranchesRequest, *, yes: bool) -> None:
         echo(
             asked.console, "[yellow]the best candidate's texts are not in its code:[/] they are components of their own"
         )
-        echo(asked.console, f"next: {safe_line(texts, 1000)}")
+        echo_next(asked.console, texts)
     if back is not None:
         echo(asked.console, f"back: {safe_line(back)}")
     asked.next("--delete")

@@ -7,7 +7,7 @@ import typer
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import STILL_RUNNING, AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run
-from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
+from gepa_client.cli.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.steer_entries import Cancel
 from gepa_client.steering.stopping import BY_HAND, CANCEL, stop
@@ -41,13 +41,13 @@ def cancel(
         elif stopped:
             why = f": {found.reason}" if found.reason and found.reason != BY_HAND[CANCEL] else ""
             echo(console, f"{safe_line(found.id)} is {safe_line(found.status + why)}; its results are kept")
-            echo(console, f"next: {safe_line(command('show', found.id, store=store))}")
+            echo_next(console, command("show", found.id, store=store))
         else:
             echo(
                 console,
                 f"[yellow]{safe_line(found.id)} has not stopped yet:[/] examples in flight have not ended, or its "
                 f"driver is gone, which is certain after {lease_seconds(found):g} s without a heartbeat",
             )
-            echo(console, f"next: {safe_line(command('cancel', found.id, store=store))}")
+            echo_next(console, command("cancel", found.id, store=store))
     if not stopped:
         raise typer.Exit(STILL_RUNNING)

@@ -19,6 +19,7 @@ from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.flags import EXAMPLES, MOST_EXAMPLES
 from gepa_client.cli.views.console import (
     echo,
+    echo_next,
     fail,
     log_markup,
     make_console,
@@ -119,7 +120,7 @@ def run_check(
         if verbose:
             _show_logs(console, report.examples)
         if report.passed:
-            echo(console, f"next: {safe(_next(report, typed))}")
+            echo_next(console, _next(report, typed))
         if brief:
             on_failure(f"the check failed, so no run was started{_otherwise(report)}{_findings(report)}")
     if brief and report.passed and _lacks_price(settings, report):

@@ -26,6 +26,7 @@ from gepa_client.cli.views.final_summary import RecordedState, RunSummary
 from gepa_client.cli.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from gepa_client.errors import ClientError, JournalError, NoCertificate, summary
 from gepa_client.journal.entries import RESUMED_BY, StoredRun
+from gepa_client.journal.history import recorded_selection
 from gepa_client.journal.run_events import Finished, Warned
 from gepa_client.journal.store import default_store, open_store
 from gepa_client.page import embedded
@@ -210,12 +211,13 @@ class ForegroundRun:
             with closing(open_store(self.store)) as store:
                 run, candidates = store.run(self.run_id), store.candidates(self.run_id)
                 best = best_candidate(store, self.run_id, candidates)
+                selection = recorded_selection(store, self.run_id)
         except JournalError as error:
             fail(f"what is recorded of the run cannot be read: {summary(error)}")
             return None
         if best is None:
             return None
-        rows = f"{len(best.scores)} validation rows"
+        rows = f"{len(best.scores)} {selection} rows"
         headline = Headline(rows, candidates[0].score, best.score, of_test=False)
         kept = [name for name in final_summary.LABELS if self.output is not None and (self.output / name).exists()]
         return RecordedState(

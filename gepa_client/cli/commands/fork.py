@@ -5,7 +5,7 @@ from typing import Any
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.commands.store_access import open_cli_run, resume_call, run_as_json
-from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
+from gepa_client.cli.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.journal.entries import RESUMED_BY, SEARCH, STOP, Entry, StoredRun
 from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.soundness import damage
@@ -43,7 +43,7 @@ def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) 
         return
     console = make_console()
     echo(console, f"{safe_line(forked.id)} begins with {taken:,} entries of {safe_line(found.id)}")
-    echo(console, f"next: {safe_line(resume_call(forked, store))}")
+    echo_next(console, resume_call(forked, store))
 
 
 def _refuse_beyond(store: Store, run: StoredRun, at: int) -> None:

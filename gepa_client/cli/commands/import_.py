@@ -9,7 +9,7 @@ import typer
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import AsJson, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_store, run_as_json
-from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
+from gepa_client.cli.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.errors import unreadable
 from gepa_client.run.transfer import import_run
 
@@ -38,7 +38,7 @@ def import_(
         if run.status == "paused"
         else command("show", run.id, store=store)
     )
-    echo(console, f"next: {safe_line(following)}")
+    echo_next(console, following)
 
 
 def read_document(file: Path) -> dict[str, Any]:

@@ -20,7 +20,17 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli import flags
 from gepa_client.cli.arguments import PAUSED, STOPPED, USAGE, AllowInsecure, AsJson, TokenFile
 from gepa_client.cli.commands.sandbox_session import sandboxed
-from gepa_client.cli.views.console import echo, fail, log_markup, make_console, print_json, refuse, safe, safe_line
+from gepa_client.cli.views.console import (
+    echo,
+    echo_next,
+    fail,
+    log_markup,
+    make_console,
+    print_json,
+    refuse,
+    safe,
+    safe_line,
+)
 from gepa_client.cli.views.mutation_view import mutation_progress, rejection, show_made, show_rejection, show_rows
 from gepa_client.errors import ClientError, RowsError, details, summary, unreadable
 from gepa_client.evolution.checkout import CheckoutError, CommitBundle, LocalCheckout, holds_commit
@@ -200,7 +210,7 @@ def _mutate(
     access += ["--allow-insecure"] if allow_insecure else []
     if output is not None:
         again = shell_line(["gepa-client", "mutate", server.url, "ANOTHER CHANGE", "--candidate", str(output), *access])
-        echo(console, f"next: {safe(again)}")
+        echo_next(console, again)
     if step.made.branch is not None:
         echo(console, "in the program's repository:")
         echo(console, f"see it: {safe(shlex.join(['git', 'diff', f'{step.made.parent[:12]}..{step.made.branch}']))}")
@@ -302,7 +312,7 @@ def _show_home(asked: _Mutation, made: ApplyMutationResult, typed: flags.Typed, 
     if not is_remote(asked.repo or ""):
         candidate = ["--candidate", str(output)] if output is not None else []
         following = shlex.join(["ANOTHER CHANGE", *candidate])
-        echo(asked.console, f"next: {safe(typed.command('mutate', ref=made.branch))} {safe(following)}")
+        echo_next(asked.console, f"{typed.command('mutate', ref=made.branch)} {following}")
 
 
 def _home_as_json(asked: _Mutation) -> dict[str, Any]:

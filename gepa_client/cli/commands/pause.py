@@ -7,7 +7,7 @@ import typer
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import STILL_RUNNING, AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import next_command, open_cli_run
-from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
+from gepa_client.cli.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.steer_entries import Pause
 from gepa_client.steering.stopping import stop
@@ -49,8 +49,8 @@ def _show(run: StoredRun, store: str | None, *, stopped: bool) -> None:
     console = make_console()
     if not stopped:
         echo(console, f"[yellow]{safe_line(run.id)} has not stopped yet:[/] examples in flight have not ended")
-        echo(console, f"next: {safe_line(command('pause', run.id, store=store))}")
+        echo_next(console, command("pause", run.id, store=store))
         return
     why = f": {run.reason}" if run.reason else ""
     echo(console, f"{safe_line(run.id)} is {safe_line(run.status + why)}; everything is kept")
-    echo(console, f"next: {safe_line(next_command(run, store))}")
+    echo_next(console, next_command(run, store))

@@ -14,7 +14,7 @@ from rich.progress import Progress
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import AllowInsecure, AsJson, RunName, StoreUrl, TokenFile
 from gepa_client.cli.commands.store_access import open_cli_run
-from gepa_client.cli.views.console import echo, make_console, plain_table, print_json, refuse, safe_line
+from gepa_client.cli.views.console import echo, echo_next, make_console, plain_table, print_json, refuse, safe_line
 
 if TYPE_CHECKING:
     from gepa_client.analysis.rescoring import RescoringResult
@@ -59,7 +59,7 @@ def rescore(
             echo(console, f"all scores: {safe_line(str(output))}")
         best = done.best_by_new
         more = ["--candidate", str(best)] if best is not None else []
-        echo(console, f"next: {safe_line(command('show', found.id, *more, store=store))}")
+        echo_next(console, command("show", found.id, *more, store=store))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from gepa_client.cli.commands.page_process import page_shown
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.commands.store_access import open_cli_run
 from gepa_client.cli.flags import OF_CHECK, Typed
-from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
+from gepa_client.cli.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.cli.views.event_stream import EventStream
 from gepa_client.journal.entries import SEARCH, StoredRun
 from gepa_client.journal.history import end_of
@@ -147,7 +147,7 @@ def _print_complete(run: StoredRun, store: str | None, stream: EventStream, *, a
     console = make_console()
     how = "it has a perfect score, and --past-perfect" if _ended_by(run) == "perfect_score" else "a larger limit"
     echo(console, f"{safe_line(run.id)}: this run is complete; {how} extends it")
-    echo(console, f"next: {safe_line(stream.resumed_by(run.id) or more)}")
+    echo_next(console, stream.resumed_by(run.id) or more)
 
 
 def _ended_by(run: StoredRun) -> str:

@@ -22,7 +22,7 @@ from gepa_client.cli.commands.store_access import (
     resume_call,
     run_as_json,
 )
-from gepa_client.cli.views.console import duration, echo, make_console, print_json, safe_line, seconds_since
+from gepa_client.cli.views.console import duration, echo, echo_next, make_console, print_json, safe_line, seconds_since
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store, default_store
 
@@ -71,12 +71,12 @@ def runs(
         newest = found[0]
         can_resume = newest.status in ("pending", "paused")
         following = next_command(newest, store) if can_resume else command("show", newest.id, store=store)
-        echo(console, f"next: {safe_line(following)}")
+        echo_next(console, following)
     else:
         which = f"no {status} run" if status else "no runs"
         echo(console, f"{which} in {safe_line(without_password(default_store(store)))}")
         again = command("runs", store=store) if status else FIRST_COMMAND
-        echo(console, f"next: {safe_line(again)}")
+        echo_next(console, again)
 
 
 def _seed_score(store: Store, run: StoredRun) -> Any:
@@ -112,7 +112,7 @@ def _needed(table: Table, console: Console) -> int:
 def _filled(found: Sequence[StoredRun], seeds: dict[str, Any], dropped: Sequence[str], *, name: int) -> Table:
     """Build the table without the `dropped` columns; `name`: the width of names, 0 for none."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    left = {"run", "name", "status", "validation"}
+    left = {"run", "name", "status", "score"}
     rows = [_cells(run, seeds[run.id], name) for run in found]
     shown = [column for column in rows[0] if column not in dropped and (name or column != "name")]
     for column in shown:
@@ -128,7 +128,7 @@ def _cells(run: StoredRun, seed: Any, name: int) -> dict[str, str]:
         "run": safe_line(_short_id(run)),
         "name": escape(_name(run, name)),
         "status": f"[{COLOURS.get(run.status, 'default')}]{safe_line(run.status)}[/]",
-        "validation": _score(run, seed),
+        "score": _score(run, seed),
         "iter": _number(run.counters.get("iteration")),
         "calls": _calls(run),
         "cost": _cost(run.counters),

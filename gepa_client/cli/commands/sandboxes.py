@@ -21,6 +21,7 @@ from gepa_client.cli.arguments import PAUSED, STOPPED
 from gepa_client.cli.views.console import (
     duration,
     echo,
+    echo_next,
     fail,
     make_console,
     plain_table,
@@ -265,7 +266,7 @@ def _show(found: list[ListedSandbox], run: str | None, again: Sequence[str], *, 
         echo(console, "no sandboxes" + (f" of run {safe_line(run)}" if run is not None else ""))
     left = not sweep and any(each.found.orphan for each in found)
     following = command("sandboxes", "--sweep", *again, store=None) if left else command("runs", store=None)
-    echo(console, f"next: {safe(following)}")
+    echo_next(console, following)
 
 
 def _show_table(console: Console, found: Sequence[ListedSandbox], *, swept: bool) -> None:

@@ -28,6 +28,7 @@ from gepa_client.cli.views.console import (
     LONGEST,
     duration,
     echo,
+    echo_next,
     fail,
     make_console,
     money,
@@ -40,7 +41,7 @@ from gepa_client.cli.views.console import (
 )
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import RESUMED_BY, SEARCH, CandidateRecord, Spending, StoredRun
-from gepa_client.journal.history import discovery, end_of, row_counts, selection_rows, validation_rows
+from gepa_client.journal.history import discovery, end_of, recorded_selection, row_counts, validation_rows
 from gepa_client.journal.run_events import FailedExamples, LostRaces, RecordCuts, TiesCompared, UnusableAnswers
 from gepa_client.journal.store import Store, named_store
 from gepa_client.report import summary_fields as fields
@@ -103,7 +104,8 @@ def show(
             code, rows = code_history(kept, found.id, candidates), validation_rows(kept, found.id)
             change = explain_candidate(kept, found, candidates, candidate)
             show_candidate(console, candidates, candidate, rows, code, change, full=full)
-        echo(console, f"\nnext: {safe_line(next_command(found, store, candidates=bool(candidates)))}")
+        console.print()
+        echo_next(console, next_command(found, store, candidates=bool(candidates)))
 
 
 def _as_json(
@@ -160,7 +162,8 @@ def _show_run(
     _show_facts(console, _run_facts(store, run, candidates, full=full), LONGEST if full else LONGEST_FACT)
     best = best_candidate(store, run.id, candidates)
     if best is not None:
-        echo(console, "\n[bold]candidates[/] [dim](mean validation score; at: entries of the journal by then)[/]")
+        scored = f"mean score on the {recorded_selection(store, run.id)} rows"
+        echo(console, f"\n[bold]candidates[/] [dim]({scored}; at: entries of the journal by then)[/]")
         console.print(candidate_tree(candidates, _front(run, candidates), best.index, console.width))
     spending = store.spending(run.id)
     if spending:
@@ -274,7 +277,10 @@ def _run_facts(
         ("program", _program(discovery(store, run.id))),
         ("servers", _servers(run.config)),
         ("rows", _rows(store, run.id)),
-        ("score", _score_fact(candidates, best_candidate(store, run.id, candidates))),
+        (
+            "score",
+            _score_fact(candidates, best_candidate(store, run.id, candidates), recorded_selection(store, run.id)),
+        ),
         ("gain", _gain(run, named_store(store.url))),
         ("records cut", fields.cut_summary(RecordCuts(**cuts)) if (cuts := run.counters.get("records_cut")) else None),
         ("steered", _steered(store, run)),
@@ -306,9 +312,8 @@ def _steered(store: Store, run: StoredRun) -> str | None:
 
 
 def _rows(store: Store, run_id: str) -> str:
-    own = selection_rows(store, run_id)
-    same = {} if "val" in own else {"val": " (the training rows)"}
-    return ", ".join(f"{size} {split}{same.get(split, '')}" for split, size in row_counts(store, run_id).items())
+    training_only = recorded_selection(store, run_id) == "training"
+    return fields.rows_summary(row_counts(store, run_id), training_only=training_only)
 
 
 def _program(described: Mapping[str, Any] | None) -> str | None:
@@ -325,11 +330,11 @@ def _servers(config: Mapping[str, Any]) -> str:
     return ", ".join(named + ([f"those in {config['fleet']}"] if config.get("fleet") else []))
 
 
-def _score_fact(candidates: Sequence[CandidateRecord], best: CandidateRecord | None) -> str | None:
+def _score_fact(candidates: Sequence[CandidateRecord], best: CandidateRecord | None, selection: str) -> str | None:
     if best is None:
         return None
     which = "the seed itself" if best.index == candidates[0].index else f"candidate {best.index}"
-    return f"{candidates[0].score:.4g} -> {best.score:.4g} ({which}, {len(best.scores)} validation rows)"
+    return f"{candidates[0].score:.4g} -> {best.score:.4g} ({which}, {len(best.scores)} {selection} rows)"
 
 
 def _ties(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord]) -> str | None:

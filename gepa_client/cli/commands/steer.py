@@ -14,7 +14,7 @@ from evolverpc_common.printed_commands import command
 from gepa_client.analysis.steered import steered, taken_text, texts_outcomes
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run, resume_call
-from gepa_client.cli.views.console import echo, make_console, print_json, refuse, safe_line
+from gepa_client.cli.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.errors import SteeringRefused, unreadable
 from gepa_client.journal.entries import SteeringRequest, StoredRun
 from gepa_client.journal.exported import mistakes
@@ -231,7 +231,7 @@ def _show(asked: SteeringRequest, run: StoredRun, store: str | None) -> None:
         again = resume_call(run, store)
     else:
         echo(console, f"waiting: {what}; the run takes it when the present iteration ends ({asked.id})")
-    echo(console, f"next: {safe_line(again)}")
+    echo_next(console, again)
 
 
 def _action(value: dict[str, Any]) -> AnyAction:

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.tree import Tree
 
-from evolverpc_common.display_text import counted
+from evolverpc_common.display_text import counted, line
 from gepa_client.analysis.explanation import Change
 from gepa_client.analysis.mutation_outcomes import CodeHistory
 from gepa_client.analysis.proposals import COMPARED, ComparedRow
@@ -122,16 +123,25 @@ def _show_compared(console: Console, rows: Sequence[ComparedRow], *, full: bool)
     for row in rows:
         echo(console, f"[bold]{safe_line(fields.row_title(row))}[/]")
         if row.input is not None:
-            echo(console, f"  [dim]input[/] {safe_line(row.input.text, longest)}")
+            echo(console, f"  [dim]input[/] {_value(row.input.text, longest)}")
         for field, name in COMPARED.items():
             old, new = (getattr(one, field) if one is not None else None for one in (row.before, row.after))
             if old == new and new is not None:
-                echo(console, f"  [dim]{name}[/] {safe_line(new.text, longest)}")
+                echo(console, f"  [dim]{name}[/] {_value(new.text, longest)}")
             elif old is not None or new is not None:
-                was, now = (safe_line(each.text, longest) if each is not None else "none" for each in (old, new))
+                was, now = (_value(each.text, longest) if each is not None else "none" for each in (old, new))
                 echo(console, f"  [dim]{name}[/] {was} [dim]->[/] {now}")
         if row.after is not None and row.after.log is not None:
             _show_log(console, fields.excerpt_text(row.after.log), full=full)
+
+
+def _value(text: str, longest: int) -> str:
+    """Return a value as one line of at most `longest` characters, which ends between two words if it is cut."""
+    shown = line(text, longest)
+    whole, _, last = shown.rpartition(" ")
+    if len(shown) == longest and last.endswith("…") and len(whole) > longest // 2:
+        shown = f"{whole} …"
+    return escape(shown)
 
 
 def _show_log(console: Console, log: str, *, full: bool) -> None:
@@ -258,9 +268,9 @@ _STYLES: dict[LineKind, str] = {"head": "bold", "at": "cyan", "add": "green", "d
 def show_diff(console: Console, diff: str, *, full: bool = False, more: str = "--json has them") -> None:
     """Print a unified diff of code, cut unless `full`; `more`: where the other lines are."""
     diff_lines = list(lines(diff))
-    for line in diff_lines if full else diff_lines[:DIFF_LINES_SHOWN]:
-        text = line.text if full or len(line.text) <= DIFF_COLUMNS_SHOWN else f"{line.text[: DIFF_COLUMNS_SHOWN - 1]}…"
-        style = _STYLES.get(line.kind)
+    for each in diff_lines if full else diff_lines[:DIFF_LINES_SHOWN]:
+        text = each.text if full or len(each.text) <= DIFF_COLUMNS_SHOWN else f"{each.text[: DIFF_COLUMNS_SHOWN - 1]}…"
+        style = _STYLES.get(each.kind)
         echo(console, f"[{style}]{safe(text)}[/]" if style else safe(text))
     if len(diff_lines) > DIFF_LINES_SHOWN and not full:
         echo(console, f"[dim]... and {len(diff_lines) - DIFF_LINES_SHOWN:,} lines more; {more}[/]")

@@ -9,7 +9,7 @@ from gepa_client.journal import run_events as events
 from gepa_client.report.proposed_texts import copied_summary, unusable_text
 from gepa_client.report.run_record import change_origin
 from gepa_client.report.steering_fields import steered_text
-from gepa_client.report.summary_fields import refusal_text
+from gepa_client.report.summary_fields import refusal_text, rows_summary
 
 PHASES = {
     "connecting": "connecting",
@@ -31,9 +31,8 @@ def event_text(event: events.Event) -> str:
     """Return the event as one line of markup; empty if it is not printed."""
     match event:
         case events.Started():
-            rows = ", ".join(f"{size} {split}" for split, size in event.splits.items())
             return (
-                f"[bold]{safe_line(event.program)}[/] {safe_line(where_of(event.server))}: {rows} rows; "
+                f"[bold]{safe_line(event.program)}[/] {safe_line(where_of(event.server))}: {_rows(event)}; "
                 f"components {safe_line(', '.join(event.components))}; proposals by {safe_line(event.proposer)}"
             )
         case events.Warned():
@@ -43,7 +42,7 @@ def event_text(event: events.Event) -> str:
         case events.Phase():
             return PHASES[event.phase]
         case events.CandidateFound(index=0):
-            return f"seed {event.score:.4g} on validation"
+            return f"the seed scores {event.score:.4g}"
         case events.CandidateFound():
             code = code_label(event.texts)
             runs = f" [dim]({safe_line(code, 100)})[/]" if code is not None else ""
@@ -107,6 +106,12 @@ def event_text(event: events.Event) -> str:
             | events.Finished()
         ):
             return ""
+
+
+def _rows(event: events.Started) -> str:
+    """Return `40 train, 20 val rows`."""
+    summary = rows_summary(event.splits, training_only=event.training_only)
+    return f"rows: {summary}" if event.training_only else f"{summary} rows"
 
 
 def fleet_text(event: events.FleetChanged) -> str:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import NOT_MET, PAUSED, STOPPED, USAGE
-from gepa_client.cli.views.console import echo, fail, safe, safe_line
+from gepa_client.cli.views.console import echo, echo_next, fail, safe, safe_line
 from gepa_client.cli.views.option_names import is_for_typescript
 from gepa_client.evolution.checkout import holds_commit
 from gepa_client.evolution.names import code_label
@@ -152,16 +152,15 @@ def show(ended: RunSummary, console: Console) -> None:
     if not ended.begun:
         fail(finished.reason or "the run was not begun")
         if finished.status == "paused" and not ended.replayed:
-            console.print(
-                f"{'next':<15} {safe(ended.resumed_by or ended.typed or _next_command(ended))}", soft_wrap=True
-            )
+            echo_next(console, ended.resumed_by or ended.typed or _next_command(ended), f"{'next':<15}")
             if ended.typed is not None and ended.resumed_by is None:
                 echo(console, "[dim]if a server has started again at another address, add its URL and --token-file[/]")
         return
     lines = []
     if finished.reason is not None:
         colour = {"failed": "red", "completed": "green"}.get(finished.status, "yellow")
-        lines.append(f"[{colour}]{finished.status}:[/] {safe(finished.reason)}")
+        reason = f"{finished.status}: {finished.reason}"
+        lines.append(f"[{colour}]{_between_words(safe(reason), console).replace(':', ':[/]', 1)}")
         if finished.details:
             lines.append(f"[dim]{safe(finished.details.rstrip())}[/]")
     lines += _failed_examples(ended)
@@ -193,9 +192,9 @@ def show(ended: RunSummary, console: Console) -> None:
         unused = fields.unused_iterations(ended.record)
         for label, text in [*([("unused", unused)] if unused else []), *fields.no_improvement(ended.record)]:
             lines.append(f"[yellow]{label:<15}[/] {_wrapped(safe_line(text, 600), console)}")
-    lines.append(f"{'next':<15} {safe(_next_command(ended))}")
     for text in lines:
         console.print(text, soft_wrap=True)
+    echo_next(console, _next_command(ended), f"{'next':<15}")
     echo(console, score_line(ended))
 
 
@@ -204,6 +203,19 @@ def _wrapped(text: str, console: Console) -> str:
     if not console.is_terminal:
         return text
     return f"\n{' ' * 16}".join(textwrap.wrap(text, max(console.width - 16, 20), break_on_hyphens=False))
+
+
+def _between_words(text: str, console: Console) -> str:
+    """Return the text with its lines wrapped between words on a terminal, with their indentation."""
+    if not console.is_terminal:
+        return text
+    wrapped = []
+    for one in text.split("\n"):
+        indent = " " * (len(one) - len(one.lstrip()))
+        wrapped += textwrap.wrap(
+            one, console.width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+        ) or [one]
+    return "\n".join(wrapped)
 
 
 def score_line(ended: RunSummary) -> str:
@@ -263,7 +275,7 @@ def _certified(ended: RunSummary) -> list[tuple[str, str]]:
         reason = record.no_certificate
         return [("no certificate", reason)] if reason and (record.sealed or ended.settings.require) else []
     copied = [("copied rows", fields.leak_summary(found.leaks))] if found.leaks.rows else []
-    return [("gain", found.statement), *copied]
+    return [("gain", fields.statement(record, found)), *copied]
 
 
 def _refused(record: RunRecord) -> str | None:

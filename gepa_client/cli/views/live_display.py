@@ -30,6 +30,10 @@ SPARE = 3
 """Columns left free: a terminal prints ^C after the frame, and a wrapped line would break the redrawing."""
 
 
+FRAME = 4
+"""Columns of the frame itself: its two lines, and a space beside each."""
+
+
 class Display(AbstractContextManager["Display"]):
     """Displays a run while it is driven."""
 
@@ -218,29 +222,44 @@ def frame(record: RunRecord, latest: list[str], width: int) -> RenderableType:
     bar.add_column(no_wrap=True)
     if record.budget is not None:
         done = min(record.metric_calls, record.budget)
-        bar.add_row(ProgressBar(total=record.budget, completed=done, width=24), calls(record))
+        bar.add_row(
+            ProgressBar(total=record.budget, completed=done, width=24),
+            f"{record.metric_calls:,} of {record.budget:,} metric calls",
+        )
     else:
         bar.add_row(calls(record))
     facts.add_row("calls", bar)
     if record.waiting is not None:
         facts.add_row("pace", Text.from_markup(_waiting(record)))
-    else:
-        facts.add_row("pace", Text.from_markup(_reflection(record) or safe(_pace(record))))
+    elif pace := _reflection(record) or safe(_pace(record)):
+        facts.add_row("pace", Text.from_markup(pace))
     facts.add_row("pool", _pool(record))
     if record.started is not None and record.started.evolve != "prompts":
         facts.add_row("code", one_line(_code(record)))
-    latest_lines = [one_line(text) for text in latest]
-    phase = record.finished.status if record.finished is not None else PHASES[record.phase]
+    latest_lines = [_fitted(text, width - FRAME) for text in latest]
+    now = f"{PHASES[record.phase]} · {clock(record.seconds)}"
     title = _title(record.started) if record.started else "gepa-client"
     return Panel(
         Group(facts, *([Text("")] if latest_lines else []), *latest_lines),
         title=f"[bold]{title}[/]",
         title_align="left",
-        subtitle=f"{phase} · {clock(record.seconds)}",
+        subtitle=now if record.finished is None else record.finished.status,  # the last line has the run's time
         subtitle_align="left",
         border_style="dim",
         width=width,
     )
+
+
+def _fitted(markup: str, columns: int) -> Text:
+    """Return an event as one line, which ends between two words if it is cut."""
+    text = one_line(markup)
+    if text.cell_len > columns:
+        text.truncate(columns - 2)
+        between = text.plain.rfind(" ")
+        if between > columns // 2:
+            text.right_crop(len(text.plain) - between)
+        text.append(" …")
+    return text
 
 
 def _title(started: events.Started) -> str:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def test_a_good_server_passes_and_the_cost_of_a_run_is_stated(serve: Serve, cli:
     assert ended.status == 0, ended.stdout
     assert "ok evaluate: 15 examples, none failed" in ended.stdout
     assert "ok scores: 0 to 1" in ended.stdout
-    assert re.search(r"3,000 metric calls would take \S+ \S+ to \S+ \S+", ended.stdout)
+    assert re.search(r"3,000 metric calls would take \S+ \S+ to \S+ \S+, reflection not counted", ended.stdout)
     assert "red found" in ended.stdout
 
 
@@ -784,7 +785,8 @@ def test_the_check_before_a_run_evaluates_each_row_once_and_states_what_the_rows
     ended = cli("optimize", serve(script), "--max-metric-calls", 40)
     assert "check: 15 rows tried" in ended.stdout
     text = " ".join(ended.stdout.split())
-    assert re.search(r"check: with 40 validation rows, gains under \d+ points are easily missed", text)
+    assert "at the pace of these first calls, which include the program's start, reflection not counted" in text
+    assert re.search(r"check: with 40 training rows, gains under \d+ points are easily missed", text)
     assert len(script.calls("evaluate")) == 15 + 40
 
 
@@ -806,3 +808,30 @@ def test_rows_are_not_evaluated_again_beyond_the_limits_of_the_run(serve: Serve,
     report = json.loads(cli("check", serve(script), "--max-metric-calls", 44, "--repeats", 5, "--json").stdout)
     assert report["noise"]["repeats"] == 2
     assert len(script.calls("evaluate")) == 30
+
+
+def test_the_estimate_is_of_calls_after_the_first_ones_if_rows_are_evaluated_again(serve: Serve, cli: Cli) -> None:
+    script = learned()
+    begun: list[dict[str, Any]] = []
+
+    def slow_at_first(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        begun.append(data)
+        if len(begun) <= 15:
+            time.sleep(0.1)
+        return scored(data, candidate)
+
+    script.evaluate = slow_at_first
+    url = serve(script)
+    again = json.loads(cli("check", url, "--json", "--max-metric-calls", 3000).stdout)["timing"]
+    assert len(begun) == 30
+    begun.clear()
+    once = json.loads(cli("check", url, "--json", "--max-metric-calls", 3000, "--repeats", 1).stdout)["timing"]
+    assert (again["warm"], once["warm"]) == (True, False)
+    assert once["example_s"] > 0.1
+    assert again["all_s"] < once["all_s"]
+
+
+def test_gains_beyond_the_best_score_are_not_stated_for_test_rows_either() -> None:
+    scores = [[float(at != 0)] * 2 for at in range(15)]
+    report = NoiseReport.of(scores, identical=True, validation_rows=2000, test_rows=3)
+    assert report.about_power.endswith("; with 3 test rows, even a gain from the seed's 0.93 to 1.00 is easily missed")

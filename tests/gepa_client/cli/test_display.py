@@ -1,10 +1,13 @@
 """A run on a terminal: its frame, and its plain lines elsewhere."""
 
 import io
+import shlex
+import subprocess
 
 import pytest
 from rich.console import Console
 
+from gepa_client.cli.views.console import echo_next
 from gepa_client.cli.views.event_text import clock, event_text
 from gepa_client.cli.views.final_summary import RunSummary, show
 from gepa_client.cli.views.live_display import SPARE, LiveDisplay, PlainDisplay, frame
@@ -214,7 +217,7 @@ def test_the_metric_calls_of_lost_races_are_explained_in_a_line_that_is_wrapped_
     [at] = [number for number, line in enumerate(lines) if line.startswith("raced out")]
     assert max(map(len, lines[at : at + 2])) <= 80
     whole = " ".join(" ".join(lines[at : at + 3]).split())
-    assert f"raced out 2 proposals, by 200 scores on validation rows {expected} " in whole
+    assert f"raced out 2 proposals, by 200 scores of rows {expected} " in whole
 
 
 def test_servers_and_cost_are_in_the_frame_once_they_are_known() -> None:
@@ -289,3 +292,65 @@ def test_the_frame_lists_the_mutations_in_progress() -> None:
         event_text(record.candidates[2])
         == "candidate 2 from 1: 0.5 [green]best so far[/] [dim](evolve/r1/2@1111111)[/]"
     )
+
+
+def test_the_frame_of_a_run_that_has_ended_shows_no_second_time() -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=False)
+    console.print(frame(example_record(Finished(status="completed", metric_calls=120, seconds=13.0)), [], 77))
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    last = output.getvalue().splitlines()[-1]
+    assert "completed" in last
+    assert "0:13" not in last
+
+
+def test_events_in_the_frame_end_between_two_words() -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=False)
+    console.print(frame(example_record(), [f"    0.5 s  {'wonderful ' * 12}"], 77))
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    [line] = [line for line in output.getvalue().splitlines() if "wonderful" in line]
+    assert set(line.strip("│ ").split()[2:-1]) == {"wonderful"}
+    assert line.rstrip("│ ").endswith("wonderful …")
+
+
+def test_a_command_that_is_wider_than_the_terminal_can_be_pasted() -> None:
+    words = ["gepa-client", "optimize", "http://127.0.0.1:8000", "--trainset", "my rows.jsonl", "--valset"]
+    words += ["data/validation.jsonl", "--max-metric-calls", "9", "--token-file", "token"]
+    shown = {}
+    for width, terminal in ((80, True), (200, True), (80, False)):
+        out = io.StringIO()
+        console = Console(file=out, width=width, force_terminal=terminal, color_system=None)
+        echo_next(console, shlex.join(words))
+        shown[width, terminal] = out.getvalue()
+    assert shown[200, True] == shown[80, False] == f"next: {shlex.join(words)}\n"
+    lines = shown[80, True].splitlines()
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= 80
+    assert lines[0].endswith(" \\")
+    pasted = f"printf '%s\\n' {shown[80, True].removeprefix('next: ')}"
+    assert (
+        subprocess.run(["sh", "-c", pasted], check=True, capture_output=True, text=True).stdout.split("\n")[:-1]
+        == words
+    )
+
+
+def test_the_reason_of_an_end_is_wrapped_between_words() -> None:
+    out = io.StringIO()
+    reason = "perfect_score of 1 is reached: candidate 6 has it on all 1,200 validation rows (--past-perfect continues)"
+    ended = RunSummary(
+        settings=RunConfig.model_construct(),
+        run_id="r1",
+        store=None,
+        output=None,
+        record=example_record(),
+        finished=Finished(status="completed", reason=reason, metric_calls=600),
+        written=[],
+        seconds=1.0,
+        replayed=False,
+        by_hand=False,
+    )
+    show(ended, Console(file=out, width=80, force_terminal=True, color_system=None))
+    lines = out.getvalue().splitlines()
+    assert f"{lines[0]} {lines[1]}" == f"completed: {reason}"
+    assert len(lines[0]) <= 80

@@ -54,7 +54,7 @@ def test_the_rows_that_a_candidate_fixed_and_why_it_was_proposed_are_shown(
     assert "  output grey missing -> grey found\n  feedback needs grey\n" in shown
     one = cli("show", "last", "--candidate", 1).stdout
     reason = one[one.index("why it was proposed\n") : one.index("Better, against candidate 0: 2 rows\n")]
-    assert "Reflection read the results of 3 training rows. Their scores add up to 0 before the change and" in reason
+    assert "It was made from the results of 3 training rows. Their scores add up to 0 before the change and" in reason
     assert reason.count("\ntrain ") == 3
     explanation = json.loads(cli("show", "last", "--json").stdout)["explanation"]
     assert [step["candidate"] for step in explanation["steps"]] == list(range(1, explanation["best"] + 1))

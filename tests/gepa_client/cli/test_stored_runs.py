@@ -47,7 +47,7 @@ def test_runs_are_listed_newest_first_with_score_calls_and_cost(cli: Cli, store:
     ended = cli("runs")
     assert ended.status == 0, ended.stderr
     header, newest, oldest, following = ended.stdout.splitlines()
-    assert header.split() == ["run", "name", "status", "validation", "iter", "calls", "cost", "started", "ended"]
+    assert header.split() == ["run", "name", "status", "score", "iter", "calls", "cost", "started", "ended"]
     assert newest.split()[:9] == [
         "20260103-000000-aaaa",
         "tickets",
@@ -135,9 +135,12 @@ def test_every_command_over_stored_runs_has_help(cli: Cli) -> None:
 # --- show ------------------------------------------------------------------------------------------------------------
 
 
-def test_show_names_the_training_rows_as_validation_rows_if_there_are_no_others(cli: Cli, store: Path) -> None:
+def test_show_names_the_training_rows_as_such_if_there_are_no_validation_rows(cli: Cli, store: Path) -> None:
     put(store, Made(train_only=True))
-    assert "rows         4 train, 4 val (the training rows)" in cli("show", "last").stdout.splitlines()
+    lines = cli("show", "last").stdout.splitlines()
+    assert "rows         4 train (no validation rows: they select the candidates too)" in lines
+    assert "score        0 -> 1 (candidate 4, 4 training rows)" in lines
+    assert not [line for line in lines if "validation" in line and not line.startswith("rows ")]
     assert json.loads(cli("show", "last", "--json").stdout)["rows"] == {"train": 4, "val": 4}
 
 

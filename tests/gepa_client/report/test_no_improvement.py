@@ -166,11 +166,18 @@ def test_iterations_without_anything_to_learn_are_counted_if_they_were_most() ->
 
     found = unused(2, 32)
     assert found is not None
-    assert found.startswith("30 of 31 iterations proposed nothing, as their training rows were right already, while ")
+    assert found.startswith("30 of 31 iterations proposed nothing, as the training rows of their minibatch were right ")
     assert "validation rows score 0.5: give more training rows, of the kinds of validation rows that are still" in found
     assert found.endswith(", or end sooner with --patience N")
     assert "patience" not in (unused(2, 32, patience=5) or "")
-    assert (unused(2, 32, score=1.0) or "").endswith("the validation rows score 1: end sooner with --patience N")
-    assert (unused(2, 32, score=1.0, patience=5) or "").endswith("the validation rows score 1")
+    assert (unused(2, 32, score=1.0) or "").endswith("while all validation rows score 1: end sooner with --patience N")
+    assert (unused(2, 32, score=1.0, patience=5) or "").endswith("while all validation rows score 1")
     assert unused(40, 70) is None, "most iterations had proposals"
     assert unused(2, 6) is None
+
+
+def test_without_validation_rows_no_hint_asks_for_rows_like_them() -> None:
+    begin = started(splits={"train": 12, "val": 12}, training_only=True)
+    facts = ended(candidate(1, 0.25, [0], "b", 0, 24), begin=begin)
+    assert facts["because"] == "1 not better on the training rows"
+    assert facts["try"] == "--reflection-minibatch-size 6: 1 proposal improved a minibatch only"

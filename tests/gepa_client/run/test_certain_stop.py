@@ -39,7 +39,7 @@ def stops(state: State, gain: float = 0.05, calls: int | None = 670, iterations:
 def test_a_search_whose_gains_became_small_and_rare_ends_with_the_numbers() -> None:
     state = State(99, [0.2, 0.5, 0.55, 0.54, 0.56], [0, 30, 60, 90, 120])
     assert stops(state) == (
-        "stop_when_certain of 0.05 is reached: a chance of 4 % that the best validation score of 0.56 rises by more "
+        "stop_when_certain of 0.05 is reached: a chance of 4 % that the best score of 0.56 rises by more "
         "in 10 further iterations; it rose 3 times in 100, 0 of them in the later half, the later ones by 0.03 on "
         "average"
     )

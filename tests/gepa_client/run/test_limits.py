@@ -168,7 +168,7 @@ def test_patience_ends_a_run_that_finds_nothing_better(serve: Serve, cli: Cli, w
     finished = ended.event("finished")
     assert finished["status"] == "completed"
     assert finished["reason"] == (
-        "patience of 3 is reached: no better candidate in the last 3 iterations; the best validation score is 0.5"
+        "patience of 3 is reached: no better candidate in the last 3 iterations; the best score is 0.5"
     )
     assert len([event for event in ended.events if event["event"] == "rejected"]) in (3, 4)
     replayed = cli("replay", "last", "--json")
@@ -187,7 +187,7 @@ def test_why_a_stopper_ended_a_run_is_in_terminal_events_report_and_show(
     assert ended.status == 0, ended.stdout + ended.stderr
     [line] = [line for line in ended.stdout.splitlines() if line.startswith("completed: ")]
     assert re.fullmatch(
-        r"completed: target_score of 0\.3 is reached: the best validation score is 0\.\d+"
+        r"completed: target_score of 0\.3 is reached: the best score is 0\.\d+"
         r"|completed: max_iterations of 4 is reached: iterations done: 4",
         line,
     )

@@ -50,10 +50,10 @@ def test_a_run_ends_with_its_files_and_one_line_of_scores(
     assert f"completed: {reason}" in ended.stdout
     assert result["val_rows"]["30"] == "0"
     report, page = (run / "report.md").read_text(), page_text(run / "report.html")
-    assert "### 1. Candidate 1: 0 -> 0.1667 on validation" in report
-    assert "Reflection read the results of 3 training rows." in report
+    assert "### 1. Candidate 1: 0 -> 0.1667 on the validation rows" in report
+    assert "It was made from the results of 3 training rows." in report
     assert "On 12 test rows the seed scores 0 and the best candidate (6) 1." in page
-    assert "Candidate 1: 0 -> 0.1667 on validation" in page
+    assert "Candidate 1: 0 -> 0.1667 on the validation rows" in page
     assert f"next            less runs/{run.name}/report.md" in ended.stdout
     assert f'use it          evolverpc.load_candidate("runs/{run.name}")' in ended.stdout
     assert load_candidate(run, words.seed) == json.loads((run / "best_candidate.json").read_text())
@@ -387,7 +387,7 @@ def test_merge_from_a_seed_that_scores_0_is_refused_before_the_budget_is_spent(
 ) -> None:
     ended = cli("optimize", serve(words), "--max-metric-calls", 500, "--use-merge", "--no-check")
     assert ended.status == 1
-    assert "use_merge cannot be used here: the seed's validation score is 0" in ended.stdout
+    assert "use_merge cannot be used here: the seed's mean score is 0" in ended.stdout
     assert len(words.calls("evaluate")) == 12
 
 

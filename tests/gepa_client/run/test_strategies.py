@@ -88,7 +88,7 @@ def test_patience_and_a_target_score_are_stoppers() -> None:
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"target_score": 0.5}, "target_score of 0.5 is reached: the best validation score is 0.5"),
+        ({"target_score": 0.5}, "target_score of 0.5 is reached: the best score is 0.5"),
         (
             {"max_candidates": 1},
             "max_candidates of 1 is reached: candidates found: 1",

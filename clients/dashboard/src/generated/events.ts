@@ -448,7 +448,8 @@ export interface ScoreOnTestRows {
 /**
  * The certificate, or in `none` why there is none; then all other members are None.
  *
- * `low` to `high`: the interval of the mean `difference` per row at `confidence`.
+ * `low` to `high`: the interval of the mean `difference` per row at `confidence`. `validation_note`: how to read the
+ * interval of the estimate if an end lies beyond the scale of the scores.
  */
 export interface CertificateFound {
   id: number;
@@ -469,6 +470,7 @@ export interface CertificateFound {
   validation_estimate: number | null;
   validation_low: number | null;
   validation_high: number | null;
+  validation_note: string | null;
 }
 /**
  * Texts of validation and test rows in the best candidate. `searched`: rows by split; `rows`: how many leak.

@@ -3,7 +3,7 @@
 import type { CommandHint, Run } from "../generated/events";
 import { Commands } from "../parts/commands";
 import { count, counted, score, signed } from "../parts/format";
-import { scoreName } from "../parts/score-name";
+import { scoreName, selectingRow } from "../parts/score-name";
 import { Term } from "../parts/term";
 import { Block, Inline } from "../parts/text";
 import { href } from "../route";
@@ -18,7 +18,7 @@ export function Result({ view, api }: { view: View; api: string }) {
   const best = view.candidates.find(({ index }) => index === view.best);
   const seed = view.candidates[0];
   const { counts } = view;
-  const rows = `, the mean of ${counted(view.rows.length, view.onTraining ? "training row" : "validation row")}`;
+  const rows = `, the mean of ${counted(view.rows.length, selectingRow(view))}`;
   const tied = view.candidates
     .filter((each) => best !== undefined && each !== best && each.score === best.score)
     .map(({ index }) => index);
@@ -26,7 +26,7 @@ export function Result({ view, api }: { view: View; api: string }) {
     <section class="panel">
       <h2>Result {run?.driven ? "so far" : ""}</h2>
       {seed === undefined || best === undefined ? (
-        <p>No candidate yet: the seed has not been scored on all validation rows.</p>
+        <p>No candidate yet: the seed has not been scored on all {selectingRow(view)}s.</p>
       ) : (
         <>
           <p>

@@ -1,4 +1,7 @@
-/** What a user may ask of a running run. Each request becomes an entry of its journal. */
+/**
+ * What a user may ask of a running run. Each request becomes an entry of its journal. Hints are for a reflection model:
+ * without one no prompt shows them.
+ */
 
 import { useRef, useState } from "preact/hooks";
 import { post } from "../connection";
@@ -27,6 +30,8 @@ export function Steering({ view, api }: Props) {
   const [answer, setAnswer] = useState<{ readonly failed: boolean; readonly text: string } | null>(null);
   const dialog = useRef<HTMLDialogElement>(null);
   const driven = (view.latest.run?.driven ?? false) && !view.latest.now?.lost;
+  const all = Object.keys(TITLES) as Form[];
+  const forms = view.latest.run?.reflection_model ? all : all.filter((name) => name !== "hint");
   const show = (next: Form) => {
     setForm(next);
     setAnswer(null);
@@ -50,7 +55,7 @@ export function Steering({ view, api }: Props) {
       <button type="button" onClick={() => send({ kind: "pause" })}>
         Pause
       </button>
-      {(Object.keys(TITLES) as Form[]).map((name) => (
+      {forms.map((name) => (
         <button key={name} type="button" aria-haspopup="dialog" onClick={() => show(name)}>
           {TITLES[name]}
         </button>

@@ -6,6 +6,7 @@ import type { ViewProps } from "../app";
 import { Chart } from "../parts/chart";
 import { Choice } from "../parts/choice";
 import { candidateName, count, counted, money, score, time } from "../parts/format";
+import { selectingRow } from "../parts/score-name";
 import { Scrolled } from "../parts/scrolled";
 import { Term } from "../parts/term";
 import { Inline } from "../parts/text";
@@ -42,8 +43,8 @@ export function ProgressView({ view }: ViewProps) {
   return (
     <>
       <p class="about">
-        How the best score on the validation rows rose with metric calls, time or money, and which proposals were kept,
-        rejected or raced out.
+        How the best score on the {selectingRow(view)}s rose with metric calls, time or money, and which proposals were
+        kept, rejected or raced out.
       </p>
       <div class="tools">
         <Choice legend="Over" options={AXES} value={axis} onChange={setAxis} />
@@ -58,7 +59,9 @@ export function ProgressView({ view }: ViewProps) {
         />
       </div>
       {view.candidates.length === 0 ? (
-        <p class="empty">No candidate yet: the first point is the seed, once it is scored on all validation rows.</p>
+        <p class="empty">
+          No candidate yet: the first point is the seed, once it is scored on all {selectingRow(view)}s.
+        </p>
       ) : form === "plot" ? (
         <Plot view={view} found={found} axis={axis} />
       ) : (
@@ -383,9 +386,10 @@ function Certificate({ view }: { view: View }) {
       )}
       {certificate?.validation_estimate != null && (
         <p>
-          Without the luck of the choice, its score on the validation rows is estimated as{" "}
+          Without the luck of the choice, its score on the {selectingRow(view)}s is estimated as{" "}
           {score(certificate.validation_estimate)}, between {score(certificate.validation_low)} and{" "}
-          {score(certificate.validation_high)}.
+          {score(certificate.validation_high)}
+          {certificate.validation_note !== null && ` (${certificate.validation_note})`}.
         </p>
       )}
       {tested.length > 0 && (

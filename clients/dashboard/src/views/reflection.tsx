@@ -150,7 +150,7 @@ function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Pr
         </p>
         {proposal.before !== null && proposal.after !== null && (
           <p>
-            Reflection read the results of {counted(proposal.size, "training row")}. Their scores add up to{" "}
+            It was made from the results of {counted(proposal.size, "training row")}. Their scores add up to{" "}
             {score(proposal.before)} before the change and {score(proposal.after)} after it.
           </p>
         )}

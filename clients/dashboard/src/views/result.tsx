@@ -12,6 +12,7 @@ import { Commands } from "../parts/commands";
 import { candidateName, count, counted } from "../parts/format";
 import { Loaded } from "../parts/loaded";
 import { scoredSplit } from "../parts/row-name";
+import { selectingRow } from "../parts/score-name";
 import { Scrolled } from "../parts/scrolled";
 import { Frame, Inline } from "../parts/text";
 import { href } from "../route";
@@ -29,6 +30,7 @@ import { Change, Component } from "./text";
 const DETAILS = new Map([
   ["test", "scores of test rows"],
   ["validation", "scores of validation rows"],
+  ["training", "scores of training rows"],
   ["noise", "how much scores vary"],
   ["took", "examples scored"],
   ["committed to", "digest of the test rows"],
@@ -184,7 +186,9 @@ function Explanation({ found, view, api }: { found: Explained; view: View; api: 
       {found.overall !== null && (
         <section class="panel">
           <h2>Rows it fixed and broke</h2>
-          <p>Seed against best on validation: {found.overall.moved}.</p>
+          <p>
+            Seed against best on the {selectingRow(view)}s: {found.overall.moved}.
+          </p>
           <Groups groups={found.overall.groups} split={scoredSplit(view)} failed={failed} />
         </section>
       )}

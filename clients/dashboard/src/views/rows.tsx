@@ -6,6 +6,7 @@ import { Choice } from "../parts/choice";
 import { candidateName, count, counted, score } from "../parts/format";
 import { type Cell, type Column, HeatMap, heightOfNames, type MapData } from "../parts/heat-map";
 import { scoredRow } from "../parts/row-name";
+import { selectingRow } from "../parts/score-name";
 import { Scrolled } from "../parts/scrolled";
 import { Inline } from "../parts/text";
 import { useTheme } from "../parts/theme";
@@ -53,8 +54,8 @@ export function RowsView({ view, params, api }: ViewProps) {
   return (
     <>
       <p class="about">
-        Which candidate scores how on which validation row: rows that all candidates lose, rows that a change fixed or
-        broke.
+        Which candidate scores how on which {selectingRow(view)}: rows that all candidates lose, rows that a change
+        fixed or broke.
       </p>
       <div class="tools">
         <Choice legend="Rows by" options={ORDERS} value={sorted} onChange={setSorted} />
@@ -77,7 +78,7 @@ export function RowsView({ view, params, api }: ViewProps) {
       <div class={opened ? "beside" : undefined}>
         <div>
           {matrix.columns.length === 0 || view.rows.length === 0 ? (
-            <p class="empty">No result on a validation row yet.</p>
+            <p class="empty">No result on a {selectingRow(view)} yet.</p>
           ) : form === "map" ? (
             <Picture matrix={matrix} view={view} candidate={candidate} row={row} onOpen={choose} />
           ) : (

@@ -4,6 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { ViewProps } from "../app";
 import { Choice } from "../parts/choice";
 import { candidateName, counted, score } from "../parts/format";
+import { selectingRow } from "../parts/score-name";
 import { Scrolled } from "../parts/scrolled";
 import { Term } from "../parts/term";
 import { ramp, useTheme } from "../parts/theme";
@@ -56,7 +57,7 @@ export function TreeView({ view }: ViewProps) {
         )}
       </div>
       {view.candidates.length === 0 ? (
-        <p class="empty">No candidate yet: the seed comes first, once it is scored on all validation rows.</p>
+        <p class="empty">No candidate yet: the seed comes first, once it is scored on all {selectingRow(view)}s.</p>
       ) : form === "tree" ? (
         <>
           <Graph

@@ -1141,7 +1141,8 @@ export interface components {
          * CertificateFound
          * @description The certificate, or in `none` why there is none; then all other members are None.
          *
-         *     `low` to `high`: the interval of the mean `difference` per row at `confidence`.
+         *     `low` to `high`: the interval of the mean `difference` per row at `confidence`. `validation_note`: how to read the
+         *     interval of the estimate if an end lies beyond the scale of the scores.
          */
         CertificateFound: {
             /** Best */
@@ -1184,6 +1185,8 @@ export interface components {
             validation_high: number | null;
             /** Validation Low */
             validation_low: number | null;
+            /** Validation Note */
+            validation_note: string | null;
             /** Verdict */
             verdict: ("improved" | "no difference" | "worse") | null;
         };

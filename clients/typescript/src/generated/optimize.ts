@@ -455,7 +455,8 @@ export type RunEvent =
 /**
  * The server is known and the rows are loaded. `splits` gives rows per split: train, val and, if any, test.
  *
- * `evolve`: what is changed: the program's code, its texts, or both.
+ * `evolve`: what is changed: the program's code, its texts, or both. `training_only`: there are no validation rows, so
+ * candidates are chosen by their scores on the training rows; `val` of `splits` is then their number.
  */
 export interface Started {
   seconds: number;
@@ -472,6 +473,7 @@ export interface Started {
   splits: {
     [k: string]: number;
   };
+  training_only: boolean;
   max_metric_calls: number | null;
   proposer: string;
   evolve: "code" | "prompts" | "both";

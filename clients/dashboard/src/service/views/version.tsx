@@ -57,7 +57,7 @@ function Facts({ version }: { version: Version }) {
         <Fact name="id">
           <span class="mono">{version.program_id}</span>
         </Fact>
-        <Fact name="validation score">
+        <Fact name="score">
           {score(version.seed_score)} {"\u2192"} <strong>{score(version.score)}</strong>
           {version.score !== null && version.seed_score !== null && ` (${signed(version.score - version.seed_score)})`}
         </Fact>
