@@ -276,7 +276,9 @@ def test_a_perfect_run_ends_and_continues_past_perfect(serve: Serve, cli: Cli, t
 def test_the_last_line_names_a_validation_that_was_finished_beyond_the_budget(serve: Serve, cli: Cli) -> None:
     url = serve(Script(datasets={"train": rows(30), "val": rows(12, 100)}))
     ended = cli("optimize", url, "--max-metric-calls", 16, "--no-check")
-    assert "30 metric calls of 16 (the evaluation of candidate 1 on all rows had begun and was finished)" in ended.stdout
+    assert (
+        "30 metric calls of 16 (the evaluation of candidate 1 on all rows had begun and was finished)" in ended.stdout
+    )
     ended = cli("optimize", url, "--max-metric-calls", 5, "--no-check")
     assert "12 metric calls of 5 (the evaluation of the seed on all rows had begun and was finished)" in ended.stdout
 
