@@ -41,7 +41,9 @@ ROWS = 20
 START_S, STREAM_S = 60.0, 60.0
 LIMITS = {
     "submit_p99_ms": 100,
+    "submit_p99_ms_with_streams": 100,
     "refused": 0,
+    "refused_with_streams": 0,
     "streams_lost": 0,
     "first_job_turn": TENANT_COUNT,
     "spread_of_turns": TENANT_COUNT,
