@@ -42,6 +42,16 @@ def endpoint():
         yield running
 
 
+def test_the_line_for_people_names_node_as_what_runs_the_program():
+    command = [str(SERVER), "--workers", "1", "--command", "node", str(PROGRAM), str(PACKAGE)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.stdout.readline()
+        finally:
+            process.terminate()
+    assert " (node) ready on http://127.0.0.1:" in line
+
+
 async def one(endpoint, data):
     async with RpcClient(endpoint.url, token=endpoint.token) as client:
         answer = await client.evaluate({"prompt": ""}, [{"id": "0", "data": data}])
