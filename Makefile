@@ -10,8 +10,8 @@ SERVICE_CLIENT := clients/service-typescript
 TS_SOURCES := $(shell find $(TS)/src $(TS)/scripts protocol/schema -type f 2>/dev/null)
 
 # Install this package with its EXTRAS by uv; by pip, whose error is shown, if uv cannot be installed or cannot reach an
-# index that only pip's configuration names. Byte code is then compiled of the modules in IMPORTED and of what they import:
-# a sandbox cannot write any, and most of the rest is never imported.
+# index that only pip's configuration names. Importing the modules in IMPORTED then compiles their byte code, as a sandbox
+# cannot write any; most of the rest is never imported.
 PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt
 IMPORTED := gepa_client.run.driver, rpc_server.cli.serve
 define INSTALL

@@ -1,8 +1,8 @@
 """How to read an interval of a certificate whose end lies beyond the scale of the scores.
 
-The intervals follow from how much the scores vary and know no scale, as no program declares one. An end is not cut:
-that would be a claim about the scale. A reader who knows the scale may cut it there: the true mean lies on it, so the
-interval holds it as often as before.
+The intervals follow from how much the scores vary, and are not limited to a scale, as no program declares one. An end
+is not cut: that would be a claim about the scale. A reader who knows the scale may cut it there: the true mean lies on
+it, so the interval holds it as often as before.
 """
 
 from gepa_client.certificate.certificate import Certificate
@@ -39,4 +39,4 @@ def _note(what: str, low: float, high: float, lowest: float, highest: float) -> 
         beyond.append(f"no {what} can be above {highest:g}, read {high:.4g} as {highest:g}")
     if low < lowest:
         beyond.append(f"no {what} can be below {lowest:g}, read {low:.4g} as {lowest:g}")
-    return f"the interval knows no scale: if {', and if '.join(beyond)}" if beyond else None
+    return f"the interval can end beyond the scale: if {', and if '.join(beyond)}" if beyond else None

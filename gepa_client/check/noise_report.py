@@ -117,8 +117,7 @@ class NoiseReport(BaseModel, frozen=True):
         """Which gains the rows of the run can show."""
         text = f"with {self._selecting_rows}, {self._missed(self.smallest_gain)}"
         if self.smallest_test_gain is not None:
-            missed = self._missed(self.smallest_test_gain)
-            text += f"; with {counted(self.test_rows or 0, 'test row')}, {missed.removesuffix(' are easily missed')}"
+            text += f"; with {counted(self.test_rows or 0, 'test row')}, {self._missed(self.smallest_test_gain)}"
         return text
 
     @property

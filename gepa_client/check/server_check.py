@@ -33,6 +33,7 @@ from gepa_client.check.check_report import (
     scores_verdict,
     share_failed,
 )
+from gepa_client.check.estimate_text import STARTS_S
 from gepa_client.check.missing_fields import missing_fields
 from gepa_client.check.noise_report import PROPOSALS, NoiseReport, proposal_calls
 from gepa_client.check.preflight import client_of, discovered
@@ -333,11 +334,11 @@ class _ServerCheck:
         rows, tries, spent = [row for row, _ in scored], [[found for _, found in scored]], list(results)
         try:
             while len(tries) < self.repeats and self._can_try(len(rows), spent):
-                self.seconds, began = [], time.monotonic()
+                first, self.seconds, began = self.timing, [], time.monotonic()
                 tries.append(await self._evaluate(rows, traced=False, again=True))
                 spent += tries[-1]
-                if self.seconds:
-                    self._time(time.monotonic() - began, warm=True)
+                if self.seconds and (first is None or first.warm or first.example_s < STARTS_S):
+                    self._time(time.monotonic() - began, warm=True)  # longer ones are work, which may be cached now
         except (BadResponse, RpcError) as error:
             self.failed("noise", error)
             return

@@ -45,6 +45,7 @@ class EventLog:
         self._lock = threading.Lock()
         self._events: list[bytes | None] = []
         self._last: dict[tuple[str, Any], tuple[int, bytes]] = {}
+        self._published = 0
         self._listeners: dict[object, Callable[[], None]] = {}
 
     @property
@@ -90,7 +91,14 @@ class EventLog:
         return [json.loads(body) for body in bodies]
 
     def published(self) -> None:
-        """Wake those who wait: more was added."""
+        """Wake those who wait, if anything was added since this was last called."""
+        with self._lock:
+            is_new, self._published = self._published < len(self._events), len(self._events)
+        if is_new:
+            self.wake()
+
+    def wake(self) -> None:
+        """Wake those who wait."""
         with self._lock:
             listeners = list(self._listeners.values())
         for listener in listeners:

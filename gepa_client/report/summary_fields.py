@@ -544,7 +544,7 @@ def unused_iterations(record: RunRecord) -> str | None:
         return None
     found = (
         f"{unused:,} of {last:,} iterations proposed nothing, as the training rows of their minibatch were right "
-        f"already, while all {record.selection} rows score {record.best.score:.4g}"
+        f"already, while the mean score of the {record.selection} rows is {record.best.score:.4g}"
     )
     advice = []
     if record.best.score < perfect_score(record) and not record.training_only:
@@ -650,10 +650,11 @@ def _hints(record: RunRecord) -> Iterator[str]:
     yield from (hint for _, hint in faults)
     scored = _judged(record)
     same = sum(event.new_score == event.old_score for event in scored)
+    size, is_small = _minibatch(record), False
     if not faults and scored and not any(event.old_score or event.new_score for event in scored):
         yield "a score with values between 0 and 1: every minibatch scored 0 before and after, which shows no progress"
     elif not faults and same > len(scored) / 2:
-        size = _minibatch(record)
+        is_small = True
         yield (
             f"--reflection-minibatch-size {2 * size}: most proposals scored the same on {counted(size, 'row')}, "
             "too few to show a small improvement"
@@ -666,11 +667,14 @@ def _hints(record: RunRecord) -> Iterator[str]:
             + (", or another --reflection-lm" if _by_model(record) else "")
             + ": most proposals made their minibatch worse"
         )
-    if only := len(record.candidates) - 1 + record.races.lost:
-        more = "more training rows, and of the same kinds as the validation rows"
-        if record.training_only:
-            more = f"--reflection-minibatch-size {2 * _minibatch(record)}"
-        yield f"{more}: {counted(only, 'proposal')} improved a minibatch only"
+    only = len(record.candidates) - 1 + record.races.lost
+    if only and not record.training_only:
+        yield (
+            "more training rows, and of the same kinds as the validation rows: "
+            f"{counted(only, 'proposal')} improved a minibatch only"
+        )
+    elif only and not is_small:
+        yield f"--reflection-minibatch-size {2 * size}: {counted(only, 'proposal')} improved a minibatch only"
     if proposals < FEW and not faults and record.budget is not None:
         yield f"--max-metric-calls {2 * record.metric_calls}: {counted(proposals, 'proposal')} may be too few"
 

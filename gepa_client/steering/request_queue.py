@@ -71,6 +71,7 @@ def _refusal(store: Store, run: StoredRun, action: AnyAction, waiting: int) -> s
             how, again = "with a larger budget", command("resume", run.id, "--max-metric-calls", larger, store=named)
         else:
             how, again = "as it is", command("resume", run.id, store=named)
+        again = run.resumed_by or again
         return f"run {run.id} is {run.status}, and no process drives it: continue it {how}, then ask again: {again}"
     if isinstance(action, Pause) and run.claim.owner is None and run.status != "running":
         return f"run {run.id} is {run.status}, and no process drives it: there is nothing to pause"

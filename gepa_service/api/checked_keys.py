@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Iterator
 
 from fastapi import Request
@@ -9,6 +10,8 @@ from fastapi import Request
 from gepa_service.api.access import TENANT_HEADER, recognized_now
 from gepa_service.auth.oidc import IssuerUnavailable
 from gepa_service.records.store import RecordsUnavailable
+
+_log = logging.getLogger(__name__)
 
 CHECK_S = 2.0
 """Seconds between two checks of a key."""
@@ -30,10 +33,11 @@ class CheckedKey:
                 await asyncio.sleep(CHECK_S)
                 with contextlib.suppress(RecordsUnavailable, IssuerUnavailable):  # the next check decides
                     self.is_valid = await recognized_now(request) is not None
-        finally:  # also after an error: a key that cannot be checked is not valid
-            self.is_valid = False
-            for woken in self.waiting:
-                woken.set()
+        except Exception:  # noqa: BLE001 - a key that cannot be checked is not valid
+            _log.exception("the key of streams cannot be checked: they end")
+        self.is_valid = False
+        for woken in self.waiting:
+            woken.set()
 
 
 class CheckedKeys:
@@ -47,7 +51,7 @@ class CheckedKeys:
         """Check the key of a request, which was valid when the stream began; set `woken` once it is not."""
         sent = tuple(request.headers.get(name) for name in CREDENTIALS)
         key = self._keys.get(sent)
-        if key is None:
+        if key is None or not key.is_valid:
             key = self._keys[sent] = CheckedKey(request)
         key.waiting.add(woken)
         try:
@@ -56,4 +60,5 @@ class CheckedKeys:
             key.waiting.discard(woken)
             if not key.waiting:
                 key.task.cancel()
-                del self._keys[sent]
+                if self._keys.get(sent) is key:
+                    del self._keys[sent]

@@ -1,8 +1,10 @@
 """The events of jobs: one reader of each job that is followed, which all its streams share."""
 
 import asyncio
+import contextlib
 import logging
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -158,39 +160,48 @@ class JobStreams:
         while True:
             await asyncio.sleep(POLL_S)
             followed = [watched for watched in self._jobs.values() if not watched.log.is_over]
-            try:
-                if followed:
-                    await self._look(followed)
-            except RecordsUnavailable:
-                continue  # the streams are silent until the next look
-            except Exception:  # noqa: BLE001 - a fault must not end what all streams wait for
-                _log.exception("the jobs that streams follow cannot be read")
+            for watched, job in await in_thread(self._read, followed) if followed else ():
+                if self._jobs.get(watched.job.id) is watched:  # it was not dropped meanwhile
+                    with _logged(watched):
+                        self._update(watched, job)
 
-    async def _look(self, followed: list[WatchedJob]) -> None:
-        names = [(watched.job.tenant, watched.job.id) for watched in followed]
-        found = await in_thread(lambda: [self._records.get(Job, *name) for name in names])
-        for watched, job in zip(followed, found, strict=True):
-            if self._jobs.get(watched.job.id) is watched:  # it was not dropped meanwhile
-                self._update(watched, job)
+    def _read(self, followed: Sequence[WatchedJob]) -> list[tuple[WatchedJob, Job | None]]:
+        """Return the jobs with their records, None for one that was deleted; those that cannot be read are missing."""
+        found = []
+        with contextlib.suppress(RecordsUnavailable):
+            for watched in followed:
+                with _logged(watched):
+                    found.append((watched, self._records.get(Job, watched.job.tenant, watched.job.id)))
+        return found
 
     def _update(self, watched: WatchedJob, job: Job | None) -> None:
-        """Note what the record of a job holds now. `job`: None if it was deleted."""
+        """Note what the record of a job holds now."""
         log = watched.log
-        end = log.end
         if job is not None:
             watched.job = job
             log.add(cast("PageEvent", JobEvent.of(job)))
             if watched.run is None and job.attempts:
                 watched.run = WatchedRun(self._journals, job.id, self._may_replay(), log)
-        log.is_over = job is None or (job.status in ENDED and _is_read(watched))
-        if log.is_over:
+        log.published()
+        if job is None or (job.status in ENDED and _is_read(watched)):
+            log.is_over = True
+            log.wake()
             watched.stop()
-        if log.is_over or log.end > end:
-            log.published()
 
     def _may_replay(self) -> bool:
         read = [each.run for each in self._jobs.values() if each.run is not None and not each.log.is_over]
         return sum(run.replays for run in read) < MOST_REPLAYED
+
+
+@contextlib.contextmanager
+def _logged(watched: WatchedJob) -> Iterator[None]:
+    """Log a fault with one job, which must not end what the streams of the others wait for."""
+    try:
+        yield
+    except RecordsUnavailable:
+        raise
+    except Exception:  # noqa: BLE001 - the other jobs are followed further
+        _log.exception("job %s cannot be followed", watched.job.id)
 
 
 def _is_read(watched: WatchedJob) -> bool:

@@ -41,7 +41,7 @@ class ProgramProcess:
         )
 
     def begin(self, order: WorkOrder) -> None:
-        """Have it do this."""
+        """Send it the order."""
         assert self._process.stdin is not None and self._process.stdout is not None, "pipes"  # noqa: S101
         threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
         with contextlib.suppress(BrokenPipeError):  # it has ended, which its output shows

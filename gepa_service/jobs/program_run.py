@@ -125,7 +125,11 @@ class ProgramRun:
 
     def _end_process(self) -> None:
         """End the process; keep the results and count the cost that it reports last."""
-        for message in self._process.end():
-            if isinstance(message, WorkSpent | TaskDone):
+        last = self._process.end()
+        for message in last:
+            if isinstance(message, WorkSpent):
                 self._take(message)
         self._work.count(self._spent)
+        for message in last:
+            if isinstance(message, TaskDone):
+                self._take(message)

@@ -41,7 +41,7 @@ def make(clone: Path, target: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, timeout=60)
 
 
-def test_an_installation_states_what_it_does_in_one_line_and_compiles_nothing_ahead(clone: Path) -> None:
+def test_an_installation_states_what_it_does_in_one_line_and_compiles_what_is_imported_alone(clone: Path) -> None:
     stand_in(clone / ".venv/bin/python", 'echo "python $*" >> calls')
     stand_in(clone / ".venv/bin/uv", 'echo "uv $*" >> calls', 'echo " + aiohttp==3.14.5" >&2')
     done = make(clone, ".venv/.installed")

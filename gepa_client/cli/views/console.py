@@ -44,7 +44,7 @@ def echo(console: Console, markup: str) -> None:
 
 def echo_next(console: Console, command: str, label: str = "next:") -> None:
     """Print a command to paste; on a terminal that is too narrow for it, as lines that a shell joins."""
-    console.print(escape(f"{label} {_continued(plain(command, limit=LONGEST), label, console)}"), soft_wrap=True)
+    console.print(Text(f"{label} {_continued(plain(command, limit=LONGEST), label, console)}"), soft_wrap=True)
 
 
 def _continued(command: str, label: str, console: Console) -> str:

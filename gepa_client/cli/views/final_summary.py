@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from evolverpc_common.printed_commands import command
 from gepa_client.cli.arguments import NOT_MET, PAUSED, STOPPED, USAGE
 from gepa_client.cli.views.console import echo, echo_next, fail, safe, safe_line
-from gepa_client.cli.views.option_names import is_for_typescript
+from gepa_client.cli.views.option_names import is_for_typescript, with_option_names
 from gepa_client.evolution.checkout import holds_commit
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import Finished
@@ -156,11 +157,12 @@ def show(ended: RunSummary, console: Console) -> None:
             if ended.typed is not None and ended.resumed_by is None:
                 echo(console, "[dim]if a server has started again at another address, add its URL and --token-file[/]")
         return
-    lines = []
+    lines: list[str | Text] = []
     if finished.reason is not None:
         colour = {"failed": "red", "completed": "green"}.get(finished.status, "yellow")
         reason = f"{finished.status}: {finished.reason}"
-        lines.append(f"[{colour}]{_between_words(safe(reason), console).replace(':', ':[/]', 1)}")
+        shown_reason = _between_words(with_option_names(safe(reason)), console).replace(":", ":[/]", 1)
+        lines.append(Text.from_markup(f"[{colour}]{shown_reason}"))  # a wrapped command in it is not named again
         if finished.details:
             lines.append(f"[dim]{safe(finished.details.rstrip())}[/]")
     lines += _failed_examples(ended)

@@ -116,6 +116,7 @@ async def _events(request: Request, streams: JobStreams, job: Job, last: str | N
         with streams.keys.of(request, woken) as key:
             if is_reset:
                 yield b"event: reset\ndata: {}\n\n"
+            sent = time.monotonic()
             while key.is_valid:
                 woken.clear()
                 over = log.is_over
@@ -125,8 +126,11 @@ async def _events(request: Request, streams: JobStreams, job: Job, last: str | N
                 elif over:
                     yield b"event: end\ndata: {}\n\n"
                     return
-                elif not await _woken(woken, HEARTBEAT_S):
+                elif await _woken(woken, sent + HEARTBEAT_S - time.monotonic()):
+                    continue
+                else:
                     yield b": nothing new\n\n"
+                sent = time.monotonic()
             yield b"event: revoked\ndata: {}\n\n"
     finally:
         streams.open -= 1

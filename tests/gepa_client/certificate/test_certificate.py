@@ -185,7 +185,7 @@ def test_a_fork_has_no_certificate_unless_it_begins_at_0(tmp_path: Path) -> None
 def test_an_interval_that_leaves_the_scale_of_the_scores_comes_with_how_to_read_it(tmp_path: Path) -> None:
     found = certified(tmp_path)
     assert found.validation.high is not None and found.validation.high > 1
-    note = f"the interval knows no scale: if no score can be above 1, read {found.validation.high:.4g} as 1"
+    note = f"the interval can end beyond the scale: if no score can be above 1, read {found.validation.high:.4g} as 1"
     assert estimate_note(found, 1.0) == note
     assert estimate_note(found, 100.0) is None, "the scale has room"
     assert estimate_note(found, 0.5) is None, "a score above the perfect one: the scale is another one"
@@ -196,5 +196,5 @@ def test_an_interval_of_the_difference_that_no_difference_can_have_is_explained(
     found = certified(tmp_path, scores=([0.0] * 2, [1.0] * 2))
     assert found.test.high > 1
     assert (difference_note(found, 1.0) or "").startswith(
-        f"the interval knows no scale: if no difference can be above 1, read {found.test.high:.4g} as 1"
+        f"the interval can end beyond the scale: if no difference can be above 1, read {found.test.high:.4g} as 1"
     )

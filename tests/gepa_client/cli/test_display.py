@@ -7,10 +7,11 @@ import subprocess
 import pytest
 from rich.console import Console
 
-from gepa_client.cli.views.console import echo_next
+from gepa_client.cli.views.console import echo_next, make_console
 from gepa_client.cli.views.event_text import clock, event_text
 from gepa_client.cli.views.final_summary import RunSummary, show
 from gepa_client.cli.views.live_display import SPARE, LiveDisplay, PlainDisplay, frame
+from gepa_client.cli.views.option_names import camel_case, options_named
 from gepa_client.journal.run_events import (
     Finished,
     FleetChanged,
@@ -333,6 +334,20 @@ def test_a_command_that_is_wider_than_the_terminal_can_be_pasted() -> None:
         subprocess.run(["sh", "-c", pasted], check=True, capture_output=True, text=True).stdout.split("\n")[:-1]
         == words
     )
+
+
+def test_a_command_that_is_wider_than_the_terminal_keeps_its_flags_where_messages_name_options(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    monkeypatch.setenv("COLUMNS", "80")
+    words = ["gepa-client", "optimize", "http://127.0.0.1:8000", "--trainset", "my rows.jsonl", "--valset"]
+    words += ["data/validation.jsonl", "--max-metric-calls", "9", "--token-file", "token"]
+    with options_named(camel_case):
+        echo_next(make_console(), shlex.join(words))
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith(" \\")
+    assert second.endswith(" --max-metric-calls 9 --token-file token")
 
 
 def test_the_reason_of_an_end_is_wrapped_between_words() -> None:

@@ -167,11 +167,13 @@ def test_iterations_without_anything_to_learn_are_counted_if_they_were_most() ->
     found = unused(2, 32)
     assert found is not None
     assert found.startswith("30 of 31 iterations proposed nothing, as the training rows of their minibatch were right ")
-    assert "validation rows score 0.5: give more training rows, of the kinds of validation rows that are still" in found
+    assert "mean score of the validation rows is 0.5: give more training rows, of the kinds of validation rows" in found
     assert found.endswith(", or end sooner with --patience N")
     assert "patience" not in (unused(2, 32, patience=5) or "")
-    assert (unused(2, 32, score=1.0) or "").endswith("while all validation rows score 1: end sooner with --patience N")
-    assert (unused(2, 32, score=1.0, patience=5) or "").endswith("while all validation rows score 1")
+    assert (unused(2, 32, score=1.0) or "").endswith(
+        "while the mean score of the validation rows is 1: end sooner with --patience N"
+    )
+    assert (unused(2, 32, score=1.0, patience=5) or "").endswith("while the mean score of the validation rows is 1")
     assert unused(40, 70) is None, "most iterations had proposals"
     assert unused(2, 6) is None
 

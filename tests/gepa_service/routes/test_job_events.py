@@ -14,11 +14,13 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
 
 from gepa_client.page.event_log import COLUMNS, KEYS
 from gepa_service.api import checked_keys, job_streams
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
+from gepa_service.api.routes import job_events
 from gepa_service.model.job import Job
 from gepa_service.model.job_log import LogChunk, LogLine
 from gepa_service.records.record import new_id, now
@@ -182,6 +184,71 @@ async def test_the_key_of_many_streams_is_checked_once_for_all_of_them_and_not_a
         ended = len(keys.checked)
         await asyncio.sleep(3 * checked_keys.CHECK_S)
         assert len(keys.checked) == ended
+
+
+async def test_a_stream_that_is_woken_without_news_sends_its_heartbeats_too(
+    service: Service, acme: TenantRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_events, "HEARTBEAT_S", 0.3)
+    job = Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k")
+    acme.insert(job)
+    app = create_app(service)
+    with served(app) as address:
+        async with streaming(address, job.id) as lines:
+            reading = asyncio.create_task(read(lines))
+            await asyncio.to_thread(until, lambda: app.state.streams.open == 1)
+            for _ in range(20):
+                app.state.streams.get(job).log.wake()
+                await asyncio.sleep(0.1)
+            acme.replace(job.model_copy(update={"status": "cancelled"}))
+            assert (await reading).comments >= 2
+
+
+async def test_a_job_that_cannot_be_read_ends_no_stream_of_another(
+    service: Service, acme: TenantRecords, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = [Job(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k") for _ in range(2)]
+    for job in jobs:
+        acme.insert(job)
+    damaged, records, get = set[str](), type(service.records), type(service.records).get
+
+    def read_unless_damaged(store: Any, kind: Any, tenant: str, id_: str) -> Any:
+        if id_ in damaged:
+            raise ValueError("the record is damaged")
+        return get(store, kind, tenant, id_)
+
+    monkeypatch.setattr(records, "get", read_unless_damaged)
+    app = create_app(service)
+    with served(app) as address:
+        opened = [asyncio.create_task(followed(address, job)) for job in jobs]
+        await asyncio.to_thread(until, lambda: app.state.streams.open == 2)
+        damaged.add(jobs[0].id)
+        acme.replace(jobs[1].model_copy(update={"status": "cancelled"}))
+        assert (await opened[1]).named == ["end"]
+        await asyncio.to_thread(until, lambda: f"job {jobs[0].id} cannot be followed" in caplog.text)
+        damaged.clear()
+        acme.replace(jobs[0].model_copy(update={"status": "cancelled"}))
+        assert (await opened[0]).named == ["end"]
+
+
+async def test_a_key_that_was_refused_is_checked_anew_once_it_is_valid_again(
+    service: Service, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checked_keys, "CHECK_S", 0.05)
+    headers = [(b"authorization", b"Bearer acme-viewer")]
+    request = Request({"type": "http", "headers": headers, "app": create_app(service)})
+    checked, refused, again = checked_keys.CheckedKeys(), asyncio.Event(), asyncio.Event()
+    with checked.of(request, refused) as first:
+        keys.revoked.add("acme-viewer")
+        await asyncio.wait_for(refused.wait(), WAIT_S)
+        assert not first.is_valid
+        keys.revoked.clear()
+        with checked.of(request, again) as second:
+            assert second.is_valid
+    keys.revoked.add("acme-viewer")
+    with checked.of(request, again) as third:
+        await asyncio.wait_for(again.wait(), WAIT_S)
+    assert not third.is_valid
 
 
 async def test_many_streams_share_one_reader(url: str, acme: TenantRecords, ended: Job) -> None:
