@@ -26,7 +26,8 @@ def about_usd(usd: float) -> str:
 
 def run_estimate(timing: RunEstimate, evolve: Evolve) -> str:
     """Return what an example takes, and what the budget takes and costs. `evolve`: what a run would change."""
-    text = f"{span(timing.example_s)} per call of an example (slowest {span(timing.slowest_s)}), "
+    text = f"{span(timing.example_s)} per call of an example{' that is evaluated again' if timing.warm else ''} "
+    text += f"(slowest {span(timing.slowest_s)}), "
     text += f"up to {timing.at_once} at once over all servers and processes"
     if timing.budget is None or timing.run_s is None:
         return text + (f", ${timing.example_usd:.4f} each" if timing.example_usd is not None else "")

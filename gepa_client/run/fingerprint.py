@@ -146,7 +146,7 @@ def check_fingerprint(
             else f"A fork keeps as many recorded scores as it can, also those of what has changed since: {kept}"
         )
         raise RunMismatch(
-            f"run {run_id} was recorded with something else, and resuming would mix two runs:\n{listed}\n"
+            f"run {run_id} was recorded with other settings, rows or code, and resuming would mix two runs:\n{listed}\n"
             "If the change is meant, start a new run as you started this one. To continue this run, restore what "
             f"differs. {instead}"
         )

@@ -230,8 +230,8 @@ class IdleGuard:
         self.emit(
             Warned(
                 message=f"nothing was proposed for {IDLE} minibatches in a row: their training rows have perfect "
-                f"scores already, so there is nothing to learn from them; `{stop}` ends the run, and training rows of "
-                "the kinds that are still wrong, or --patience N, serve the next one better"
+                f"scores already, so there is nothing to learn from them; `{stop}` ends the run. For the next run, "
+                "add training rows of the kinds that are still wrong, or end it sooner with --patience N"
             )
         )
 

@@ -194,8 +194,8 @@ def show(ended: RunSummary, console: Console) -> None:
         unused = fields.unused_iterations(ended.record)
         for label, text in [*([("unused", unused)] if unused else []), *fields.no_improvement(ended.record)]:
             lines.append(f"[yellow]{label:<15}[/] {_wrapped(safe_line(text, 600), console)}")
-    for text in lines:
-        console.print(text, soft_wrap=True)
+    for shown_line in lines:
+        console.print(shown_line, soft_wrap=True)
     echo_next(console, _next_command(ended), f"{'next':<15}")
     echo(console, score_line(ended))
 

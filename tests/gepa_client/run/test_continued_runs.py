@@ -254,7 +254,7 @@ def test_rows_kept_for_validation_stay_the_same_on_replay_and_resume(serve: Serv
     assert other.status == 2 and "data.val_fraction: 0.2 -> 0.5" in other.stderr
     file.write_text(file.read_text().replace("row 7", "row seven"))
     changed = cli("resume", "last", "--max-metric-calls", 90)
-    assert changed.status == 2 and "recorded with something else" in changed.stderr
+    assert changed.status == 2 and "recorded with other settings, rows or code" in changed.stderr
 
 
 def test_a_perfect_run_ends_and_continues_past_perfect(serve: Serve, cli: Cli, tmp_path: Path) -> None:

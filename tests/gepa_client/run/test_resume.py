@@ -112,7 +112,7 @@ def test_another_seed_is_refused_with_the_difference_and_the_record_is_unchanged
     before = len(words.calls("evaluate"))
     refused = cli("resume", run_id, "--seed", 7, "--max-metric-calls", 80)
     assert (refused.status, refused.stdout) == (2, "")
-    assert refused.stderr.startswith(f"error: run {run_id} was recorded with something else")
+    assert refused.stderr.startswith(f"error: run {run_id} was recorded with other settings, rows or code")
     assert "settings.seed: 0 -> 7" in refused.stderr
     assert f"gepa-client fork {run_id} --at " in refused.stderr
     assert cli("resume", run_id, "--seed", 7).status == 2
