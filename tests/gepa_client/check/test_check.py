@@ -800,7 +800,7 @@ def test_the_gains_of_test_rows_and_of_a_seed_that_leaves_no_room_are_stated() -
         r"with 1,000 test rows, (.*)",
         report.about_power,
     )
-    assert re.fullmatch(r"gains under \d(.\d)? points", those)
+    assert re.fullmatch(r"gains under \d(.\d)? points are easily missed", those)
 
 
 def test_rows_are_not_evaluated_again_beyond_the_limits_of_the_run(serve: Serve, cli: Cli) -> None:
