@@ -12,8 +12,8 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.gepa_service.applications import app_of
 
+from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.api.routes.job_events import EventPage
 from gepa_service.auth.principal import Principal
@@ -111,7 +111,7 @@ def schema_of(service: Service) -> "schemathesis.BaseSchema":
         warnings.simplefilter("ignore")  # of its imports
         import schemathesis
 
-    return schemathesis.openapi.from_asgi("/openapi.json", app_of(service))
+    return schemathesis.openapi.from_asgi("/openapi.json", create_app(service))
 
 
 def check_response(case: "schemathesis.Case", response: "schemathesis.Response") -> int:
