@@ -70,6 +70,8 @@ def allowed_repository(text: str, policy: RepositoryPolicy) -> AllowedRepository
     """
     if not text or len(text) > LONGEST_URL or not text.isprintable():
         raise RepositoryRefused(f"give the URL of a repository, at most {LONGEST_URL} printable characters")
+    if text.startswith("~"):  # not expanded: that would show which users this machine has
+        return _local(Path(text), "", policy)
     try:
         where = address(text)
     except (ValueError, OSError) as error:

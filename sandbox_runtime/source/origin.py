@@ -51,7 +51,12 @@ def address(text: str) -> LocalRepository | RemoteRepository:
     if scp is not None and not Path(text).exists():
         return RemoteRepository(f"ssh://{scp['user']}@{scp['host']}/{scp['path']}", _folder(folder))
     if "://" not in url:
-        return LocalRepository(Path(text).expanduser())
+        try:
+            return LocalRepository(Path(text).expanduser())
+        except RuntimeError:
+            raise ValueError(
+                f"{text}: no home folder is known for {Path(text).parts[0]}; give the whole path"
+            ) from None
     parts = urllib.parse.urlsplit(url)
     if parts.password is not None or (parts.username is not None and parts.scheme != "ssh"):
         raise ValueError(
