@@ -66,6 +66,8 @@ async def test_a_viewer_connects_nothing(viewer: Caller, program: Path) -> None:
         ("https://x/" + "a" * 1990, "not known"),
         ("ext::sh -c date", "absolute path"),
         ("-c/x", "absolute path"),
+        ("~root/program", "absolute path"),
+        ("~no-such-user", "absolute path"),
     ],
 )
 async def test_what_cannot_be_read_is_refused_by_field_and_reason(editor: Caller, url: str, words: str) -> None:

@@ -41,6 +41,11 @@ def test_an_address_that_is_neither_a_path_nor_a_url_is_refused(text: str) -> No
         address(text)
 
 
+def test_the_home_folder_of_an_unknown_user_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^~no-such-user/program: no home folder is known for ~no-such-user"):
+        address("~no-such-user/program")
+
+
 def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
     with pytest.raises(ValueError, match="leave user and password out") as refused:
         address("https://user:hunter2@example.com/r")
