@@ -28,7 +28,7 @@ def main() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     line = sys.stdin.readline()
 
-    gc.disable()  # looking for garbage takes a fifth of the imports' time
+    gc.disable()  # garbage collection takes a fifth of the imports' time
     from gepa_client.errors import Interrupted
     from gepa_client.journal.run_events import Finished
     from gepa_client.run.control_messages import DriverJob

@@ -61,7 +61,7 @@ def build(loaded: str | None) -> typer.Typer:
 def main() -> None:
     """Entry point of the console script."""
     named = next((argument for argument in sys.argv[1:] if not argument.startswith("-")), None)
-    gc.disable()  # looking for garbage takes a tenth of the imports' time
+    gc.disable()  # garbage collection takes a tenth of the imports' time
     app = build(named)
     gc.freeze()  # what was imported is never garbage
     gc.enable()

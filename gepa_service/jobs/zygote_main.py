@@ -29,7 +29,7 @@ Work = Callable[[], None]
 def main(arguments: list[str]) -> None:
     """Serve until the socket is closed; in forked processes, do their work."""
     control, isolated, *modules = arguments
-    gc.disable()  # looking for garbage takes a fifth of the imports' time
+    gc.disable()  # garbage collection takes a fifth of the imports' time
     for module in modules:
         importlib.import_module(module)
     gc.enable()

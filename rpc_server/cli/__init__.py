@@ -73,7 +73,7 @@ def run_isolated() -> None:
     if trouble is not None:
         sys.stderr.write(f"gepa-server: {trouble}\n")
         sys.exit(2)
-    gc.disable()  # looking for garbage takes a fifth of the imports' time; the server enables it
+    gc.disable()  # garbage collection takes a fifth of the imports' time; the server enables it
     from rpc_server.cli.flags import run
 
     run(sys.argv[1:])

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-gc.disable()  # looking for garbage takes a sixth of the import's time
+gc.disable()  # garbage collection takes a sixth of the import's time
 from claude_agent_sdk import (  # noqa: E402
     AssistantMessage,
     ClaudeAgentOptions,

@@ -22,7 +22,7 @@ from .stdio_server import Channel, Server, failure, parse
 from .zygote import ProcessReaper, Zygote
 
 _RARE = 1_000_000
-"""New objects between two searches for garbage while the program is imported; Python's default is some hundreds."""
+"""New objects between two garbage collections while the program is imported; Python's default is some hundreds."""
 
 
 def main(control_descriptor: int) -> None:
@@ -67,7 +67,7 @@ def serve(channel: Channel, program: Any, config: Config) -> None:
 
 @contextlib.contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Look for garbage once per million objects: as often as usual, it takes a quarter of the time of large imports."""
+    """Collect garbage once per million objects: with the usual thresholds, it takes a quarter of large imports."""
     usual, rare = gc.get_threshold(), (_RARE, 10, 10)
     gc.set_threshold(*rare)
     yield
