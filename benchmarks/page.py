@@ -2,10 +2,18 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 Figures = dict[str, Any]
 """The last line of a benchmark."""
+
+
+class Measurement(NamedTuple):
+    """What a benchmark ended with, and the machine, day and versions that it depends on."""
+
+    machine: dict[str, str]
+    figures: Figures
+
 
 AT_LEAST = ("busy_vs_bare", "reached_on", "certified", "tasks_within_limit")
 """The keys whose limit is a lower one; all others must stay below theirs."""
@@ -13,26 +21,27 @@ AT_LEAST = ("busy_vs_bare", "reached_on", "certified", "tasks_within_limit")
 BEFORE, AFTER = "<!-- figures\n", "\n-->\n"
 
 
-def page(found: Mapping[str, Figures], facts: Mapping[str, str]) -> str:
-    """Return the whole page. `found`: the figures of each benchmark that has any; `facts`: about the machine."""
-    sections = [INTRODUCTION, table(("machine", ""), facts.items()), "## Limits", _limits(found)]
+def page(found: Mapping[str, Measurement]) -> str:
+    """Return the whole page. `found`: the last measurement of each benchmark that has one."""
+    sections = [INTRODUCTION, "## Limits", _limits(found)]
     for name, write in SECTIONS.items():
-        figures = found.get(name)
         sections.append(f"## {name}")
-        if figures is None:
+        if name not in found:
             sections.append("Not run yet.")
-        else:
-            sections.append(f"Skipped: {figures['skipped']}." if "skipped" in figures else write(figures).strip())
-    raw = json.dumps({"machine": facts, "found": found}, indent=1)
+            continue
+        machine, figures = found[name]
+        facts = ", ".join(f"{key} {value}" for key, value in machine.items() if key != "date")
+        sections.append(f"Measured on {machine['date']}: {facts}.")
+        sections.append(f"Skipped: {figures['skipped']}." if "skipped" in figures else write(figures).strip())
+    raw = json.dumps({name: each._asdict() for name, each in found.items()}, indent=1)
     return "\n\n".join(sections) + f"\n\n{BEFORE}{raw}{AFTER}"
 
 
-def held(text: str) -> dict[str, Figures]:
-    """Return the figures that a page holds."""
+def held(text: str) -> dict[str, Measurement]:
+    """Return the measurements that a page holds."""
     _, begun, rest = text.partition(BEFORE)
     raw, ended, _ = rest.partition(AFTER)
-    found: dict[str, Figures] = json.loads(raw)["found"] if begun and ended else {}
-    return found
+    return {name: Measurement(**each) for name, each in json.loads(raw).items()} if begun and ended else {}
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
@@ -41,15 +50,16 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
-def _limits(found: Mapping[str, Figures]) -> str:
+def _limits(found: Mapping[str, Measurement]) -> str:
     rows = []
-    for name, figures in found.items():
+    for name, (machine, figures) in found.items():
         for key, limit in figures.get("limits", {}).items():
             least = key in AT_LEAST
             kept = figures[key] >= limit if least else figures[key] <= limit
             side = "at least" if least else "at most"
-            rows.append((f"`{key}`", name, f"{figures[key]:g}", f"{side} {limit:g}", "yes" if kept else "**no**"))
-    return table(("key", "benchmark", "measured", "limit", "kept"), rows)
+            verdict = "yes" if kept else "**no**"
+            rows.append((f"`{key}`", name, f"{figures[key]:g}", f"{side} {limit:g}", verdict, machine["date"]))
+    return table(("key", "benchmark", "measured", "limit", "kept", "date"), rows)
 
 
 INTRODUCTION = """\
@@ -62,7 +72,8 @@ within a round. Everything speaks over loopback: a real network adds its own tim
 model.
 
 Client and servers share the machine's cores, and any other load takes its share from both: run this on
-an idle one. The figures below are from:"""
+an idle one. `python benchmarks/report.py NAME ...` runs some and keeps the others' figures, so each section states
+when and on which machine it was measured."""
 
 
 def _call_overhead(figures: Figures) -> str:

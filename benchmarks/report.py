@@ -1,9 +1,10 @@
 """Run every benchmark in turn and rewrite `docs/benchmarks.md` with what they measured.
 
-    python benchmarks/report.py [NAME ...]
+    python benchmarks/report.py [NAME | NAME=FILE ...]
 
-Names run some of them; the page keeps its figures of the others, which it holds as JSON at its end. The exit status
-is 1 where a benchmark failed or missed a limit; the page is written all the same.
+Names run some of them; the page keeps its figures of the others, which it holds as JSON at its end. With a FILE, the
+output of a run that has ended on this machine today, nothing runs. The exit status is 1 where a benchmark failed or
+missed a limit; the page is written all the same.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.page import NAMES, Figures, held, page  # noqa: E402  the repository is not a package
+from benchmarks.page import NAMES, Figures, Measurement, held, page  # noqa: E402  the repository is not a package
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 
@@ -34,11 +35,16 @@ def run(name: str) -> tuple[Figures | None, int]:
         for line in process.stdout:
             print(line, end="", flush=True)
             last = line if line.strip() else last
+    return figures_of(last), process.returncode
+
+
+def figures_of(output: str) -> Figures | None:
+    """Return the last line of an output as figures; None if it has none."""
     try:
-        figures = json.loads(last)
+        figures = json.loads(output.rstrip().rpartition("\n")[2])
     except ValueError:
-        figures = None
-    return figures if isinstance(figures, dict) else None, process.returncode
+        return None
+    return figures if isinstance(figures, dict) else None
 
 
 def machine(load: float) -> dict[str, str]:
@@ -68,19 +74,21 @@ def main() -> int:
     """Run, write; 0 when everything ran and every limit was kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
-    names = parser.parse_args().names or list(NAMES)
-    if unknown := sorted(set(names) - set(NAMES)):
+    asked = [argument.partition("=") for argument in parser.parse_args().names or NAMES]
+    if unknown := sorted({name for name, _, _ in asked} - set(NAMES)):
         parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    if absent := [file for _, named, file in asked if named and not Path(file).is_file()]:
+        parser.error(f"no file {', '.join(absent)}")
     found = held(PAGE.read_text(encoding="utf-8")) if PAGE.is_file() else {}
     bad = []
     load = os.getloadavg()[0]
-    for name in names:
-        figures, status = run(name)
+    for name, named, file in asked:
+        figures, status = (figures_of(Path(file).read_text(encoding="utf-8")), 0) if named else run(name)
         if figures is not None:
-            found[name] = figures
+            found[name] = Measurement(machine(load), figures)
         if figures is None or status != 0:
             bad.append(f"{name} (exit status {status})")
-    PAGE.write_text(page({name: found[name] for name in NAMES if name in found}, machine(load)), encoding="utf-8")
+    PAGE.write_text(page({name: found[name] for name in NAMES if name in found}), encoding="utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")
     if bad:
         print(f"failed, or missed a limit: {', '.join(bad)}", file=sys.stderr)

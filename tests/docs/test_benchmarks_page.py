@@ -1,14 +1,36 @@
 """The page of the benchmarks is made from its figures, and states under which rule they were measured."""
 
-from benchmarks.page import SECTIONS, held
+import subprocess
+import sys
+
+from benchmarks.page import SECTIONS, held, page
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 
 
 def test_the_section_on_calibration_is_that_of_its_figures() -> None:
-    figures, written = held(PAGE)["calibration"], SECTIONS["calibration"]
+    figures, written = held(PAGE)["calibration"].figures, SECTIONS["calibration"]
     assert written(figures).strip() in PAGE
     for error in (0.05, 0.04):
         needed = f"its verdict on sealed test rows, which needs p at most {error:g} (`aa_improved`)"
         assert needed in written(figures | {"error": error})
+
+
+def test_the_page_is_that_of_the_figures_it_holds_with_the_day_and_machine_of_each() -> None:
+    found = held(PAGE)
+    assert page(found) == PAGE
+    for name, (machine, _) in found.items():
+        section = PAGE.partition(f"## {name}\n")[2].partition("\n## ")[0]
+        assert f"Measured on {machine['date']}: cores {machine['cores']}, processor" in section, name
+
+
+def test_a_report_names_a_benchmark_and_a_file_that_do_not_exist() -> None:
+    for asked, named in (
+        ("nope", "no benchmark nope; there are call_overhead"),
+        ("scale=nope.txt", "no file nope.txt"),
+    ):
+        report = subprocess.run(
+            [sys.executable, "benchmarks/report.py", asked], cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+        assert (report.returncode, named in report.stderr) == (2, True), report.stderr
