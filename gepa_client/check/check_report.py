@@ -139,7 +139,8 @@ class CheckReport(_ReportModel):
     """Everything `check` found.
 
     `evolve`: what a run would change. `noise`: None if no scores could be compared. `passed` is False when any step
-    failed; `reached` when the server answered at all.
+    failed; `reached` when the server answered at all. `lost`: a connection to the server broke or could not be made, so
+    what failed may be no fault of the program.
     """
 
     url: str
@@ -151,6 +152,7 @@ class CheckReport(_ReportModel):
     noise: NoiseReport | None = None
     evolve: Evolve = "prompts"
     reached: bool = True
+    lost: bool = False
 
     @property
     def passed(self) -> bool:

@@ -107,6 +107,7 @@ async def check_server(
         Refused, SettingsError: the settings cannot be used.
     """
     unreachable: list[CheckStep] = []
+    lost = False
     servers = endpoints(config)
     for number, server in enumerate(servers):
         rpc_url(server.url, allow_insecure=server.allow_insecure)  # an invalid address is no unreachable server
@@ -116,6 +117,7 @@ async def check_server(
                 discovery = await client.discover()
             except (Refused, ConnectionLost) as error:  # its token, or no server there: another one may be usable
                 unreachable.append(_failure(config, "handshake", error))
+                lost = lost or isinstance(error, ConnectionLost)
                 continue
             except (ClientError, RpcError) as error:
                 return CheckReport(
@@ -125,7 +127,7 @@ async def check_server(
             check.steps += _as_warnings(unreachable)
             await check.run()
             return check.report(server.url)
-    return CheckReport(url=servers[-1].url, steps=unreachable, reached=False)
+    return CheckReport(url=servers[-1].url, steps=unreachable, reached=False, lost=lost)
 
 
 @dataclass
@@ -149,6 +151,7 @@ class _ServerCheck:
     noise: NoiseReport | None = None
     evolve: Evolve = "prompts"
     reached: bool = True
+    lost: bool = False
 
     def __post_init__(self) -> None:
         self.texts = component_texts(self.discovery.program.seed_candidate)
@@ -165,12 +168,14 @@ class _ServerCheck:
             noise=self.noise,
             evolve=self.evolve,
             reached=self.reached,
+            lost=self.lost,
         )
 
     def note(self, name: StepName, verdict: StepVerdict, message: str) -> None:
         self.steps.append(_step(self.config, name, verdict, message))
 
     def failed(self, name: StepName, error: Exception) -> None:
+        self.lost = self.lost or isinstance(error, ConnectionLost)
         self.steps.append(_failure(self.config, name, error))
 
     @property
@@ -438,6 +443,7 @@ class _ServerCheck:
             except (ConnectionLost, RpcError) as error:
                 if isinstance(error, RpcError) and not error.retryable:
                     raise
+                self.lost = self.lost or isinstance(error, ConnectionLost)
                 lost = {"type": type(error).__name__, "message": str(error)}
                 failed = {"status": "infra_error", "score": None, "seconds": 0.0, "error": lost}
                 results[start : start + len(batch)] = [failed] * len(batch)

@@ -352,7 +352,7 @@ class Attempt:
         elif ended.status == "paused":
             self._conclude({"status": "paused", "reason": ended.reason})
         else:
-            self._set_back(ended.reason or "interrupted", before)
+            self._set_back(ended.reason or "interrupted", before, ended.failure)
 
     def _program(self, artifacts: dict[str, Any]) -> Program:
         """Return the version that the run made, without its change of code if that cannot be read at last.
@@ -370,15 +370,19 @@ class Attempt:
             self._logs.add(f"the change of the version's code cannot be read: {error}")
             return program
 
-    def _set_back(self, reason: str, before: StoredRun | None) -> None:
-        """Let the job be tried again later, unless it was interrupted too often without getting any further."""
+    def _set_back(self, reason: str, before: StoredRun | None, failure: Mapping[str, Any] | None = None) -> None:
+        """Let the job be tried again later, unless it was interrupted too often without getting any further.
+
+        `failure`: as of `Ended`.
+        """
         was = 0 if before is None else before.counters.get("metric_calls", 0)
         progress = self._progress()
         further = progress is not None and progress.metric_calls > was
         setbacks = 1 if further else self._job.setbacks + 1
         if setbacks > MOST_SETBACKS:
             message = f"it was interrupted {setbacks} times before it got any further, at last because: {reason}"
-            self._conclude({"status": "failed", "reason": message, "failure": {"kind": "run", "message": message}})
+            recorded = {"kind": "run", **(failure or {}), "message": message}
+            self._conclude({"status": "failed", "reason": message, "failure": recorded})
             return
         later = now() + timedelta(seconds=min(0.25 * 2**setbacks, LONGEST_DELAY_S))
         self._conclude({"status": "pending", "reason": reason, "setbacks": setbacks, "not_before": later})

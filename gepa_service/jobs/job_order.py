@@ -44,8 +44,8 @@ class JobOrder(BaseModel):
 class Ended(BaseModel):
     """How the process ended its job. `interrupted`: by infrastructure; the run continues where it stopped.
 
-    `failure`: of a failed job: `kind`, `message`, and for a preflight its findings. `artifacts`: the program's own JSON
-    files by name.
+    `failure`: of a failed job: `kind`, `message`, and for a preflight its findings; of an interrupted one, what to
+    record if it is not tried again. `artifacts`: the program's own JSON files by name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

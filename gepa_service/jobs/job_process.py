@@ -19,7 +19,15 @@ from gepa_client.cli.commands.resume import continued
 from gepa_client.cli.flags import EXAMPLES
 from gepa_client.cli.views.console import make_console
 from gepa_client.cli.views.live_display import JsonDisplay
-from gepa_client.errors import ClaimLost, ClientError, NoSuchRun, RunExists, StoreUnavailable, summary
+from gepa_client.errors import (
+    ClaimLost,
+    ClientError,
+    ConnectionLost,
+    NoSuchRun,
+    RunExists,
+    StoreUnavailable,
+    summary,
+)
 from gepa_client.journal import run_events
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.http_store import HttpStore
@@ -56,7 +64,7 @@ def carry_out(order: JobOrder, daemons: "Daemons | None" = None) -> Ended:
         return _carried_out(order, store, daemons)
     except KeyboardInterrupt:
         return Ended(status="interrupted", reason="stopped")
-    except (StoreUnavailable, ClaimLost, SandboxError) as error:
+    except (StoreUnavailable, ClaimLost, SandboxError, ConnectionLost) as error:
         return Ended(status="interrupted", reason=str(error))
     except (SettingsError, ClientError, RpcError, OSError) as error:
         return _failed("run", summary(error))
@@ -172,10 +180,16 @@ def _settings(order: JobOrder, run: StoredRun | None, gateway: Mapping[str, Any]
 
 
 def _check(session: sessions.SandboxSession) -> Ended | None:
-    """Try the program on a few rows; return the failure of a job that cannot run."""
+    """Try the program on a few rows; return how the job ends if it cannot run: interrupted if its server was lost.
+
+    Raises:
+        ConnectionLost: the server was lost.
+    """
     try:
         preflight(_as_called(session.settings))
         report = run_to_end(check_server(session.settings, EXAMPLES))
+    except ConnectionLost:
+        raise
     except (SettingsError, ClientError, RpcError) as error:
         return _failed("preflight", summary(error))
     if report.passed:
@@ -184,7 +198,8 @@ def _check(session: sessions.SandboxSession) -> Ended | None:
         return None
     steps = [step.message for step in report.steps if step.verdict == "failed"]
     found = [log.text for log in session.check_findings()]
-    return _failed("preflight", "; ".join(steps), check=report.model_dump(mode="json"), findings=found)
+    failed = _failed("preflight", "; ".join(steps), check=report.model_dump(mode="json"), findings=found)
+    return failed.model_copy(update={"status": "interrupted"}) if report.lost else failed
 
 
 def _as_called(settings: RunConfig) -> RunConfig:

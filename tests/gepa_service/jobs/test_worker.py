@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gepa_service.jobs import control
+from gepa_service.jobs import attempt, control
 from gepa_service.model.job import Job
 from gepa_service.model.job_log import LogChunk
 from gepa_service.model.program_version import Program
@@ -84,7 +84,7 @@ def test_a_paused_job_continues_where_it_was(service: Platform, tmp_path: Path) 
         control.resume(acme, service.journals, service.get(job), "key:ann")
         ended = service.ended(job)
     assert ended.status == "completed", f"{ended!r}\n{service.log(job)}"
-    assert ended.attempts == 2
+    assert ended.attempts == 2, ended.reason
     assert 90 <= ended.progress.metric_calls < 200
     assert service.journals.parts(job.id)["search"] > before
 
@@ -134,4 +134,48 @@ def test_a_program_that_fails_its_check_fails_the_job_with_its_errors(service: P
     assert ended.failure is not None
     assert ended.failure["kind"] == "preflight"
     assert "no luck" in str(ended.failure["check"]["examples"])
+    assert service.journals.runs() == []
+
+
+KILLS_ITS_SERVER = """
+
+import pathlib, signal
+
+usual = make_reflective_dataset
+
+def make_reflective_dataset(*arguments):
+    killed = pathlib.Path(KILLED)
+    if not ONCE or not killed.exists():
+        killed.touch()
+        pid = os.getppid()
+        while b"rpc_server.cli" not in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+            pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(pid, signal.SIGKILL)
+    return usual(*arguments)
+"""
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_job_whose_server_is_lost_in_its_check_is_tried_again_until_it_was_too_often(
+    service: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, once: bool
+) -> None:
+    repo, killed = word_repository(tmp_path / "repo"), tmp_path / "killed"
+    added = KILLS_ITS_SERVER.replace("KILLED", repr(str(killed))).replace("ONCE", str(once))
+    commit(repo, {"program.py": (repo / "program.py").read_text() + added})
+    monkeypatch.setattr(attempt, "MOST_SETBACKS", 1)
+    job = service.submit(repo, word_settings(tmp_path / "log"))
+    with working(service.parts()):
+        ended = service.ended(job)
+    assert killed.exists()
+    assert ended.attempts == 2, ended.reason
+    if once:
+        assert ended.status == "completed", f"{ended!r}\n{service.log(job)}"
+        return
+    assert ended.status == "failed"
+    assert ended.failure is not None
+    assert ended.failure["kind"] == "preflight"
+    assert ended.failure["message"].startswith(
+        "it was interrupted 2 times before it got any further, at last because: "
+    )
+    assert [example["status"] for example in ended.failure["check"]["examples"]] == ["ok"] * 6
     assert service.journals.runs() == []
