@@ -87,7 +87,7 @@ def main() -> int:
         if figures is not None:
             found[name] = Measurement(machine(load), figures)
         if figures is None or status != 0:
-            bad.append(f"{name} (exit status {status})")
+            bad.append(f"{name} ({file} does not end with figures)" if named else f"{name} (exit status {status})")
     PAGE.write_text(page({name: found[name] for name in NAMES if name in found}), encoding="utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")
     if bad:
