@@ -3,8 +3,9 @@
     python benchmarks/report.py [NAME | NAME=FILE ...]
 
 Names run some of them; the page keeps its figures of the others, which it holds as JSON at its end. With a FILE, the
-output of a run that has ended on this machine today, nothing runs. The exit status is 1 where a benchmark failed or
-missed a limit; the page is written all the same.
+output of a run that has ended on this machine today, nothing runs, and only the page shows which limits it missed. The
+exit status is 1 where a benchmark that ran failed or missed a limit, or where a FILE holds no figures; the page is
+written all the same.
 """
 
 import argparse
