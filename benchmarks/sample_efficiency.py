@@ -4,7 +4,8 @@
 
 For each task and seed GEPA runs in each of `WAYS` through the whole client, as `gepa-client optimize` drives it, over
 HTTP to a server of the program. The quality of a run after so many metric calls is that of its best candidate by then,
-on rows that neither proposals nor selection see. The figure of a task and a way is the number of calls at which the
+on rows that neither proposals nor selection see. A raced run compares its best candidate with the seed after the
+search: these calls count as if they had been made by then. The figure of a task and a way is the number of calls at which the
 mean quality of such runs first reaches the mean of `full` ones at the budget, over that budget; its interval is a
 bootstrap over seeds. Limits are those of `race`, the way that differs from `full` in nothing else. FILE keeps each run
 as a line of JSON and is continued. The last line is JSON; the exit status is 1 where a limit is missed.
@@ -27,7 +28,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "examples" / "tickets" / "python")]
 
 from benchmarks.race_tasks import TASKS, Rows, Task  # noqa: E402  the repository is not a package
 from gepa_client.cli.commands.foreground_run import create_run  # noqa: E402
-from gepa_client.journal.run_events import CandidateFound, Event, Finished  # noqa: E402
+from gepa_client.journal.run_events import CandidateFound, Event, Finished, TiesCompared  # noqa: E402
 from gepa_client.run.control_messages import DriverJob  # noqa: E402
 from gepa_client.run.driver import drive  # noqa: E402
 from gepa_client.run.gateway_record import GatewayRecord  # noqa: E402
@@ -86,7 +87,8 @@ def run(server: ServerEndpoint, task: Task, rows: Rows, seed: int, way: str, fol
     if not isinstance(ended, Finished) or ended.status != "completed":
         raise SystemExit(f"sample_efficiency: {way}, seed {seed}: {ended}")
     found = [event for event in events if isinstance(event, CandidateFound)]
-    return [(each.metric_calls, rows.quality(each.texts)) for each in found if each.best == each.index]
+    after = sum(each.rows * len(each.candidates) for each in events if isinstance(each, TiesCompared))
+    return [(each.metric_calls + after, rows.quality(each.texts)) for each in found if each.best == each.index]
 
 
 @contextlib.contextmanager

@@ -126,7 +126,10 @@ class OptimizeSettings(TypedDict, total=False):
     """What the Pareto front is kept over."""
 
     validation: Literal["full", "race"]
-    """Score every improving proposal on all validation rows, or drop it once some of them show that it loses."""
+    """Score each improving proposal on all validation rows, or on a sample of them until it has clearly lost."""
+
+    race_rows: int | None
+    """Validation rows, chosen at random, on which candidates race; the rest score the best at the end. 0 takes all."""
 
     cache_evaluation: bool
     """Score a candidate on the same row only once."""

@@ -1,4 +1,4 @@
-"""Best candidates that tie on the validation rows, and the one that further rows choose."""
+"""The best candidates of a search, and the one that further rows choose."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -40,8 +40,25 @@ def tied(scores: Sequence[Mapping[Any, float]], dropped: Set[int] = frozenset())
     return found
 
 
-def decide(validation: Mapping[int, Sequence[float]], fresh: Mapping[int, Sequence[float]]) -> TieDecision:
-    """Decide between candidates by their scores on the validation rows and on the fresh rows, by index."""
+def finalists(
+    scores: Sequence[Mapping[Any, float]], dropped: Set[int] = frozenset(), *, ties: bool, seed: bool
+) -> list[int]:
+    """Return the candidates that are compared on fresh rows, the best by mean score first.
+
+    `scores`, `dropped`: as of `tied`. `ties`: whether those that tie with the best one are compared. `seed`: whether
+    the seed is, which is the last one unless it ties.
+    """
+    found = tied(scores, dropped)[: MOST if ties else 1]
+    return [*found[: MOST - 1], 0] if seed and 0 not in found and 0 not in dropped else found
+
+
+def decide(
+    validation: Mapping[int, Sequence[float]], fresh: Mapping[int, Sequence[float]], validation_left: int = 0
+) -> TieDecision:
+    """Decide between candidates by their scores on the validation rows of the search and on fresh rows, by index.
+
+    `validation_left`: how many of the fresh rows are validation rows.
+    """
     candidates = [
         TiedCandidate(
             index=index,
@@ -53,7 +70,13 @@ def decide(validation: Mapping[int, Sequence[float]], fresh: Mapping[int, Sequen
     ]
     best = max(candidates, key=lambda each: (each.mean, -each.index))
     rows = len(fresh[best.index])
-    return TieDecision(best=best.index, validation_rows=len(validation[best.index]), rows=rows, candidates=candidates)
+    return TieDecision(
+        best=best.index,
+        validation_rows=len(validation[best.index]),
+        rows=rows,
+        candidates=candidates,
+        validation_left=validation_left,
+    )
 
 
 def best_candidate(store: Store, run_id: str, candidates: Sequence[CandidateRecord]) -> CandidateRecord | None:

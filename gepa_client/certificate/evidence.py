@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from gepa_client.analysis.statistics.noise import Noise, estimate
-from gepa_client.analysis.ties import best_candidate, decide, dropped_of, tied
+from gepa_client.analysis.ties import best_candidate, decide, dropped_of, finalists
 from gepa_client.certificate.commitment import Commitment, commitment_of
 from gepa_client.certificate.repeats import Repeats, part_of_test, plan_part
 from gepa_client.errors import NoCertificate
@@ -174,6 +174,7 @@ class _RecordedEntries:
 
     def __init__(self, store: Store, run: StoredRun, parts: Iterable[str] | None = None) -> None:
         self._failure_score = float(run.config.get("failure_score") or 0.0)
+        self._compares_ties = bool(run.config.get("tie_rows"))
         self._search: dict[str, list[float]] = {}
         self._first: dict[str, int] = {}  # the number of the first evaluation of each request
         self._test: dict[str, list[tuple[str, float]]] = {}
@@ -258,20 +259,27 @@ class _RecordedEntries:
     def wrong_ties(
         self, candidates: Sequence[CandidateRecord], train: Sequence[RecordedRow], val: Sequence[RecordedRow]
     ) -> list[str]:
-        """Return a fault if the decision between tied candidates does not follow from their results on fresh rows."""
+        """Return a fault if the decision between the best candidates does not follow from their scores on fresh rows."""
         dropped = dropped_of(candidates)
         part = partial(part_of_ties, len(candidates), dropped=len(dropped))
         found = self._ties.get(part(), [])
         if len(found) < 2:
             return []
         plan = TiePlan.model_validate_json(found[0].answer)
-        rows = {row.row_id: row for row in train}
-        if tied([kept.scores for kept in candidates], dropped) != plan.candidates or not set(plan.rows) <= rows.keys():
-            return ["the tied candidates that were compared are not those of the record"]
-        used = self._rows_used(candidates, [rows[row] for row in plan.rows], val, plan.searched)
+        rows = {row.row_id: row for row in [*train, *val]}
+        if not set(plan.rows) <= rows.keys():
+            return ["the best candidates were compared on rows that the record lacks"]
+        left = [rows[row] for row in plan.rows if rows[row] in val]
+        scores = [kept.scores for kept in candidates]
+        if finalists(scores, dropped, ties=self._compares_ties, seed=bool(left)) != plan.candidates:
+            return ["the best candidates that were compared are not those of the record"]
+        used = [row.id for row in left if any(str(row.row_id) in kept.scores for kept in candidates)]
+        used += self._rows_used(
+            candidates, [rows[row] for row in plan.rows if rows[row] not in left], val, plan.searched
+        )
         if used:
             named = ", ".join(used[:ROWS_NAMED])
-            return [f"{len(used)} rows on which tied candidates were compared are not fresh (ids {named})"]
+            return [f"{len(used)} rows on which the best candidates were compared are not fresh (ids {named})"]
         fresh: dict[int, list[float]] = {}
         for index in plan.candidates:
             results = self._ties.get(part(index), [])
@@ -281,11 +289,13 @@ class _RecordedEntries:
                 for row in plan.rows
             ]
             if [entry.digest for entry in results] != asked:
-                return [f"the results of tied candidate {index} are not those of its fresh rows"]
+                return [f"the results of candidate {index}, which was compared, are not those of the fresh rows"]
             fresh[index] = [self._score(entry.answer) for entry in results]
         validation = {index: list(candidates[index].scores.values()) for index in plan.candidates}
         made = TieDecision.model_validate_json(found[1].answer)
-        return [] if made == decide(validation, fresh) else ["the decision between tied candidates is another one"]
+        if made == decide(validation, fresh, len(left)):
+            return []
+        return ["the decision between the best candidates does not follow from their scores"]
 
     def _rows_used(
         self,

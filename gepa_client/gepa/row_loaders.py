@@ -124,6 +124,25 @@ class RowLoader:
         return len(self.rows)
 
 
+class RowSample:
+    """A GEPA data loader over some rows of another loader, with the ids that they have there, in this order."""
+
+    def __init__(self, whole: RowLoader, ids: Sequence[int]) -> None:
+        self.whole = whole
+        self._ids = tuple(ids)
+
+    def all_ids(self) -> Sequence[int]:
+        """Every id of the sample."""
+        return self._ids
+
+    def fetch(self, ids: Sequence[int]) -> list[AnyRow]:
+        """Return the rows of these ids, in their order."""
+        return self.whole.fetch(ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+
 PAGE = 1000
 
 

@@ -31,7 +31,8 @@ class Started(_Event):
     """The server is known and the rows are loaded. `splits` gives rows per split: train, val and, if any, test.
 
     `evolve`: what is changed: the program's code, its texts, or both. `training_only`: there are no validation rows, so
-    candidates are chosen by their scores on the training rows; `val` of `splits` is then their number.
+    candidates are chosen by their scores on the training rows; `val` of `splits` is then their number. `searched`: the
+    validation rows that score candidates in the search; None for all of them.
     """
 
     event: Literal["started"] = "started"
@@ -45,6 +46,7 @@ class Started(_Event):
     components: list[str]
     splits: dict[str, int]
     training_only: bool = False
+    searched: int | None = None
     max_metric_calls: int | None
     proposer: str
     evolve: Literal["code", "prompts", "both"] = "prompts"
@@ -499,16 +501,18 @@ class Sealed(_Event):
 
 
 class TiesCompared(_Event):
-    """Best candidates that tie on validation were evaluated on `rows` fresh training rows of the `asked` ones.
+    """The best candidates were evaluated on `rows` fresh rows: those that tie on validation, the seed of a raced run.
 
-    `best`: the one with the highest mean over validation and fresh rows. `candidates`: each with its means.
-    `metric_calls`: of the run, with these evaluations.
+    `best`: the one with the highest mean over validation and fresh rows. `validation_rows`: those of the search.
+    `validation_left`: fresh rows that are validation rows; the others are training rows, of which `asked` were asked
+    for. `candidates`: each with its means. `metric_calls`: of the run, with these evaluations.
     """
 
     event: Literal["ties_compared"] = "ties_compared"
     best: int
     rows: int
     validation_rows: int
+    validation_left: int = 0
     asked: int
     candidates: list[TiedCandidate]
     metric_calls: int

@@ -1,10 +1,13 @@
-"""Entries that settle which of the best candidates is the best if they tie: the plan, number 0, and the decision, 1."""
+"""Entries that decide which of the best candidates is the best by fresh rows: the plan, number 0, and the decision, 1.
+
+Fresh rows are validation rows that the search of a raced run left out, and training rows that no minibatch had.
+"""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class TiePlan(BaseModel):
-    """Which candidates of the pool are compared, by index, on which training rows, by GEPA's ids.
+    """Which candidates of the pool are compared, by index, on which fresh rows, by GEPA's ids.
 
     `searched`: requests of the search by then, none of which had these rows; None in records of earlier versions.
     """
@@ -28,7 +31,10 @@ class TiedCandidate(BaseModel):
 
 
 class TieDecision(BaseModel):
-    """The candidate with the highest mean over `validation_rows` and `rows` fresh ones; of equal ones the first."""
+    """The candidate with the highest mean over `validation_rows` and `rows` fresh ones; of equal ones the first.
+
+    `validation_rows`: those of the search. `validation_left`: validation rows among the fresh ones.
+    """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -36,6 +42,7 @@ class TieDecision(BaseModel):
     validation_rows: int
     rows: int
     candidates: list[TiedCandidate]
+    validation_left: int = 0
 
 
 def part_of_ties(pool: int, index: int | None = None, *, dropped: int = 0) -> str:

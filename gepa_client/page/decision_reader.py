@@ -147,8 +147,8 @@ class DecisionReader:
             case run_events.Steered() if event.best is not None:
                 add(PoolState(at=at, front=event.front, best=event.best))
             case run_events.TiesCompared():
-                fields = {name: getattr(event, name) for name in ("best", "rows", "validation_rows", "candidates")}
-                add(Ties(**fields))
+                fields = ("best", "rows", "validation_rows", "validation_left", "candidates")
+                add(Ties(**{name: getattr(event, name) for name in fields}))
                 add(MetricCalls(at=at, metric_calls=event.metric_calls))
             case run_events.Tested():
                 add(ScoreOnTestRows(candidate=event.index, score=event.score, rows=event.rows, repeats=event.repeats))

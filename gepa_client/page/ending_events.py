@@ -18,12 +18,16 @@ class SealedRows(Fact):
 
 
 class Ties(Fact):
-    """Best candidates that tied were compared on `rows` further training rows; `best` is the best of the run."""
+    """The best candidates were compared on `rows` fresh rows; `best` is the best of the run.
+
+    `validation_rows`: those of the search. `validation_left`: validation rows among the fresh ones.
+    """
 
     type: Literal["ties"] = "ties"
     best: int
     rows: int
     validation_rows: int
+    validation_left: int
     candidates: list[TiedCandidate]
 
 

@@ -251,6 +251,17 @@ class RunRecord:
             return None
         return max(0, self.budget - self.metric_calls) / rate
 
+    def whole_validation(self) -> Headline | None:
+        """Over the rows of a search that left validation rows out and those on which the best was compared after it."""
+        if self.ties is None or not self.ties.validation_left:
+            return None
+        means = {each.index: each.mean for each in self.ties.candidates}
+        if 0 not in means:
+            return None
+        only = self.ties.validation_left == self.ties.rows
+        rows = f"{self.ties.validation_rows + self.ties.rows} {'validation ' if only else ''}rows"
+        return Headline(rows, means[0], means[self.ties.best], of_test=False)
+
     def headline(self) -> Headline | None:
         """Over the test rows where seed and best were scored there, else over those of `selection`; None before any."""
         if self.seed is None or self.best is None:
@@ -258,7 +269,9 @@ class RunRecord:
         seed, best = self.tested.get(0), self.tested.get(self.best.index)
         if seed is not None and best is not None:
             return Headline(f"{seed.rows} test rows", seed.score, best.score, of_test=True)
-        rows = self.started.splits.get("val") if self.started else None
+        if (whole := self.whole_validation()) is not None:
+            return whole
+        rows = (self.started.searched or self.started.splits.get("val")) if self.started else None
         named = f"{rows} {self.selection} rows" if rows else f"the {self.selection} rows"
         return Headline(named, self.seed.score, self.best.score, of_test=False)
 

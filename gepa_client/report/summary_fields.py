@@ -274,9 +274,7 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         "test score": f"{headline.seed:.4g} -> {headline.best:.4g} ({headline.rows})"
         if headline is not None and headline.of_test
         else None,
-        f"{record.selection} score": f"{seed.score:.4g} -> {best.score:.4g}, candidate {best.index}"
-        if seed and best
-        else None,
+        f"{record.selection} score": selection_score(record),
         "best code": line(code, 300) if code is not None else None,
         "metric calls": f"{record.metric_calls:,}{budget_note(record)}, {record.active_seconds:.1f} s",
         "results reused": reuse_summary(record),
@@ -286,7 +284,7 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         f"{counted(len(record.failures), 'failed iteration')}",
         "steered": steered_summary(steered_kinds(record)),
         "raced out": race_summary(record.races),
-        "ties": tie_summary(record.ties) if record.ties is not None else None,
+        "compared": tie_summary(record.ties) if record.ties is not None else None,
         "failed examples": failure_summary(failed) if failed is not None else None,
         "records cut": cut_summary(record.cuts) if record.cuts.prompts else None,
         "answers not used": unusable_summary(record.unusable),
@@ -296,7 +294,7 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         "refused": refusal_summary(record),
     }
     if started is not None:
-        facts["rows"] = rows_summary(started.splits, training_only=started.training_only)
+        facts["rows"] = rows_summary(started.splits, training_only=started.training_only, searched=started.searched)
         facts["proposals by"] = line(started.proposer, 200)
     if finished is not None:
         costs = {
@@ -311,9 +309,28 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
     return [(label, text) for label, text in facts.items() if text is not None]
 
 
-def rows_summary(splits: Mapping[str, int], *, training_only: bool) -> str:
-    """Return `40 train, 20 val`, or `40 train (no validation rows: they select the candidates too)`."""
+def selection_score(record: RunRecord) -> str | None:
+    """Return the scores of seed and best candidate on the rows that select candidates; None before any.
+
+    Those on all validation rows come first, where they were scored after a search on some of them.
+    """
+    seed, best = record.seed, record.best
+    if seed is None or best is None:
+        return None
+    found = f"{seed.score:.4g} -> {best.score:.4g}"
+    if (whole := record.whole_validation()) is not None:
+        found = f"{whole.seed:.4g} -> {whole.best:.4g} on {whole.rows} ({found} on those of the search)"
+    return f"{found}, candidate {best.index}"
+
+
+def rows_summary(splits: Mapping[str, int], *, training_only: bool, searched: int | None) -> str:
+    """Return `40 train, 20 val`, or `40 train (no validation rows: they select the candidates too)`.
+
+    `searched`: the validation rows that score candidates in the search; None for all of them.
+    """
     also = {"train": " (no validation rows: they select the candidates too)"} if training_only else {}
+    if searched is not None:
+        also["val"] = f" ({searched} of them score candidates in the search)"
     named = [split for split in splits if not training_only or split != "val"]
     return ", ".join(f"{splits[split]} {split}{also.get(split, '')}" for split in named)
 
@@ -325,13 +342,18 @@ def reuse_summary(record: RunRecord) -> str | None:
 
 
 def tie_summary(ties: TiesCompared) -> str:
-    """Return which candidates tied on validation, on how many fresh rows they were compared, and which is the best."""
+    """Return which of the best candidates were compared, on how many fresh rows, and which is the best."""
     means = ", ".join(f"{each.index} {each.mean:.4g}" for each in ties.candidates)
-    fewer = "" if ties.rows == ties.asked else f" of the {ties.asked:,} asked for, as no more are fresh"
-    return (
-        f"{len(ties.candidates)} candidates tied on validation and were compared on {counted(ties.rows, 'fresh row')}"
-        f"{fewer}; means over {ties.validation_rows + ties.rows:,} rows: {means}; the best is {ties.best}"
-    )
+    found = f"means over {ties.validation_rows + ties.rows:,} rows: {means}; the best is {ties.best}"
+    fresh = ties.rows - ties.validation_left
+    fewer = "" if fresh == ties.asked else f" of the {ties.asked:,} asked for, as no more are fresh"
+    if not ties.validation_left:
+        tied = f"{len(ties.candidates)} candidates tied on validation"
+        return f"{tied} and were compared on {counted(fresh, 'fresh row')}{fewer}; {found}"
+    left = f"{counted(ties.validation_left, 'validation row')} that the search left out"
+    also = f" and on {counted(fresh, 'fresh training row')}{fewer}" if ties.asked else ""
+    which = "the best candidate and the seed" if len(ties.candidates) == 2 else "the best candidates and the seed"
+    return f"{which} were compared on {left}{also}; {found}"
 
 
 def race_summary(races: LostRaces) -> str | None:

@@ -54,6 +54,7 @@ from gepa_client.run.resolved_settings import (
 from gepa_client.run.run_errors import finished_by, stop_reason
 from gepa_client.run.run_watcher import RunCounters
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
+from gepa_client.run.strategies import searched
 from gepa_client.selection.race_blocks import fewest_rows, race_pays
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.recorded_stops import record_stop
@@ -368,7 +369,7 @@ class _DriverRun:
     def _warn(self, initial: InitialState, slots: int) -> None:
         """Warn about rows, the budget, and a program whose changes would go unnoticed."""
         messages = splits.warnings(initial.splits, self.config)
-        budget, rows = self.config.max_metric_calls, len(initial.splits.val)
+        budget, rows = self.config.max_metric_calls, len(searched(self.config, initial.splits))
         named = f"{rows} {selection_name(training_only=initial.splits.training_only)} rows"
         if budget is not None and budget <= rows:
             messages.append(

@@ -8,7 +8,7 @@ from typing import Any
 from evolverpc_common.display_text import plain
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal.requests import digest_of
-from gepa_client.run.resolved_settings import evolve_of, is_deterministic
+from gepa_client.run.resolved_settings import evolve_of, is_deterministic, race_sample
 from gepa_client.settings.loading import EARLIER_DEFAULTS
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secret_settings import NOT_RECORDED
@@ -66,6 +66,8 @@ def identity_settings(config: RunConfig) -> dict[str, Any]:
     for key in sorted(ADDED_SETTINGS):
         if recorded[key] != EARLIER_DEFAULTS.get(key, RunConfig.model_fields[key].default):
             found[key] = recorded[key]
+    if sample := race_sample(config):
+        found["race_rows"] = sample
     return found
 
 

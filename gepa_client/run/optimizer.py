@@ -223,7 +223,8 @@ class Optimization:
         arguments = strategies.arguments(config) | strategies.evolution_arguments(
             config, self.adapter, reflection, self.emit
         )
-        race = strategies.racing(arguments, self.adapter, splits.val, config)
+        val = strategies.searched(config, splits)
+        race = strategies.racing(arguments, self.adapter, val, config)
         steering = self._steering(reserved)
         if race is not None:
             race.dropped = steering.dropped
@@ -256,6 +257,7 @@ class Optimization:
             arguments["cache_evaluation"] = True  # GEPA's own look-up, before it evaluates validation rows
         arguments["callbacks"] = [*arguments["callbacks"], *map(FailFastCallback, own_callbacks)]
         selection = selection_name(training_only=splits.training_only)
+        selection = f"sampled {selection}" if len(val) < len(splits.val) else selection
         stops: list[Stop] = [
             *([] if config.past_perfect else [PerfectStop(config.perfect_score, steering.dropped, selection)]),
             *stoppers(config, lambda: journal.recorded_further, steering.dropped),
@@ -269,7 +271,7 @@ class Optimization:
             result: GEPAResult[Any, int] = optimize(
                 seed_candidate=dict(self.initial.seed_candidate),
                 trainset=splits.train,
-                valset=splits.val,
+                valset=val,
                 logger=_GepaLog(),
                 **arguments,
             )
@@ -331,19 +333,22 @@ class Optimization:
         if budget is None or not reserved:
             return self.config
         if budget <= reserved:
-            raise SettingsError(f"max_metric_calls is {budget:,}, and tie_rows keeps {reserved:,} of them: raise it")
+            raise SettingsError(
+                f"max_metric_calls is {budget:,}, and {reserved:,} of them are kept to compare the best candidates: "
+                "raise it"
+            )
         return self.config.model_copy(update={"max_metric_calls": budget - reserved})
 
     def _compare_ties(self, ending: _SearchEnd) -> _SearchEnd:
-        """Compare the best candidates if they tie; return the end with the best one, or as it ends by this."""
+        """Compare the best candidates on fresh rows; return the end with the best one, or as it ends by this."""
         if ending.result is None:
             return ending
         try:
             found = compare_ties(self.adapter, self.config, self.initial.splits, ending.result, self.emit)
         except Interrupted as interrupted:
-            return _interrupted(ending, interrupted, "candidates that tie were compared", search_complete=False)
+            return _interrupted(ending, interrupted, "the best candidates were compared", search_complete=False)
         except (ClientError, RpcError) as error:
-            self.emit(Warned(message=f"candidates that tie could not be compared: {stop_reason(error)}"))
+            self.emit(Warned(message=f"the best candidates could not be compared: {stop_reason(error)}"))
             return ending
         best = found.best_idx
         if found is not ending.result:

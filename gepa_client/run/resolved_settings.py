@@ -11,7 +11,7 @@ from evolverpc_common.redaction import secrets_of
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import Refused
 from gepa_client.fleet.endpoints_file import SCORE_TOKEN_FLAG, Address, read_endpoints_file
-from gepa_client.settings.groups import Evolve, parse_secret_header
+from gepa_client.settings.groups import RACE_ROWS, Evolve, parse_secret_header
 from gepa_client.settings.run_config import CODE_ONLY, RunConfig
 from gepa_client.settings.secret_settings import without_secrets
 from gepa_client.transport.address import find_token
@@ -88,6 +88,13 @@ def races(config: RunConfig, discovery: DiscoverResult) -> bool:
             "single rows: leave --validation out, or serve functions that evaluate one example"
         )
     return config.validation == "race"
+
+
+def race_sample(config: RunConfig) -> int:
+    """Return how many validation rows are sampled for races; 0 for all of them, and without races."""
+    if config.validation != "race":
+        return 0
+    return RACE_ROWS if config.race_rows is None else config.race_rows
 
 
 def metric_call_budget(config: RunConfig, *, texts: int, train: int, val: int | None) -> int | None:

@@ -127,7 +127,7 @@ class NothingNewStop:
 
 @dataclass
 class BudgetStop:
-    """Ends a search when its metric calls are used up. `reserved`: those that it leaves for ties.
+    """Ends a search when its metric calls are used up. `reserved`: those that it leaves to compare the best candidates.
 
     `max_metric_calls`: of the search, None for any number. `last_requests`: called before it ends the search, as users
     may raise the limit until then. `reason`: as in `StateStop`.
@@ -146,7 +146,7 @@ class BudgetStop:
         if not self._used_up(gepa_state):
             return False
         self.reason = f"max_metric_calls of {(self.max_metric_calls or 0) + self.reserved:,} is reached"
-        self.reason += f", {self.reserved:,} of them kept for ties" if self.reserved else ""
+        self.reason += f", {self.reserved:,} of them kept to compare the best candidates" if self.reserved else ""
         return True
 
     def _used_up(self, state: GEPAState[Any, Any]) -> bool:

@@ -22,10 +22,12 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection_strategies import ConcurrentReflection
 from gepa_client.gepa.row_loaders import RowLoader
 from gepa_client.journal.run_events import Emit
-from gepa_client.run.resolved_settings import evolve_of, races
+from gepa_client.run.resolved_settings import evolve_of, race_sample, races
 from gepa_client.run.run_watcher import FailFastCallback
+from gepa_client.run.splits import Splits
 from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcceptance
 from gepa_client.selection.race import RacedSelection, RacingAdapter
+from gepa_client.selection.search_rows import SearchRows, search_rows
 from gepa_client.settings.groups import ACCEPTANCE_ERROR, ACCEPTANCE_MINIBATCHES
 from gepa_client.settings.run_config import RunConfig
 from protocol.code import GIT_BRANCH
@@ -98,8 +100,16 @@ def selection(text: str) -> SelectionStrategy:
     return BestImprovement() if kind == "best" else AllImprovements()
 
 
+def searched(config: RunConfig, splits: Splits) -> SearchRows:
+    """Return the rows that the search scores candidates on: the validation rows, or a sample of them for races.
+
+    Without validation rows these are all training rows: none of them would be left for a fair comparison at the end.
+    """
+    return splits.val if splits.training_only else search_rows(splits.val, race_sample(config), config.seed)
+
+
 def racing(
-    arguments: dict[str, Any], adapter: RemoteAdapter, val: RowLoader, config: RunConfig
+    arguments: dict[str, Any], adapter: RemoteAdapter, val: SearchRows, config: RunConfig
 ) -> RacedSelection | None:
     """Have the proposals raced that `arguments` of `gepa.optimize` select, and return the race; None without one.
 

@@ -1,4 +1,8 @@
-"""Compare best candidates that tie on the validation rows on training rows that the search has not used."""
+"""Compare the best candidates of a search on rows that it has not used.
+
+These are the validation rows that the search of a raced run left out, on which the best candidate is compared with the
+seed, and with `tie_rows` training rows that no minibatch had, on which candidates that tie are compared.
+"""
 
 from collections.abc import Set
 from functools import partial
@@ -7,7 +11,7 @@ from typing import Any
 from gepa.core.result import GEPAResult
 
 from gepa_client.analysis.chosen_result import ChosenResult
-from gepa_client.analysis.ties import MOST, decide, tied
+from gepa_client.analysis.ties import MOST, decide, finalists
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.row_loaders import RowLoader
 from gepa_client.journal.entries import TIES
@@ -15,15 +19,28 @@ from gepa_client.journal.requests import digest_of, request_key
 from gepa_client.journal.run_events import Emit, Phase, TiesCompared, Warned
 from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_ties
 from gepa_client.run.splits import Splits
+from gepa_client.run.strategies import searched
+from gepa_client.selection.search_rows import rows_left
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.objections import best_of
 
 Result = GEPAResult[Any, int]
 
 
+SHARE = 0.1
+"""Of the metric calls, at most: for the validation rows that the search left out."""
+
+
 def reserved_calls(config: RunConfig, splits: Splits) -> int:
-    """Return the metric calls that the search leaves for comparing candidates that tie."""
-    return 0 if splits.val is splits.train else MOST * min(config.tie_rows, len(splits.train))
+    """Return the metric calls that the search leaves for comparing the best candidates."""
+    if splits.training_only:
+        return 0
+    return _most(config) * (min(config.tie_rows, len(splits.train)) + len(_left(config, splits)))
+
+
+def _most(config: RunConfig) -> int:
+    """Return how many candidates are compared at most: those that tie, or the best one and the seed."""
+    return MOST if config.tie_rows else 2
 
 
 def best_of_rest(result: Result | None, dropped: Set[int]) -> Result | None:
@@ -46,7 +63,7 @@ def recorded_best(adapter: RemoteAdapter, config: RunConfig, result: Result, emi
 
 
 def compare_ties(adapter: RemoteAdapter, config: RunConfig, splits: Splits, result: Result, emit: Emit) -> Result:
-    """Return the result with the best candidate, after those that tie were evaluated on fresh training rows.
+    """Return the result with the best candidate, after the best ones were evaluated on fresh rows.
 
     A training row is fresh if no minibatch has had it. The plan and the decision are entries of a stream of their own,
     by the size of the pool, and so are the results of each candidate: the search and its replay stay as they are.
@@ -54,10 +71,12 @@ def compare_ties(adapter: RemoteAdapter, config: RunConfig, splits: Splits, resu
     Raises: as `RemoteAdapter.evaluate`.
     """
     dropped = dropped_in(result)
-    indices = tied(result.val_subscores, dropped)
-    if not reserved_calls(config, splits) or len(indices) < 2:
+    left = [] if splits.training_only else _left(config, splits)
+    ties = bool(config.tie_rows) and not splits.training_only
+    indices = finalists(result.val_subscores, dropped, ties=ties, seed=bool(left))
+    if not (ties or left) or len(indices) < 2:
         return result
-    rows = _fresh(splits.train, config)
+    rows = [*left, *(_fresh(splits.train, config) if ties else ())]
     pool, journal = len(result.candidates), adapter.journal
     part = partial(part_of_ties, pool, dropped=len(dropped))
     stream = journal.stream(part())
@@ -73,15 +92,17 @@ def compare_ties(adapter: RemoteAdapter, config: RunConfig, splits: Splits, resu
     else:
         plan = TiePlan.model_validate(asked.answer)
     emit(Phase(phase="ties"))
-    examples = splits.train.fetch(plan.rows)
+    validation = set(() if splits.training_only else splits.val.all_ids())
+    examples = [(splits.val if row in validation else splits.train).fetch([row])[0] for row in plan.rows]
     fresh = {
         index: adapter.score_rows(part(index), result.candidates[index], examples).scores for index in plan.candidates
     }
-    decision = decide({index: list(result.val_subscores[index].values()) for index in plan.candidates}, fresh)
+    before = {index: list(result.val_subscores[index].values()) for index in plan.candidates}
+    decision = decide(before, fresh, sum(row in validation for row in plan.rows))
     [made] = stream.ask([request_key(TIES, f"decide between tied candidates of {pool}", indices)])
     if not made.recorded:
         with stream.executing([made]):
-            stream.record((made, decision.model_dump()))
+            stream.record((made, decision.model_dump(exclude_defaults=True)))
         stream.settle()
     else:
         decision = TieDecision.model_validate(made.answer)
@@ -93,6 +114,16 @@ def _chosen(decision: TieDecision, config: RunConfig, result: Result, emit: Emit
     chosen = ChosenResult.of(result, decision.best, further, dropped_in(result))
     emit(TiesCompared(**decision.model_dump(), asked=config.tie_rows, metric_calls=chosen.total_metric_calls or 0))
     return chosen
+
+
+def _left(config: RunConfig, splits: Splits) -> list[int]:
+    """Return the ids of the validation rows that the search left out, at most as many as `SHARE` of the calls pays for.
+
+    They are taken in a random order by the run's seed.
+    """
+    left = sorted(rows_left(splits.val, searched(config, splits)), key=lambda row: digest_of([TIES, config.seed, row]))
+    budget = config.max_metric_calls
+    return left if budget is None else left[: int(SHARE * budget) // _most(config)]
 
 
 def _fresh(train: RowLoader, config: RunConfig) -> list[int]:

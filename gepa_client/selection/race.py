@@ -12,11 +12,11 @@ from gepa.strategies.proposal_selection import SelectionStrategy
 
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.evaluation_results import Batch
-from gepa_client.gepa.row_loaders import RowLoader
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.run_events import RacedOut
 from gepa_client.selection.race_blocks import BlockRace, RacedProposal
 from gepa_client.selection.race_rule import race_order, targets
+from gepa_client.selection.search_rows import SearchRows
 from protocol import Candidate
 
 
@@ -28,13 +28,13 @@ class RacedSelection:
     of dropped proposals, one for each row that was evaluated. GEPA 0.1.4 evaluates merges on all rows without asking a
     selection strategy, so they do not race.
 
-    `val`: the validation rows. `seed`: of the order of rows. `perfect`: the perfect score. `on_lost`: called with each
+    `val`: the validation rows of the search. `seed`: of the order of rows. `perfect`: the perfect score. `on_lost`: called with each
     candidate that is dropped. `dropped`: candidates of the pool that a user dropped: no proposal is compared with them.
     """
 
     selection: SelectionStrategy
     adapter: RemoteAdapter
-    val: RowLoader
+    val: SearchRows
     seed: int
     perfect: float
     on_lost: Callable[[Candidate], None] = lambda _candidate: None

@@ -37,6 +37,9 @@ score over fewer than 10 validation rows is mostly chance."""
 ACCEPTANCE_ERROR, ACCEPTANCE_MINIBATCHES = 0.2, 4
 """Defaults of the paired acceptance: its error, and the rows of a comparison in minibatches."""
 
+RACE_ROWS = 40
+"""The default number of validation rows that a race samples; decision 0052 has what other numbers give."""
+
 ROW_SUFFIXES = (".json", ".jsonl", ".csv")
 REGISTRIES = (
     *("pypi.org", "files.pythonhosted.org", "registry.npmjs.org", "nodejs.org"),
@@ -276,7 +279,12 @@ class SearchSettings(SettingsGroup, title="Search"):
     )
     validation: Literal["full", "race"] = setting(
         "full",
-        "Score every improving proposal on all validation rows, or drop it once some of them show that it loses.",
+        "Score each improving proposal on all validation rows, or on a sample of them until it has clearly lost.",
+    )
+    race_rows: Annotated[int, Field(ge=0)] | None = setting(
+        None,
+        "Validation rows, chosen at random, on which candidates race; the rest score the best at the end. 0 takes all.",
+        shown=f"{RACE_ROWS}",
     )
     cache_evaluation: bool = setting(False, "Score a candidate on the same row only once.")
     deterministic: bool | None = setting(

@@ -190,6 +190,8 @@ def upgraded(recorded: Mapping[str, Any]) -> dict[str, Any]:
         SettingsError: a value is not of its kind.
     """
     values = {**EARLIER_DEFAULTS, **recorded}
+    if values.get("validation") == "race":
+        values.setdefault("race_rows", 0)
     for name in ("reflection", "wandb_api_key", RESUMED_BY):
         values.pop(name, None)
     sampling = values.pop("sampling_strategy", None)

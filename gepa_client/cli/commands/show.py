@@ -276,7 +276,7 @@ def _run_facts(
         ("name", run.name),
         ("program", _program(discovery(store, run.id))),
         ("servers", _servers(run.config)),
-        ("rows", _rows(store, run.id)),
+        ("rows", _rows(store, run.id, candidates)),
         (
             "score",
             _score_fact(candidates, best_candidate(store, run.id, candidates), recorded_selection(store, run.id)),
@@ -285,7 +285,7 @@ def _run_facts(
         ("records cut", fields.cut_summary(RecordCuts(**cuts)) if (cuts := run.counters.get("records_cut")) else None),
         ("steered", _steered(store, run)),
         ("raced out", fields.race_summary(LostRaces(**run.counters.get("races", {})))),
-        ("ties", _ties(store, run, candidates)),
+        ("compared", _ties(store, run, candidates)),
         ("not used", unusable_summary(UnusableAnswers(**run.counters.get("unusable_answers", {})))),
         ("copied", copied_summary(copied_examples(store, run.id))),
         ("metric calls", _calls(run.counters, run.config.get("max_metric_calls"))),
@@ -311,9 +311,12 @@ def _steered(store: Store, run: StoredRun) -> str | None:
     return f"{shown}: {command('steer', 'list', run.id, store=named_store(store.url))}" if shown else None
 
 
-def _rows(store: Store, run_id: str) -> str:
+def _rows(store: Store, run_id: str, candidates: Sequence[CandidateRecord]) -> str:
     training_only = recorded_selection(store, run_id) == "training"
-    return fields.rows_summary(row_counts(store, run_id), training_only=training_only)
+    counts = row_counts(store, run_id)
+    searched = len(candidates[0].scores) if candidates else None
+    searched = None if searched == counts.get("val") else searched
+    return fields.rows_summary(counts, training_only=training_only, searched=searched)
 
 
 def _program(described: Mapping[str, Any] | None) -> str | None:
@@ -338,7 +341,7 @@ def _score_fact(candidates: Sequence[CandidateRecord], best: CandidateRecord | N
 
 
 def _ties(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord]) -> str | None:
-    """Return which of the candidates of a pool tied, and how that was settled; None if no decision is recorded."""
+    """Return how the best candidates of a pool compare on fresh rows; None if no decision is recorded."""
     found = recorded_decision(store, run.id, candidates)
     if found is None:
         return None

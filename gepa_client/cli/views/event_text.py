@@ -16,7 +16,7 @@ PHASES = {
     "seed": "scoring the seed",
     "replaying": "replaying the journal",
     "optimizing": "optimizing",
-    "ties": "comparing candidates that tie",
+    "ties": "comparing the best candidates",
     "testing": "scoring the test rows",
     "finalizing": "calling finalize",
 }
@@ -84,8 +84,8 @@ def event_text(event: events.Event) -> str:
         case events.Sealed():
             return f"committed to {counted(event.rows, 'test row')}: {safe_line(event.digest)}"
         case events.TiesCompared():
-            tied = counted(len(event.candidates), "candidate")
-            return f"{tied} tied; {counted(event.rows, 'fresh row')} chose candidate {event.best}"
+            best = "the seed" if event.best == 0 else f"candidate {event.best}"
+            return f"best of {len(event.candidates)} candidates on {counted(event.rows, 'fresh row')}: {best}"
         case events.Tested():
             what = "seed" if event.index == 0 else f"candidate {event.index}"
             times = f", {event.repeats} times each" if event.repeats > 1 else ""
@@ -110,7 +110,7 @@ def event_text(event: events.Event) -> str:
 
 def _rows(event: events.Started) -> str:
     """Return `40 train, 20 val rows`."""
-    summary = rows_summary(event.splits, training_only=event.training_only)
+    summary = rows_summary(event.splits, training_only=event.training_only, searched=event.searched)
     return f"rows: {summary}" if event.training_only else f"{summary} rows"
 
 

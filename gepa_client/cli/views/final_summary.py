@@ -181,7 +181,7 @@ def show(ended: RunSummary, console: Console) -> None:
             ("results reused", fields.reuse_summary(ended.record)),
             ("steered", steered_summary(steered_kinds(ended.record))),
             ("raced out", fields.race_summary(ended.record.races)),
-            ("ties", fields.tie_summary(ended.record.ties) if ended.record.ties is not None else None),
+            ("compared", fields.tie_summary(ended.record.ties) if ended.record.ties is not None else None),
             ("model calls", fields.model_call_summary(ended.record)),
             ("refused", _refused(ended.record)),
             ("not used", unusable_summary(ended.record.unusable)),

@@ -109,7 +109,9 @@ def test_rows_on_which_tied_candidates_were_compared_are_none_that_a_minibatch_h
     if is_fresh:
         assert certified(tmp_path, **changes).candidate == BEST
         return
-    with pytest.raises(NoCertificate, match=r"1 rows on which tied candidates were compared are not fresh \(ids 1\)"):
+    with pytest.raises(
+        NoCertificate, match=r"1 rows on which the best candidates were compared are not fresh \(ids 1\)"
+    ):
         certified(tmp_path, **changes)
 
 

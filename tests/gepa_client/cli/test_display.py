@@ -185,7 +185,7 @@ def test_which_of_tied_candidates_was_chosen_is_displayed_whole_on_a_narrow_term
     )
     with LiveDisplay(Console(file=out, width=80, force_terminal=True)) as display:
         display.event(ties, example_record())
-    assert "4 candidates tied; 200 fresh rows chose candidate 112" in out.getvalue()
+    assert "best of 4 candidates on 200 fresh rows: candidate 112" in out.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ Cli = Callable[..., Ran]
 
 SETTINGS = (
     *("--trainset", "train.jsonl", "--valset", "val.jsonl", "--validation", "race", "--past-perfect"),
+    *("--race-rows", 0),
     *("--max-metric-calls", 400, "--no-check", "--json"),
 )
 

@@ -75,10 +75,11 @@ def test_everything_that_reads_the_best_candidate_agrees(serve: Serve, cli: Cli,
     for text in ((folder / "report.md").read_text(), page_text(folder / "report.html")):
         assert summary in text
         assert f"the best is {best}" in text
-    [fact] = [line for line in cli("show", "last").stdout.splitlines() if line.startswith("ties ")]
+    [fact] = [line for line in cli("show", "last").stdout.splitlines() if line.startswith("compared ")]
     assert summary in fact
     assert fact.endswith(f"the best is {best}")
-    assert shown["ties"] == {name: ties[name] for name in ("best", "rows", "validation_rows", "candidates")}
+    decided = ("best", "rows", "validation_rows", "validation_left", "candidates")
+    assert shown["ties"] == {name: ties[name] for name in decided}
     assert cli("verify", folder / "certificate.json").status == 0
     used = [params for params in words.calls("evaluate") if params["batch"][0]["split"] == "train"]
     fresh = used[-FRESH * len(compared) :]
@@ -93,7 +94,7 @@ def test_a_run_that_ended_between_and_was_killed_there_is_the_undisturbed_one(
     searched = whole.event("finished")["metric_calls"] - FRESH * len(whole.event("ties_compared")["candidates"])
     words = program(max_concurrency=1)
     limited = cli("optimize", serve(words), *SETTINGS, "--max-cost-usd", 0.01 * (searched + 3) - 0.005, "--json")
-    assert "(while candidates that tie were compared)" in limited.event("finished")["reason"]
+    assert "(while the best candidates were compared)" in limited.event("finished")["reason"]
     made = len(words.calls("evaluate"))
     words.delay_s = 0.2
     process = start("resume", "last", "--max-cost-usd", 50)
@@ -144,8 +145,8 @@ def test_the_search_keeps_the_calls_within_the_budget(serve: Serve, cli: Cli) ->
     ran = cli("optimize", url, "--tie-rows", FRESH, "--max-metric-calls", 130, "--no-check", "--json")
     assert ran.status == 0, ran.stderr
     finished = ran.event("finished")
-    assert "130 is reached, 40 of them kept for ties" in finished["reason"]
+    assert "130 is reached, 40 of them kept to compare the best candidates" in finished["reason"]
     assert 90 <= finished["metric_calls"] <= 130 + VAL + 6
     refused = cli("optimize", url, "--tie-rows", FRESH, "--max-metric-calls", 40, "--no-check")
     assert refused.status != 0
-    assert "tie_rows keeps 40 of them" in refused.stdout + refused.stderr
+    assert "40 of them are kept to compare the best candidates" in refused.stdout + refused.stderr

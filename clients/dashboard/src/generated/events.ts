@@ -415,7 +415,9 @@ export interface SealedRows {
   digest: string;
 }
 /**
- * Best candidates that tied were compared on `rows` further training rows; `best` is the best of the run.
+ * The best candidates were compared on `rows` fresh rows; `best` is the best of the run.
+ *
+ * `validation_rows`: those of the search. `validation_left`: validation rows among the fresh ones.
  */
 export interface Ties {
   id: number;
@@ -423,6 +425,7 @@ export interface Ties {
   best: number;
   rows: number;
   validation_rows: number;
+  validation_left: number;
   candidates: TiedCandidate[];
 }
 /**

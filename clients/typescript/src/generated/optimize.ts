@@ -167,9 +167,13 @@ export interface OptimizeSettings {
    */
   frontierType?: "instance" | "objective" | "hybrid" | "cartesian";
   /**
-   * Score every improving proposal on all validation rows, or drop it once some of them show that it loses. Default: full.
+   * Score each improving proposal on all validation rows, or on a sample of them until it has clearly lost. Default: full.
    */
   validation?: "full" | "race";
+  /**
+   * Validation rows, chosen at random, on which candidates race; the rest score the best at the end. 0 takes all. Default: 40.
+   */
+  raceRows?: number;
   /**
    * Score a candidate on the same row only once. Default: no.
    */
@@ -378,6 +382,7 @@ export const SETTINGS: readonly string[] = [
   "selectionStrategy",
   "frontierType",
   "validation",
+  "raceRows",
   "cacheEvaluation",
   "deterministic",
   "useMerge",
@@ -456,7 +461,8 @@ export type RunEvent =
  * The server is known and the rows are loaded. `splits` gives rows per split: train, val and, if any, test.
  *
  * `evolve`: what is changed: the program's code, its texts, or both. `training_only`: there are no validation rows, so
- * candidates are chosen by their scores on the training rows; `val` of `splits` is then their number.
+ * candidates are chosen by their scores on the training rows; `val` of `splits` is then their number. `searched`: the
+ * validation rows that score candidates in the search; None for all of them.
  */
 export interface Started {
   seconds: number;
@@ -474,6 +480,7 @@ export interface Started {
     [k: string]: number;
   };
   training_only: boolean;
+  searched: number | null;
   max_metric_calls: number | null;
   proposer: string;
   evolve: "code" | "prompts" | "both";
@@ -882,10 +889,11 @@ export interface Sealed {
   digest: string;
 }
 /**
- * Best candidates that tie on validation were evaluated on `rows` fresh training rows of the `asked` ones.
+ * The best candidates were evaluated on `rows` fresh rows: those that tie on validation, the seed of a raced run.
  *
- * `best`: the one with the highest mean over validation and fresh rows. `candidates`: each with its means.
- * `metric_calls`: of the run, with these evaluations.
+ * `best`: the one with the highest mean over validation and fresh rows. `validation_rows`: those of the search.
+ * `validation_left`: fresh rows that are validation rows; the others are training rows, of which `asked` were asked
+ * for. `candidates`: each with its means. `metric_calls`: of the run, with these evaluations.
  */
 export interface TiesCompared {
   seconds: number;
@@ -894,6 +902,7 @@ export interface TiesCompared {
   best: number;
   rows: number;
   validation_rows: number;
+  validation_left: number;
   asked: number;
   candidates: TiedCandidate[];
   metric_calls: number;
