@@ -5,10 +5,10 @@
 For each task and seed GEPA runs in each of `WAYS` through the whole client, as `gepa-client optimize` drives it, over
 HTTP to a server of the program. The quality of a run after so many metric calls is that of its best candidate by then,
 on rows that neither proposals nor selection see. A raced run compares its best candidate with the seed after the
-search: these calls count as if they had been made by then. The figure of a task and a way is the number of calls at which the
-mean quality of such runs first reaches the mean of `full` ones at the budget, over that budget; its interval is a
-bootstrap over seeds. Limits are those of `race`, the way that differs from `full` in nothing else. FILE keeps each run
-as a line of JSON and is continued. The last line is JSON; the exit status is 1 where a limit is missed.
+search: these calls count as if they had been made by then. The figure of a task and a way is the number of calls at
+which the mean quality of such runs first reaches the mean of `full` ones at the budget, over that budget; its interval
+is a bootstrap over seeds. Limits are those of `race`, the way that differs from `full` in nothing else. FILE keeps each
+run as a line of JSON and is continued. The last line is JSON; the exit status is 1 where a limit is missed.
 """
 
 import argparse

@@ -259,7 +259,7 @@ class _RecordedEntries:
     def wrong_ties(
         self, candidates: Sequence[CandidateRecord], train: Sequence[RecordedRow], val: Sequence[RecordedRow]
     ) -> list[str]:
-        """Return a fault if the decision between the best candidates does not follow from their scores on fresh rows."""
+        """Return a fault if the choice of the best candidate does not follow from the scores on fresh rows."""
         dropped = dropped_of(candidates)
         part = partial(part_of_ties, len(candidates), dropped=len(dropped))
         found = self._ties.get(part(), [])

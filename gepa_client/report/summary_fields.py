@@ -265,7 +265,7 @@ def changed_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
     """Return the main facts as label and plain text; the reason of the end may take several lines."""
-    started, finished, seed, best = record.started, record.finished, record.seed, record.best
+    started, finished, best = record.started, record.finished, record.best
     headline, failed = record.headline(), record.failed_examples
     code = code_label(best.texts) if best is not None else None
     made = sum(isinstance(mutation, Mutated) for mutation in record.mutations)

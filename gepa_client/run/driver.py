@@ -56,6 +56,7 @@ from gepa_client.run.run_watcher import RunCounters
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
 from gepa_client.run.strategies import searched
 from gepa_client.selection.race_blocks import fewest_rows, race_pays
+from gepa_client.settings.groups import RACE_ROWS
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.recorded_stops import record_stop
 from gepa_client.steering.request_queue import PolledQueue
@@ -273,6 +274,8 @@ class _DriverRun:
             ):
                 counters.activity.endpoints = lambda: adapter.fleet.endpoints
                 self.gateway.begin(journal, self.store, self.emit, between_examples.capped)
+                if not resumed:
+                    self._resolve_race_rows(run, adapter.slots)
                 initial = self._initial_state(run, journal, adapter)
                 self._resolve_budget(run, initial, counters)
                 failure_stop.begin(evolve_of(self.config, initial.discovery))
@@ -375,7 +378,7 @@ class _DriverRun:
             messages.append(
                 f"max_metric_calls is {budget}, and scoring the seed on {named} uses it up: no candidate will be tried"
             )
-        if races(self.config, initial.discovery) and not race_pays(rows, slots):
+        if races(self.config, initial.discovery) and not race_pays(len(initial.splits.val), slots):
             messages.append(
                 f"validation is race, but the servers take {slots} examples at once, so a proposal is dropped after "
                 f"{min(fewest_rows(slots), rows)} of {named} at the earliest: --max-in-flight N makes "
@@ -393,6 +396,15 @@ class _DriverRun:
             messages.append("the program declares no version, so a change to it between two starts would go unnoticed")
         for message in messages:
             self.emit(Warned(message=message))
+
+    def _resolve_race_rows(self, run: StoredRun, slots: int) -> None:
+        """Give a race at least as many rows as the servers take at once, and record the number: a resume needs it.
+
+        Fewer rows would leave servers idle that full validation uses, and take as long.
+        """
+        if self.config.validation == "race" and self.config.race_rows is None:
+            self.config = self.config.model_copy(update={"race_rows": max(RACE_ROWS, slots)})
+            self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
 
     def _resolve_budget(self, run: StoredRun, initial: InitialState, counters: RunCounters) -> None:
         """Turn `auto` and `max_full_evals` into a number of metric calls, and record it."""

@@ -28,8 +28,9 @@ class RacedSelection:
     of dropped proposals, one for each row that was evaluated. GEPA 0.1.4 evaluates merges on all rows without asking a
     selection strategy, so they do not race.
 
-    `val`: the validation rows of the search. `seed`: of the order of rows. `perfect`: the perfect score. `on_lost`: called with each
-    candidate that is dropped. `dropped`: candidates of the pool that a user dropped: no proposal is compared with them.
+    `val`: the validation rows of the search. `seed`: of the order of rows. `perfect`: the perfect score. `on_lost`:
+    called with each candidate that is dropped. `dropped`: candidates of the pool that a user dropped: no proposal is
+    compared with them.
     """
 
     selection: SelectionStrategy

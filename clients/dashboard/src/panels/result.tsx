@@ -77,8 +77,8 @@ export function Result({ view, api }: { view: View; api: string }) {
           {ties.validation_left === 0
             ? `${ties.candidates.length} candidates tied on the validation rows.`
             : `The search scored candidates on ${ties.validation_rows} of the validation rows.`}{" "}
-          On {counted(ties.rows, "further row")} the best one is {ties.best === 0 ? "the seed" : `candidate ${ties.best}`}
-          .
+          On {counted(ties.rows, "further row")} the best one is{" "}
+          {ties.best === 0 ? "the seed" : `candidate ${ties.best}`}.
         </p>
       )}
       {certificate !== undefined && (

@@ -2737,6 +2737,11 @@ export interface components {
              */
             proposals?: string | number;
             /**
+             * Race Rows
+             * @description Validation rows, chosen at random, on which candidates race; the rest score the best at the end. 0 takes all.
+             */
+            race_rows?: number | null;
+            /**
              * Raise On Exception
              * @description Fail at the first exception of an iteration.
              * @default true
@@ -2905,7 +2910,7 @@ export interface components {
             val_fraction?: number | null;
             /**
              * Validation
-             * @description Score every improving proposal on all validation rows, or drop it once some of them show that it loses.
+             * @description Score each improving proposal on all validation rows, or on a sample of them until it has clearly lost.
              * @default full
              * @enum {string}
              */
@@ -4177,7 +4182,9 @@ export interface components {
         };
         /**
          * Ties
-         * @description Best candidates that tied were compared on `rows` further training rows; `best` is the best of the run.
+         * @description The best candidates were compared on `rows` fresh rows; `best` is the best of the run.
+         *
+         *     `validation_rows`: those of the search. `validation_left`: validation rows among the fresh ones.
          */
         Ties: {
             /** Best */
@@ -4196,6 +4203,8 @@ export interface components {
              * @enum {string}
              */
             type: "ties";
+            /** Validation Left */
+            validation_left: number;
             /** Validation Rows */
             validation_rows: number;
         };

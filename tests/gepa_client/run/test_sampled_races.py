@@ -1,0 +1,209 @@
+"""A raced run scores candidates on a sample of the validation rows, and compares the best with the seed on the rest."""
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gepa_client.gepa.row_loaders import Row, RowLoader
+from gepa_client.run.fingerprint import identity_settings
+from gepa_client.run.resolved_settings import race_sample
+from gepa_client.selection.search_rows import rows_left, search_rows
+from gepa_client.settings.groups import RACE_ROWS
+from gepa_client.settings.loading import upgraded
+from gepa_client.settings.run_config import RunConfig
+from tests.gepa_client.conftest import TIMEOUT_S, Ran
+from tests.gepa_client.exported_page import page_text
+from tests.gepa_client.run_folder import only_run, until
+from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.selection.raced_run import TRAIN, VAL, Program, rows
+
+Cli = Callable[..., Ran]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+SAMPLE = 12
+LEFT = VAL - SAMPLE
+SETTINGS = (
+    *("--trainset", "train.jsonl", "--valset", "val.jsonl", "--validation", "race", "--past-perfect"),
+    *("--race-rows", SAMPLE, "--max-metric-calls", 700, "--no-check", "--json"),
+)
+URL = {"url": ("http://127.0.0.1:1",)}
+
+
+def write_rows(folder: Path) -> None:
+    for name, count, first in (("train", TRAIN, 0), ("val", VAL, TRAIN), ("test", 12, 100)):
+        lines = (json.dumps(row.data) + "\n" for row in rows(count, first).rows)
+        (folder / f"{name}.jsonl").write_text("".join(lines))
+
+
+def found(ran: Ran) -> list[dict[str, Any]]:
+    """Return what a run found, rejected and compared, without its times."""
+    events = [event for event in ran.events if event["event"] in ("candidate", "rejected", "ties_compared", "tested")]
+    return [{name: value for name, value in event.items() if name != "seconds"} for event in events]
+
+
+def test_a_run_searches_on_the_sample_and_compares_the_best_with_the_seed_on_the_rest(
+    host: Host, cli: Cli, tmp_path: Path
+) -> None:
+    program = Program(lures=TRAIN)
+    write_rows(tmp_path)
+    ran = cli("optimize", program.serve(host), *SETTINGS, "--testset", "test.jsonl")
+    assert ran.status == 0, ran.stderr
+    folder = only_run(tmp_path)
+    result = json.loads((folder / "result.json").read_text())
+    scored = [set(scores) for scores in result["val_subscores"]]
+    assert len(scored) > 2
+    assert len(scored[0]) == SAMPLE
+    assert all(each == scored[0] for each in scored)
+    compared = ran.event("ties_compared")
+    best = compared["best"]
+    assert best > 0
+    assert (compared["validation_rows"], compared["rows"], compared["validation_left"]) == (SAMPLE, LEFT, LEFT)
+    assert [each["index"] for each in compared["candidates"]] == [best, 0]
+    assert compared["candidates"][1]["mean"] == pytest.approx(0.5)  # the seed has half of the words
+    assert result["best_idx"] == best
+
+    tested = 2 * 12
+    summary = ran.event("summary")
+    assert summary["metric_calls"] + tested == len(program.server.called("evaluate"))
+    whole = f"0.5 -> {compared['candidates'][0]['mean']:.4g} on {VAL} validation rows"
+    fact = (
+        f"the best candidate and the seed were compared on {LEFT} validation rows that the search left out; means over"
+    )
+    report = (folder / "report.md").read_text()
+    for text in (report, page_text(folder / "report.html")):
+        assert whole in text
+        assert fact in text
+        assert f"{VAL} val ({SAMPLE} of them score candidates in the search)" in text
+    shown = cli("show", "last").stdout
+    assert fact in " ".join(shown.split())
+    assert f"{VAL} val ({SAMPLE} of them score candidates in the search)" in shown
+    assert json.loads(cli("show", "last", "--json").stdout)["best_index"] == best
+    assert cli("verify", folder / "certificate.json").status == 0
+
+    assert found(cli("replay", "last", "--json")) == found(ran)
+    sent = len(program.server.calls)
+    assert cli("fork", summary["run_id"], "--at", 150).status == 0
+    assert found(cli("resume", "last", "--json")) == found(ran)
+    assert len(program.server.calls) > sent
+
+
+def test_a_changed_result_of_the_rest_makes_the_certificate_invalid(host: Host, cli: Cli, tmp_path: Path) -> None:
+    write_rows(tmp_path)
+    ran = cli("optimize", Program().serve(host), *SETTINGS, "--testset", "test.jsonl")
+    assert ran.status == 0, ran.stderr
+    certificate = only_run(tmp_path) / "certificate.json"
+    assert cli("verify", certificate).status == 0
+    with closing(sqlite3.connect(tmp_path / "runs" / "evolverpc.db")) as store, store:
+        changed = store.execute(
+            "UPDATE entries SET answer = replace(answer, '\"score\":1.0', '\"score\":0.0') "
+            "WHERE part LIKE 'ties-%' AND part LIKE '%-0' AND kind = 'evaluate'"
+        )
+        assert changed.rowcount > 0
+    assert cli("verify", certificate).status != 0
+
+
+def test_a_run_without_test_rows_reports_the_scores_on_all_validation_rows(
+    host: Host, cli: Cli, tmp_path: Path
+) -> None:
+    write_rows(tmp_path)
+    ran = cli("optimize", Program().serve(host), *SETTINGS)
+    summary, compared = ran.event("summary"), ran.event("ties_compared")
+    means = {each["index"]: each["mean"] for each in compared["candidates"]}
+    assert summary["rows"] == f"{VAL} validation rows"
+    assert (summary["seed_score"], summary["best_score"]) == (means[0], means[compared["best"]])
+
+
+def test_a_run_that_is_killed_in_the_comparison_ends_as_the_undisturbed_one(
+    host: Host, cli: Cli, start: Start, tmp_path: Path
+) -> None:
+    write_rows(tmp_path)
+    calm = cli("optimize", Program().serve(host), *SETTINGS, "--store", "calm.db")
+    compared = 2 * calm.event("ties_compared")["rows"]
+    program = Program()
+    evaluate, stop_at = program.evaluated, calm.event("summary")["metric_calls"] - compared + 5
+    url = program.serve(host)
+    begun = 0
+
+    async def slow(candidate: dict[str, str], example: Any, traced: bool) -> dict[str, Any]:
+        nonlocal begun
+        begun += 1
+        if begun > stop_at:
+            await asyncio.sleep(0.3)
+        return evaluate(candidate, example, traced)
+
+    program.server.evaluate_one = slow
+    process = start("optimize", url, *SETTINGS)
+    until(lambda: begun > stop_at + 6)
+    [driver] = subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(process.pid)], text=True).split()
+    os.kill(int(driver), signal.SIGKILL)
+    process.communicate(timeout=TIMEOUT_S)
+    program.server.evaluate_one = evaluate
+    resumed = cli("resume", "last", "--json")
+    assert resumed.status == 0, resumed.stderr
+    assert found(resumed) == found(calm)
+
+
+def test_the_comparison_takes_at_most_a_tenth_of_the_budget(host: Host, cli: Cli, tmp_path: Path) -> None:
+    write_rows(tmp_path)
+    ran = cli("optimize", Program().serve(host), *SETTINGS, "--max-metric-calls", 300)
+    compared = ran.event("ties_compared")
+    assert 2 * compared["rows"] == 30
+    assert "300 is reached, 30 of them kept to compare the best candidates" in ran.event("finished")["reason"]
+
+
+def test_servers_that_take_more_examples_at_once_than_the_default_sample_race_on_as_many_rows(
+    host: Host, cli: Cli, tmp_path: Path
+) -> None:
+    slots = RACE_ROWS + 5
+    (tmp_path / "train.jsonl").write_text((json.dumps({"need": "red", "n": 1}) + "\n") * 5)
+    lines = [json.dumps({"need": "pink", "n": at}) + "\n" for at in range(slots + 10)]
+    (tmp_path / "val.jsonl").write_text("".join(lines))
+    given = ("--trainset", "train.jsonl", "--valset", "val.jsonl", "--validation", "race", "--no-check", "--json")
+    ran = cli("optimize", Program(slots=slots).serve(host), *given, "--max-metric-calls", 60)
+    assert ran.event("started")["searched"] == slots
+    assert ran.event("started")["config"]["race_rows"] == slots
+    few = cli("optimize", Program().serve(host), *given, "--max-metric-calls", 60, "--store", "few.db")
+    assert few.event("started")["searched"] == RACE_ROWS
+    resumed = cli("resume", "last", "--max-metric-calls", 70, "--json")
+    assert resumed.status == 0, resumed.stderr
+    refused = cli("resume", "last", "--race-rows", 20, "--max-metric-calls", 80)
+    assert refused.status == 2
+    assert "race_rows" in refused.stderr
+
+
+def test_a_sample_is_random_and_follows_from_the_seed() -> None:
+    val = RowLoader([Row(str(at), {"n": at}) for at in range(300)], first_id=50)
+    samples = [search_rows(val, 40, seed) for seed in (0, 0, 1)]
+    first, again, other = (list(each.all_ids()) for each in samples)
+    assert first == again == sorted(first)
+    assert first != other
+    assert set(first) < set(val.all_ids())
+    assert [row.id for row in samples[0].fetch(first[:2])] == [str(each - 50) for each in first[:2]]
+    assert sorted([*first, *rows_left(val, samples[0])]) == list(val.all_ids())
+    assert search_rows(val, 0, 0) is search_rows(val, 300, 0) is val
+    assert list(rows_left(val, val)) == []
+
+
+def test_runs_that_raced_on_all_rows_before_samples_existed_still_do() -> None:
+    recorded = {**URL, "validation": "race", "race_rows": None}
+    assert race_sample(RunConfig(**upgraded(recorded))) == RACE_ROWS
+    del recorded["race_rows"]
+    earlier = RunConfig(**upgraded(recorded))
+    assert race_sample(earlier) == 0
+    assert "race_rows" not in identity_settings(earlier)
+    assert "race_rows" not in identity_settings(RunConfig(**URL))
+    assert identity_settings(RunConfig(**URL, validation="race"))["race_rows"] == RACE_ROWS
+
+
+def test_a_sample_without_a_race_is_refused() -> None:
+    with pytest.raises(ValueError, match="`race_rows` is for `validation` race, not for full"):
+        RunConfig(**URL, race_rows=20)
