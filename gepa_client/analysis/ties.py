@@ -20,11 +20,8 @@ MOST = 4
 def tied(scores: Sequence[Mapping[Any, float]], dropped: Set[int] = frozenset()) -> list[int]:
     """Return the candidates that tie with the best by mean score, the best first; only itself if none does.
 
-    `scores`: of each candidate by row. `dropped`: candidates that are out. A candidate ties if the best one leads by at
-    most one standard error of their paired differences. Of equal scores on all rows the first candidate alone counts.
-
-    Source: the rule of one standard error of Breiman, Friedman, Olshen and Stone, Classification and Regression Trees
-    (1984), section 3.4.3, with that of paired differences.
+    `scores`: of each candidate by row. `dropped`: candidates that are out. Of equal scores on all rows the first
+    candidate alone counts.
     """
     means = [fmean(each.values()) for each in scores]
     order = sorted(set(range(len(scores))) - dropped, key=lambda index: (-means[index], index))
@@ -33,11 +30,23 @@ def tied(scores: Sequence[Mapping[Any, float]], dropped: Set[int] = frozenset())
         other = scores[index]
         if len(found) == MOST:
             break
-        if len(best) > 1 and other.keys() == best.keys() and all(other != scores[each] for each in found):
-            error = stdev(best[row] - other[row] for row in best) / math.sqrt(len(best))
-            if means[order[0]] - means[index] <= error:
-                found.append(index)
+        if ties(best, other) and all(other != scores[each] for each in found):
+            found.append(index)
     return found
+
+
+def ties(best: Mapping[Any, float], other: Mapping[Any, float]) -> bool:
+    """Return whether the best candidate leads by at most one standard error of the paired differences.
+
+    `best`, `other`: scores by row. Candidates with scores on other rows, or on a single one, do not tie.
+
+    Source: the rule of one standard error of Breiman, Friedman, Olshen and Stone, Classification and Regression Trees
+    (1984), section 3.4.3, with that of paired differences.
+    """
+    if len(best) < 2 or other.keys() != best.keys():
+        return False
+    differences = [best[row] - other[row] for row in best]
+    return fmean(differences) <= stdev(differences) / math.sqrt(len(differences))
 
 
 def finalists(

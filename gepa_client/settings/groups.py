@@ -283,7 +283,7 @@ class SearchSettings(SettingsGroup, title="Search"):
     )
     race_rows: Annotated[int, Field(ge=0)] | None = setting(
         None,
-        "Validation rows, chosen at random, on which candidates race; the rest score the best at the end. 0 takes all.",
+        "Validation rows, chosen at random, on which candidates race; the others score the best one at the end.",
         shown=f"{RACE_ROWS}, or as many as the servers take at once",
     )
     cache_evaluation: bool = setting(False, "Score a candidate on the same row only once.")

@@ -1,6 +1,6 @@
 """GEPA's strategies as users steer them: which parent, which components, which texts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -18,20 +18,26 @@ COMPONENT_SELECTORS = {"round_robin": RoundRobinReflectionComponentSelector, "al
 """GEPA's own, by the names that it takes for them."""
 
 
+NoParents = Callable[[State, Set[int]], Set[int]]
+"""Returns the candidates that are no parents, given those that users dropped."""
+
+
 @dataclass
 class SteeredParents:
-    """Selects a candidate that is pinned, else one that is not dropped."""
+    """Selects a candidate that is pinned, else one that is neither dropped nor one of the `no_parents`."""
 
     selector: CandidateSelector
     steering: Steering
+    no_parents: NoParents
 
     def select_candidate_idx(self, state: State) -> int:
         """Return the index of a parent."""
         if self.steering.pinned is not None:
             return self.steering.pinned
-        if not self.steering.dropped:
+        out = self.steering.dropped | self.no_parents(state, self.steering.dropped)
+        if not out:
             return self.selector.select_candidate_idx(state)
-        pool: Any = PoolWithout(state, self.steering.dropped)
+        pool: Any = PoolWithout(state, out)
         return int(pool.indices[self.selector.select_candidate_idx(pool)])
 
 
@@ -41,13 +47,14 @@ class SteeredSampling:
 
     sampling: SamplingStrategy[Any, Any]
     steering: Steering
+    no_parents: NoParents
 
     def sample_tasks(
         self, state: State, candidate_selector: CandidateSelector, batch_sampler: BatchSampler[Any, Any], trainset: Any
     ) -> list[ProposalTask[Any, Any]]:
         """Return the pairs of parent and minibatch of one iteration."""
         if not self.steering.proposals:
-            parents: Any = SteeredParents(candidate_selector, self.steering)
+            parents: Any = SteeredParents(candidate_selector, self.steering, self.no_parents)
             return self.sampling.sample_tasks(state, parents, batch_sampler, trainset)
         proposal = self.steering.proposals[0]
         self.steering.begin(proposal)
@@ -98,12 +105,16 @@ class SteeredReflection:
         return [(proposal, self) for proposal, _ in found]
 
 
-def steered(arguments: dict[str, Any], steering: Steering) -> dict[str, Any]:
+def steered(
+    arguments: dict[str, Any],
+    steering: Steering,
+    no_parents: NoParents = lambda _state, _dropped: frozenset(),
+) -> dict[str, Any]:
     """Return the arguments of `gepa.optimize` with its strategies steered."""
     named = arguments["module_selector"]
     selector = COMPONENT_SELECTORS[named]() if isinstance(named, str) else named
     return arguments | {
-        "sampling_strategy": SteeredSampling(arguments["sampling_strategy"], steering),
+        "sampling_strategy": SteeredSampling(arguments["sampling_strategy"], steering, no_parents),
         "module_selector": SteeredComponents(selector, steering),
         "reflection_strategy": SteeredReflection(arguments["reflection_strategy"], steering),
     }

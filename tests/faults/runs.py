@@ -15,7 +15,7 @@ LONGEST_MS = 20
 class Setup:
     """A run up to its seed: what is the same in the undisturbed run and in those that accidents happen to.
 
-    `tie_rows`, `test_repeats`: as the settings; 0 leaves them out.
+    `race_rows`, `tie_rows`, `test_repeats`: as the settings; 0 leaves them out.
     """
 
     components: int = 3
@@ -25,6 +25,7 @@ class Setup:
     train: int = TRAIN
     val: int = VAL
     raced: bool = False
+    race_rows: int = 0
     tie_rows: int = 0
     test_repeats: int = 0
     seed: int = 0
@@ -32,7 +33,8 @@ class Setup:
     @property
     def name(self) -> str:
         """For files of this setup."""
-        modes = f"{'merge-' if self.merge else ''}{'raced-' if self.raced else ''}{self.tie_rows}-{self.test_repeats}"
+        modes = f"{'merge-' if self.merge else ''}{'raced-' if self.raced else ''}{self.race_rows}-"
+        modes += f"{self.tie_rows}-{self.test_repeats}"
         return f"{self.components}-{self.proposals}-{modes}-{self.train}-{self.val}-{self.metric_calls}-{self.seed}"
 
     def flags(self) -> list[str]:
@@ -48,6 +50,7 @@ class Setup:
         return [
             *(["--use-merge"] if self.merge else []),
             *(["--validation", "race"] if self.raced else []),
+            *(["--race-rows", str(self.race_rows)] if self.race_rows else []),
             *(["--tie-rows", str(self.tie_rows)] if self.tie_rows else []),
             *(["--test-repeats", str(self.test_repeats)] if self.test_repeats else []),
         ]
