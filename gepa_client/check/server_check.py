@@ -46,7 +46,7 @@ from gepa_client.gepa.row_loaders import AnyRow, list_server_rows
 from gepa_client.journal.requests import digest_of
 from gepa_client.run import splits
 from gepa_client.run.resolved_settings import endpoints, evolve_of, is_deterministic, metric_call_budget, scorers
-from gepa_client.settings.groups import Evolve
+from gepa_client.settings.groups import RACE_ROWS, Evolve
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from gepa_client.transport.address import rpc_url
 from gepa_client.transport.calls import CALL_TIMEOUT_S
@@ -475,7 +475,9 @@ class _ServerCheck:
         each_usd = mean(costs) if costs else None
         size = self.config.reflection_minibatch_size or 3
         minibatch = min(size, self.at_once)
-        calls = proposal_calls(self.validation_rows, size)
+        raced = self._race_rows()
+        races = self.config.validation == "race"
+        calls = proposal_calls(raced if races else self.validation_rows, size)
         self.timing = RunEstimate(
             example_s=each_s,
             slowest_s=max(self.seconds),
@@ -489,7 +491,14 @@ class _ServerCheck:
             proposals=PROPOSALS,
             proposals_calls=calls,
             proposals_usd=(calls[0] * each_usd, calls[1] * each_usd) if each_usd is not None else None,
+            race_rows=raced if raced < self.validation_rows and not races else None,
         )
+
+    def _race_rows(self) -> int:
+        """Return on how many validation rows the search of a raced run scores candidates."""
+        if self.training_only or self.discovery.limits.whole_batches:
+            return self.validation_rows
+        return min(self.validation_rows, self.config.race_rows or max(RACE_ROWS, self.at_once))
 
     async def _reflect(self, rows: list[AnyRow], results: list[Result]) -> None:
         """Make a reflective dataset for the first component, from all examples with a result."""

@@ -18,6 +18,7 @@ from gepa_client.check.check_report import trace_size
 from gepa_client.check.estimate_text import span
 from gepa_client.check.noise_report import NoiseReport
 from gepa_client.cli.commands.check import _trial
+from gepa_client.settings.groups import RACE_ROWS
 from gepa_client.settings.loading import load
 from gepa_client.transport.event_loop import run_to_end
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
@@ -765,6 +766,21 @@ def test_noise_and_the_gains_that_are_easily_missed_are_stated(serve: Serve, cli
     assert re.search(r"ok noise: evaluated again, a row's score changes by \d+ points, and the mean of 40", text)
     assert re.search(r"with 40 validation rows, gains under \d+ points are easily missed; a gain of 5", text)
     assert "20 proposals take 160 evaluations of a row if none is accepted, 960 if all are" in text
+    assert "--validation race" not in text
+
+
+def test_a_race_is_recommended_where_it_scores_candidates_on_fewer_rows(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    script = Script(seed={"rules": "red"}, datasets={"train": rows(10), "val": rows(RACE_ROWS + 60, 100)})
+    url = serve(script)
+    advice = f"; with --validation race each of them is scored on at most {RACE_ROWS} validation rows"
+    assert advice in " ".join(cli("check", url).stdout.split())
+    (tmp_path / "run.toml").write_text('validation = "race"\n')
+    raced = " ".join(cli("check", url, "--config", "run.toml").stdout.split())
+    assert advice not in raced
+    assert f"20 proposals take 160 evaluations of a row if none is accepted, {160 + 20 * RACE_ROWS} if all are" in raced
+    many = RACE_ROWS + 5
+    script.max_concurrency = many
+    assert f"on at most {many} validation rows" in " ".join(cli("check", serve(script)).stdout.split())
 
 
 def test_a_program_that_is_taken_to_be_deterministic_and_is_not_is_a_warning(serve: Serve, cli: Cli) -> None:
