@@ -129,7 +129,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Score each improving proposal on all validation rows, or on a sample of them until it has clearly lost."""
 
     race_rows: int | None
-    """Validation rows, chosen at random, on which candidates race; the rest score the best at the end. 0 takes all."""
+    """Validation rows, chosen at random, on which candidates race; the others score the best one at the end."""
 
     cache_evaluation: bool
     """Score a candidate on the same row only once."""

@@ -1,6 +1,6 @@
 """The record of a run as the page gets it, with the commands that a user may type next."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evolverpc_common.printed_commands import command, without_password
@@ -42,6 +42,7 @@ def run_event(
         budget=run.counters.get("max_metric_calls", config.get("max_metric_calls")),
         components=[*(name for name in seed if name not in CODE_COMPONENTS)],
         splits=rows.splits,
+        searched=_searched(config, rows),
         objectives=[] if not candidates else sorted(candidates[0].objective_scores or {}),
         front_type=str(config.get("frontier_type") or "instance"),
         evolve=config.get("evolve") or ("both" if offered else "prompts"),
@@ -53,6 +54,13 @@ def run_event(
         store=without_password(url),
         commands=list(_commands(run, named, end=end, has_code=GIT_BRANCH in seed)),
     )
+
+
+def _searched(config: Mapping[str, Any], rows: InitialRows) -> int | None:
+    if config.get("validation") != "race" or rows.val is rows.train:
+        return None
+    sample: int | None = config.get("race_rows")  # absent in records of earlier versions
+    return sample if sample and sample < len(rows.val) else None
 
 
 def _parent(parent: dict[str, Any] | None) -> ParentRun | None:

@@ -120,7 +120,7 @@ def certificate_facts(record: RunRecord) -> list[tuple[str, str]]:
         if note := estimate_note(found, perfect_score(record)):
             chosen += f"; {note}"
     if dropped := validation.compared - validation.complete:
-        chosen += f"; {counted(dropped, 'proposal')} more were compared and dropped in races"
+        chosen += f"; {counted(dropped, 'proposal')} more {'was' if dropped == 1 else 'were'} compared and dropped in races"
     return [
         ("verdict", statement(record, found)),
         ("test", f"each of {counted(test.rows, 'row')} was scored {times}: {test.repeats_reason}; {test.method}"),

@@ -27,7 +27,7 @@ export function LastChange({ view, api }: Props) {
   const change = useMemo(() => lastChange(view), [view]);
   if (change === null) return null;
   const { parent, candidate, better, worse, proposal, calls } = change;
-  const same = candidate.scores.length - better.length - worse.length;
+  const same = candidate.scores.filter((each) => !Number.isNaN(each)).length - better.length - worse.length;
   return (
     <section class="panel">
       <h2>The last change: why candidate {candidate.index} is the best</h2>

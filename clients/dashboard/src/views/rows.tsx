@@ -69,6 +69,12 @@ export function RowsView({ view, params, api }: ViewProps) {
           onChange={setForm}
         />
       </div>
+      {sampled(view) && lowest === undefined && (
+        <p>
+          The search scores candidates on {counted(matrix.order.rows.length, "row")} of the {count(view.rows.length)}{" "}
+          validation rows: a random sample, which is shown.
+        </p>
+      )}
       {lowest !== undefined && (
         <p>
           Only the {counted(pool.order.rows.length, "row")} on which {candidateName(lowest.index)} has its lowest score,{" "}
@@ -114,7 +120,12 @@ function poolOf(view: View, sorted: OrderName, lowest: Candidate | undefined): P
   const means = rowMeans(scored, rows);
   const all =
     sorted === "difficulty" ? byDifficulty(means) : sorted === "cluster" ? byCluster(scored, means) : asRecorded(rows);
-  const order = lowest === undefined ? all : only(all, new Set(placesLowest(lowest)));
+  const order =
+    lowest !== undefined
+      ? only(all, new Set(placesLowest(lowest)))
+      : sampled(view)
+        ? only(all, placesScored(candidates[0]))
+        : all;
   const [low, high] = scaleOf(candidates.map(({ scores }) => scores));
   const columns = candidates.map(({ index, scores, digest }) => ({
     name: String(index),
@@ -130,6 +141,20 @@ function poolOf(view: View, sorted: OrderName, lowest: Candidate | undefined): P
     }
   }
   return { order, means, columns, low, high, missing, failed: crossed };
+}
+
+/** Whether the search uses some of the validation rows, and it is known which. */
+function sampled({ latest, candidates }: View): boolean {
+  return latest.run?.searched != null && candidates.length > 0;
+}
+
+/** Return the places of the rows on which a candidate has a score. */
+function placesScored(candidate: Candidate | undefined): ReadonlySet<number> {
+  const places = new Set<number>();
+  candidate?.scores.forEach((each, place) => {
+    if (!Number.isNaN(each)) places.add(place);
+  });
+  return places;
 }
 
 /** Return the part of an order with these rows. */

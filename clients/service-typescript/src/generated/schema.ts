@@ -2738,7 +2738,7 @@ export interface components {
             proposals?: string | number;
             /**
              * Race Rows
-             * @description Validation rows, chosen at random, on which candidates race; the rest score the best at the end. 0 takes all.
+             * @description Validation rows, chosen at random, on which candidates race; the others score the best one at the end.
              */
             race_rows?: number | null;
             /**
@@ -3441,7 +3441,8 @@ export interface components {
          * Run
          * @description The record of the run. `settings`: without secrets. `budget`: metric calls, None without that limit.
          *
-         *     `splits`: rows by split. `front_type`: GEPA's `frontier_type`. `driver`: the driving process in words; `driven`: it
+         *     `splits`: rows by split. `searched`: the validation rows that score candidates in the search; None for all of them.
+         *     `front_type`: GEPA's `frontier_type`. `driver`: the driving process in words; `driven`: it
          *     holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes.
          */
         Run: {
@@ -3488,6 +3489,8 @@ export interface components {
             reflection_model: string | null;
             /** Run Id */
             run_id: string;
+            /** Searched */
+            searched: number | null;
             /** Settings */
             settings: {
                 [key: string]: components["schemas"]["JsonValue"];

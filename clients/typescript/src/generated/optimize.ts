@@ -171,7 +171,7 @@ export interface OptimizeSettings {
    */
   validation?: "full" | "race";
   /**
-   * Validation rows, chosen at random, on which candidates race; the rest score the best at the end. 0 takes all. Default: 40, or as many as the servers take at once.
+   * Validation rows, chosen at random, on which candidates race; the others score the best one at the end. Default: 40, or as many as the servers take at once.
    */
   raceRows?: number;
   /**
