@@ -57,6 +57,8 @@ class Validation(_CertificatePart):
 
     `complete`: those of them that have a score on every row; the others were dropped in a race. `estimate`: without the
     luck of the choice among the complete ones, with the 95 % interval `low` to `high`; None with a single row.
+    `left`: validation rows that the search left out, on which the best candidate was scored after it: `estimate` is the
+    mean over these. Absent if there are less than two.
     """
 
     rows: int
@@ -67,6 +69,11 @@ class Validation(_CertificatePart):
     estimate: float | None
     low: float | None
     high: float | None
+    left: int | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without(serialized(self), "left")
 
 
 class NoiseFound(_CertificatePart):
@@ -147,10 +154,12 @@ class Certificate(_CertificatePart):
 
     @model_serializer(mode="wrap")
     def _without_absent(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = serialized(self)
-        if found["by_hand"] is None:
-            del found["by_hand"]
-        return found
+        return _without(serialized(self), "by_hand")
+
+
+def _without(found: dict[str, Any], member: str) -> dict[str, Any]:
+    """Return the members without this one if it is None: certificates of earlier versions lack it."""
+    return {name: value for name, value in found.items() if name != member or value is not None}
 
 
 def certify(store: Store, run: StoredRun) -> Certificate:
@@ -267,7 +276,10 @@ def _validation(found: Evidence) -> Validation:
     rows = sorted(best.scores, key=int)
     whole = [kept for kept in found.candidates if kept.scores.keys() == best.scores.keys()]
     shrunk: Shrunk | None = None
-    if len(rows) > 1:
+    left = len(found.left_scores) if len(found.left_scores) > 1 else None
+    if left is not None:
+        shrunk = shrink([found.left_scores], 0)  # no choice was made by these scores
+    elif len(rows) > 1:
         shrunk = shrink([[kept.scores[row] for row in rows] for kept in whole], whole.index(best))
     return Validation(
         rows=len(rows),
@@ -278,4 +290,5 @@ def _validation(found: Evidence) -> Validation:
         estimate=None if shrunk is None else shrunk.estimate,
         low=None if shrunk is None else shrunk.low,
         high=None if shrunk is None else shrunk.high,
+        left=left,
     )

@@ -64,11 +64,12 @@ class Evidence:
 
     `rows`: by split; `val` is absent if the training rows validate. `test`: scores of the seed and of the `best`
     candidate. `opened`: candidates but the seed that were scored on the test rows. `raced_out`: proposals that races
-    dropped. `noise`: of evaluations that the search repeated. `evaluations`, `test_evaluations`: recorded results.
-    `cost_usd`: as far as it was reported; `unpriced`: results of an unknown price; `unreported`: those of the program
-    that reported no usage. `digests`: of rows, entries, attempts and candidates. `steered`: requests of users, by the
-    number of their entry. `best_by_hand`: whether the best candidate, or one that it descends from, has texts by hand.
-    `faults`: what in the record contradicts the rest of it.
+    dropped. `left_scores`: of the best candidate on the validation rows that the search left out. `noise`: of
+    evaluations that the search repeated. `evaluations`, `test_evaluations`: recorded results. `cost_usd`: as far as it
+    was reported; `unpriced`: results of an unknown price; `unreported`: those of the program that reported no usage.
+    `digests`: of rows, entries, attempts and candidates. `steered`: requests of users, by the number of their entry.
+    `best_by_hand`: whether the best candidate, or one that it descends from, has texts by hand. `faults`: what in the
+    record contradicts the rest of it.
     """
 
     run: StoredRun
@@ -81,6 +82,7 @@ class Evidence:
     test: tuple[RowScores, RowScores]
     opened: int
     raced_out: int
+    left_scores: Sequence[float]
     noise: Noise | None
     evaluations: int
     test_evaluations: int
@@ -131,6 +133,7 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
         test=(scored[0], scored[1]),
         opened=max(1, len(journal.tested - {0})),
         raced_out=journal.raced_out,
+        left_scores=journal.left_scores,
         noise=journal.noise(),
         evaluations=journal.evaluations,
         test_evaluations=journal.test_evaluations,
@@ -181,6 +184,7 @@ class _RecordedEntries:
         self._plans: dict[str, Repeats] = {}
         self._ties: dict[str, list[Entry]] = {}
         self.steered: dict[int, SteerEntry] = {}
+        self.left_scores: list[float] = []
         self.commitment: Commitment | None = None
         self.evaluations = self.raced_out = 0
         digest = hashlib.blake2b(digest_size=16)
@@ -269,14 +273,15 @@ class _RecordedEntries:
         rows = {row.row_id: row for row in [*train, *val]}
         if not set(plan.rows) <= rows.keys():
             return ["the best candidates were compared on rows that the record lacks"]
-        left = [rows[row] for row in plan.rows if rows[row] in val]
+        validation = {row.row_id for row in val}
+        left = [row for row in plan.rows if row in validation]
         scores = [kept.scores for kept in candidates]
-        if finalists(scores, dropped, ties=self._compares_ties, seed=bool(left)) != plan.candidates:
+        ties = self._compares_ties or not left
+        if finalists(scores, dropped, ties=ties, seed=bool(left)) != plan.candidates:
             return ["the best candidates that were compared are not those of the record"]
-        used = [row.id for row in left if any(str(row.row_id) in kept.scores for kept in candidates)]
-        used += self._rows_used(
-            candidates, [rows[row] for row in plan.rows if rows[row] not in left], val, plan.searched
-        )
+        used = [rows[row].id for row in left if any(str(row) in each for each in scores)]
+        further = [rows[row] for row in plan.rows if row not in validation]
+        used += self._rows_used(candidates, further, val, plan.searched)
         if used:
             named = ", ".join(used[:ROWS_NAMED])
             return [f"{len(used)} rows on which the best candidates were compared are not fresh (ids {named})"]
@@ -291,11 +296,12 @@ class _RecordedEntries:
             if [entry.digest for entry in results] != asked:
                 return [f"the results of candidate {index}, which was compared, are not those of the fresh rows"]
             fresh[index] = [self._score(entry.answer) for entry in results]
-        validation = {index: list(candidates[index].scores.values()) for index in plan.candidates}
         made = TieDecision.model_validate_json(found[1].answer)
-        if made == decide(validation, fresh, len(left)):
-            return []
-        return ["the decision between the best candidates does not follow from their scores"]
+        if made != decide({index: list(scores[index].values()) for index in plan.candidates}, fresh, len(left)):
+            return ["the decision between the best candidates does not follow from their scores"]
+        of_best = zip(plan.rows, fresh[made.best], strict=True)
+        self.left_scores = [score for row, score in of_best if row in validation]
+        return []
 
     def _rows_used(
         self,

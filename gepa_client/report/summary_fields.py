@@ -113,14 +113,19 @@ def certificate_facts(record: RunRecord) -> list[tuple[str, str]]:
     times = "once" if test.repeats == 1 else f"{test.repeats} times"
     chosen = f"{validation.seed:.4g} -> {validation.best:.4g} on {counted(validation.rows, 'row')}"
     if validation.estimate is not None:
-        chosen += (
-            f"; without the luck of being chosen among {counted(validation.complete, 'candidate')}, about "
-            f"{validation.estimate:.4g} ({validation.low:.4g} to {validation.high:.4g})"
+        among = counted(validation.complete, "candidate")
+        luck = (
+            f"without the luck of being chosen among {among}, about"
+            if validation.left is None
+            else f"on {validation.left} rows by which it was not chosen among {among},"
         )
+        chosen += f"; {luck} {validation.estimate:.4g} ({validation.low:.4g} to {validation.high:.4g})"
         if note := estimate_note(found, perfect_score(record)):
             chosen += f"; {note}"
     if dropped := validation.compared - validation.complete:
-        chosen += f"; {counted(dropped, 'proposal')} more {'was' if dropped == 1 else 'were'} compared and dropped in races"
+        chosen += (
+            f"; {counted(dropped, 'proposal')} more {'was' if dropped == 1 else 'were'} compared and dropped in races"
+        )
     return [
         ("verdict", statement(record, found)),
         ("test", f"each of {counted(test.rows, 'row')} was scored {times}: {test.repeats_reason}; {test.method}"),

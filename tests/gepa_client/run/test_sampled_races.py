@@ -87,6 +87,11 @@ def test_a_run_searches_on_the_sample_and_compares_the_best_with_the_seed_on_the
     assert fact in " ".join(shown.split())
     assert f"{VAL} val ({SAMPLE} of them score candidates in the search)" in shown
     assert json.loads(cli("show", "last", "--json").stdout)["best_index"] == best
+    validation = json.loads((folder / "certificate.json").read_text())["validation"]
+    assert (validation["rows"], validation["left"]) == (SAMPLE, LEFT)
+    assert validation["estimate"] == pytest.approx(compared["candidates"][0]["fresh"])
+    assert validation["low"] <= validation["estimate"] <= validation["high"]
+    assert f"on {LEFT} rows by which it was not chosen among {len(scored)} candidates" in report
     assert cli("verify", folder / "certificate.json").status == 0
 
     assert found(cli("replay", "last", "--json")) == found(ran)
