@@ -12,7 +12,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Share of the training rows to keep for validation if there is no valset; 0 uses all rows for both."""
 
     tie_rows: int
-    """Compare best candidates that tie on N unused training rows; up to 4 N metric calls of the budget."""
+    """Compare best candidates that tie on N unused training rows too; for up to 4 candidates."""
 
     test_repeats: int | None
     """Score each test row N times with the seed and with the best candidate."""
@@ -129,7 +129,10 @@ class OptimizeSettings(TypedDict, total=False):
     """Score each improving proposal on all validation rows, or on a sample of them until it has clearly lost."""
 
     race_rows: int | None
-    """Validation rows, chosen at random, on which candidates race; the others score the best one at the end."""
+    """Validation rows, chosen at random, on which candidates race."""
+
+    race_final_rows: int | None
+    """Other validation rows, on which the best candidate of a race is compared with the seed at the end."""
 
     cache_evaluation: bool
     """Score a candidate on the same row only once."""

@@ -17,6 +17,13 @@ MOST = 4
 """Candidates that are compared at most."""
 
 
+def best_of(scores: Sequence[float], dropped: Set[int]) -> int:
+    """Return the first candidate with the highest score of those that are not dropped."""
+    return max(
+        (index for index in range(len(scores)) if index not in dropped), key=lambda index: (scores[index], -index)
+    )
+
+
 def tied(scores: Sequence[Mapping[Any, float]], dropped: Set[int] = frozenset()) -> list[int]:
     """Return the candidates that tie with the best by mean score, the best first; only itself if none does.
 
@@ -30,12 +37,12 @@ def tied(scores: Sequence[Mapping[Any, float]], dropped: Set[int] = frozenset())
         other = scores[index]
         if len(found) == MOST:
             break
-        if ties(best, other) and all(other != scores[each] for each in found):
+        if ties_with(best, other) and all(other != scores[each] for each in found):
             found.append(index)
     return found
 
 
-def ties(best: Mapping[Any, float], other: Mapping[Any, float]) -> bool:
+def ties_with(best: Mapping[Any, float], other: Mapping[Any, float]) -> bool:
     """Return whether the best candidate leads by at most one standard error of the paired differences.
 
     `best`, `other`: scores by row. Candidates with scores on other rows, or on a single one, do not tie.

@@ -57,8 +57,8 @@ class Validation(_CertificatePart):
 
     `complete`: those of them that have a score on every row; the others were dropped in a race. `estimate`: without the
     luck of the choice among the complete ones, with the 95 % interval `low` to `high`; None with a single row.
-    `left`: validation rows that the search left out, on which the best candidate was scored after it: `estimate` is the
-    mean over these. Absent if there are less than two.
+    `left`: validation rows that the search left out, on which the best candidate was scored after it, and from which
+    `estimate` follows. Absent if there are fewer than two.
     """
 
     rows: int
@@ -276,9 +276,10 @@ def _validation(found: Evidence) -> Validation:
     rows = sorted(best.scores, key=int)
     whole = [kept for kept in found.candidates if kept.scores.keys() == best.scores.keys()]
     shrunk: Shrunk | None = None
-    left = len(found.left_scores) if len(found.left_scores) > 1 else None
-    if left is not None:
-        shrunk = shrink([found.left_scores], 0)  # no choice was made by these scores
+    left = found.left_scores.get(best.index, [])
+    if len(left) > 1:  # the search did not choose by these scores; with `tie_rows` they choose among those that tie
+        compared = [index for index in found.left_scores if index or not best.index]
+        shrunk = shrink([found.left_scores[index] for index in compared], compared.index(best.index))
     elif len(rows) > 1:
         shrunk = shrink([[kept.scores[row] for row in rows] for kept in whole], whole.index(best))
     return Validation(
@@ -290,5 +291,5 @@ def _validation(found: Evidence) -> Validation:
         estimate=None if shrunk is None else shrunk.estimate,
         low=None if shrunk is None else shrunk.low,
         high=None if shrunk is None else shrunk.high,
-        left=left,
+        left=len(left) if len(left) > 1 else None,
     )

@@ -64,7 +64,7 @@ class Evidence:
 
     `rows`: by split; `val` is absent if the training rows validate. `test`: scores of the seed and of the `best`
     candidate. `opened`: candidates but the seed that were scored on the test rows. `raced_out`: proposals that races
-    dropped. `left_scores`: of the best candidate on the validation rows that the search left out. `noise`: of
+    dropped. `left_scores`: of the best candidates on the validation rows that the search left out. `noise`: of
     evaluations that the search repeated. `evaluations`, `test_evaluations`: recorded results. `cost_usd`: as far as it
     was reported; `unpriced`: results of an unknown price; `unreported`: those of the program that reported no usage.
     `digests`: of rows, entries, attempts and candidates. `steered`: requests of users, by the number of their entry.
@@ -82,7 +82,7 @@ class Evidence:
     test: tuple[RowScores, RowScores]
     opened: int
     raced_out: int
-    left_scores: Sequence[float]
+    left_scores: Mapping[int, Sequence[float]]
     noise: Noise | None
     evaluations: int
     test_evaluations: int
@@ -184,7 +184,7 @@ class _RecordedEntries:
         self._plans: dict[str, Repeats] = {}
         self._ties: dict[str, list[Entry]] = {}
         self.steered: dict[int, SteerEntry] = {}
-        self.left_scores: list[float] = []
+        self.left_scores: dict[int, list[float]] = {}
         self.commitment: Commitment | None = None
         self.evaluations = self.raced_out = 0
         digest = hashlib.blake2b(digest_size=16)
@@ -263,7 +263,10 @@ class _RecordedEntries:
     def wrong_ties(
         self, candidates: Sequence[CandidateRecord], train: Sequence[RecordedRow], val: Sequence[RecordedRow]
     ) -> list[str]:
-        """Return a fault if the choice of the best candidate does not follow from the scores on fresh rows."""
+        """Return a fault if the choice of the best candidate does not follow from the scores on fresh rows.
+
+        Without a fault `left_scores` has the scores of the compared candidates.
+        """
         dropped = dropped_of(candidates)
         part = partial(part_of_ties, len(candidates), dropped=len(dropped))
         found = self._ties.get(part(), [])
@@ -299,8 +302,10 @@ class _RecordedEntries:
         made = TieDecision.model_validate_json(found[1].answer)
         if made != decide({index: list(scores[index].values()) for index in plan.candidates}, fresh, len(left)):
             return ["the decision between the best candidates does not follow from their scores"]
-        of_best = zip(plan.rows, fresh[made.best], strict=True)
-        self.left_scores = [score for row, score in of_best if row in validation]
+        self.left_scores = {
+            index: [score for row, score in zip(plan.rows, scored, strict=True) if row in validation]
+            for index, scored in fresh.items()
+        }
         return []
 
     def _rows_used(
@@ -313,11 +318,11 @@ class _RecordedEntries:
         """Return the ids of those rows that a minibatch had: the search evaluated a candidate of the pool on them.
 
         Minibatches are evaluated with a parent, which is in the pool. A training row that is a validation row too is
-        not looked for, as each candidate is evaluated on it. `searched`: requests of the search that are looked at; by
+        not looked for if the search scores candidates on it. `searched`: requests of the search that are looked at; by
         default those until the last candidate was found.
         """
         end = max(searched or 0, max(kept.number for kept in candidates))
-        validated = {digest_of(row.example) for row in val}
+        validated = {digest_of(row.example) for row in val if str(row.row_id) in candidates[0].scores}
         texts = [digest_of(kept.texts) for kept in candidates]
 
         def used(row: RecordedRow) -> bool:

@@ -498,7 +498,8 @@ class _ServerCheck:
         """Return on how many validation rows the search of a raced run scores candidates."""
         if self.training_only or self.discovery.limits.whole_batches:
             return self.validation_rows
-        return min(self.validation_rows, self.config.race_rows or max(RACE_ROWS, self.at_once))
+        rows = max(RACE_ROWS, self.at_once) if self.config.race_rows is None else self.config.race_rows
+        return min(self.validation_rows, rows) or self.validation_rows
 
     async def _reflect(self, rows: list[AnyRow], results: list[Result]) -> None:
         """Make a reflective dataset for the first component, from all examples with a result."""

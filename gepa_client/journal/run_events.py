@@ -31,7 +31,7 @@ class Started(_Event):
     """The server is known and the rows are loaded. `splits` gives rows per split: train, val and, if any, test.
 
     `evolve`: what is changed: the program's code, its texts, or both. `training_only`: there are no validation rows, so
-    candidates are chosen by their scores on the training rows; `val` of `splits` is then their number. `searched`: the
+    candidates are chosen by their scores on the training rows; `val` of `splits` is then their number. `sampled`: the
     validation rows that score candidates in the search; None for all of them.
     """
 
@@ -46,7 +46,7 @@ class Started(_Event):
     components: list[str]
     splits: dict[str, int]
     training_only: bool = False
-    searched: int | None = None
+    sampled: int | None = None
     max_metric_calls: int | None
     proposer: str
     evolve: Literal["code", "prompts", "both"] = "prompts"

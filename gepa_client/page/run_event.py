@@ -42,7 +42,7 @@ def run_event(
         budget=run.counters.get("max_metric_calls", config.get("max_metric_calls")),
         components=[*(name for name in seed if name not in CODE_COMPONENTS)],
         splits=rows.splits,
-        searched=_searched(config, rows),
+        sampled=_sampled(config, rows),
         objectives=[] if not candidates else sorted(candidates[0].objective_scores or {}),
         front_type=str(config.get("frontier_type") or "instance"),
         evolve=config.get("evolve") or ("both" if offered else "prompts"),
@@ -56,7 +56,7 @@ def run_event(
     )
 
 
-def _searched(config: Mapping[str, Any], rows: InitialRows) -> int | None:
+def _sampled(config: Mapping[str, Any], rows: InitialRows) -> int | None:
     if config.get("validation") != "race" or rows.val is rows.train:
         return None
     sample: int | None = config.get("race_rows")  # absent in records of earlier versions

@@ -271,7 +271,7 @@ class RunRecord:
             return Headline(f"{seed.rows} test rows", seed.score, best.score, of_test=True)
         if (whole := self.whole_validation()) is not None:
             return whole
-        rows = (self.started.searched or self.started.splits.get("val")) if self.started else None
+        rows = (self.started.sampled or self.started.splits.get("val")) if self.started else None
         named = f"{rows} {self.selection} rows" if rows else f"the {self.selection} rows"
         return Headline(named, self.seed.score, self.best.score, of_test=False)
 

@@ -299,7 +299,7 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         "refused": refusal_summary(record),
     }
     if started is not None:
-        facts["rows"] = rows_summary(started.splits, training_only=started.training_only, searched=started.searched)
+        facts["rows"] = rows_summary(started.splits, training_only=started.training_only, sampled=started.sampled)
         facts["proposals by"] = line(started.proposer, 200)
     if finished is not None:
         costs = {
@@ -328,14 +328,14 @@ def selection_score(record: RunRecord) -> str | None:
     return f"{found}, candidate {best.index}"
 
 
-def rows_summary(splits: Mapping[str, int], *, training_only: bool, searched: int | None) -> str:
+def rows_summary(splits: Mapping[str, int], *, training_only: bool, sampled: int | None) -> str:
     """Return `40 train, 20 val`, or `40 train (no validation rows: they select the candidates too)`.
 
-    `searched`: the validation rows that score candidates in the search; None for all of them.
+    `sampled`: the validation rows that score candidates in the search; None for all of them.
     """
     also = {"train": " (no validation rows: they select the candidates too)"} if training_only else {}
-    if searched is not None:
-        also["val"] = f" ({searched} of them score candidates in the search)"
+    if sampled is not None:
+        also["val"] = f" ({sampled} of them score candidates in the search)"
     named = [split for split in splits if not training_only or split != "val"]
     return ", ".join(f"{splits[split]} {split}{also.get(split, '')}" for split in named)
 
@@ -357,7 +357,9 @@ def tie_summary(ties: TiesCompared) -> str:
         return f"{tied} and were compared on {counted(fresh, 'fresh row')}{fewer}; {found}"
     left = f"{counted(ties.validation_left, 'validation row')} that the search left out"
     also = f" and on {counted(fresh, 'fresh training row')}{fewer}" if ties.asked else ""
-    which = "the best candidate and the seed" if len(ties.candidates) == 2 else "the best candidates and the seed"
+    others = [each for each in ties.candidates if each.index]
+    which = "the best candidate" if len(others) == 1 else f"the best {len(others)} candidates"
+    which += " and the seed" if len(others) < len(ties.candidates) else ""
     return f"{which} were compared on {left}{also}; {found}"
 
 

@@ -54,7 +54,8 @@ from gepa_client.run.resolved_settings import (
 from gepa_client.run.run_errors import finished_by, stop_reason
 from gepa_client.run.run_watcher import RunCounters
 from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
-from gepa_client.run.strategies import searched
+from gepa_client.run.strategies import sampled_rows
+from gepa_client.run.tie_break import final_rows
 from gepa_client.selection.race_blocks import fewest_rows, race_pays
 from gepa_client.settings.groups import RACE_ROWS
 from gepa_client.settings.run_config import RunConfig
@@ -278,6 +279,7 @@ class _DriverRun:
                     self._resolve_race_rows(run, adapter.slots)
                 initial = self._initial_state(run, journal, adapter)
                 self._resolve_budget(run, initial, counters)
+                self._resolve_final_rows(run, initial)
                 failure_stop.begin(evolve_of(self.config, initial.discovery))
                 optimization = Optimization(
                     self.config,
@@ -372,7 +374,7 @@ class _DriverRun:
     def _warn(self, initial: InitialState, slots: int) -> None:
         """Warn about rows, the budget, and a program whose changes would go unnoticed."""
         messages = splits.warnings(initial.splits, self.config)
-        budget, rows = self.config.max_metric_calls, len(searched(self.config, initial.splits))
+        budget, rows = self.config.max_metric_calls, len(sampled_rows(self.config, initial.splits))
         named = f"{rows} {selection_name(training_only=initial.splits.training_only)} rows"
         if budget is not None and budget <= rows:
             messages.append(
@@ -404,6 +406,13 @@ class _DriverRun:
         """
         if self.config.validation == "race" and self.config.race_rows is None:
             self.config = self.config.model_copy(update={"race_rows": max(RACE_ROWS, slots)})
+            self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
+
+    def _resolve_final_rows(self, run: StoredRun, initial: InitialState) -> None:
+        """Record how many rows the search leaves out are compared at the end: a later budget does not change it."""
+        rows = final_rows(self.config, initial.splits)
+        if self.config.race_final_rows is None and rows:
+            self.config = self.config.model_copy(update={"race_final_rows": rows})
             self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
 
     def _resolve_budget(self, run: StoredRun, initial: InitialState, counters: RunCounters) -> None:

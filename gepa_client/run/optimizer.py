@@ -36,7 +36,7 @@ from gepa_client.run.run_errors import error_details, stop_for, stop_reason
 from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatcher
 from gepa_client.run.stop_conditions import BetweenIterations
 from gepa_client.run.stoppers import BudgetStop, CertainStop, NothingNewStop, PerfectStop, SteeredStops, Stop, stoppers
-from gepa_client.run.tie_break import best_of_rest, compare_ties, recorded_best, reserved_calls
+from gepa_client.run.tie_break import best_and_seed_scores, best_of_rest, compare_ties, recorded_best, reserved_calls
 from gepa_client.selection.race_parents import outclassed
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from gepa_client.steering.steered_strategies import steered
@@ -224,7 +224,7 @@ class Optimization:
         arguments = strategies.arguments(config) | strategies.evolution_arguments(
             config, self.adapter, reflection, self.emit
         )
-        val = strategies.searched(config, splits)
+        val = strategies.sampled_rows(config, splits)
         race = strategies.racing(arguments, self.adapter, val, config)
         steering = self._steering(reserved)
         if race is not None:
@@ -258,13 +258,18 @@ class Optimization:
             arguments["cache_evaluation"] = True  # GEPA's own look-up, before it evaluates validation rows
         arguments["callbacks"] = [*arguments["callbacks"], *map(FailFastCallback, own_callbacks)]
         selection = selection_name(training_only=splits.training_only)
-        selection = f"sampled {selection}" if len(val) < len(splits.val) else selection
+        perfect = PerfectStop(config.perfect_score, steering.dropped, selection, len(val) < len(splits.val))
         stops: list[Stop] = [
-            *([] if config.past_perfect else [PerfectStop(config.perfect_score, steering.dropped, selection)]),
+            *([] if config.past_perfect else [perfect]),
             *stoppers(config, lambda: journal.recorded_further, steering.dropped),
             *([] if self.adapter.known is None else [NothingNewStop()]),
             BetweenIterations(config, journal),
-            BudgetStop(arguments.pop("max_metric_calls"), reserved, partial(steering.advance, at_once=True)),
+            BudgetStop(
+                arguments.pop("max_metric_calls"),
+                reserved,
+                lambda: journal.recorded_further,
+                partial(steering.advance, at_once=True),
+            ),
         ]
         steering.set_limits = partial(self._set_limits, stops=stops, reserved=reserved, prices=prices)
         arguments["stop_callbacks"] = [SteeredStops(steering, stops)]
@@ -353,8 +358,9 @@ class Optimization:
             return ending
         best = found.best_idx
         if found is not ending.result:
-            self.counters.set(metric_calls=found.total_metric_calls)
-            self.counters.found_best(best, found.val_aggregate_scores[best], found.candidates[best])
+            best_score, seed_score = best_and_seed_scores(found)
+            self.counters.set(metric_calls=found.total_metric_calls, seed_score=seed_score)
+            self.counters.found_best(best, best_score, found.candidates[best])
         return replace(ending, result=found)
 
     def _reused(self, watcher: RunWatcher) -> int | None:
@@ -385,6 +391,7 @@ class Optimization:
         if self._in_replay(ending):
             return [name for name in (files.BEST_CANDIDATE, files.RESULT) if (output / name).exists()]
         files.remove_reports(output)
+        best_score, seed_score = best_and_seed_scores(result)
         files.write_json(output / files.BEST_CANDIDATE, result.candidates[result.best_idx])
         files.write_json(
             output / files.RESULT,
@@ -393,8 +400,8 @@ class Optimization:
                 "run_id": self.adapter.journal.run_id,
                 "status": ending.status,
                 "program": self.adapter.discovery.program.model_dump(include={"name", "version", "digest"}),
-                "best_score": result.val_aggregate_scores[result.best_idx],
-                "seed_score": result.val_aggregate_scores[0],
+                "best_score": best_score,
+                "seed_score": seed_score,
                 "val_rows": {str(row_id): row.id for row_id, row in zip(val.all_ids(), val.rows, strict=True)},
                 "test_scores": {str(index): score for index, score in tested.items()},
             },
@@ -440,15 +447,16 @@ class Optimization:
             return
         self.emit(Phase(phase="finalizing"))
         limit_s = self.config.finalize_timeout_s
+        best_score, seed_score = best_and_seed_scores(result)
         try:
             message = self.adapter.finalize(
                 result.candidates[result.best_idx],
-                result.val_aggregate_scores[result.best_idx],
+                best_score,
                 {
                     "id": self.adapter.journal.run_id,
                     "metric_calls": result.total_metric_calls or 0,
                     "candidates": len(result.candidates),
-                    "seed_score": result.val_aggregate_scores[0],
+                    "seed_score": seed_score,
                 },
                 timeout_s=limit_s,
             )

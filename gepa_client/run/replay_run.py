@@ -25,7 +25,7 @@ from gepa_client.run.optimizer import Optimization
 from gepa_client.run.resolved_settings import evolve_of
 from gepa_client.run.run_errors import stop_reason
 from gepa_client.run.run_watcher import RunCounters
-from gepa_client.run.strategies import searched
+from gepa_client.run.strategies import sampled_rows
 from gepa_client.settings.groups import TrackingSettings
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.event_loop import CancelToken
@@ -97,7 +97,7 @@ def emit_started(
         files.write_json(job.output / files.CONFIG, config.recorded())
     initial = optimization.initial
     discovery = initial.discovery
-    val = searched(config, initial.splits)
+    val = sampled_rows(config, initial.splits)
     emit(
         Started(
             run_id=job.run_id,
@@ -110,7 +110,7 @@ def emit_started(
             components=list(discovery.program.seed_candidate),
             splits=initial.splits.sizes,
             training_only=initial.splits.training_only,
-            searched=len(val) if len(val) < len(initial.splits.val) else None,
+            sampled=len(val) if len(val) < len(initial.splits.val) else None,
             max_metric_calls=config.max_metric_calls,
             proposer=config.reflection_lm or "the program",
             evolve=evolve_of(config, discovery),

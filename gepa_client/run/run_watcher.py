@@ -27,6 +27,7 @@ from gepa.core.callbacks import (
 from gepa.core.result import GEPAResult
 from gepa.core.state import GEPAState
 
+from gepa_client.analysis.ties import best_of
 from gepa_client.errors import Interrupted
 from gepa_client.gepa.record_budget import FittedRecords
 from gepa_client.gepa.reflection_strategies import Unusable
@@ -56,7 +57,6 @@ from gepa_client.journal.steer_entries import Drop, SetBudget, SteerEntry, descr
 from gepa_client.run.activity import Activity
 from gepa_client.run.guards import PERFECT
 from gepa_client.run.run_errors import merge_unusable, stop_for
-from gepa_client.steering.objections import best_of
 from protocol.code import CODE_COMPONENTS, added_to
 
 

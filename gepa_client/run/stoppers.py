@@ -82,12 +82,13 @@ class StateStop:
 class PerfectStop:
     """Ends the search once a candidate that is not `dropped` has the perfect score on every row that selects them.
 
-    `selection`: these rows' name. `reason`: as in `StateStop`.
+    `selection`: these rows' name. `sampled`: whether they are a sample. `reason`: as in `StateStop`.
     """
 
     perfect: float
     dropped: Set[int] = frozenset()
     selection: str = "validation"
+    sampled: bool = False
     reason: str | None = None
 
     def __call__(self, gepa_state: GEPAState[Any, Any]) -> bool:
@@ -95,9 +96,10 @@ class PerfectStop:
         for index, scores in enumerate(gepa_state.prog_candidate_val_subscores):
             if scores and index not in self.dropped and all(score == self.perfect for score in scores.values()):
                 which = "the seed" if index == 0 else f"candidate {index}"
+                more = "; a new run with a larger --race-rows searches on more rows" if self.sampled else ""
                 self.reason = (
                     f"perfect_score of {self.perfect:g} is reached: {which} has it on all {len(scores):,} "
-                    f"{self.selection} rows (--past-perfect continues)"
+                    f"{'sampled ' if self.sampled else ''}{self.selection} rows (--past-perfect continues{more})"
                 )
                 return True
         return False
@@ -129,18 +131,20 @@ class NothingNewStop:
 class BudgetStop:
     """Ends a search when its metric calls are used up. `reserved`: those that it leaves to compare the best candidates.
 
-    `max_metric_calls`: of the search, None for any number. `last_requests`: called before it ends the search, as users
+    `max_metric_calls`: of the search, None for any number. `recorded`: whether the record of a search continues from
+    here, which had another limit. `last_requests`: called before it ends the search, as users
     may raise the limit until then. `reason`: as in `StateStop`.
     """
 
     max_metric_calls: int | None
     reserved: int = 0
+    recorded: Callable[[], bool] = lambda: False
     last_requests: Callable[[GEPAState[Any, Any]], None] = lambda _state: None
     reason: str | None = None
 
     def __call__(self, gepa_state: GEPAState[Any, Any]) -> bool:
         """Return whether the search is over."""
-        if not self._used_up(gepa_state):
+        if not self._used_up(gepa_state) or (self.reserved and self.recorded()):
             return False
         self.last_requests(gepa_state)
         if not self._used_up(gepa_state):

@@ -100,7 +100,7 @@ def selection(text: str) -> SelectionStrategy:
     return BestImprovement() if kind == "best" else AllImprovements()
 
 
-def searched(config: RunConfig, splits: Splits) -> SearchRows:
+def sampled_rows(config: RunConfig, splits: Splits) -> SearchRows:
     """Return the rows that the search scores candidates on: the validation rows, or a sample of them for races.
 
     Without validation rows these are all training rows: none of them would be left for a fair comparison at the end.

@@ -11,7 +11,7 @@ from typing import Any
 from gepa.core.result import GEPAResult
 
 from gepa_client.analysis.chosen_result import ChosenResult
-from gepa_client.analysis.ties import MOST, decide, finalists
+from gepa_client.analysis.ties import MOST, best_of, decide, finalists
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.row_loaders import RowLoader
 from gepa_client.journal.entries import TIES
@@ -19,16 +19,24 @@ from gepa_client.journal.requests import digest_of, request_key
 from gepa_client.journal.run_events import Emit, Phase, TiesCompared, Warned
 from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_ties
 from gepa_client.run.splits import Splits
-from gepa_client.run.strategies import searched
+from gepa_client.run.strategies import sampled_rows
 from gepa_client.selection.search_rows import rows_left
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.steering.objections import best_of
 
 Result = GEPAResult[Any, int]
 
 
 SHARE = 0.1
 """Of the metric calls, at most: for the validation rows that the search left out."""
+
+
+def final_rows(config: RunConfig, splits: Splits) -> int:
+    """Return on how many validation rows that the search leaves out the best candidates are compared, by default.
+
+    They are as many as `SHARE` of the metric calls pays for; without a limit on these, as many as the sample has.
+    """
+    sample, budget = len(sampled_rows(config, splits)), config.max_metric_calls
+    return min(len(splits.val) - sample, sample if budget is None else int(SHARE * budget) // _most(config))
 
 
 def reserved_calls(config: RunConfig, splits: Splits) -> int:
@@ -53,6 +61,13 @@ def best_of_rest(result: Result | None, dropped: Set[int]) -> Result | None:
 def dropped_in(result: Result) -> frozenset[int]:
     """Return the candidates of a result that users dropped."""
     return result.dropped if isinstance(result, ChosenResult) else frozenset()
+
+
+def best_and_seed_scores(result: Result) -> tuple[float, float]:
+    """Return the scores of the best candidate and of the seed: on all rows on which these were compared, if any."""
+    best, scores = result.best_idx, result.val_aggregate_scores
+    whole = result.whole if isinstance(result, ChosenResult) else {}
+    return (whole[best], whole[0]) if whole.keys() >= {best, 0} else (scores[best], scores[0])
 
 
 def recorded_best(adapter: RemoteAdapter, config: RunConfig, result: Result, emit: Emit) -> Result:
@@ -111,19 +126,16 @@ def compare_ties(adapter: RemoteAdapter, config: RunConfig, splits: Splits, resu
 
 def _chosen(decision: TieDecision, config: RunConfig, result: Result, emit: Emit) -> Result:
     further = decision.rows * len(decision.candidates)
-    chosen = ChosenResult.of(result, decision.best, further, dropped_in(result))
+    whole = {each.index: each.mean for each in decision.candidates} if decision.validation_left else {}
+    chosen = ChosenResult.of(result, decision.best, further, dropped_in(result), whole)
     emit(TiesCompared(**decision.model_dump(), asked=config.tie_rows, metric_calls=chosen.total_metric_calls or 0))
     return chosen
 
 
 def _left(config: RunConfig, splits: Splits) -> list[int]:
-    """Return the ids of the validation rows that the search left out, at most as many as `SHARE` of the calls pays for.
-
-    They are taken in a random order by the run's seed.
-    """
-    left = sorted(rows_left(splits.val, searched(config, splits)), key=lambda row: digest_of([TIES, config.seed, row]))
-    budget = config.max_metric_calls
-    return left if budget is None else left[: int(SHARE * budget) // _most(config)]
+    """Return the ids of at most `race_final_rows` validation rows that the search leaves out, in a random order."""
+    left = rows_left(splits.val, sampled_rows(config, splits))
+    return sorted(left, key=lambda row: digest_of([TIES, config.seed, row]))[: config.race_final_rows or 0]
 
 
 def _fresh(train: RowLoader, config: RunConfig) -> list[int]:

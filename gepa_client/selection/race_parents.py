@@ -5,7 +5,7 @@ from typing import Any
 
 from gepa.core.state import GEPAState
 
-from gepa_client.analysis.ties import ties
+from gepa_client.analysis.ties import best_of, ties_with
 
 
 def outclassed(state: GEPAState[Any, Any], dropped: Set[int]) -> set[int]:
@@ -18,10 +18,8 @@ def outclassed(state: GEPAState[Any, Any], dropped: Set[int]) -> set[int]:
     `dropped`: candidates that users dropped, none of which is the best.
     """
     scores = state.prog_candidate_val_subscores
-    means = state.program_full_scores_val_set
-    left = [index for index in range(len(scores)) if index not in dropped]
-    best = max(left, key=lambda index: (means[index], -index))
-    kept = {best}
+    best = best_of(state.program_full_scores_val_set, dropped)
+    kept = {best, *dropped}
     if state.frontier_type != "instance":
         kept.update(*state.program_at_pareto_front_objectives.values())
-    return {index for index in left if index not in kept and not ties(scores[best], scores[index])}
+    return {index for index, each in enumerate(scores) if index not in kept and not ties_with(scores[best], each)}

@@ -140,7 +140,7 @@ class DatasetSettings(SettingsGroup, title="Rows"):
     )
     tie_rows: Annotated[int, Field(ge=0)] = setting(
         0,
-        "Compare best candidates that tie on N unused training rows; up to 4 N metric calls of the budget.",
+        "Compare best candidates that tie on N unused training rows too; for up to 4 candidates.",
     )
     testset: Rows | None = setting(
         None,
@@ -283,8 +283,13 @@ class SearchSettings(SettingsGroup, title="Search"):
     )
     race_rows: Annotated[int, Field(ge=0)] | None = setting(
         None,
-        "Validation rows, chosen at random, on which candidates race; the others score the best one at the end.",
+        "Validation rows, chosen at random, on which candidates race.",
         shown=f"{RACE_ROWS}, or as many as the servers take at once",
+    )
+    race_final_rows: Annotated[int, Field(ge=0)] | None = setting(
+        None,
+        "Other validation rows, on which the best candidate of a race is compared with the seed at the end.",
+        shown="those that a tenth of the metric calls pays for",
     )
     cache_evaluation: bool = setting(False, "Score a candidate on the same row only once.")
     deterministic: bool | None = setting(

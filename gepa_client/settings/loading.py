@@ -20,7 +20,15 @@ from evolverpc_common.settings.sources import (
 )
 from gepa_client.journal.entries import RESUMED_BY
 from gepa_client.settings.groups import STDIN
-from gepa_client.settings.run_config import ALTERNATIVES, DEPENDS, REPLACED, ROW_SETTINGS, SETTINGS, RunConfig
+from gepa_client.settings.run_config import (
+    ALTERNATIVES,
+    DEPENDS,
+    RACE_ONLY,
+    REPLACED,
+    ROW_SETTINGS,
+    SETTINGS,
+    RunConfig,
+)
 from gepa_client.settings.secret_settings import NOT_RECORDED, left_out
 
 NO_SERVER = (
@@ -169,6 +177,8 @@ def replaced(given: Mapping[str, Any]) -> set[str]:
     for needed, names in DEPENDS.items():
         if given.get(needed) is False or (needed, given.get(needed)) == ("reflection_lm", "program"):
             gone.update(names)
+    if given.get("validation") not in (None, "race"):
+        gone.update(RACE_ONLY)
     return gone - set(given)
 
 

@@ -78,6 +78,9 @@ CODE_ONLY = (
 )
 """Settings that need code that evolves."""
 
+RACE_ONLY = ("race_rows", "race_final_rows")
+"""Settings that need races."""
+
 BESIDE_PROMPTS = ("prompts_per_code", "code_until")
 """Settings that divide the steps between code and prompts."""
 
@@ -144,8 +147,8 @@ class RunConfig(
         self._check_code()
         if self.acceptance_criterion != "paired" and (name := self.given(("acceptance_error", "acceptance_rows"))):
             raise ValueError(f"`{name}` is for `acceptance_criterion` paired, not for {self.acceptance_criterion}")
-        if self.validation != "race" and self.given(("race_rows",)):
-            raise ValueError(f"`race_rows` is for `validation` race, not for {self.validation}")
+        if self.validation != "race" and (name := self.given(RACE_ONLY)):
+            raise ValueError(f"`{name}` is for `validation` race, not for {self.validation}")
         if self.stop_when_certain is not None and self.max_iterations is None and self.given(CALL_BUDGETS) is None:
             raise ValueError(
                 "`stop_when_certain` judges what is left of a limit: give `max_metric_calls` or `max_iterations` too"

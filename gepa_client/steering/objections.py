@@ -50,13 +50,6 @@ def objection(action: AnyAction, situation: Situation) -> str | None:
     return None
 
 
-def best_of(scores: Sequence[float], dropped: Set[int]) -> int:
-    """Return the first candidate with the highest score of those that are not dropped."""
-    return max(
-        (index for index in range(len(scores)) if index not in dropped), key=lambda index: (scores[index], -index)
-    )
-
-
 def _unknown(index: int, situation: Situation) -> str | None:
     if index < len(situation.candidates):
         return None

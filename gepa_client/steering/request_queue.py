@@ -9,12 +9,13 @@ from contextlib import suppress
 from typing import Self
 
 from evolverpc_common.printed_commands import SUGGESTED_METRIC_CALLS, command
+from gepa_client.analysis.ties import best_of
 from gepa_client.errors import JournalError, SteeringRefused, StoreUnavailable
 from gepa_client.journal.entries import SteeringRequest, StoredRun, now
 from gepa_client.journal.steer_entries import AnyAction, Cancel, Pause
 from gepa_client.journal.store import Store, named_store
 from gepa_client.journal.stored_fields import OVER
-from gepa_client.steering.objections import Situation, best_of, objection
+from gepa_client.steering.objections import Situation, objection
 
 POLL_S = 0.25
 STOP_WAIT_S = 1.0

@@ -9,6 +9,7 @@ from typing import Protocol
 import orjson
 from pydantic import ValidationError
 
+from gepa_client.analysis.ties import best_of
 from gepa_client.journal.entries import PROPOSAL, STEER, SteeringRequest, now
 from gepa_client.journal.exported import mistakes
 from gepa_client.journal.journal import Journal
@@ -30,7 +31,7 @@ from gepa_client.journal.steer_entries import (
 )
 from gepa_client.journal.stored_fields import plain
 from gepa_client.steering.candidate_pool import State, leave_fronts
-from gepa_client.steering.objections import Situation, best_of, objection
+from gepa_client.steering.objections import Situation, objection
 
 MOST_TRIES = 10
 """Iterations that try to evaluate a proposal by hand: GEPA skips a minibatch on which the parent has perfect scores."""

@@ -56,7 +56,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     budget: 4000,
     components: ["instructions", "style"].map((name) => text("component", name)),
     splits: { train: 40, val: rows, test: 25 },
-    searched: null,
+    sampled: null,
     objectives: [],
     front_type: "instance",
     evolve: code ? "both" : "prompts",

@@ -314,9 +314,9 @@ def _steered(store: Store, run: StoredRun) -> str | None:
 def _rows(store: Store, run_id: str, candidates: Sequence[CandidateRecord]) -> str:
     training_only = recorded_selection(store, run_id) == "training"
     counts = row_counts(store, run_id)
-    searched = len(candidates[0].scores) if candidates else None
-    searched = None if searched == counts.get("val") else searched
-    return fields.rows_summary(counts, training_only=training_only, searched=searched)
+    sampled = len(candidates[0].scores) if candidates else None
+    sampled = None if sampled == counts.get("val") else sampled
+    return fields.rows_summary(counts, training_only=training_only, sampled=sampled)
 
 
 def _program(described: Mapping[str, Any] | None) -> str | None:

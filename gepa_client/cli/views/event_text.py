@@ -110,7 +110,7 @@ def event_text(event: events.Event) -> str:
 
 def _rows(event: events.Started) -> str:
     """Return `40 train, 20 val rows`."""
-    summary = rows_summary(event.splits, training_only=event.training_only, searched=event.searched)
+    summary = rows_summary(event.splits, training_only=event.training_only, sampled=event.sampled)
     return f"rows: {summary}" if event.training_only else f"{summary} rows"
 
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from gepa_client.certificate.settings_digest import settings_digest
 from gepa_client.gepa.row_loaders import Row, RowLoader
+from gepa_client.journal.entries import StoredRun
 from gepa_client.run.fingerprint import identity_settings
 from gepa_client.run.resolved_settings import race_sample
 from gepa_client.selection.search_rows import rows_left, search_rows
@@ -165,6 +167,49 @@ def test_the_comparison_takes_at_most_a_tenth_of_the_budget(host: Host, cli: Cli
     assert "300 is reached, 30 of them kept to compare the best candidates" in ran.event("finished")["reason"]
 
 
+def test_a_run_without_that_limit_compares_on_as_many_rows_as_the_sample_has(
+    host: Host, cli: Cli, tmp_path: Path
+) -> None:
+    write_rows(tmp_path)
+    given = [*SETTINGS[: SETTINGS.index("--max-metric-calls")], "--max-iterations", 8, "--no-check", "--json"]
+    ran = cli("optimize", Program().serve(host), *given)
+    assert ran.event("ties_compared")["rows"] == SAMPLE
+    assert ran.event("started")["config"]["race_final_rows"] == SAMPLE
+    none = cli("optimize", Program().serve(host), *given, "--race-final-rows", 0, "--store", "none.db")
+    assert none.status == 0, none.stderr
+    assert not [event for event in none.events if event["event"] == "ties_compared"]
+
+
+def test_a_resume_with_another_budget_keeps_the_rows_of_the_comparison_and_never_ends_before_its_record(
+    host: Host, cli: Cli, tmp_path: Path
+) -> None:
+    program = Program()
+    write_rows(tmp_path)
+    limited = cli("optimize", program.serve(host), *SETTINGS, "--max-iterations", 10)
+    searched = limited.event("finished")["metric_calls"] - 2 * limited.event("ties_compared")["rows"]
+    more = cli("resume", "last", "--max-iterations", 100, "--max-metric-calls", searched + 70, "--json")
+    assert more.status == 0, more.stderr
+    assert more.event("ties_compared")["rows"] == limited.event("ties_compared")["rows"] == LEFT
+    assert more.event("finished")["metric_calls"] >= limited.event("finished")["metric_calls"]
+    assert found(cli("replay", "last", "--json")) == found(more)
+
+
+def test_a_raced_run_cannot_continue_with_full_validation_but_a_fork_can(host: Host, cli: Cli, tmp_path: Path) -> None:
+    write_rows(tmp_path)
+    ran = cli("optimize", Program().serve(host), *SETTINGS, "--max-metric-calls", 200)
+    refused = cli("resume", "last", "--validation", "full", "--max-metric-calls", 300)
+    assert refused.status == 2
+    assert "settings.race_rows: 12 -> none" in refused.stderr
+    assert cli("fork", ran.event("summary")["run_id"], "--at", 0, "--validation", "full").status == 0
+
+
+def test_a_certificate_of_a_run_that_raced_before_samples_existed_has_the_digest_that_it_had() -> None:
+    recorded = {**URL, "validation": "race", "max_metric_calls": 100}
+    earlier, resumed = (StoredRun(id="a", config=recorded | more) for more in ({}, {"race_rows": 0}))
+    assert settings_digest(earlier) == settings_digest(resumed) == "eada80f0a9c969ab6ceead9afdf066f4"
+    assert settings_digest(earlier) != settings_digest(StoredRun(id="a", config=recorded | {"race_rows": 40}))
+
+
 def test_servers_that_take_more_examples_at_once_than_the_default_sample_race_on_as_many_rows(
     host: Host, cli: Cli, tmp_path: Path
 ) -> None:
@@ -174,10 +219,10 @@ def test_servers_that_take_more_examples_at_once_than_the_default_sample_race_on
     (tmp_path / "val.jsonl").write_text("".join(lines))
     given = ("--trainset", "train.jsonl", "--valset", "val.jsonl", "--validation", "race", "--no-check", "--json")
     ran = cli("optimize", Program(slots=slots).serve(host), *given, "--max-metric-calls", 60)
-    assert ran.event("started")["searched"] == slots
+    assert ran.event("started")["sampled"] == slots
     assert ran.event("started")["config"]["race_rows"] == slots
     few = cli("optimize", Program().serve(host), *given, "--max-metric-calls", 60, "--store", "few.db")
-    assert few.event("started")["searched"] == RACE_ROWS
+    assert few.event("started")["sampled"] == RACE_ROWS
     resumed = cli("resume", "last", "--max-metric-calls", 70, "--json")
     assert resumed.status == 0, resumed.stderr
     refused = cli("resume", "last", "--race-rows", 20, "--max-metric-calls", 80)

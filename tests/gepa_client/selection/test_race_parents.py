@@ -1,4 +1,4 @@
-"""Parents of a raced search are the candidates that tie with the best one, whatever rows the others win."""
+"""Parents of a raced search are the candidates that tie with the best one, not those that win some rows."""
 
 from types import SimpleNamespace
 from typing import Any

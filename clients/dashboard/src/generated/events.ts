@@ -36,7 +36,7 @@ export type JsonValue = unknown;
 /**
  * The record of the run. `settings`: without secrets. `budget`: metric calls, None without that limit.
  *
- * `splits`: rows by split. `searched`: the validation rows that score candidates in the search; None for all of them.
+ * `splits`: rows by split. `sampled`: the validation rows that score candidates in the search; None for all of them.
  * `front_type`: GEPA's `frontier_type`. `driver`: the driving process in words; `driven`: it
  * holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes.
  */
@@ -60,7 +60,7 @@ export interface Run {
   splits: {
     [k: string]: number;
   };
-  searched: number | null;
+  sampled: number | null;
   objectives: string[];
   front_type: string;
   evolve: "code" | "prompts" | "both";

@@ -7,6 +7,7 @@ import { Inline } from "../parts/text";
 import { href } from "../route";
 import { lowestScore, movedRows, placesLowest } from "../state/moved-rows";
 import type { Candidate } from "../state/reduce";
+import { scoredRows } from "../state/scored-rows";
 import type { View } from "../state/view";
 import { compare } from "../text/compare";
 
@@ -34,7 +35,7 @@ export function BestLine({ view }: { view: View }) {
       </p>
       <p>
         Against the seed: {counted(moved.better, "row")} better, {count(moved.worse)} worse, {count(moved.same)} alike.{" "}
-        {lost === best.scores.length
+        {lost === scoredRows(best.scores)
           ? `All ${counted(lost, "row")} have a score of ${score(lowest)}`
           : `${counted(lost, "row")} ${lost === 1 ? "has" : "have"} its lowest score, ${score(lowest)}`}
         : <a href={href("rows", { lowest: best.index })}>see these rows</a>, or{" "}

@@ -11,6 +11,7 @@ import { Compared, Inline } from "../parts/text";
 import { href } from "../route";
 import { lastChange } from "../state/last-change";
 import type { Candidate } from "../state/reduce";
+import { scoredRows } from "../state/scored-rows";
 import type { View } from "../state/view";
 import { aroundChanges, compare } from "../text/compare";
 
@@ -27,7 +28,7 @@ export function LastChange({ view, api }: Props) {
   const change = useMemo(() => lastChange(view), [view]);
   if (change === null) return null;
   const { parent, candidate, better, worse, proposal, calls } = change;
-  const same = candidate.scores.filter((each) => !Number.isNaN(each)).length - better.length - worse.length;
+  const same = scoredRows(candidate.scores) - better.length - worse.length;
   return (
     <section class="panel">
       <h2>The last change: why candidate {candidate.index} is the best</h2>

@@ -2,13 +2,14 @@
 
 import type { CommandHint, Run } from "../generated/events";
 import { Commands } from "../parts/commands";
-import { count, counted, score, signed } from "../parts/format";
+import { candidateName, count, counted, score, signed } from "../parts/format";
 import { scoreName, selectingRow } from "../parts/score-name";
 import { Term } from "../parts/term";
 import { Block, Inline } from "../parts/text";
 import { href } from "../route";
 import { failuresFirst } from "../state/failing";
 import { outcomesAreBeingRead } from "../state/outcomes";
+import { scoredRows } from "../state/scored-rows";
 import type { View } from "../state/view";
 import { BestText } from "./best-text";
 
@@ -18,7 +19,7 @@ export function Result({ view, api }: { view: View; api: string }) {
   const best = view.candidates.find(({ index }) => index === view.best);
   const seed = view.candidates[0];
   const { counts } = view;
-  const rows = `, the mean of ${counted(view.rows.length, selectingRow(view))}`;
+  const rows = `, the mean of ${counted(scoredRows(best?.scores ?? []), selectingRow(view))}`;
   const tied = view.candidates
     .filter((each) => best !== undefined && each !== best && each.score === best.score)
     .map(({ index }) => index);
@@ -77,8 +78,9 @@ export function Result({ view, api }: { view: View; api: string }) {
           {ties.validation_left === 0
             ? `${ties.candidates.length} candidates tied on the validation rows.`
             : `The search scored candidates on ${ties.validation_rows} of the validation rows.`}{" "}
-          On {counted(ties.rows, "further row")} the best one is{" "}
-          {ties.best === 0 ? "the seed" : `candidate ${ties.best}`}.
+          With {counted(ties.rows, "further row")} the best one is{" "}
+          {ties.best === 0 ? "the seed" : `candidate ${ties.best}`}; mean scores on all of these rows:{" "}
+          {ties.candidates.map((each) => `${candidateName(each.index)} ${score(each.mean)}`).join(", ")}.
         </p>
       )}
       {certificate !== undefined && (

@@ -103,7 +103,7 @@ export function Figures({ view }: { view: View }) {
         <div>
           <dt>{view.onTraining ? "training" : "validation"} rows</dt>
           <dd>
-            {run?.searched != null && `${count(run.searched)} of `}
+            {run?.sampled != null && `${count(run.sampled)} of `}
             {count(view.rows.length)}
             {view.onTraining && " (no validation rows were given)"}
           </dd>

@@ -145,7 +145,7 @@ function poolOf(view: View, sorted: OrderName, lowest: Candidate | undefined): P
 
 /** Whether the search uses some of the validation rows, and it is known which. */
 function sampled({ latest, candidates }: View): boolean {
-  return latest.run?.searched != null && candidates.length > 0;
+  return latest.run?.sampled != null && candidates.length > 0;
 }
 
 /** Return the places of the rows on which a candidate has a score. */

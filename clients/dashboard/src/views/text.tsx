@@ -14,6 +14,7 @@ import { Block, Compared, Frame, Inline } from "../parts/text";
 import { href, numberOf, refine } from "../route";
 import { movedRows } from "../state/moved-rows";
 import type { Candidate } from "../state/reduce";
+import { scoredRows } from "../state/scored-rows";
 import type { View } from "../state/view";
 import { compare } from "../text/compare";
 import { visible } from "../text/visible";
@@ -128,7 +129,7 @@ function Facts({ view, candidate, other }: { view: View; candidate: Candidate; o
   return (
     <p>
       {candidateName(candidate.index).replace("c", "C")} has a {scoreName(view)} of{" "}
-      <strong>{score(candidate.score)}</strong> (mean of {counted(view.rows.length, "row")})
+      <strong>{score(candidate.score)}</strong> (mean of {counted(scoredRows(candidate.scores), "row")})
       {other !== undefined && (
         <>
           , {signed(candidate.score - other.score)} against {candidateName(other.index)}

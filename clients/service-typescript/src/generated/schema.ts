@@ -2737,8 +2737,13 @@ export interface components {
              */
             proposals?: string | number;
             /**
+             * Race Final Rows
+             * @description Other validation rows, on which the best candidate of a race is compared with the seed at the end.
+             */
+            race_final_rows?: number | null;
+            /**
              * Race Rows
-             * @description Validation rows, chosen at random, on which candidates race; the others score the best one at the end.
+             * @description Validation rows, chosen at random, on which candidates race.
              */
             race_rows?: number | null;
             /**
@@ -2880,7 +2885,7 @@ export interface components {
             test_repeats?: number | null;
             /**
              * Tie Rows
-             * @description Compare best candidates that tie on N unused training rows; up to 4 N metric calls of the budget.
+             * @description Compare best candidates that tie on N unused training rows too; for up to 4 candidates.
              * @default 0
              */
             tie_rows?: number;
@@ -3441,7 +3446,7 @@ export interface components {
          * Run
          * @description The record of the run. `settings`: without secrets. `budget`: metric calls, None without that limit.
          *
-         *     `splits`: rows by split. `searched`: the validation rows that score candidates in the search; None for all of them.
+         *     `splits`: rows by split. `sampled`: the validation rows that score candidates in the search; None for all of them.
          *     `front_type`: GEPA's `frontier_type`. `driver`: the driving process in words; `driven`: it
          *     holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes.
          */
@@ -3489,8 +3494,8 @@ export interface components {
             reflection_model: string | null;
             /** Run Id */
             run_id: string;
-            /** Searched */
-            searched: number | null;
+            /** Sampled */
+            sampled: number | null;
             /** Settings */
             settings: {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -4267,30 +4272,8 @@ export interface components {
             /** Unreported */
             unreported: number;
         };
-        /**
-         * Validation
-         * @description Mean scores on the validation rows. `best` is too high: the candidate was chosen among `compared` by this score.
-         *
-         *     `complete`: those of them that have a score on every row; the others were dropped in a race. `estimate`: without the
-         *     luck of the choice among the complete ones, with the 95 % interval `low` to `high`; None with a single row.
-         */
         Validation: {
-            /** Best */
-            best: number;
-            /** Compared */
-            compared: number;
-            /** Complete */
-            complete: number;
-            /** Estimate */
-            estimate: number | null;
-            /** High */
-            high: number | null;
-            /** Low */
-            low: number | null;
-            /** Rows */
-            rows: number;
-            /** Seed */
-            seed: number;
+            [key: string]: unknown;
         };
         /**
          * VersionPage

@@ -9,7 +9,7 @@ export interface OptimizeSettings {
    */
   valFraction?: number;
   /**
-   * Compare best candidates that tie on N unused training rows; up to 4 N metric calls of the budget. Default: 0.
+   * Compare best candidates that tie on N unused training rows too; for up to 4 candidates. Default: 0.
    */
   tieRows?: number;
   /**
@@ -171,9 +171,13 @@ export interface OptimizeSettings {
    */
   validation?: "full" | "race";
   /**
-   * Validation rows, chosen at random, on which candidates race; the others score the best one at the end. Default: 40, or as many as the servers take at once.
+   * Validation rows, chosen at random, on which candidates race. Default: 40, or as many as the servers take at once.
    */
   raceRows?: number;
+  /**
+   * Other validation rows, on which the best candidate of a race is compared with the seed at the end. Default: those that a tenth of the metric calls pays for.
+   */
+  raceFinalRows?: number;
   /**
    * Score a candidate on the same row only once. Default: no.
    */
@@ -383,6 +387,7 @@ export const SETTINGS: readonly string[] = [
   "frontierType",
   "validation",
   "raceRows",
+  "raceFinalRows",
   "cacheEvaluation",
   "deterministic",
   "useMerge",
@@ -461,7 +466,7 @@ export type RunEvent =
  * The server is known and the rows are loaded. `splits` gives rows per split: train, val and, if any, test.
  *
  * `evolve`: what is changed: the program's code, its texts, or both. `training_only`: there are no validation rows, so
- * candidates are chosen by their scores on the training rows; `val` of `splits` is then their number. `searched`: the
+ * candidates are chosen by their scores on the training rows; `val` of `splits` is then their number. `sampled`: the
  * validation rows that score candidates in the search; None for all of them.
  */
 export interface Started {
@@ -480,7 +485,7 @@ export interface Started {
     [k: string]: number;
   };
   training_only: boolean;
-  searched: number | null;
+  sampled: number | null;
   max_metric_calls: number | null;
   proposer: string;
   evolve: "code" | "prompts" | "both";
