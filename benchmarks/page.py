@@ -375,16 +375,17 @@ def _sample_efficiency(figures: Figures) -> str:
     return f"""
 The metric calls at which runs reach the held-out quality that runs with full validation have at their budget, over
 that budget. Every run is the whole client over HTTP, with {figures["slots"]} slots. The last column is the mean
-held-out quality of the best candidate after a quarter, half, three quarters and all of the budget. Intervals are a
-bootstrap over seeds. Ways: `race` is `--validation race`, `reuse` is `--deterministic`, `paired` is `--acceptance
-paired`. `full` itself first has its final quality at the share in its row; if that is small, shares mean little.
+held-out quality of the best candidate after a quarter, half, three quarters and all of the budget. The calls by which
+a raced run compares its best candidate with the seed after the search are counted at each of these. Intervals are a
+bootstrap over seeds. Ways: `race` is `--validation race`, `reuse` is `--deterministic`. `full` itself first has its
+final quality at the share in its row; if that is small, shares mean little.
 
 {table(head, rows)}
 
 The landscape (`benchmarks/landscape.py`) has six groups of rows and a skill in each; its held-out quality is exact. Its
 minibatches have 3 rows, those of the other tasks 20, whose held-out quality is the score on rows that are left over.
-Racing saves what full validation spends on candidates that do not become the best. Where a minibatch costs much beside
-the validation set, or most proposals are better than the best so far, that is little (decision 0042).
+Racing saves most of what full validation spends on each candidate (decision 0052), less if a minibatch costs much
+beside the sample.
 """
 
 

@@ -5,10 +5,11 @@
 For each task and seed GEPA runs in each of `WAYS` through the whole client, as `gepa-client optimize` drives it, over
 HTTP to a server of the program. The quality of a run after so many metric calls is that of its best candidate by then,
 on rows that neither proposals nor selection see. A raced run compares its best candidate with the seed after the
-search: these calls count as if they had been made by then. The figure of a task and a way is the number of calls at
-which the mean quality of such runs first reaches the mean of `full` ones at the budget, over that budget; its interval
-is a bootstrap over seeds. Limits are those of `race`, the way that differs from `full` in nothing else. FILE keeps each
-run as a line of JSON and is continued. The last line is JSON; the exit status is 1 where a limit is missed.
+search: these calls are added to each point of its curve, which keeps the best candidate of the search. The figure of a
+task and a way is the number of calls at which the mean quality of such runs first reaches the mean of `full` ones at
+the budget, over that budget; its interval is a bootstrap over seeds. Limits are those of `race`, the way that differs
+from `full` in nothing else. FILE keeps each run as a line of JSON and is continued. The last line is JSON; the exit
+status is 1 where a limit is missed.
 """
 
 import argparse
@@ -44,7 +45,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "reuse": {"deterministic": True},
     RACE: {"validation": "race"},
     "race_reuse": {"validation": "race", "deterministic": True},
-    "race_reuse_paired": {"validation": "race", "deterministic": True, "acceptance_criterion": "paired"},
 }
 """Settings beside those of the task. A program that is noisy has no way with `deterministic`."""
 

@@ -12,7 +12,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Share of the training rows to keep for validation if there is no valset; 0 uses all rows for both."""
 
     tie_rows: int
-    """Compare best candidates that tie on N unused training rows too; for up to 4 candidates."""
+    """Compare best candidates that tie (4 at most) on N unused training rows: up to 4 N metric calls."""
 
     test_repeats: int | None
     """Score each test row N times with the seed and with the best candidate."""
@@ -126,13 +126,13 @@ class OptimizeSettings(TypedDict, total=False):
     """What the Pareto front is kept over."""
 
     validation: Literal["full", "race"]
-    """Score each improving proposal on all validation rows, or on a sample of them until it has clearly lost."""
+    """Score each improving proposal on all validation rows, or race it on a sample and drop it once it loses."""
 
     race_rows: int | None
-    """Validation rows, chosen at random, on which candidates race."""
+    """How many random validation rows a raced search scores candidates on; 0 for all."""
 
     race_final_rows: int | None
-    """Other validation rows, on which the best candidate of a race is compared with the seed at the end."""
+    """How many other validation rows compare the best candidate with the seed after a raced search."""
 
     cache_evaluation: bool
     """Score a candidate on the same row only once."""

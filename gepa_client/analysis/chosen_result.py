@@ -1,4 +1,4 @@
-"""GEPA's result with the best candidate that a decision between tied ones chose."""
+"""GEPA's result with the best candidate that a comparison on fresh rows chose."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields

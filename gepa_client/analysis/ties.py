@@ -62,9 +62,9 @@ def finalists(
     """Return the candidates that are compared on fresh rows, the best by mean score first.
 
     `scores`, `dropped`: as of `tied`. `ties`: whether those that tie with the best one are compared. `seed`: whether
-    the seed is, which is the last one unless it ties.
+    the seed is compared too; it comes last unless it ties.
     """
-    found = tied(scores, dropped)[: MOST if ties else 1]
+    found = tied(scores, dropped) if ties else tied(scores, dropped)[:1]
     return [*found[: MOST - 1], 0] if seed and 0 not in found and 0 not in dropped else found
 
 

@@ -265,7 +265,8 @@ class _RecordedEntries:
     ) -> list[str]:
         """Return a fault if the choice of the best candidate does not follow from the scores on fresh rows.
 
-        Without a fault `left_scores` has the scores of the compared candidates.
+        If there is no fault, this sets `left_scores`: by candidate, the scores on validation rows that the search left
+        out.
         """
         dropped = dropped_of(candidates)
         part = partial(part_of_ties, len(candidates), dropped=len(dropped))

@@ -31,8 +31,8 @@ class Started(_Event):
     """The server is known and the rows are loaded. `splits` gives rows per split: train, val and, if any, test.
 
     `evolve`: what is changed: the program's code, its texts, or both. `training_only`: there are no validation rows, so
-    candidates are chosen by their scores on the training rows; `val` of `splits` is then their number. `sampled`: the
-    validation rows that score candidates in the search; None for all of them.
+    candidates are chosen by their scores on the training rows; `val` of `splits` is then their number. `sampled`: on
+    how many validation rows the search scores candidates; None if on all.
     """
 
     event: Literal["started"] = "started"
@@ -501,7 +501,7 @@ class Sealed(_Event):
 
 
 class TiesCompared(_Event):
-    """The best candidates were evaluated on `rows` fresh rows: those that tie on validation, the seed of a raced run.
+    """The best candidates were compared on `rows` fresh rows: with `tie_rows` all that tie; after a race, the seed too.
 
     `best`: the one with the highest mean over validation and fresh rows. `validation_rows`: those of the search.
     `validation_left`: fresh rows that are validation rows; the others are training rows, of which `asked` were asked

@@ -20,7 +20,7 @@ class TiePlan(BaseModel):
 
 
 class TiedCandidate(BaseModel):
-    """A candidate's means: over the validation rows, over the fresh ones, and over both, a row counting as one."""
+    """A candidate's means: over the validation rows of the search, over the fresh rows, and over all of these rows."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 

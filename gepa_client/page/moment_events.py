@@ -25,7 +25,7 @@ class ParentRun(Part):
 class Run(Fact):
     """The record of the run. `settings`: without secrets. `budget`: metric calls, None without that limit.
 
-    `splits`: rows by split. `sampled`: the validation rows that score candidates in the search; None for all of them.
+    `splits`: rows by split. `sampled`: on how many validation rows the search scores candidates; None if on all.
     `front_type`: GEPA's `frontier_type`. `driver`: the driving process in words; `driven`: it
     holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes.
     """

@@ -197,7 +197,7 @@ class RunRecord:
 
     @property
     def best(self) -> events.CandidateFound | None:
-        """The best candidate so far: by mean validation score, or of those that tied by the comparison of these."""
+        """The best candidate so far: by mean validation score, or by the comparison on fresh rows."""
         if not self.candidates:
             return None
         return self.candidates[self.best_index if self.ties is None else self.ties.best]
@@ -252,7 +252,7 @@ class RunRecord:
         return max(0, self.budget - self.metric_calls) / rate
 
     def whole_validation(self) -> Headline | None:
-        """Over the rows of a search that left validation rows out and those on which the best was compared after it."""
+        """Return the scores of seed and best over the sample and the rows of the comparison; None without one."""
         if self.ties is None or not self.ties.validation_left:
             return None
         means = {each.index: each.mean for each in self.ties.candidates}

@@ -113,11 +113,10 @@ def certificate_facts(record: RunRecord) -> list[tuple[str, str]]:
     times = "once" if test.repeats == 1 else f"{test.repeats} times"
     chosen = f"{validation.seed:.4g} -> {validation.best:.4g} on {counted(validation.rows, 'row')}"
     if validation.estimate is not None:
-        among = counted(validation.complete, "candidate")
         luck = (
-            f"without the luck of being chosen among {among}, about"
+            f"without the luck of being chosen among {counted(validation.complete, 'candidate')}, about"
             if validation.left is None
-            else f"on {validation.left} rows by which it was not chosen among {among},"
+            else f"by its scores on {validation.left} validation rows that the search left out, about"
         )
         chosen += f"; {luck} {validation.estimate:.4g} ({validation.low:.4g} to {validation.high:.4g})"
         if note := estimate_note(found, perfect_score(record)):
@@ -317,7 +316,7 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
 def selection_score(record: RunRecord) -> str | None:
     """Return the scores of seed and best candidate on the rows that select candidates; None before any.
 
-    Those on all validation rows come first, where they were scored after a search on some of them.
+    If both were compared on further rows after a search on a sample, the scores on all of these rows come first.
     """
     seed, best = record.seed, record.best
     if seed is None or best is None:
@@ -331,11 +330,11 @@ def selection_score(record: RunRecord) -> str | None:
 def rows_summary(splits: Mapping[str, int], *, training_only: bool, sampled: int | None) -> str:
     """Return `40 train, 20 val`, or `40 train (no validation rows: they select the candidates too)`.
 
-    `sampled`: the validation rows that score candidates in the search; None for all of them.
+    `sampled`: on how many validation rows the search scores candidates; None if on all.
     """
     also = {"train": " (no validation rows: they select the candidates too)"} if training_only else {}
     if sampled is not None:
-        also["val"] = f" ({sampled} of them score candidates in the search)"
+        also["val"] = f" (the search scores candidates on {sampled} of them)"
     named = [split for split in splits if not training_only or split != "val"]
     return ", ".join(f"{splits[split]} {split}{also.get(split, '')}" for split in named)
 

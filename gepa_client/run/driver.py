@@ -48,6 +48,7 @@ from gepa_client.run.resolved_settings import (
     known_secrets,
     listed_endpoints,
     metric_call_budget,
+    race_sample,
     races,
     with_reflection_model,
 )
@@ -381,10 +382,15 @@ class _DriverRun:
                 f"max_metric_calls is {budget}, and scoring the seed on {named} uses it up: no candidate will be tried"
             )
         if races(self.config, initial.discovery) and not race_pays(len(initial.splits.val), slots):
+            least = fewest_rows(slots)
+            when = (
+                f"is evaluated on all {rows} rows of its race and never dropped"
+                if least >= rows
+                else f"is dropped after {least} of the {rows} rows of its race at the earliest"
+            )
             messages.append(
-                f"validation is race, but the servers take {slots} examples at once, so a proposal is dropped after "
-                f"{min(fewest_rows(slots), rows)} of {named} at the earliest: --max-in-flight N makes "
-                "it fewer, and the run slower"
+                f"validation is race, but the servers take {slots} examples at once, so a proposal {when}: with a "
+                "smaller --max-in-flight it is dropped earlier, and the run takes longer"
             )
         limit = self.config.max_component_tokens
         messages += [
@@ -400,18 +406,18 @@ class _DriverRun:
             self.emit(Warned(message=message))
 
     def _resolve_race_rows(self, run: StoredRun, slots: int) -> None:
-        """Give a race at least as many rows as the servers take at once, and record the number: a resume needs it.
+        """Record the default size of the sample: at least as many rows as the servers take at once.
 
-        Fewer rows would leave servers idle that full validation uses, and take as long.
+        A smaller sample would leave slots idle and save no time. A resume needs the same number.
         """
         if self.config.validation == "race" and self.config.race_rows is None:
             self.config = self.config.model_copy(update={"race_rows": max(RACE_ROWS, slots)})
             self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
 
     def _resolve_final_rows(self, run: StoredRun, initial: InitialState) -> None:
-        """Record how many rows the search leaves out are compared at the end: a later budget does not change it."""
-        rows = final_rows(self.config, initial.splits)
-        if self.config.race_final_rows is None and rows:
+        """Record on how many validation rows the best candidates are compared at the end; a later budget keeps it."""
+        if race_sample(self.config) and self.config.race_final_rows is None:
+            rows = final_rows(self.config, initial.splits)
             self.config = self.config.model_copy(update={"race_final_rows": rows})
             self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
 

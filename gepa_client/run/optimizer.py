@@ -37,7 +37,7 @@ from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatche
 from gepa_client.run.stop_conditions import BetweenIterations
 from gepa_client.run.stoppers import BudgetStop, CertainStop, NothingNewStop, PerfectStop, SteeredStops, Stop, stoppers
 from gepa_client.run.tie_break import best_and_seed_scores, best_of_rest, compare_ties, recorded_best, reserved_calls
-from gepa_client.selection.race_parents import outclassed
+from gepa_client.selection.race_parents import behind_best
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from gepa_client.steering.steered_strategies import steered
 from gepa_client.steering.steering import EmptyQueue, RequestQueue, Steering
@@ -231,7 +231,7 @@ class Optimization:
             race.dropped = steering.dropped
         if isinstance(reflection, ConcurrentReflection):
             reflection.hints = steering.hints
-        arguments = steered(arguments, steering, outclassed) if race_sample(config) else steered(arguments, steering)
+        arguments = steered(arguments, steering, behind_best) if race_sample(config) else steered(arguments, steering)
         perfect_score = config.perfect_score if config.skip_perfect_score else None
         datasets = ConcurrentDatasets(arguments["adapter"], arguments["module_selector"], perfect_score)
         arguments["module_selector"] = datasets

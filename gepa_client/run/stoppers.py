@@ -131,9 +131,9 @@ class NothingNewStop:
 class BudgetStop:
     """Ends a search when its metric calls are used up. `reserved`: those that it leaves to compare the best candidates.
 
-    `max_metric_calls`: of the search, None for any number. `recorded`: whether the record of a search continues from
-    here, which had another limit. `last_requests`: called before it ends the search, as users
-    may raise the limit until then. `reason`: as in `StateStop`.
+    `max_metric_calls`: of the search, None for any number. `recorded`: whether the record has further entries; if calls
+    are reserved, the search then continues, since it was recorded with another limit. `last_requests`: called before it
+    ends the search, as users may raise the limit until then. `reason`: as in `StateStop`.
     """
 
     max_metric_calls: int | None

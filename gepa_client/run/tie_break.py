@@ -1,7 +1,7 @@
 """Compare the best candidates of a search on rows that it has not used.
 
-These are the validation rows that the search of a raced run left out, on which the best candidate is compared with the
-seed, and with `tie_rows` training rows that no minibatch had, on which candidates that tie are compared.
+These are validation rows that the search of a raced run left out, and with `tie_rows` training rows that no minibatch
+had. With `tie_rows` the candidates that tie are compared, else the best one; after a race the seed too.
 """
 
 from collections.abc import Set
@@ -27,7 +27,7 @@ Result = GEPAResult[Any, int]
 
 
 SHARE = 0.1
-"""Of the metric calls, at most: for the validation rows that the search left out."""
+"""The largest share of the metric calls that the comparison on validation rows takes by default."""
 
 
 def final_rows(config: RunConfig, splits: Splits) -> int:
@@ -64,7 +64,7 @@ def dropped_in(result: Result) -> frozenset[int]:
 
 
 def best_and_seed_scores(result: Result) -> tuple[float, float]:
-    """Return the scores of the best candidate and of the seed: on all rows on which these were compared, if any."""
+    """Return the scores of best candidate and seed, on the rows of the search and those of the comparison if any."""
     best, scores = result.best_idx, result.val_aggregate_scores
     whole = result.whole if isinstance(result, ChosenResult) else {}
     return (whole[best], whole[0]) if whole.keys() >= {best, 0} else (scores[best], scores[0])
@@ -86,10 +86,10 @@ def compare_ties(adapter: RemoteAdapter, config: RunConfig, splits: Splits, resu
     Raises: as `RemoteAdapter.evaluate`.
     """
     dropped = dropped_in(result)
-    left = [] if splits.training_only else _left(config, splits)
+    left = _left(config, splits)
     ties = bool(config.tie_rows) and not splits.training_only
     indices = finalists(result.val_subscores, dropped, ties=ties, seed=bool(left))
-    if not (ties or left) or len(indices) < 2:
+    if len(indices) < 2:
         return result
     rows = [*left, *(_fresh(splits.train, config) if ties else ())]
     pool, journal = len(result.candidates), adapter.journal
@@ -107,7 +107,7 @@ def compare_ties(adapter: RemoteAdapter, config: RunConfig, splits: Splits, resu
     else:
         plan = TiePlan.model_validate(asked.answer)
     emit(Phase(phase="ties"))
-    validation = set(() if splits.training_only else splits.val.all_ids())
+    validation = set(splits.val.all_ids())
     examples = [(splits.val if row in validation else splits.train).fetch([row])[0] for row in plan.rows]
     fresh = {
         index: adapter.score_rows(part(index), result.candidates[index], examples).scores for index in plan.candidates

@@ -24,9 +24,9 @@ from protocol import Candidate
 class RacedSelection:
     """A selection strategy of GEPA that races the proposals which another strategy selects; equal texts race once.
 
-    GEPA counts the metric calls of the survivors when it evaluates them on all validation rows. This class counts those
-    of dropped proposals, one for each row that was evaluated. GEPA 0.1.4 evaluates merges on all rows without asking a
-    selection strategy, so they do not race.
+    GEPA counts the metric calls of the survivors when it evaluates them on all rows of the search. This class counts
+    those of dropped proposals, one for each row that was evaluated. GEPA 0.1.4 evaluates merges on all rows without
+    asking a selection strategy, so they do not race.
 
     `val`: the validation rows of the search. `seed`: of the order of rows. `perfect`: the perfect score. `on_lost`:
     called with each candidate that is dropped. `dropped`: candidates of the pool that a user dropped: no proposal is

@@ -51,7 +51,8 @@ class RacedProposal:
 class BlockRace:
     """A race of several proposals until each is dropped or evaluated on all rows.
 
-    `rows`: all validation rows by GEPA's id, in the order of the race. `highest`: what no score should exceed.
+    `rows`: the validation rows of the search by GEPA's id, in the order of the race. `highest`: what no score should
+    exceed.
     """
 
     adapter: RemoteAdapter

@@ -1,4 +1,4 @@
-"""Which candidates of a raced pool are parents: those that have not clearly lost against the best one."""
+"""Which candidates of a raced search are parents: those that tie with the best one."""
 
 from collections.abc import Set
 from typing import Any
@@ -8,14 +8,14 @@ from gepa.core.state import GEPAState
 from gepa_client.analysis.ties import best_of, ties_with
 
 
-def outclassed(state: GEPAState[Any, Any], dropped: Set[int]) -> set[int]:
-    """Return the candidates that the best one leads by more than one standard error: they are parents no more.
+def behind_best(state: GEPAState[Any, Any], dropped: Set[int]) -> set[int]:
+    """Return the candidates that are no parents: the best one leads them by more than one standard error.
 
-    GEPA's Pareto selection draws each candidate as often as it is among the best on a row. With scores of 0 and 1
-    nearly every candidate is among the best on most rows, so that most proposals would be of parents that were beaten
-    long ago. A candidate that is the best by the mean of an objective remains a parent if the fronts have objectives.
+    GEPA's Pareto selection draws each candidate that is not dominated as often as it is among the best on a row. If
+    scores are 0 or 1, most candidates are among the best on most rows, so that most parents would be far behind the
+    best one. If the fronts have objectives, the candidates with the highest mean of an objective remain parents.
 
-    `dropped`: candidates that users dropped, none of which is the best.
+    `dropped`: candidates that users dropped; none of them is compared or returned.
     """
     scores = state.prog_candidate_val_subscores
     best = best_of(state.program_full_scores_val_set, dropped)

@@ -140,7 +140,7 @@ class DatasetSettings(SettingsGroup, title="Rows"):
     )
     tie_rows: Annotated[int, Field(ge=0)] = setting(
         0,
-        "Compare best candidates that tie on N unused training rows too; for up to 4 candidates.",
+        "Compare best candidates that tie (4 at most) on N unused training rows: up to 4 N metric calls.",
     )
     testset: Rows | None = setting(
         None,
@@ -279,17 +279,17 @@ class SearchSettings(SettingsGroup, title="Search"):
     )
     validation: Literal["full", "race"] = setting(
         "full",
-        "Score each improving proposal on all validation rows, or on a sample of them until it has clearly lost.",
+        "Score each improving proposal on all validation rows, or race it on a sample and drop it once it loses.",
     )
     race_rows: Annotated[int, Field(ge=0)] | None = setting(
         None,
-        "Validation rows, chosen at random, on which candidates race.",
-        shown=f"{RACE_ROWS}, or as many as the servers take at once",
+        "How many random validation rows a raced search scores candidates on; 0 for all.",
+        shown=f"{RACE_ROWS}, or as many as the servers take at once if more",
     )
     race_final_rows: Annotated[int, Field(ge=0)] | None = setting(
         None,
-        "Other validation rows, on which the best candidate of a race is compared with the seed at the end.",
-        shown="those that a tenth of the metric calls pays for",
+        "How many other validation rows compare the best candidate with the seed after a raced search.",
+        shown="as many as a tenth of the metric calls pays for; else as many as the sample has",
     )
     cache_evaluation: bool = setting(False, "Score a candidate on the same row only once.")
     deterministic: bool | None = setting(

@@ -84,16 +84,16 @@ def test_a_run_searches_on_the_sample_and_compares_the_best_with_the_seed_on_the
     for text in (report, page_text(folder / "report.html")):
         assert whole in text
         assert fact in text
-        assert f"{VAL} val ({SAMPLE} of them score candidates in the search)" in text
+        assert f"{VAL} val (the search scores candidates on {SAMPLE} of them)" in text
     shown = cli("show", "last").stdout
     assert fact in " ".join(shown.split())
-    assert f"{VAL} val ({SAMPLE} of them score candidates in the search)" in shown
+    assert f"{VAL} val (the search scores candidates on {SAMPLE} of them)" in shown
     assert json.loads(cli("show", "last", "--json").stdout)["best_index"] == best
     validation = json.loads((folder / "certificate.json").read_text())["validation"]
     assert (validation["rows"], validation["left"]) == (SAMPLE, LEFT)
     assert validation["estimate"] == pytest.approx(compared["candidates"][0]["fresh"])
     assert validation["low"] <= validation["estimate"] <= validation["high"]
-    assert f"on {LEFT} rows by which it was not chosen among {len(scored)} candidates" in report
+    assert f"by its scores on {LEFT} validation rows that the search left out, about" in report
     assert cli("verify", folder / "certificate.json").status == 0
 
     assert found(cli("replay", "last", "--json")) == found(ran)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gepa_client.selection.race_parents import outclassed
+from gepa_client.selection.race_parents import behind_best
 from gepa_client.steering.steered_strategies import SteeredParents
 
 ROWS = 20
@@ -30,24 +30,24 @@ BEHIND = set(range(6)) | {18}
 
 
 def test_candidates_that_lag_by_more_than_one_standard_error_are_no_parents() -> None:
-    assert outclassed(pool(SEED, BEST, CLOSE, BEHIND), frozenset()) == {0, 3}
-    assert outclassed(pool(SEED), frozenset()) == set()
-    assert outclassed(pool(SEED, SEED), frozenset()) == set()
+    assert behind_best(pool(SEED, BEST, CLOSE, BEHIND), frozenset()) == {0, 3}
+    assert behind_best(pool(SEED), frozenset()) == set()
+    assert behind_best(pool(SEED, SEED), frozenset()) == set()
 
 
 def test_the_best_of_those_that_no_user_dropped_is_compared_with() -> None:
     state = pool(SEED, BEST, BEHIND)
-    assert outclassed(state, frozenset({1})) == {0}
-    assert outclassed(state, frozenset()) == {0, 2}
+    assert behind_best(state, frozenset({1})) == {0}
+    assert behind_best(state, frozenset()) == {0, 2}
 
 
 @pytest.mark.parametrize(("frontier_type", "kept"), [("instance", False), ("objective", True), ("cartesian", True)])
 def test_the_best_by_an_objective_stays_a_parent_if_the_fronts_have_objectives(frontier_type: str, kept: bool) -> None:
     state = pool(SEED, BEST, frontier_type=frontier_type, best_of_objectives={0})
-    assert outclassed(state, frozenset()) == (set() if kept else {0})
+    assert behind_best(state, frozenset()) == (set() if kept else {0})
 
 
 def test_a_pinned_candidate_is_the_parent_all_the_same() -> None:
     steering: Any = SimpleNamespace(pinned=0, dropped=set())
-    parents = SteeredParents(SimpleNamespace(select_candidate_idx=lambda _state: 1), steering, outclassed)
+    parents = SteeredParents(SimpleNamespace(select_candidate_idx=lambda _state: 1), steering, behind_best)
     assert parents.select_candidate_idx(pool(SEED, BEST)) == 0

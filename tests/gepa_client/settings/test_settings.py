@@ -32,6 +32,7 @@ MAY_CHANGE = frozenset(
         *("trainset", "valset", "testset", "val_fraction"),
         # how often they are scored: what was decided is recorded
         "test_repeats",
+        "race_final_rows",
         # when to stop
         *BudgetSettings.model_fields,
         # how fast a model is asked
@@ -364,7 +365,7 @@ def test_the_store_is_the_one_the_record_came_from() -> None:
 
 
 def test_every_setting_may_change_or_is_part_of_a_runs_identity() -> None:
-    assert sorted([*MAY_CHANGE, *IDENTITY_SETTINGS, *ADDED_SETTINGS]) == sorted(RunConfig.model_fields)
+    assert sorted([*MAY_CHANGE, *IDENTITY_SETTINGS, *ADDED_SETTINGS, "race_rows"]) == sorted(RunConfig.model_fields)
     assert set(identity_settings(RunConfig(url=(URL,)))) == IDENTITY_SETTINGS - {
         "proposals",
         "evolve",
@@ -374,6 +375,11 @@ def test_every_setting_may_change_or_is_part_of_a_runs_identity() -> None:
         "reflection",
         "check_answers",
     }
+
+
+def test_the_sample_of_a_race_is_part_of_a_runs_identity() -> None:
+    assert "race_rows" not in identity_settings(RunConfig(url=(URL,)))
+    assert identity_settings(RunConfig(url=(URL,), validation="race", race_rows=30))["race_rows"] == 30
 
 
 def test_a_setting_of_a_later_version_is_part_of_a_runs_identity_with_another_value_than_the_default() -> None:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from gepa_client.analysis.ties import best_of
 from gepa_client.journal.steer_entries import AnyAction, Drop, Hint, Pin, Propose, SetBudget, Withdraw
-from gepa_client.steering.objections import Situation, best_of, objection
+from gepa_client.steering.objections import Situation, objection
 
 CANDIDATES = [{"rules": "a", "git_branch": "main"}, {"rules": "b", "git_branch": "main"}, {"rules": "c"}]
 SITUATION = Situation(CANDIDATES, best=1, used={"max_metric_calls": 40, "max_seconds": 1.5}, proposals={"mine"})

@@ -79,8 +79,8 @@ export function Result({ view, api }: { view: View; api: string }) {
             ? `${ties.candidates.length} candidates tied on the validation rows.`
             : `The search scored candidates on ${ties.validation_rows} of the validation rows.`}{" "}
           With {counted(ties.rows, "further row")} the best one is{" "}
-          {ties.best === 0 ? "the seed" : `candidate ${ties.best}`}; mean scores on all of these rows:{" "}
-          {ties.candidates.map((each) => `${candidateName(each.index)} ${score(each.mean)}`).join(", ")}.
+          {ties.best === 0 ? "the seed" : `candidate ${ties.best}`}; mean scores on the rows of the search and the
+          further rows: {ties.candidates.map((each) => `${candidateName(each.index)} ${score(each.mean)}`).join(", ")}.
         </p>
       )}
       {certificate !== undefined && (

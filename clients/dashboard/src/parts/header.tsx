@@ -103,8 +103,8 @@ export function Figures({ view }: { view: View }) {
         <div>
           <dt>{view.onTraining ? "training" : "validation"} rows</dt>
           <dd>
-            {run?.sampled != null && `${count(run.sampled)} of `}
             {count(view.rows.length)}
+            {run?.sampled != null && ` (${count(run.sampled)} in the search)`}
             {view.onTraining && " (no validation rows were given)"}
           </dd>
         </div>

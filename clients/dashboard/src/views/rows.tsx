@@ -71,8 +71,8 @@ export function RowsView({ view, params, api }: ViewProps) {
       </div>
       {sampled(view) && lowest === undefined && (
         <p>
-          The search scores candidates on {counted(matrix.order.rows.length, "row")} of the {count(view.rows.length)}{" "}
-          validation rows: a random sample, which is shown.
+          The search scores candidates on a random sample of {count(matrix.order.rows.length)} of the{" "}
+          {count(view.rows.length)} validation rows. Only these rows are shown.
         </p>
       )}
       {lowest !== undefined && (
@@ -143,7 +143,7 @@ function poolOf(view: View, sorted: OrderName, lowest: Candidate | undefined): P
   return { order, means, columns, low, high, missing, failed: crossed };
 }
 
-/** Whether the search uses some of the validation rows, and it is known which. */
+/** Whether the search scores candidates on a sample, and a candidate has scores that show its rows. */
 function sampled({ latest, candidates }: View): boolean {
   return latest.run?.sampled != null && candidates.length > 0;
 }

@@ -2738,12 +2738,12 @@ export interface components {
             proposals?: string | number;
             /**
              * Race Final Rows
-             * @description Other validation rows, on which the best candidate of a race is compared with the seed at the end.
+             * @description How many other validation rows compare the best candidate with the seed after a raced search.
              */
             race_final_rows?: number | null;
             /**
              * Race Rows
-             * @description Validation rows, chosen at random, on which candidates race.
+             * @description How many random validation rows a raced search scores candidates on; 0 for all.
              */
             race_rows?: number | null;
             /**
@@ -2885,7 +2885,7 @@ export interface components {
             test_repeats?: number | null;
             /**
              * Tie Rows
-             * @description Compare best candidates that tie on N unused training rows too; for up to 4 candidates.
+             * @description Compare best candidates that tie (4 at most) on N unused training rows: up to 4 N metric calls.
              * @default 0
              */
             tie_rows?: number;
@@ -2915,7 +2915,7 @@ export interface components {
             val_fraction?: number | null;
             /**
              * Validation
-             * @description Score each improving proposal on all validation rows, or on a sample of them until it has clearly lost.
+             * @description Score each improving proposal on all validation rows, or race it on a sample and drop it once it loses.
              * @default full
              * @enum {string}
              */
@@ -3446,7 +3446,7 @@ export interface components {
          * Run
          * @description The record of the run. `settings`: without secrets. `budget`: metric calls, None without that limit.
          *
-         *     `splits`: rows by split. `sampled`: the validation rows that score candidates in the search; None for all of them.
+         *     `splits`: rows by split. `sampled`: on how many validation rows the search scores candidates; None if on all.
          *     `front_type`: GEPA's `frontier_type`. `driver`: the driving process in words; `driven`: it
          *     holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes.
          */
@@ -4176,7 +4176,7 @@ export interface components {
         };
         /**
          * TiedCandidate
-         * @description A candidate's means: over the validation rows, over the fresh ones, and over both, a row counting as one.
+         * @description A candidate's means: over the validation rows of the search, over the fresh rows, and over all of these rows.
          */
         TiedCandidate: {
             /** Fresh */

@@ -9,7 +9,7 @@ export interface OptimizeSettings {
    */
   valFraction?: number;
   /**
-   * Compare best candidates that tie on N unused training rows too; for up to 4 candidates. Default: 0.
+   * Compare best candidates that tie (4 at most) on N unused training rows: up to 4 N metric calls. Default: 0.
    */
   tieRows?: number;
   /**
@@ -167,15 +167,15 @@ export interface OptimizeSettings {
    */
   frontierType?: "instance" | "objective" | "hybrid" | "cartesian";
   /**
-   * Score each improving proposal on all validation rows, or on a sample of them until it has clearly lost. Default: full.
+   * Score each improving proposal on all validation rows, or race it on a sample and drop it once it loses. Default: full.
    */
   validation?: "full" | "race";
   /**
-   * Validation rows, chosen at random, on which candidates race. Default: 40, or as many as the servers take at once.
+   * How many random validation rows a raced search scores candidates on; 0 for all. Default: 40, or as many as the servers take at once if more.
    */
   raceRows?: number;
   /**
-   * Other validation rows, on which the best candidate of a race is compared with the seed at the end. Default: those that a tenth of the metric calls pays for.
+   * How many other validation rows compare the best candidate with the seed after a raced search. Default: as many as a tenth of the metric calls pays for; else as many as the sample has.
    */
   raceFinalRows?: number;
   /**
@@ -466,8 +466,8 @@ export type RunEvent =
  * The server is known and the rows are loaded. `splits` gives rows per split: train, val and, if any, test.
  *
  * `evolve`: what is changed: the program's code, its texts, or both. `training_only`: there are no validation rows, so
- * candidates are chosen by their scores on the training rows; `val` of `splits` is then their number. `sampled`: the
- * validation rows that score candidates in the search; None for all of them.
+ * candidates are chosen by their scores on the training rows; `val` of `splits` is then their number. `sampled`: on
+ * how many validation rows the search scores candidates; None if on all.
  */
 export interface Started {
   seconds: number;
@@ -894,7 +894,7 @@ export interface Sealed {
   digest: string;
 }
 /**
- * The best candidates were evaluated on `rows` fresh rows: those that tie on validation, the seed of a raced run.
+ * The best candidates were compared on `rows` fresh rows: those that tie with `tie_rows`, after a race the seed too.
  *
  * `best`: the one with the highest mean over validation and fresh rows. `validation_rows`: those of the search.
  * `validation_left`: fresh rows that are validation rows; the others are training rows, of which `asked` were asked
@@ -913,7 +913,7 @@ export interface TiesCompared {
   metric_calls: number;
 }
 /**
- * A candidate's means: over the validation rows, over the fresh ones, and over both, a row counting as one.
+ * A candidate's means: over the validation rows of the search, over the fresh rows, and over all of these rows.
  */
 export interface TiedCandidate {
   index: number;
