@@ -46,7 +46,7 @@ from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.steer_entries import Propose, SteerEntry
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import candidate_json, finished_record
-from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_ties
+from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_left_rows, part_of_ties
 from gepa_client.settings.groups import LARGEST_SCORE
 
 ROWS_NAMED = 3
@@ -291,7 +291,10 @@ class _RecordedEntries:
             return [f"{len(used)} rows on which the best candidates were compared are not fresh (ids {named})"]
         fresh: dict[int, list[float]] = {}
         for index in plan.candidates:
-            results = self._ties.get(part(index), [])
+            results = [
+                *self._ties.get(part_of_left_rows(index), [])[: len(left)],
+                *self._ties.get(part(index), []),
+            ]
             candidate = digest_of(candidates[index].texts)
             asked = [
                 evaluate_key(candidate, digest_of(rows[row].example), rows[row].id, trace=False).digest

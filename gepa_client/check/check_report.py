@@ -116,10 +116,11 @@ class RunEstimate(_ReportModel):
     """Seconds, an example's as measured here, the network included.
 
     `at_once`: over all servers that answer. `run_s`: what `budget` metric calls would take, from every slot busy to one
-    minibatch at a time; None, as `budget` and `run_usd`, if another limit ends the run. `proposals_calls`: metric
-    calls of the seed's evaluation and of `proposals` proposals, if none is accepted and if all are; `proposals_usd`:
-    what these cost. `race_rows`: on how many validation rows candidates would be scored with `--validation race`, if on
-    fewer. `warm`: the calls that were measured are not the first ones, with which the program also starts.
+    minibatch at a time; None, as `budget` and `run_usd`, if another limit ends the run. `proposals_calls`: metric calls
+    of the seed's evaluation and of `proposals` proposals, if none is accepted and if all are; `proposals_usd`: what
+    these cost. `race_rows`: on how many validation rows candidates would be scored with `--validation race`, if on
+    fewer; `race_calls`: what `proposals` proposals take then at most. `warm`: the calls that were measured are not the
+    first ones, with which the program also starts.
     """
 
     example_s: float
@@ -135,6 +136,7 @@ class RunEstimate(_ReportModel):
     proposals_calls: tuple[int, int]
     proposals_usd: tuple[float, float] | None = None
     race_rows: int | None = None
+    race_calls: int | None = None
 
 
 class CheckReport(_ReportModel):

@@ -477,6 +477,7 @@ class _ServerCheck:
         minibatch = min(size, self.at_once)
         raced = self._race_rows()
         races = self.config.validation == "race"
+        fewer = raced < self.validation_rows and not races
         calls = proposal_calls(raced if races else self.validation_rows, size)
         self.timing = RunEstimate(
             example_s=each_s,
@@ -491,7 +492,8 @@ class _ServerCheck:
             proposals=PROPOSALS,
             proposals_calls=calls,
             proposals_usd=(calls[0] * each_usd, calls[1] * each_usd) if each_usd is not None else None,
-            race_rows=raced if raced < self.validation_rows and not races else None,
+            race_rows=raced if fewer else None,
+            race_calls=proposal_calls(raced, size)[1] if fewer else None,
         )
 
     def _race_rows(self) -> int:

@@ -52,3 +52,11 @@ def part_of_ties(pool: int, index: int | None = None, *, dropped: int = 0) -> st
     """
     part = f"ties-{pool}-without-{dropped}" if dropped else f"ties-{pool}"
     return part if index is None else f"{part}-{index}"
+
+
+def part_of_left_rows(index: int) -> str:
+    """Return the part of the journal that holds a candidate's results on validation rows that the search left out.
+
+    It is the same for any size of the pool: a resume that compares the candidate again has these results.
+    """
+    return f"ties-left-{index}"

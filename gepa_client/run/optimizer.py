@@ -339,9 +339,10 @@ class Optimization:
         if budget is None or not reserved:
             return self.config
         if budget <= reserved:
+            setting = "tie_rows" if self.config.tie_rows else "race_final_rows"
             raise SettingsError(
-                f"max_metric_calls is {budget:,}, and {reserved:,} of them are kept to compare the best candidates: "
-                "raise it"
+                f"max_metric_calls is {budget:,}, and {setting} keeps {reserved:,} metric calls to compare the best "
+                "candidates: raise the limit, or compare on fewer rows"
             )
         return self.config.model_copy(update={"max_metric_calls": budget - reserved})
 

@@ -17,7 +17,7 @@ from gepa_client.gepa.row_loaders import RowLoader
 from gepa_client.journal.entries import TIES
 from gepa_client.journal.requests import digest_of, request_key
 from gepa_client.journal.run_events import Emit, Phase, TiesCompared, Warned
-from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_ties
+from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_left_rows, part_of_ties
 from gepa_client.run.splits import Splits
 from gepa_client.run.strategies import sampled_rows
 from gepa_client.selection.search_rows import rows_left
@@ -108,12 +108,17 @@ def compare_ties(adapter: RemoteAdapter, config: RunConfig, splits: Splits, resu
         plan = TiePlan.model_validate(asked.answer)
     emit(Phase(phase="ties"))
     validation = set(splits.val.all_ids())
-    examples = [(splits.val if row in validation else splits.train).fetch([row])[0] for row in plan.rows]
+    left_rows = splits.val.fetch([row for row in plan.rows if row in validation])
+    further = splits.train.fetch([row for row in plan.rows if row not in validation])
     fresh = {
-        index: adapter.score_rows(part(index), result.candidates[index], examples).scores for index in plan.candidates
+        index: [
+            *adapter.score_rows(part_of_left_rows(index), result.candidates[index], left_rows).scores,
+            *adapter.score_rows(part(index), result.candidates[index], further).scores,
+        ]
+        for index in plan.candidates
     }
     before = {index: list(result.val_subscores[index].values()) for index in plan.candidates}
-    decision = decide(before, fresh, sum(row in validation for row in plan.rows))
+    decision = decide(before, fresh, len(left_rows))
     [made] = stream.ask([request_key(TIES, f"decide between tied candidates of {pool}", indices)])
     if not made.recorded:
         with stream.executing([made]):

@@ -37,8 +37,8 @@ score over fewer than 10 validation rows is mostly chance."""
 ACCEPTANCE_ERROR, ACCEPTANCE_MINIBATCHES = 0.2, 4
 """Defaults of the paired acceptance: its error, and the rows of a comparison in minibatches."""
 
-RACE_ROWS = 40
-"""The default number of validation rows that a race samples; decision 0052 has what other numbers give."""
+RACE_ROWS, LEAST_RACE_ROWS = 40, 10
+"""The number of validation rows that a race samples: the default and the smallest; decision 0052 has others."""
 
 ROW_SUFFIXES = (".json", ".jsonl", ".csv")
 REGISTRIES = (

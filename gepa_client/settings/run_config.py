@@ -9,6 +9,7 @@ from pydantic import model_validator
 
 from evolverpc_common.settings.definition import anchored, settings_of
 from gepa_client.settings.groups import (
+    LEAST_RACE_ROWS,
     RECORDED_ROWS,
     BudgetSettings,
     CodeSettings,
@@ -148,7 +149,14 @@ class RunConfig(
         if self.acceptance_criterion != "paired" and (name := self.given(("acceptance_error", "acceptance_rows"))):
             raise ValueError(f"`{name}` is for `acceptance_criterion` paired, not for {self.acceptance_criterion}")
         if self.validation != "race" and (name := self.given(RACE_ONLY)):
-            raise ValueError(f"`{name}` is for `validation` race, not for {self.validation}")
+            raise ValueError(f"`{name}` needs `validation` race, and `validation` is {self.validation}")
+        if self.race_rows is not None and 0 < self.race_rows < LEAST_RACE_ROWS:
+            raise ValueError(
+                f"`race_rows` is {self.race_rows}: the best of many candidates on so few rows is chance; give "
+                f"{LEAST_RACE_ROWS} or more"
+            )
+        if self.race_rows == 0 and self.race_final_rows:
+            raise ValueError("`race_final_rows` has no effect: `race_rows` is 0, so that no validation row is left")
         if self.stop_when_certain is not None and self.max_iterations is None and self.given(CALL_BUDGETS) is None:
             raise ValueError(
                 "`stop_when_certain` judges what is left of a limit: give `max_metric_calls` or `max_iterations` too"

@@ -30,7 +30,7 @@ def test_a_killed_optimizer_that_races_proposals_is_resumed_to_the_same_end(
     setup = Setup(seed=number // 10, val=50, raced=True, race_rows=30, metric_calls=520)
     expected = undisturbed(setup)
     assert expected.outcome.entries["search race"] > len(expected.outcome.candidates)
-    assert len([name for name in expected.outcome.entries if re.fullmatch(r"ties-\d+-\d+ evaluate", name)]) == 2
+    assert len([name for name in expected.outcome.entries if re.fullmatch(r"ties-left-\d+ evaluate", name)]) == 2
     kills = kill_and_resume(run_ := run(setup, [shared_server(setup.components).url]), expected.lines, number)
     check(run_, expected, lost_examples=kills * PROCESSES, lost_calls=kills * PROCESSES)
 

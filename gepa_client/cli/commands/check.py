@@ -287,5 +287,8 @@ def _of_proposals(timing: "RunEstimate") -> str:
         least, most = timing.proposals_usd
         text += f", {about_usd(most)}" if most < CENT else f", about ${least:.2f} to ${most:.2f}"
     if timing.race_rows is not None:
-        text += f"; with --validation race each proposal is scored on at most {timing.race_rows} validation rows"
+        text += (
+            f"; with --validation race they take {timing.race_calls:,} at most, as each is scored on at most "
+            f"{timing.race_rows} validation rows"
+        )
     return text

@@ -772,7 +772,10 @@ def test_noise_and_the_gains_that_are_easily_missed_are_stated(serve: Serve, cli
 def test_a_race_is_recommended_where_it_scores_candidates_on_fewer_rows(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     script = Script(seed={"rules": "red"}, datasets={"train": rows(10), "val": rows(RACE_ROWS + 60, 100)})
     url = serve(script)
-    advice = f"; with --validation race each proposal is scored on at most {RACE_ROWS} validation rows"
+    calls = RACE_ROWS + 20 * 2 * 3 + 20 * RACE_ROWS
+    advice = (
+        f"; with --validation race they take {calls:,} at most, as each is scored on at most {RACE_ROWS} validation"
+    )
     assert advice in " ".join(cli("check", url).stdout.split())
     (tmp_path / "run.toml").write_text('validation = "race"\n')
     raced = " ".join(cli("check", url, "--config", "run.toml").stdout.split())

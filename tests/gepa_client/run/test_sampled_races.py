@@ -6,6 +6,7 @@ import os
 import signal
 import sqlite3
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -191,6 +192,10 @@ def test_a_resume_with_another_budget_keeps_the_rows_of_the_comparison_and_never
     assert more.status == 0, more.stderr
     assert more.event("ties_compared")["rows"] == limited.event("ties_compared")["rows"] == LEFT
     assert more.event("finished")["metric_calls"] >= limited.event("finished")["metric_calls"]
+    asked = Counter((call["candidate"]["rules"], call["batch"][0]["id"]) for call in program.server.called("evaluate"))
+    left = {row for (rules, row), _ in asked.items() if rules == program.seed and int(row) >= TRAIN}
+    assert len(left) == VAL
+    assert all(asked[program.seed, row] == 1 for row in left)  # the seed is not compared anew
     assert found(cli("replay", "last", "--json")) == found(more)
 
 
@@ -254,6 +259,15 @@ def test_runs_that_raced_on_all_rows_before_samples_existed_still_do() -> None:
     assert identity_settings(RunConfig(**URL, validation="race"))["race_rows"] == RACE_ROWS
 
 
-def test_a_sample_without_a_race_is_refused() -> None:
-    with pytest.raises(ValueError, match="`race_rows` is for `validation` race, not for full"):
-        RunConfig(**URL, race_rows=20)
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"race_rows": 20}, "`race_rows` needs `validation` race, and `validation` is full"),
+        ({"race_final_rows": 5}, "`race_final_rows` needs `validation` race"),
+        ({"validation": "race", "race_rows": 9}, "`race_rows` is 9: .* give 10 or more"),
+        ({"validation": "race", "race_rows": 0, "race_final_rows": 5}, "`race_final_rows` has no effect"),
+    ],
+)
+def test_settings_of_a_sample_without_effect_or_sense_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RunConfig(**URL, **settings)

@@ -149,4 +149,4 @@ def test_the_search_keeps_the_calls_within_the_budget(serve: Serve, cli: Cli) ->
     assert 90 <= finished["metric_calls"] <= 130 + VAL + 6
     refused = cli("optimize", url, "--tie-rows", FRESH, "--max-metric-calls", 40, "--no-check")
     assert refused.status != 0
-    assert "40 of them are kept to compare the best candidates" in refused.stdout + refused.stderr
+    assert "tie_rows keeps 40 metric calls to compare the best candidates" in refused.stdout + refused.stderr

@@ -894,7 +894,7 @@ export interface Sealed {
   digest: string;
 }
 /**
- * The best candidates were compared on `rows` fresh rows: those that tie with `tie_rows`, after a race the seed too.
+ * The best candidates were compared on `rows` fresh rows: with `tie_rows` all that tie; after a race, the seed too.
  *
  * `best`: the one with the highest mean over validation and fresh rows. `validation_rows`: those of the search.
  * `validation_left`: fresh rows that are validation rows; the others are training rows, of which `asked` were asked
