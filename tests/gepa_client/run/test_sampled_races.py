@@ -192,8 +192,9 @@ def test_a_resume_with_another_budget_keeps_the_rows_of_the_comparison_and_never
     assert more.status == 0, more.stderr
     assert more.event("ties_compared")["rows"] == limited.event("ties_compared")["rows"] == LEFT
     assert more.event("finished")["metric_calls"] >= limited.event("finished")["metric_calls"]
-    asked = Counter((call["candidate"]["rules"], call["batch"][0]["id"]) for call in program.server.called("evaluate"))
-    left = {row for (rules, row), _ in asked.items() if rules == program.seed and int(row) >= TRAIN}
+    calls = program.server.called("evaluate")
+    asked = Counter((call["candidate"]["rules"], call["batch"][0]["data"]["n"]) for call in calls)
+    left = {row for rules, row in asked if rules == program.seed and row >= TRAIN}
     assert len(left) == VAL
     assert all(asked[program.seed, row] == 1 for row in left)  # the seed is not compared anew
     assert found(cli("replay", "last", "--json")) == found(more)
