@@ -365,8 +365,8 @@ def _sample_efficiency(figures: Figures) -> str:
             way.replace("_", ", "),
             _share(each["share"]),
             " to ".join(map(_share, each["interval"])),
-            f"{task['limit']:g}",
-            "yes" if each["kept"] else "**no**",
+            f"{task['limit']:g}" if way == "race" else "",
+            ("yes" if each["kept"] else "**no**") if way == "race" else "",
             ", ".join(f"{quality:.3f}" for quality in each["quality"]),
         )
         for name, task in figures["tasks"].items()
