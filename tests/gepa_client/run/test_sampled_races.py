@@ -96,6 +96,11 @@ def test_a_run_searches_on_the_sample_and_compares_the_best_with_the_seed_on_the
     assert validation["low"] <= validation["estimate"] <= validation["high"]
     assert f"by its scores on {LEFT} validation rows that the search left out, about" in report
     assert cli("verify", folder / "certificate.json").status == 0
+    assert cli("export", "last", "--output", "run.json").status == 0
+    imported = cli("import", "run.json", "--store", "other.db")
+    assert imported.status == 0, imported.stderr
+    assert cli("verify", folder / "certificate.json", "--store", "other.db").status == 0
+    assert fact in " ".join(cli("show", "last", "--store", "other.db").stdout.split())
 
     assert found(cli("replay", "last", "--json")) == found(ran)
     sent = len(program.server.calls)
