@@ -52,7 +52,7 @@ TEST_PLAN = "test_plan"
 """The kind of an entry that decides how often the test rows are scored."""
 
 TIES = "ties"
-"""The kind of an entry that settles which of the best candidates is the best if they tie."""
+"""The kind of an entry that plans a comparison of the best candidates on fresh rows, or decides it."""
 
 STEER = "steer"
 """The kind of an entry that a user's request to a run made: of what, by whom and when."""

@@ -81,7 +81,8 @@ def compare_ties(adapter: RemoteAdapter, config: RunConfig, splits: Splits, resu
     """Return the result with the best candidate, after the best ones were evaluated on fresh rows.
 
     A training row is fresh if no minibatch has had it. The plan and the decision are entries of a stream of their own,
-    by the size of the pool, and so are the results of each candidate: the search and its replay stay as they are.
+    by the size of the pool; so are each candidate's results on training rows. Its results on validation rows are
+    entries of a stream for any size, which a later comparison has too. The search and its replay stay as they are.
 
     Raises: as `RemoteAdapter.evaluate`.
     """
