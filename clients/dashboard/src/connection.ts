@@ -5,6 +5,8 @@ import type { PageEvent } from "./generated/events";
 export type Status =
   | { readonly kind: "connecting" }
   | { readonly kind: "live" }
+  /** The server has sent everything: there will be no more events. */
+  | { readonly kind: "ended" }
   | { readonly kind: "lost"; readonly since: number }
   | { readonly kind: "refused"; readonly message: string }
   | { readonly kind: "deleted" }
@@ -98,6 +100,7 @@ export function follow(followed: Followed, listener: Listener): () => void {
   let pause = BATCH_MS;
 
   const pass = () => {
+    clearTimeout(flush);
     flush = undefined;
     const events = queue;
     queue = [];
@@ -115,7 +118,11 @@ export function follow(followed: Followed, listener: Listener): () => void {
     source?.close();
     source = new EventSource(followed.events(last));
     source.onopen = live;
-    source.addEventListener("end", () => source?.close());
+    source.addEventListener("end", () => {
+      source?.close();
+      pass();
+      listener.status({ kind: "ended" });
+    });
     source.addEventListener("revoked", () => {
       source?.close();
       listener.status({ kind: "refused", message: followed.refused });

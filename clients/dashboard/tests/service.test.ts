@@ -113,7 +113,7 @@ describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
     await page.getByLabel("Metric calls").fill("80");
     await page.getByRole("button", { name: "Begin" }).click();
     await page.locator("#field-trainset_path-error").waitFor();
-    expect(await page.evaluate(() => document.activeElement?.id)).toBe("field-trainset_path");
+    await page.locator("#field-trainset_path:focus").waitFor();
     await page.getByLabel("Training rows, a file of the repository").fill("rows.jsonl");
     await page.getByLabel("Validation rows, a file of the repository").fill("rows.jsonl");
     await page.getByRole("group", { name: "Test rows from" }).getByText("this form").click();
@@ -167,6 +167,40 @@ describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
     await go(page, `/?job=${job}#/rows?candidate=0&row=3`);
     await page.getByText("amount <img src=x onerror=alert(1)>").first().waitFor();
     await page.getByText("Not available").waitFor({ state: "detached" });
+    expect(wrong).toEqual([]);
+  });
+
+  test("Nothing is shown of a job's run, or to choose a repository from, until it is loaded", async () => {
+    const held: string[] = [];
+    let release: () => void = () => {};
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    await context.route(/\/stream$|\/repositories$/, async (route) => {
+      held.push(route.request().url());
+      await released;
+      await route.continue();
+    });
+    const [ofJob, ofForm] = [await opened(context), await opened(context)];
+    await ofJob.goto(`${service.url}/?job=${job}#/now`);
+    await ofForm.goto(`${service.url}/#/new`);
+    for (const where of [ofJob, ofForm]) {
+      await where.locator("main h1").waitFor();
+      await where.getByText("Loading.").waitFor();
+    }
+    expect(held.length).toBe(2);
+    expect(await ofJob.getByText("no run to show").count()).toBe(0);
+    expect(await ofForm.locator("form").count()).toBe(0);
+    release();
+    await ofJob.getByRole("heading", { name: "Result" }).waitFor();
+    await ofForm.getByText("another one, by its address").waitFor({ state: "attached" });
+    expect(await ofForm.getByLabel("Address of the repository").count()).toBe(0);
+    await context.unrouteAll({ behavior: "wait" });
+    await Promise.all([ofJob.close(), ofForm.close()]);
+
+    const { jobs = [] } = service.insert(["a job without a run"]);
+    await go(page, `/?job=${jobs[2]}#/now`);
+    await page.getByText("no run to show").waitFor();
     expect(wrong).toEqual([]);
   });
 

@@ -64,7 +64,7 @@ function RunBadge({ view }: { view: View }) {
 }
 
 export function ConnectionBadge({ status }: { status: Status }) {
-  if (status.kind === "live") return null;
+  if (status.kind === "live" || status.kind === "ended") return null;
   const text = {
     connecting: "connecting",
     lost: "connection lost, retrying",

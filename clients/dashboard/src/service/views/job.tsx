@@ -3,6 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Answers, AnswersContext } from "../../answers";
 import type { ViewProps } from "../../app";
+import type { Status } from "../../connection";
 import { useKnown } from "../../observed";
 import { Stuck } from "../../panels/stuck";
 import { ConnectionBadge, Figures } from "../../parts/header";
@@ -20,7 +21,7 @@ import { TextView } from "../../views/text";
 import { TreeView } from "../../views/tree";
 import { JobStore } from "../job-store";
 import { useLoaded } from "../loading";
-import { JobControls } from "../parts/job-controls";
+import { hasEnded, JobControls } from "../parts/job-controls";
 import { JobFailure } from "../parts/job-failure";
 import { jobName } from "../parts/names";
 import { Shown } from "../parts/shown";
@@ -109,7 +110,7 @@ export function JobPage({ id, place }: { id: string; place: Place }) {
               {chosen === "log" ? (
                 <LogView id={id} status={job.status} />
               ) : view.latest.run === undefined ? (
-                <NotBegun job={job} />
+                <NoRun job={job} status={status} />
               ) : (
                 <>
                   {shown(chosen, props)}
@@ -137,7 +138,16 @@ function stateOf({
   return { status, reason, wanted, program_id, failure, attempts };
 }
 
-function NotBegun({ job }: { job: Job }) {
+/** In place of the views of a run of which no event has come yet. */
+function NoRun({ job, status }: { job: Job; status: Status }) {
+  const mayCome = status.kind !== "ended" && (job.candidates > 0 || hasEnded(job.status));
+  if (mayCome) {
+    return (
+      <p class="empty" role="status">
+        Loading.
+      </p>
+    );
+  }
   return (
     <p class="empty">
       {job.status === "pending" && "The job waits for a worker; its run is shown here once it has begun."}

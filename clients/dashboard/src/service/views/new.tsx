@@ -7,7 +7,7 @@ import { emptyFields, FIELDS, type Fields, requestOf, type Split } from "../opti
 import { Field, TextField } from "../parts/field";
 import { repositoryName } from "../parts/names";
 import { type GivenRows, RowsField } from "../parts/rows-field";
-import { ProblemNotice } from "../parts/shown";
+import { ProblemNotice, Shown } from "../parts/shown";
 import { jobAddress } from "../place";
 import type { Problem } from "../request";
 import type { Repository, Schema } from "../schema";
@@ -15,6 +15,7 @@ import { useMayWrite } from "../session";
 
 export function NewView({ params }: { params: URLSearchParams }) {
   const mayWrite = useMayWrite();
+  const connected = useList<Repository>(mayWrite ? "/repositories" : null);
   if (!mayWrite) {
     return (
       <>
@@ -31,24 +32,19 @@ export function NewView({ params }: { params: URLSearchParams }) {
         findings. The log of the job then states what the budget would cost and take, and the smallest gain that its
         rows can show.
       </p>
-      <Form repository={params.get("repository")} />
+      <Shown loaded={connected}>{(known) => <Form known={known} repository={params.get("repository")} />}</Shown>
     </>
   );
 }
 
-function Form({ repository }: { repository: string | null }) {
-  const connected = useList<Repository>("/repositories");
-  const [fields, setFields] = useState<Fields>(() => emptyFields(repository ?? ""));
+/** `known`: the repositories that are connected. `repository`: the chosen one; null chooses the first. */
+function Form({ known, repository }: { known: readonly Repository[]; repository: string | null }) {
+  const [fields, setFields] = useState<Fields>(() => emptyFields(repository ?? known[0]?.client_id ?? ""));
   const { busy, problem, send, refuse } = useAction();
   const form = useRef<HTMLFormElement>(null);
-  const known = connected.value ?? [];
   const set = (changed: Partial<Fields>) => setFields((before) => ({ ...before, ...changed }));
   const setRows = (split: Split, rows: GivenRows) => set({ rows: { ...fields.rows, [split]: rows } });
 
-  useEffect(() => {
-    const first = known[0];
-    if (repository === null && first !== undefined && fields.repo_url === "") set({ repository: first.client_id });
-  }, [connected.value]);
   useEffect(() => {
     if (problem === null) return;
     const wrong = form.current?.querySelector<HTMLElement>("[aria-invalid=true]");
