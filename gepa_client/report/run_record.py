@@ -253,14 +253,7 @@ class RunRecord:
 
     def whole_validation(self) -> Headline | None:
         """Return the scores of seed and best over the sample and the rows of the comparison; None without one."""
-        if self.ties is None or not self.ties.validation_left:
-            return None
-        means = {each.index: each.mean for each in self.ties.candidates}
-        if 0 not in means:
-            return None
-        only = self.ties.validation_left == self.ties.rows
-        rows = f"{self.ties.validation_rows + self.ties.rows} {'validation ' if only else ''}rows"
-        return Headline(rows, means[0], means[self.ties.best], of_test=False)
+        return None if self.ties is None else compared_headline(self.ties)
 
     def headline(self) -> Headline | None:
         """Over the test rows where seed and best were scored there, else over those of `selection`; None before any."""
@@ -343,3 +336,16 @@ def _stored(record: RunRecord) -> tuple[str, str | None]:
 
 def _commit(candidate: events.CandidateFound) -> str | None:
     return code_at(candidate.texts)[1]
+
+
+def compared_headline(ties: events.TiesCompared) -> Headline | None:
+    """Return the scores of seed and best over the rows of the search and the compared ones; None if the seed has none.
+
+    The seed is compared only on validation rows that the search left out.
+    """
+    means = {each.index: each.mean for each in ties.candidates}
+    if not ties.validation_left or 0 not in means:
+        return None
+    only = ties.validation_left == ties.rows
+    rows = f"{ties.validation_rows + ties.rows} {'validation ' if only else ''}rows"
+    return Headline(rows, means[0], means[ties.best], of_test=False)

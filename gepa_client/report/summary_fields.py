@@ -87,9 +87,13 @@ def story(record: RunRecord, explained: Explanation | None) -> list[str]:
             f"{headline.best:.4g}."
         )
         if headline.of_test and record.seed is not None:
+            chosen_by = record.whole_validation()
             sentences.append(
                 f"These are test scores; the {record.selection} scores, by which the search chose it, are "
                 f"{record.seed.score:.4g} and {best.score:.4g}."
+                if chosen_by is None
+                else f"These are test scores; those on {chosen_by.rows}, by which it was chosen, are "
+                f"{chosen_by.seed:.4g} and {chosen_by.best:.4g}."
             )
     sentences.append(_ending(record))
     if explained is not None:
@@ -183,7 +187,8 @@ def _certainty(explained: Explanation, record: RunRecord) -> list[str]:
     """Return how far the difference between seed and best may be chance; nothing if there is no difference."""
     if explained.overall is None:
         return []
-    paired, rows = explained.overall.scores, f"{record.selection} rows"
+    of_search = "" if record.whole_validation() is None else " of the search"
+    paired, rows = explained.overall.scores, f"{record.selection} rows{of_search}"
     if explained.test is not None:
         paired, rows = explained.test, "test rows"
     certain = "is unlikely to be chance" if paired.p < SIGNIFICANT else "may be chance"

@@ -46,7 +46,7 @@ from gepa_client.journal.run_events import FailedExamples, LostRaces, RecordCuts
 from gepa_client.journal.store import Store, named_store
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.proposed_texts import copied_summary, unusable_summary
-from gepa_client.report.run_record import RunRecord
+from gepa_client.report.run_record import RunRecord, compared_headline
 from gepa_client.report.steering_fields import steered_summary
 from gepa_client.report.summary_fields import MODEL_CALL_COLUMNS, failure_summary, model_call_rows, refusal_text
 from gepa_client.run.gateway_record import recorded_gateway_events
@@ -162,7 +162,7 @@ def _show_run(
     _show_facts(console, _run_facts(store, run, candidates, full=full), LONGEST if full else LONGEST_FACT)
     best = best_candidate(store, run.id, candidates)
     if best is not None:
-        scored = f"mean score on the {recorded_selection(store, run.id)} rows"
+        scored = f"mean score on {counted(len(candidates[0].scores), f'{recorded_selection(store, run.id)} row')}"
         echo(console, f"\n[bold]candidates[/] [dim]({scored}; at: entries of the journal by then)[/]")
         console.print(candidate_tree(candidates, _front(run, candidates), best.index, console.width))
     spending = store.spending(run.id)
@@ -271,21 +271,19 @@ def _run_facts(
     store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], *, full: bool
 ) -> list[tuple[str, str]]:
     """Return the known facts, line by line. `full`: no value is cut."""
+    best, ties = best_candidate(store, run.id, candidates), _ties(store, run, candidates)
     lines = [
         ("reason", run.reason),
         ("name", run.name),
         ("program", _program(discovery(store, run.id))),
         ("servers", _servers(run.config)),
         ("rows", _rows(store, run.id, candidates)),
-        (
-            "score",
-            _score_fact(candidates, best_candidate(store, run.id, candidates), recorded_selection(store, run.id)),
-        ),
+        ("score", _score_fact(candidates, best, recorded_selection(store, run.id), ties)),
         ("gain", _gain(run, named_store(store.url))),
         ("records cut", fields.cut_summary(RecordCuts(**cuts)) if (cuts := run.counters.get("records_cut")) else None),
         ("steered", _steered(store, run)),
         ("raced out", fields.race_summary(LostRaces(**run.counters.get("races", {})))),
-        ("compared", _ties(store, run, candidates)),
+        ("compared", None if ties is None else fields.tie_summary(ties)),
         ("not used", unusable_summary(UnusableAnswers(**run.counters.get("unusable_answers", {})))),
         ("copied", copied_summary(copied_examples(store, run.id))),
         ("metric calls", _calls(run.counters, run.config.get("max_metric_calls"))),
@@ -333,20 +331,26 @@ def _servers(config: Mapping[str, Any]) -> str:
     return ", ".join(named + ([f"those in {config['fleet']}"] if config.get("fleet") else []))
 
 
-def _score_fact(candidates: Sequence[CandidateRecord], best: CandidateRecord | None, selection: str) -> str | None:
+def _score_fact(
+    candidates: Sequence[CandidateRecord], best: CandidateRecord | None, selection: str, ties: TiesCompared | None
+) -> str | None:
     if best is None:
         return None
     which = "the seed itself" if best.index == candidates[0].index else f"candidate {best.index}"
-    return f"{candidates[0].score:.4g} -> {best.score:.4g} ({which}, {len(best.scores)} {selection} rows)"
+    of_search = f"{candidates[0].score:.4g} -> {best.score:.4g}"
+    rows = f"{len(best.scores)} {selection} rows"
+    if ties is not None and (found := compared_headline(ties)) is not None:
+        return f"{found.seed:.4g} -> {found.best:.4g} ({which}, {found.rows}; {of_search} on the {rows} of the search)"
+    return f"{of_search} ({which}, {rows})"
 
 
-def _ties(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord]) -> str | None:
+def _ties(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord]) -> TiesCompared | None:
     """Return how the best candidates of a pool compare on fresh rows; None if no decision is recorded."""
     found = recorded_decision(store, run.id, candidates)
     if found is None:
         return None
     calls = run.counters.get("metric_calls", 0)
-    return fields.tie_summary(TiesCompared(**found.model_dump(), asked=run.config["tie_rows"], metric_calls=calls))
+    return TiesCompared(**found.model_dump(), asked=run.config["tie_rows"], metric_calls=calls)
 
 
 def _gain(run: StoredRun, store: str | None) -> str | None:

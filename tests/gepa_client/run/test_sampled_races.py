@@ -86,8 +86,13 @@ def test_a_run_searches_on_the_sample_and_compares_the_best_with_the_seed_on_the
         assert whole in text
         assert fact in text
         assert f"{VAL} val (the search scores candidates on {SAMPLE} of them)" in text
+    best_mean = f"{compared['candidates'][0]['mean']:.4g}"
+    chosen_by = f"those on {VAL} validation rows, by which it was chosen, are 0.5 and {best_mean}."
+    assert f"These are test scores; {chosen_by}" in report
     shown = cli("show", "last").stdout
     assert fact in " ".join(shown.split())
+    assert f"0.5 -> {best_mean} (candidate {best}, {VAL} validation rows; " in " ".join(shown.split())
+    assert f"mean score on {SAMPLE} validation rows; at:" in shown
     assert f"{VAL} val (the search scores candidates on {SAMPLE} of them)" in shown
     assert json.loads(cli("show", "last", "--json").stdout)["best_index"] == best
     validation = json.loads((folder / "certificate.json").read_text())["validation"]
@@ -133,6 +138,7 @@ def test_a_run_without_test_rows_reports_the_scores_on_all_validation_rows(
     means = {each["index"]: each["mean"] for each in compared["candidates"]}
     assert summary["rows"] == f"{VAL} validation rows"
     assert (summary["seed_score"], summary["best_score"]) == (means[0], means[compared["best"]])
+    assert "validation rows of the search selected the candidate" in (only_run(tmp_path) / "report.md").read_text()
 
 
 def test_a_run_that_is_killed_in_the_comparison_ends_as_the_undisturbed_one(

@@ -1,6 +1,6 @@
 /** What the run has found so far, or came to, and why it ended. */
 
-import type { CommandHint, Run } from "../generated/events";
+import type { CommandHint, Run, Ties } from "../generated/events";
 import { Commands } from "../parts/commands";
 import { candidateName, count, counted, score, signed } from "../parts/format";
 import { scoreName, selectingRow } from "../parts/score-name";
@@ -8,8 +8,8 @@ import { Term } from "../parts/term";
 import { Block, Inline } from "../parts/text";
 import { href } from "../route";
 import { failuresFirst } from "../state/failing";
+import { headlineOf } from "../state/headline";
 import { outcomesAreBeingRead } from "../state/outcomes";
-import { scoredRows } from "../state/scored-rows";
 import type { View } from "../state/view";
 import { BestText } from "./best-text";
 
@@ -17,31 +17,34 @@ export function Result({ view, api }: { view: View; api: string }) {
   const { certificate, run, ties, stop, finished, failures } = view.latest;
   const reason = finished?.reason ?? run?.reason ?? stop?.reason;
   const best = view.candidates.find(({ index }) => index === view.best);
-  const seed = view.candidates[0];
   const { counts } = view;
-  const rows = `, the mean of ${counted(scoredRows(best?.scores ?? []), selectingRow(view))}`;
+  const headline = headlineOf(view);
+  const scored = headline?.compared
+    ? `${count(headline.rows)} rows: those of the search and those compared after it`
+    : counted(headline?.rows ?? 0, selectingRow(view));
+  const rows = `, the mean of ${scored}`;
   const tied = view.candidates
     .filter((each) => best !== undefined && each !== best && each.score === best.score)
     .map(({ index }) => index);
   return (
     <section class="panel">
       <h2>Result {run?.driven ? "so far" : ""}</h2>
-      {seed === undefined || best === undefined ? (
+      {headline === null || best === undefined ? (
         <p>No candidate yet: the seed has not been scored on all {selectingRow(view)}s.</p>
       ) : (
         <>
           <p>
             {best.index === 0 ? (
               <>
-                No candidate is better than the seed, whose {scoreName(view)} is {score(seed.score)}
+                No candidate is better than the seed, whose {scoreName(view)} is {score(headline.seed)}
                 {rows}.
               </>
             ) : (
               <>
                 <a href={href("text", { candidate: best.index })}>Candidate {best.index}</a> is best: its{" "}
-                {scoreName(view)} is <strong>{score(best.score)}</strong>
-                {rows}, that of the seed <strong>{score(seed.score)}</strong> ({signed(best.score - seed.score)}).{" "}
-                {tied.length > 0 && (
+                {scoreName(view)} is <strong>{score(headline.best)}</strong>, that of the seed{" "}
+                <strong>{score(headline.seed)}</strong> ({signed(headline.best - headline.seed)}){rows}.{" "}
+                {tied.length > 0 && !headline.compared && (
                   <>
                     {tied.length === 1 ? "Candidate" : "Candidates"} {tied.slice(0, 5).join(", ")}
                     {tied.length > 5 && ` and ${count(tied.length - 5)} more`} {tied.length === 1 ? "has" : "have"} the
@@ -77,10 +80,10 @@ export function Result({ view, api }: { view: View; api: string }) {
         <p>
           {ties.validation_left === 0
             ? `${ties.candidates.length} candidates tied on the validation rows.`
-            : `The search scored candidates on ${ties.validation_rows} of the validation rows.`}{" "}
+            : `The search scored candidates on ${ties.validation_rows} of the validation rows: ${means(ties, "validation")}.`}{" "}
           With {counted(ties.rows, "further row")} the best one is{" "}
           {ties.best === 0 ? "the seed" : `candidate ${ties.best}`}; mean scores on the rows of the search and the
-          further rows: {ties.candidates.map((each) => `${candidateName(each.index)} ${score(each.mean)}`).join(", ")}.
+          further rows: {means(ties, "mean")}.
         </p>
       )}
       {certificate !== undefined && (
@@ -112,6 +115,10 @@ export function Result({ view, api }: { view: View; api: string }) {
       )}
     </section>
   );
+}
+
+function means({ candidates }: Ties, over: "validation" | "mean"): string {
+  return candidates.map((each) => `${candidateName(each.index)} ${score(each[over])}`).join(", ");
 }
 
 /** Where the result is, and the command to type next. */

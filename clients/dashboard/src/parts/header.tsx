@@ -7,6 +7,7 @@ import { Stuck } from "../panels/stuck";
 import { href } from "../route";
 import { sameRun } from "../state/command";
 import { failuresFirst } from "../state/failing";
+import { headlineOf } from "../state/headline";
 import { stallOf } from "../state/stall";
 import { LIVE, type View } from "../state/view";
 import { Commands } from "./commands";
@@ -83,20 +84,25 @@ export function ConnectionBadge({ status }: { status: Status }) {
 export function Figures({ view }: { view: View }) {
   const { now, run, spending } = view.latest;
   const best = view.candidates.find(({ index }) => index === view.best);
-  const seed = view.candidates[0];
-  const tied = best === undefined ? 0 : view.candidates.filter((each) => each.score === best.score).length - 1;
+  const headline = headlineOf(view);
+  const tied =
+    best === undefined || headline?.compared
+      ? 0
+      : view.candidates.filter((each) => each.score === best.score).length - 1;
   return (
     <dl class="figures">
       <div>
         <dt>best {scoreName(view)}</dt>
         <dd>
-          {best === undefined ? "none yet" : `${score(best.score)} (${candidateName(best.index)}${tiedWith(tied)})`}
+          {best === undefined || headline === null
+            ? "none yet"
+            : `${score(headline.best)} (${candidateName(best.index)}${tiedWith(tied)})`}
         </dd>
       </div>
-      {seed !== undefined && best !== undefined && best.index !== 0 && (
+      {headline !== null && best?.index !== 0 && (
         <div>
           <dt>of the seed</dt>
-          <dd>{score(seed.score)}</dd>
+          <dd>{score(headline.seed)}</dd>
         </div>
       )}
       {best !== undefined && (
@@ -104,7 +110,8 @@ export function Figures({ view }: { view: View }) {
           <dt>{view.onTraining ? "training" : "validation"} rows</dt>
           <dd>
             {count(view.rows.length)}
-            {run?.sampled != null && ` (${count(run.sampled)} in the search)`}
+            {run?.sampled != null &&
+              ` (${count(run.sampled)} in the search${headline?.compared ? `, ${count(headline.rows)} compared` : ""})`}
             {view.onTraining && " (no validation rows were given)"}
           </dd>
         </div>
