@@ -16,7 +16,7 @@ from gepa_client.certificate.verification import mismatches
 from gepa_client.cli.arguments import NOT_MET, AsJson, StoreUrl
 from gepa_client.cli.commands.import_ import read_document
 from gepa_client.cli.commands.store_access import open_cli_run, open_cli_store
-from gepa_client.cli.views.console import echo, fail, make_console, print_json, refuse, safe_line
+from gepa_client.cli.views.console import echo, echo_next, fail, make_console, print_json, refuse, safe_line
 from gepa_client.errors import NoCertificate, unreadable
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
@@ -65,6 +65,9 @@ def verify(
         fail(f"{file} is not valid: it does not follow from the record of run {run.id}")
         for each in wrong:
             echo(make_console(stderr=True), f"  {safe_line(each, LONGEST)}")
+        if exported is None and _is_copy(file, run):
+            fail("a run that is extended gets another certificate: this file may be a copy of an earlier one")
+            echo_next(make_console(stderr=True), command("verify", run.id, store=store))
     else:
         echo(make_console(), safe_line(claimed["statement"], LONGEST))
         echo(make_console(), f"{safe_line(str(file))} is valid: each number follows from the record of {run.id}")
@@ -91,6 +94,12 @@ def _record(store: str | None, exported: Path | None, run_id: str) -> Iterator[t
         if run.id != run_id:
             refuse(f"the certificate is of run {run_id}, and {exported} holds run {run.id}")
         yield kept, run
+
+
+def _is_copy(file: Path, run: StoredRun) -> bool:
+    """Whether the run has a certificate in its folder that is another file."""
+    own = Path(run.output or "") / CERTIFICATE
+    return run.output is not None and own.is_file() and not own.samefile(file)
 
 
 def _file(text: str, store: str | None) -> Path:

@@ -75,6 +75,13 @@ def test_a_gain_is_certified_verified_and_replayed(
     assert wrong.status == 1
     assert "is not valid: it does not follow from the record" in wrong.stderr
     assert "test.seed: 0.5, but the record gives 0" in wrong.stderr
+    assert "next:" not in wrong.stderr
+    file.write_text(json.dumps(certificate))
+    (tmp_path / "copy.json").write_text(json.dumps(certificate | {"candidate": 1}))
+    copy = cli("verify", "copy.json")
+    assert copy.status == 1
+    assert "this file may be a copy of an earlier one" in copy.stderr
+    assert "certificate.json is valid" in types(copy.stderr, "gepa-client verify").stdout
 
 
 def test_a_run_without_a_gain_does_not_meet_what_is_required(

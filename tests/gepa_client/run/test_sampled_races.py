@@ -109,9 +109,12 @@ def test_a_run_searches_on_the_sample_and_compares_the_best_with_the_seed_on_the
 
     assert found(cli("replay", "last", "--json")) == found(ran)
     sent = len(program.server.calls)
-    assert cli("fork", summary["run_id"], "--at", 150).status == 0
+    assert "test scores and no certificate" in cli("fork", summary["run_id"], "--at", 150).stdout
     assert found(cli("resume", "last", "--json")) == found(ran)
     assert len(program.server.calls) > sent
+    [forked] = (path for path in folder.parent.iterdir() if path.is_dir() and path != folder)
+    assert (forked / "report.md").exists()
+    assert not (forked / "certificate.json").exists()
 
 
 def test_a_changed_result_of_the_rest_makes_the_certificate_invalid(host: Host, cli: Cli, tmp_path: Path) -> None:
