@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from gepa_client.journal.entries import EVALUATE, SEARCH, START, STOP, CandidateRecord, Entry, Row
+from gepa_client.journal.entries import EVALUATE, SEARCH, START, STOP, CandidateRecord, Entry, Row, StoredRun
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
@@ -38,6 +38,17 @@ def discovery(store: Store, run_id: str) -> dict[str, Any] | None:
     """Return what the server declared when the run started (`DiscoverResult` as JSON); None before the first start."""
     declared = _start(store, run_id).get(DISCOVERY)
     return declared if isinstance(declared, dict) else None
+
+
+def seed_score(store: Store, run: StoredRun) -> float | None:
+    """Return the seed's score over the rows that give `run.best` its score; None before it is known.
+
+    These are the rows of the search, and those on which both were compared after it if they were.
+    """
+    if "seed_score" in run.counters:
+        return float(run.counters["seed_score"])
+    candidates = store.candidates(run.id)
+    return candidates[0].score if candidates else None
 
 
 def row_counts(store: Store, run_id: str) -> dict[str, int]:

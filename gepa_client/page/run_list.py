@@ -3,6 +3,7 @@
 from gepa_client.errors import JournalError
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
 from gepa_client.page.page_answers import RunList, RunListed
 from gepa_client.page.page_fact import sent_text
@@ -17,9 +18,9 @@ def runs(store: Store) -> RunList:
 
 def _listed(store: Store, run: StoredRun) -> RunListed:
     try:
-        candidates = store.candidates(run.id)
+        candidates, seed = store.candidates(run.id), seed_score(store, run)
     except JournalError:  # deleted meanwhile, or damaged; the other runs are listed
-        candidates = []
+        candidates, seed = [], None
     best: list[tuple[int, float]] = []
     for kept in candidates:
         if not best or kept.score > best[-1][1]:
@@ -32,8 +33,8 @@ def _listed(store: Store, run: StoredRun) -> RunListed:
         program=run.program,
         created=run.created,
         completed=run.completed,
-        seed_score=candidates[0].score if candidates else None,
-        best_score=best[-1][1] if best else None,
+        seed_score=seed,
+        best_score=(run.best or {}).get("score"),
         candidates=len(candidates),
         metric_calls=run.counters.get("metric_calls"),
         cost_usd=run.counters.get("spent_usd"),

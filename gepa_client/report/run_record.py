@@ -1,6 +1,7 @@
 """The state of a run by its events alone, which the display, the summary and the reports read."""
 
 from dataclasses import dataclass, field
+from typing import Self
 
 from evolverpc_common.printed_commands import command
 from gepa_client.certificate.certificate import Certificate
@@ -42,6 +43,19 @@ class Headline:
     seed: float
     best: float
     of_test: bool
+
+    @classmethod
+    def of_comparison(cls, ties: events.TiesCompared) -> Self | None:
+        """Return the scores over the rows of the search and those compared after it.
+
+        None if the seed was not compared: it is on validation rows that the search left out, and on no others.
+        """
+        means = {each.index: each.mean for each in ties.candidates}
+        if not ties.validation_left or 0 not in means:
+            return None
+        only = ties.validation_left == ties.rows
+        rows = f"{ties.validation_rows + ties.rows} {'validation ' if only else ''}rows"
+        return cls(rows, means[0], means[ties.best], of_test=False)
 
 
 @dataclass
@@ -253,7 +267,7 @@ class RunRecord:
 
     def whole_validation(self) -> Headline | None:
         """Return the scores of seed and best over the sample and the rows of the comparison; None without one."""
-        return None if self.ties is None else compared_headline(self.ties)
+        return None if self.ties is None else Headline.of_comparison(self.ties)
 
     def headline(self) -> Headline | None:
         """Over the test rows where seed and best were scored there, else over those of `selection`; None before any."""
@@ -336,16 +350,3 @@ def _stored(record: RunRecord) -> tuple[str, str | None]:
 
 def _commit(candidate: events.CandidateFound) -> str | None:
     return code_at(candidate.texts)[1]
-
-
-def compared_headline(ties: events.TiesCompared) -> Headline | None:
-    """Return the scores of seed and best over the rows of the search and the compared ones; None if the seed has none.
-
-    The seed is compared only on validation rows that the search left out.
-    """
-    means = {each.index: each.mean for each in ties.candidates}
-    if not ties.validation_left or 0 not in means:
-        return None
-    only = ties.validation_left == ties.rows
-    rows = f"{ties.validation_rows + ties.rows} {'validation ' if only else ''}rows"
-    return Headline(rows, means[0], means[ties.best], of_test=False)

@@ -87,13 +87,13 @@ def story(record: RunRecord, explained: Explanation | None) -> list[str]:
             f"{headline.best:.4g}."
         )
         if headline.of_test and record.seed is not None:
-            chosen_by = record.whole_validation()
+            compared = record.whole_validation()
             sentences.append(
                 f"These are test scores; the {record.selection} scores, by which the search chose it, are "
                 f"{record.seed.score:.4g} and {best.score:.4g}."
-                if chosen_by is None
-                else f"These are test scores; those on {chosen_by.rows}, by which it was chosen, are "
-                f"{chosen_by.seed:.4g} and {chosen_by.best:.4g}."
+                if compared is None
+                else f"These are test scores; those on {compared.rows}, on which it was compared with the "
+                f"seed after the search, are {compared.seed:.4g} and {compared.best:.4g}."
             )
     sentences.append(_ending(record))
     if explained is not None:
@@ -188,20 +188,21 @@ def _certainty(explained: Explanation, record: RunRecord) -> list[str]:
     if explained.overall is None:
         return []
     of_search = "" if record.whole_validation() is None else " of the search"
-    paired, rows = explained.overall.scores, f"{record.selection} rows{of_search}"
+    paired, rows = explained.overall.scores, f"the {record.selection} rows{of_search}"
     if explained.test is not None:
-        paired, rows = explained.test, "test rows"
+        paired, rows = explained.test, "the test rows"
     certain = "is unlikely to be chance" if paired.p < SIGNIFICANT else "may be chance"
     moved = (
-        f"{moved_rows(paired)} with the best candidate: that {certain} (sign test over the {rows}, "
+        f"{moved_rows(paired)} with the best candidate: that {certain} (sign test over {rows}, "
         f"p {'below 0.001' if paired.p < 0.001 else f'= {paired.p:.3f}'})."
     )
     if explained.test is not None:
         return [moved]
     learnt = ", and it was made from their results" if record.training_only else ""
+    lower = "so new rows may score lower; a test set shows by how much."
     return [
         moved,
-        f"The {rows} selected the candidate{learnt}, so new rows may score lower; a test set shows by how much.",
+        f"{rows.capitalize()} selected the candidate{learnt}, {lower}",
     ]
 
 
@@ -213,14 +214,14 @@ def moved_rows(paired: PairedScores) -> str:
 
 
 def step_title(change: Change) -> str:
-    """`Candidate 3: 0.25 -> 0.5 on the validation rows`."""
+    """`Candidate 3: 0.25 -> 0.5 on 40 validation rows`."""
     scores = f"{change.scores.before:.4g} -> {change.scores.after:.4g}"
     return f"Candidate {change.candidate}: {scores} on {selecting_rows(change)}"
 
 
 def selecting_rows(change: Change) -> str:
-    """Return `the validation rows`, or `the training rows` if these select the candidates."""
-    return f"the {selection_name(training_only=change.training_only)} rows"
+    """Return `40 validation rows`, those of the search; `40 training rows` if these select the candidates."""
+    return counted(change.scores.rows, f"{selection_name(training_only=change.training_only)} row")
 
 
 def step_origin(change: Change) -> str:

@@ -20,6 +20,7 @@ from evolverpc_common.files import remove_tree, replace_file
 from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.evolution.checkout import CheckoutError
 from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
 from gepa_client.run.output_folder import LOG as RUN_LOG
 from gepa_service.auth.job_tokens import JobTokens
@@ -414,15 +415,13 @@ class Attempt:
 def progress_of(store: Store, run: StoredRun) -> JobProgress:
     """Return how far a run is, from its record."""
     counters, best = run.counters, run.best or {}
-    candidates = store.candidates(run.id)
-    seed = candidates[0].score if candidates else None
     texts = best.get("texts")
     return JobProgress(
         phase=run.status,
         current_iteration=int(counters.get("iteration") or 0),
         metric_calls=int(counters.get("metric_calls") or 0),
-        candidates=len(candidates),
-        seed_score=seed,
+        candidates=len(store.candidates(run.id)),
+        seed_score=seed_score(store, run),
         best_score=best.get("score"),
         best_candidate=json.loads(json.dumps(texts)) if isinstance(texts, dict) else None,
         cost_usd=counters.get("spent_usd"),

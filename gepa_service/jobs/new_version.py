@@ -7,6 +7,7 @@ from typing import Any
 from gepa_client.analysis.ties import best_candidate
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import ClientError
+from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
 from gepa_service.jobs.evolved_code import evolved_code, with_change
 from gepa_service.model.job import Job
@@ -52,8 +53,8 @@ def program_of(store: Store, records: RecordStore, job: Job, artifacts: dict[str
         branch=None if code is None else code.branch,
         commit=None if code is None else code.commit,
         base_commit=base,
-        score=chosen.score if chosen is not None else None,
-        seed_score=candidates[0].score if candidates else None,
+        score=(run.best or {}).get("score"),
+        seed_score=seed_score(store, run),
         certificate=certificate,
         verdict=None if certificate is None else certificate.get("verdict"),
     )

@@ -230,7 +230,8 @@ def test_ctrl_c_pauses_the_run_and_resume_continues_it_without_repeating_anythin
 
     printed: list[str] = []
     paused, best, run_id, _ = called()
-    assert (paused, best) == ("paused", "2")
+    assert paused == "paused"
+    assert int(best) >= 2  # the optimizer is another process: it may take the proposal before the Ctrl-C reaches it
     assert f'evolverpc.optimize(..., resume="{run_id}")' in printed[0]
     own = f'evolverpc.optimize(..., resume="{run_id}") in paused.py'
     for words, shown in {"resume last": own, "runs": own, "fork last --at 1": '") in paused.py'}.items():
@@ -241,7 +242,7 @@ def test_ctrl_c_pauses_the_run_and_resume_continues_it_without_repeating_anythin
     assert "resumed_by" not in stdout.decode() and "{RUN}" not in stdout.decode()
     status, final, again, metric_calls = called(run_id)
     assert (status, again) == ("completed", run_id)
-    assert int(final) > 3
+    assert int(final) > int(best)
     assert len((folder / "calls.txt").read_text().splitlines()) == int(metric_calls)
 
 

@@ -204,6 +204,34 @@ describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
     expect(wrong).toEqual([]);
   });
 
+  test("Why a run cannot be read is stated in its place", async () => {
+    const where = await opened(context);
+    const trouble = { id: 0, type: "store", problem: "the run cannot be read at present", gone: false };
+    const body = `id: abc-0\ndata: ${JSON.stringify(trouble)}\n\n`;
+    await where.route(/\/stream/, (route) => route.fulfill({ contentType: "text/event-stream", body }));
+    await where.goto(`${service.url}/?job=${job}#/now`);
+    await where.getByText("Not shown: the run cannot be read at present").waitFor();
+    await where.close();
+  });
+
+  test("A page that is opened in the background is loaded, and not read again until it is seen", async () => {
+    const where = await opened(context);
+    await where.addInitScript(() => Object.defineProperty(document, "hidden", { get: () => true }));
+    let lists = 0;
+    where.on("request", (request) => {
+      if (request.url().endsWith("/jobs")) lists += 1;
+    });
+    await where.clock.install();
+    await where.goto(`${service.url}/#/jobs`);
+    await where.getByText("words of colours").first().waitFor();
+    await where.clock.runFor(20_000);
+    expect(lists).toBe(1);
+    await where.goto(`${service.url}/#/new`);
+    await where.getByLabel("Repository", { exact: true }).waitFor();
+    await where.close();
+    expect(wrong).toEqual([]);
+  });
+
   test("Every view is free of violations that axe finds, and no wider than its window", async () => {
     for (const [width, scheme] of [
       [1280, "light"],

@@ -44,8 +44,10 @@ def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) 
     console = make_console()
     echo(console, f"{safe_line(forked.id)} begins with {taken:,} entries of {safe_line(found.id)}")
     if at and config.testset is not None:
-        why = "its first entries are older than the digest of its test rows"
-        echo(console, f"a fork gets test scores and no certificate: {why}")
+        echo(
+            console,
+            "it will have test scores but no certificate, as they are older than its commitment to the test rows",
+        )
     echo_next(console, resume_call(forked, store))
 
 

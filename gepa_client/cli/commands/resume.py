@@ -164,7 +164,10 @@ def _further(run: StoredRun) -> list[str]:
     if ended_by == "patience":
         others = ["--patience", str(2 * run.config["patience"])]
     elif ended_by == "target_score":
-        others = ["--target-score", f"{run.best['score'] + 0.05:g}" if run.best else "1"]
+        others = [
+            "--target-score",
+            f"{max(run.config['target_score'], run.best['score']) + 0.05:g}" if run.best else "1",
+        ]
     elif ended_by == "perfect_score":
         others = ["--past-perfect"]
     return [f"--{limit.replace('_', '-')}", f"{2 * before:.15g}", *others]

@@ -24,7 +24,8 @@ from gepa_client.cli.commands.store_access import (
 )
 from gepa_client.cli.views.console import duration, echo, echo_next, make_console, print_json, safe_line, seconds_since
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.store import Store, default_store
+from gepa_client.journal.history import seed_score
+from gepa_client.journal.store import default_store
 
 Status = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
 
@@ -57,7 +58,7 @@ def runs(
     if store is not None or not is_absent(store):  # the store that was named is there; the usual one comes with a run
         with open_cli_store(store) as kept:
             found = [run for run in kept.runs() if status is None or run.status == status]
-            seeds = {run.id: _seed_score(kept, run) for run in found}
+            seeds = {run.id: None if run.best is None else seed_score(kept, run) for run in found}
     if as_json:
         for run in found:
             print_json(run_as_json(run) | {"seed_score": seeds[run.id]})
@@ -77,16 +78,6 @@ def runs(
         echo(console, f"{which} in {safe_line(without_password(default_store(store)))}")
         again = command("runs", store=store) if status else FIRST_COMMAND
         echo_next(console, again)
-
-
-def _seed_score(store: Store, run: StoredRun) -> Any:
-    """Return it from the counters if the run wrote it there, else from its first candidate."""
-    if run.best is None:
-        return None
-    if "seed_score" in run.counters:
-        return run.counters["seed_score"]
-    candidates = store.candidates(run.id)
-    return candidates[0].score if candidates else None
 
 
 def _table(found: Sequence[StoredRun], seeds: dict[str, Any], console: Console) -> Table:

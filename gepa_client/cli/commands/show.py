@@ -46,7 +46,7 @@ from gepa_client.journal.run_events import FailedExamples, LostRaces, RecordCuts
 from gepa_client.journal.store import Store, named_store
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.proposed_texts import copied_summary, unusable_summary
-from gepa_client.report.run_record import RunRecord, compared_headline
+from gepa_client.report.run_record import Headline, RunRecord
 from gepa_client.report.steering_fields import steered_summary
 from gepa_client.report.summary_fields import MODEL_CALL_COLUMNS, failure_summary, model_call_rows, refusal_text
 from gepa_client.run.gateway_record import recorded_gateway_events
@@ -339,7 +339,7 @@ def _score_fact(
     which = "the seed itself" if best.index == candidates[0].index else f"candidate {best.index}"
     of_search = f"{candidates[0].score:.4g} -> {best.score:.4g}"
     rows = f"{len(best.scores)} {selection} rows"
-    if ties is not None and (found := compared_headline(ties)) is not None:
+    if ties is not None and (found := Headline.of_comparison(ties)) is not None:
         return f"{found.seed:.4g} -> {found.best:.4g} ({which}, {found.rows}; {of_search} on the {rows} of the search)"
     return f"{of_search} ({which}, {rows})"
 

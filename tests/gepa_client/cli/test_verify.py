@@ -76,12 +76,25 @@ def test_a_gain_is_certified_verified_and_replayed(
     assert "is not valid: it does not follow from the record" in wrong.stderr
     assert "test.seed: 0.5, but the record gives 0" in wrong.stderr
     assert "next:" not in wrong.stderr
-    file.write_text(json.dumps(certificate))
-    (tmp_path / "copy.json").write_text(json.dumps(certificate | {"candidate": 1}))
-    copy = cli("verify", "copy.json")
-    assert copy.status == 1
-    assert "this file may be a copy of an earlier one" in copy.stderr
-    assert "certificate.json is valid" in types(copy.stderr, "gepa-client verify").stdout
+
+
+def test_a_certificate_of_a_run_that_was_extended_since_is_not_valid_and_names_the_newer_one(
+    serve: Serve, cli: Cli, words: Script, types: Types, tmp_path: Path
+) -> None:
+    assert cli("optimize", serve(words), "--max-metric-calls", 30, "--no-check").status == 0
+    file = only_run(tmp_path) / "certificate.json"
+    shutil.copy(file, tmp_path / "earlier.json")
+    assert cli("resume", "last", "--max-metric-calls", 300).status == 0
+    earlier = cli("verify", "earlier.json")
+    assert earlier.status == 1
+    assert "If the run was extended since" in earlier.stderr
+    assert "certificate.json is valid" in types(earlier.stderr, "gepa-client verify").stdout
+
+    forged = json.loads(file.read_text()) | {"candidate": 0}
+    (tmp_path / "forged.json").write_text(json.dumps(forged))
+    refused = cli("verify", "forged.json")
+    assert refused.status == 1
+    assert "extended" not in refused.stderr
 
 
 def test_a_run_without_a_gain_does_not_meet_what_is_required(

@@ -76,7 +76,7 @@ def test_each_change_has_its_reason_and_the_rows_it_moved() -> None:
     text = report.markdown(record, explanation(record))
     step = text[text.index("### 2. Candidate 2") : text.index("## Other proposals")]
     assert step.startswith(
-        "### 2. Candidate 2: 0.75 -> 0.625 on the validation rows\n\nFrom the seed and candidate 1, merged;"
+        "### 2. Candidate 2: 0.75 -> 0.625 on 2 validation rows\n\nFrom the seed and candidate 1, merged;"
     )
     assert "It was made from the results of 9 training rows. Their scores add up to 1 before the change and 2" in step
     assert "- `train a value: 0.5 -> 0.75`\n  - input: `a value`\n  - output: `a value` -> `another a value`" in step
@@ -87,7 +87,7 @@ def test_each_change_has_its_reason_and_the_rows_it_moved() -> None:
     assert "3 earlier ones left out" in text
     found = explained_shown(explanation(record)).model_dump()
     [_, step_shown] = found["steps"]
-    assert step_shown["title"] == "Candidate 2: 0.75 -> 0.625 on the validation rows"
+    assert step_shown["title"] == "Candidate 2: 0.75 -> 0.625 on 2 validation rows"
     assert step_shown["proposal"] == 15
     [better, worse, same] = step_shown["groups"]
     assert [(group["name"], group["count"]) for group in (better, worse, same)] == [
@@ -189,6 +189,6 @@ def test_training_rows_that_select_the_candidates_are_not_called_validation_rows
     for text in (report.markdown(record, why), shown_text(record, why)):
         assert "On 12 training rows the seed scores 0.25 and the best candidate (2) 0.75." in text
         assert "The training rows selected the candidate, and it was made from their results, so new rows may" in text
-        assert "-> 0.625 on the training rows" in text
+        assert "-> 0.625 on 2 training rows" in text
         assert "12 train (no validation rows: they select the candidates too)" in text
         assert "validation" not in text.replace("no validation rows", "")

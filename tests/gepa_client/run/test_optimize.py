@@ -50,10 +50,10 @@ def test_a_run_ends_with_its_files_and_one_line_of_scores(
     assert f"completed: {reason}" in ended.stdout
     assert result["val_rows"]["30"] == "0"
     report, page = (run / "report.md").read_text(), page_text(run / "report.html")
-    assert "### 1. Candidate 1: 0 -> 0.1667 on the validation rows" in report
+    assert "### 1. Candidate 1: 0 -> 0.1667 on 12 validation rows" in report
     assert "It was made from the results of 3 training rows." in report
     assert "On 12 test rows the seed scores 0 and the best candidate (6) 1." in page
-    assert "Candidate 1: 0 -> 0.1667 on the validation rows" in page
+    assert "Candidate 1: 0 -> 0.1667 on 12 validation rows" in page
     assert f"next            less runs/{run.name}/report.md" in ended.stdout
     assert f'use it          evolverpc.load_candidate("runs/{run.name}")' in ended.stdout
     assert load_candidate(run, words.seed) == json.loads((run / "best_candidate.json").read_text())

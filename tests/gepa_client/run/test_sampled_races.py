@@ -87,8 +87,8 @@ def test_a_run_searches_on_the_sample_and_compares_the_best_with_the_seed_on_the
         assert fact in text
         assert f"{VAL} val (the search scores candidates on {SAMPLE} of them)" in text
     best_mean = f"{compared['candidates'][0]['mean']:.4g}"
-    chosen_by = f"those on {VAL} validation rows, by which it was chosen, are 0.5 and {best_mean}."
-    assert f"These are test scores; {chosen_by}" in report
+    chosen_by = f"those on {VAL} validation rows, on which it was compared with the seed"
+    assert f"These are test scores; {chosen_by} after the search, are 0.5 and {best_mean}." in report
     shown = cli("show", "last").stdout
     assert fact in " ".join(shown.split())
     assert f"0.5 -> {best_mean} (candidate {best}, {VAL} validation rows; " in " ".join(shown.split())
@@ -109,10 +109,11 @@ def test_a_run_searches_on_the_sample_and_compares_the_best_with_the_seed_on_the
 
     assert found(cli("replay", "last", "--json")) == found(ran)
     sent = len(program.server.calls)
-    assert "test scores and no certificate" in cli("fork", summary["run_id"], "--at", 150).stdout
+    assert "certificate" not in cli("fork", summary["run_id"], "--at", 0).stdout
+    assert "test scores but no certificate" in cli("fork", summary["run_id"], "--at", 150).stdout
     assert found(cli("resume", "last", "--json")) == found(ran)
     assert len(program.server.calls) > sent
-    [forked] = (path for path in folder.parent.iterdir() if path.is_dir() and path != folder)
+    [forked] = (path for path in folder.parent.iterdir() if path.is_dir() and path != folder)  # the last fork's
     assert (forked / "report.md").exists()
     assert not (forked / "certificate.json").exists()
 

@@ -1,11 +1,14 @@
 """The version that a completed job made: its code as a patch, and the versions that it was made from."""
 
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gepa_client.journal.store import open_store
+from gepa_client.page.run_list import runs
+from gepa_service.jobs.attempt import progress_of
 from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.new_version import program_of, with_code
 from gepa_service.model.job import Job
@@ -13,6 +16,7 @@ from gepa_service.model.program_version import Delivery, Program
 from gepa_service.records.open_records import open_records
 from gepa_service.repositories.policy import RepositoryPolicy
 from tests.gepa_client.stored_code import StoredCode, git
+from tests.gepa_client.stored_run import Made
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
@@ -41,3 +45,24 @@ def test_the_patch_of_a_version_makes_its_code_from_the_commit_that_its_job_bega
     git(code.user, "am", "--quiet", given=program.patch.encode())
     assert git(code.user, "rev-parse", "HEAD^{tree}") == git(code.server, "rev-parse", f"{code.commits[3]}^{{tree}}")
     assert isinstance(Program.model_validate_json(program.model_dump_json()), Program)
+
+
+def test_the_scores_of_a_version_a_job_and_a_listed_run_are_of_the_same_rows_as_those_of_the_run(
+    tmp_path: Path,
+) -> None:
+    made = Made()
+    run = made.run()
+    assert run.best is not None
+    compared = replace(
+        run, best={**run.best, "score": 0.61}, counters={**run.counters, "seed_score": 0.52}
+    )  # on all compared rows; the candidates have those of the search
+    with ExitStack() as stack:
+        records = stack.enter_context(closing(open_records(str(tmp_path / "records.db"))))
+        store = stack.enter_context(closing(open_store(str(tmp_path / "journals.db"))))
+        store.create(compared, made.rows())
+        kept = store.run(run.id)
+        job = Job(tenant="acme", id=run.id, repo_url="/code", created_by="key:test")
+        version, progress, [listed] = program_of(store, records, job, {}), progress_of(store, kept), runs(store).runs
+    assert (version.seed_score, version.score) == (0.52, 0.61)
+    assert (progress.seed_score, progress.best_score) == (0.52, 0.61)
+    assert (listed.seed_score, listed.best_score) == (0.52, 0.61)

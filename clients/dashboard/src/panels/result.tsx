@@ -10,19 +10,19 @@ import { href } from "../route";
 import { failuresFirst } from "../state/failing";
 import { headlineOf } from "../state/headline";
 import { outcomesAreBeingRead } from "../state/outcomes";
-import type { View } from "../state/view";
+import { LIVE, type View } from "../state/view";
 import { BestText } from "./best-text";
 
 export function Result({ view, api }: { view: View; api: string }) {
-  const { certificate, run, ties, stop, finished, failures } = view.latest;
+  const { certificate, run, stop, finished, failures } = view.latest;
+  const ties = view.at === LIVE ? view.latest.ties : undefined;
   const reason = finished?.reason ?? run?.reason ?? stop?.reason;
   const best = view.candidates.find(({ index }) => index === view.best);
   const { counts } = view;
   const headline = headlineOf(view);
-  const scored = headline?.compared
-    ? `${count(headline.rows)} rows: those of the search and those compared after it`
-    : counted(headline?.rows ?? 0, selectingRow(view));
-  const rows = `, the mean of ${scored}`;
+  const rows = headline?.left
+    ? `; each is the mean of ${count(headline.rows)} rows, those of the search and those scored after it`
+    : `, the mean of ${counted(headline?.rows ?? 0, selectingRow(view))}`;
   const tied = view.candidates
     .filter((each) => best !== undefined && each !== best && each.score === best.score)
     .map(({ index }) => index);
@@ -44,7 +44,7 @@ export function Result({ view, api }: { view: View; api: string }) {
                 <a href={href("text", { candidate: best.index })}>Candidate {best.index}</a> is best: its{" "}
                 {scoreName(view)} is <strong>{score(headline.best)}</strong>, that of the seed{" "}
                 <strong>{score(headline.seed)}</strong> ({signed(headline.best - headline.seed)}){rows}.{" "}
-                {tied.length > 0 && !headline.compared && (
+                {tied.length > 0 && headline.left === 0 && (
                   <>
                     {tied.length === 1 ? "Candidate" : "Candidates"} {tied.slice(0, 5).join(", ")}
                     {tied.length > 5 && ` and ${count(tied.length - 5)} more`} {tied.length === 1 ? "has" : "have"} the
@@ -80,7 +80,7 @@ export function Result({ view, api }: { view: View; api: string }) {
         <p>
           {ties.validation_left === 0
             ? `${ties.candidates.length} candidates tied on the validation rows.`
-            : `The search scored candidates on ${ties.validation_rows} of the validation rows: ${means(ties, "validation")}.`}{" "}
+            : `The search scored candidates on ${ties.validation_rows} of the validation rows. There the compared candidates have these mean scores: ${means(ties, "validation")}.`}{" "}
           With {counted(ties.rows, "further row")} the best one is{" "}
           {ties.best === 0 ? "the seed" : `candidate ${ties.best}`}; mean scores on the rows of the search and the
           further rows: {means(ties, "mean")}.
@@ -118,7 +118,7 @@ export function Result({ view, api }: { view: View; api: string }) {
 }
 
 function means({ candidates }: Ties, over: "validation" | "mean"): string {
-  return candidates.map((each) => `${candidateName(each.index)} ${score(each[over])}`).join(", ");
+  return candidates.map((each) => `${candidateName(each.index)}: ${score(each[over])}`).join(", ");
 }
 
 /** Where the result is, and the command to type next. */

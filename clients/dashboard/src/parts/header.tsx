@@ -86,9 +86,7 @@ export function Figures({ view }: { view: View }) {
   const best = view.candidates.find(({ index }) => index === view.best);
   const headline = headlineOf(view);
   const tied =
-    best === undefined || headline?.compared
-      ? 0
-      : view.candidates.filter((each) => each.score === best.score).length - 1;
+    best === undefined || headline?.left ? 0 : view.candidates.filter((each) => each.score === best.score).length - 1;
   return (
     <dl class="figures">
       <div>
@@ -111,7 +109,7 @@ export function Figures({ view }: { view: View }) {
           <dd>
             {count(view.rows.length)}
             {run?.sampled != null &&
-              ` (${count(run.sampled)} in the search${headline?.compared ? `, ${count(headline.rows)} compared` : ""})`}
+              ` (${count(run.sampled)} in the search${headline?.left ? `, ${count(headline.left)} more after it` : ""})`}
             {view.onTraining && " (no validation rows were given)"}
           </dd>
         </div>

@@ -26,16 +26,17 @@ export function useLoaded<Value>(path: string | null, everyMs = 0): Loaded<Value
     let current = true;
     let timer: ReturnType<typeof setTimeout> | undefined;
     const read = async () => {
-      const answer = document.hidden ? null : await request<Value>("GET", path);
+      const answer = await request<Value>("GET", path);
       if (!current) return;
-      if (answer !== null) {
-        setFound((before) => ({
-          path,
-          value: answer.ok ? answer.value : before.path === path ? before.value : null,
-          problem: answer.ok ? null : answer.problem,
-        }));
-      }
-      if (everyMs > 0) timer = setTimeout(read, everyMs);
+      setFound((before) => ({
+        path,
+        value: answer.ok ? answer.value : before.path === path ? before.value : null,
+        problem: answer.ok ? null : answer.problem,
+      }));
+      readLater();
+    };
+    const readLater = () => {
+      if (everyMs > 0) timer = setTimeout(() => (document.hidden ? readLater() : void read()), everyMs);
     };
     void read();
     return () => {

@@ -6,9 +6,10 @@ import { LIVE, type View } from "./view";
 export interface Headline {
   readonly seed: number;
   readonly best: number;
+  /** Those of the search, and those on which both were compared after it. */
   readonly rows: number;
-  /** Whether `rows` are those of the search and those on which both were compared after it. */
-  readonly compared: boolean;
+  /** How many of the compared rows are validation rows that the search left out; 0 if both were not compared. */
+  readonly left: number;
 }
 
 /** Return them; null before there is a score. At an earlier entry they are those of the search. */
@@ -19,8 +20,13 @@ export function headlineOf({ at, candidates, best: index, latest: { ties } }: Vi
   if (at === LIVE && ties !== undefined && ties.validation_left > 0) {
     const [ofSeed, ofBest] = [0, ties.best].map((wanted) => ties.candidates.find((each) => each.index === wanted));
     if (ofSeed !== undefined && ofBest !== undefined) {
-      return { seed: ofSeed.mean, best: ofBest.mean, rows: ties.validation_rows + ties.rows, compared: true };
+      return {
+        seed: ofSeed.mean,
+        best: ofBest.mean,
+        rows: ties.validation_rows + ties.rows,
+        left: ties.validation_left,
+      };
     }
   }
-  return { seed: seed.score, best: best.score, rows: scoredRows(best.scores), compared: false };
+  return { seed: seed.score, best: best.score, rows: scoredRows(best.scores), left: 0 };
 }

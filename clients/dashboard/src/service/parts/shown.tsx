@@ -17,6 +17,14 @@ export function ProblemNotice({ problem }: { problem: Problem | null }) {
   );
 }
 
+export function Loading() {
+  return (
+    <p class="empty" role="status">
+      Loading.
+    </p>
+  );
+}
+
 interface Props<Value> {
   readonly loaded: Loaded<Value>;
   readonly children: (value: Value) => ComponentChildren;
@@ -38,13 +46,7 @@ export function Shown<Value>({ loaded: { value, problem, reload }, children }: P
           </button>
         </div>
       )}
-      {value !== null ? (
-        children(value)
-      ) : problem === null ? (
-        <p class="empty" role="status">
-          Loading.
-        </p>
-      ) : null}
+      {value !== null ? children(value) : problem === null ? <Loading /> : null}
     </>
   );
 }

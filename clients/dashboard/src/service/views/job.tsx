@@ -21,10 +21,10 @@ import { TextView } from "../../views/text";
 import { TreeView } from "../../views/tree";
 import { JobStore } from "../job-store";
 import { useLoaded } from "../loading";
-import { hasEnded, JobControls } from "../parts/job-controls";
+import { JobControls } from "../parts/job-controls";
 import { JobFailure } from "../parts/job-failure";
 import { jobName } from "../parts/names";
-import { Shown } from "../parts/shown";
+import { Loading, Shown } from "../parts/shown";
 import { Badge } from "../parts/status";
 import { type Place, viewAddress } from "../place";
 import type { Job } from "../schema";
@@ -110,7 +110,7 @@ export function JobPage({ id, place }: { id: string; place: Place }) {
               {chosen === "log" ? (
                 <LogView id={id} status={job.status} />
               ) : view.latest.run === undefined ? (
-                <NoRun job={job} status={status} />
+                <NoRun job={job} status={status} problem={view.latest.store?.problem ?? null} />
               ) : (
                 <>
                   {shown(chosen, props)}
@@ -138,22 +138,25 @@ function stateOf({
   return { status, reason, wanted, program_id, failure, attempts };
 }
 
-/** In place of the views of a run of which no event has come yet. */
-function NoRun({ job, status }: { job: Job; status: Status }) {
-  const mayCome = status.kind !== "ended" && (job.candidates > 0 || hasEnded(job.status));
-  if (mayCome) {
-    return (
-      <p class="empty" role="status">
-        Loading.
-      </p>
-    );
-  }
+const NOT_LOADING: readonly Status["kind"][] = ["ended", "refused", "deleted"];
+
+/** Shown until the first event of the run arrives, and if the job has no run. `problem`: why it cannot be read. */
+function NoRun({ job, status, problem }: { job: Job; status: Status; problem: string | null }) {
+  const hasRun = job.attempts > 0 && job.phase !== "queued";
+  if (problem === null && hasRun && !NOT_LOADING.includes(status.kind)) return <Loading />;
   return (
     <p class="empty">
-      {job.status === "pending" && "The job waits for a worker; its run is shown here once it has begun."}
-      {job.status === "running" &&
-        "The program's sandbox is started and the program is checked; its run is shown here once that has ended."}
-      {job.status !== "pending" && job.status !== "running" && "The job has no run to show."}{" "}
+      {problem !== null ? (
+        <>
+          Not shown: <Inline text={problem} length={400} />.
+        </>
+      ) : job.status === "pending" ? (
+        "The job waits for a worker; its run is shown here once it has begun."
+      ) : job.status === "running" ? (
+        "The program's sandbox is started and the program is checked; its run is shown here once that has ended."
+      ) : (
+        "The job has no run to show."
+      )}{" "}
       <a href="#/log">The log</a> has what was printed.
     </p>
   );

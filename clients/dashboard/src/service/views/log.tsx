@@ -5,7 +5,7 @@ import { time } from "../../parts/format";
 import { Inline } from "../../parts/text";
 import { visible } from "../../text/visible";
 import { hasEnded } from "../parts/job-controls";
-import { ProblemNotice } from "../parts/shown";
+import { Loading, ProblemNotice } from "../parts/shown";
 import { type Problem, request } from "../request";
 import type { Schema } from "../schema";
 
@@ -18,13 +18,7 @@ const SHOWN = 2_000;
 export function LogView({ id, status }: { id: string; status: string }) {
   const { lines, problem } = useLog(id, hasEnded(status));
   if (lines === null) {
-    return problem === null ? (
-      <p class="empty" role="status">
-        Loading.
-      </p>
-    ) : (
-      <ProblemNotice problem={problem} />
-    );
+    return problem === null ? <Loading /> : <ProblemNotice problem={problem} />;
   }
   const shown = lines.slice(-SHOWN);
   return (
