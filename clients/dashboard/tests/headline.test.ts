@@ -20,6 +20,15 @@ test("After a search on a sample the scores of a run are those of all compared r
   expect(headline({})).toEqual({ seed: 0.35, best: 0.6, rows: 24, left: 18 });
 });
 
+test("A comparison counts until the pool changes", () => {
+  const ties = { type: "ties", best: 3, rows: 18, validation_rows: 6, validation_left: 18, candidates: TIED };
+  const pool = { type: "pool", at: 90, front: [1], best: 1, id: events.length + 2 };
+  const later = [...events, { ...ties, id: events.length + 1 }, pool] as PageEvent[];
+  expect(headlineOf(viewAt(reduce(EMPTY, later), LIVE))).toMatchObject({ rows: 6, left: 0 });
+  const again = [...later, { ...ties, id: events.length + 3 }] as PageEvent[];
+  expect(headlineOf(viewAt(reduce(EMPTY, again), LIVE))).toMatchObject({ best: 0.6, left: 18 });
+});
+
 test("Without validation rows that the search left out, and at an earlier entry, they are those of the search", () => {
   const { candidates, best } = viewAt(reduce(EMPTY, events), LIVE);
   const ofSearch = { seed: candidates[0]?.score, best: candidates[3]?.score, rows: 6, left: 0 };

@@ -10,12 +10,12 @@ import { href } from "../route";
 import { failuresFirst } from "../state/failing";
 import { headlineOf } from "../state/headline";
 import { outcomesAreBeingRead } from "../state/outcomes";
-import { LIVE, type View } from "../state/view";
+import type { View } from "../state/view";
 import { BestText } from "./best-text";
 
 export function Result({ view, api }: { view: View; api: string }) {
+  const { ties } = view;
   const { certificate, run, stop, finished, failures } = view.latest;
-  const ties = view.at === LIVE ? view.latest.ties : undefined;
   const reason = finished?.reason ?? run?.reason ?? stop?.reason;
   const best = view.candidates.find(({ index }) => index === view.best);
   const { counts } = view;

@@ -1,7 +1,7 @@
 /** The two scores of a run: of its seed and of its best candidate, and over which rows. */
 
 import { scoredRows } from "./scored-rows";
-import { LIVE, type View } from "./view";
+import type { View } from "./view";
 
 export interface Headline {
   readonly seed: number;
@@ -13,11 +13,11 @@ export interface Headline {
 }
 
 /** Return them; null before there is a score. At an earlier entry they are those of the search. */
-export function headlineOf({ at, candidates, best: index, latest: { ties } }: View): Headline | null {
+export function headlineOf({ candidates, best: index, ties }: View): Headline | null {
   const seed = candidates[0];
   const best = candidates.find((each) => each.index === index);
   if (seed === undefined || best === undefined) return null;
-  if (at === LIVE && ties !== undefined && ties.validation_left > 0) {
+  if (ties !== undefined && ties.validation_left > 0) {
     const [ofSeed, ofBest] = [0, ties.best].map((wanted) => ties.candidates.find((each) => each.index === wanted));
     if (ofSeed !== undefined && ofBest !== undefined) {
       return {

@@ -10,6 +10,7 @@ import type {
   RunWarning,
   ScoreOnTestRows,
   Steer,
+  Ties,
 } from "../generated/events";
 import { paretoFront } from "./front";
 import type { Candidate, Latest, State } from "./reduce";
@@ -45,6 +46,8 @@ export interface View {
   readonly front: ReadonlySet<number>;
   /** The index of the best candidate. */
   readonly best: number | null;
+  /** How the best candidates of the pool were compared; undefined if they were not, and at an earlier entry. */
+  readonly ties: Ties | undefined;
   readonly metricCalls: number;
   /** Counts of metric calls by place, in order. */
   readonly metricCallCounts: readonly MetricCalls[];
@@ -78,7 +81,7 @@ export function viewAt(state: State, n: number): View {
   const newest = candidates.at(-1)?.at ?? -1;
   const known = pool !== undefined && pool.at >= newest;
   const metricCallCounts = until(state.metricCalls);
-  const ties = live ? state.latest.ties : undefined;
+  const ties = live ? tiesOf(state) : undefined;
   return {
     at: n,
     latest: state.latest,
@@ -90,6 +93,7 @@ export function viewAt(state: State, n: number): View {
       ? derived(pool, n, () => new Set(pool.front))
       : computedFront(candidates, state.latest.run?.front_type ?? "instance"),
     best: ties?.best ?? (known ? pool.best : firstBest(candidates)),
+    ties,
     metricCalls: Math.max(
       last(metricCallCounts)?.metric_calls ?? 0,
       last(candidates)?.metric_calls ?? 0,
@@ -106,6 +110,12 @@ export function viewAt(state: State, n: number): View {
     steers: [...state.steers.values()].filter(({ at }) => live || (at !== null && at <= n)).sort(byRequest),
     warnings: [...state.warnings.values()].filter(({ at }) => at === null || at <= n).sort(byId),
   };
+}
+
+/** Return the last comparison of the best candidates, unless the pool has changed since: the run was continued. */
+function tiesOf({ latest: { ties }, pools }: State): Ties | undefined {
+  const compared = ties?.id ?? 0;
+  return [...pools.values()].some(({ id }) => id > compared) ? undefined : ties;
 }
 
 const lastDerived = new WeakMap<object, { readonly n: number; readonly value: unknown }>();
