@@ -45,8 +45,9 @@ def seed_score(store: Store, run: StoredRun) -> float | None:
 
     These are the rows of the search, and those on which both were compared after it if they were.
     """
-    if "seed_score" in run.counters:
-        return float(run.counters["seed_score"])
+    known = run.counters.get("seed_score")
+    if isinstance(known, int | float):  # the counters of a damaged record may hold anything
+        return known
     candidates = store.candidates(run.id)
     return candidates[0].score if candidates else None
 
