@@ -120,7 +120,11 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
         faults.append("candidate 0 does not have the seed's texts")
     selected = selection_rows(store, run.id)
     faults += journal.scores_without_result(candidates, selected.get("val", selected["train"]))
-    faults += journal.wrong_ties(candidates, selected["train"], selected.get("val", []))
+    left_scores: Mapping[int, Sequence[float]] = {}
+    try:
+        left_scores = journal.compared(candidates, selected["train"], selected.get("val", []))
+    except _WrongComparison as wrong:
+        faults.append(str(wrong))
     attempts, cost_usd, unpriced, unreported = _attempts(store, run.id)
     return Evidence(
         run=run,
@@ -133,7 +137,7 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
         test=(scored[0], scored[1]),
         opened=max(1, len(journal.tested - {0})),
         raced_out=journal.raced_out,
-        left_scores=journal.left_scores,
+        left_scores=left_scores,
         noise=journal.noise(),
         evaluations=journal.evaluations,
         test_evaluations=journal.test_evaluations,
@@ -172,6 +176,10 @@ def _reason_against(run: StoredRun, best: CandidateRecord | None, sealed: Sequen
     return None
 
 
+class _WrongComparison(Exception):
+    """The comparison of the best candidates contradicts the record; the text states how."""
+
+
 class _RecordedEntries:
     """One pass over the entries of a run, or over some parts of them."""
 
@@ -184,7 +192,6 @@ class _RecordedEntries:
         self._plans: dict[str, Repeats] = {}
         self._ties: dict[str, list[Entry]] = {}
         self.steered: dict[int, SteerEntry] = {}
-        self.left_scores: dict[int, list[float]] = {}
         self.commitment: Commitment | None = None
         self.evaluations = self.raced_out = 0
         digest = hashlib.blake2b(digest_size=16)
@@ -260,35 +267,37 @@ class _RecordedEntries:
             and kept.texts == {**candidates[kept.parents[0]].texts, **request.action.texts}
         }
 
-    def wrong_ties(
+    def compared(
         self, candidates: Sequence[CandidateRecord], train: Sequence[RecordedRow], val: Sequence[RecordedRow]
-    ) -> list[str]:
-        """Return a fault if the choice of the best candidate does not follow from the scores on fresh rows.
+    ) -> dict[int, list[float]]:
+        """Return the scores of the compared candidates on validation rows that the search left out; none if no such.
 
-        If there is no fault, this sets `left_scores`: by candidate, the scores on validation rows that the search left
-        out.
+        Raises:
+            _WrongComparison: the choice of the best candidate does not follow from the scores on fresh rows.
         """
         dropped = dropped_of(candidates)
         part = partial(part_of_ties, len(candidates), dropped=len(dropped))
         found = self._ties.get(part(), [])
         if len(found) < 2:
-            return []
+            return {}
         plan = TiePlan.model_validate_json(found[0].answer)
         rows = {row.row_id: row for row in [*train, *val]}
         if not set(plan.rows) <= rows.keys():
-            return ["the best candidates were compared on rows that the record lacks"]
+            raise _WrongComparison("the best candidates were compared on rows that the record lacks")
         validation = {row.row_id for row in val}
         left = [row for row in plan.rows if row in validation]
         scores = [kept.scores for kept in candidates]
         ties = self._compares_ties or not left
         if finalists(scores, dropped, ties=ties, seed=bool(left)) != plan.candidates:
-            return ["the best candidates that were compared are not those of the record"]
+            raise _WrongComparison("the best candidates that were compared are not those of the record")
         used = [rows[row].id for row in left if any(str(row) in each for each in scores)]
         further = [rows[row] for row in plan.rows if row not in validation]
         used += self._rows_used(candidates, further, val, plan.searched)
         if used:
             named = ", ".join(used[:ROWS_NAMED])
-            return [f"{len(used)} rows on which the best candidates were compared are not fresh (ids {named})"]
+            raise _WrongComparison(
+                f"{len(used)} rows on which the best candidates were compared are not fresh (ids {named})"
+            )
         fresh: dict[int, list[float]] = {}
         for index in plan.candidates:
             results = [
@@ -301,16 +310,17 @@ class _RecordedEntries:
                 for row in plan.rows
             ]
             if [entry.digest for entry in results] != asked:
-                return [f"the results of candidate {index}, which was compared, are not those of the fresh rows"]
+                raise _WrongComparison(
+                    f"the results of candidate {index}, which was compared, are not those of the fresh rows"
+                )
             fresh[index] = [self._score(entry.answer) for entry in results]
         made = TieDecision.model_validate_json(found[1].answer)
         if made != decide({index: list(scores[index].values()) for index in plan.candidates}, fresh, len(left)):
-            return ["the decision between the best candidates does not follow from their scores"]
-        self.left_scores = {
+            raise _WrongComparison("the decision between the best candidates does not follow from their scores")
+        return {
             index: [score for row, score in zip(plan.rows, scored, strict=True) if row in validation]
             for index, scored in fresh.items()
         }
-        return []
 
     def _rows_used(
         self,

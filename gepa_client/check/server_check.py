@@ -46,7 +46,8 @@ from gepa_client.gepa.row_loaders import AnyRow, list_server_rows
 from gepa_client.journal.requests import digest_of
 from gepa_client.run import splits
 from gepa_client.run.resolved_settings import endpoints, evolve_of, is_deterministic, metric_call_budget, scorers
-from gepa_client.settings.groups import RACE_ROWS, Evolve
+from gepa_client.selection.search_rows import default_sample, rows_searched
+from gepa_client.settings.groups import Evolve
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from gepa_client.transport.address import rpc_url
 from gepa_client.transport.calls import CALL_TIMEOUT_S
@@ -500,8 +501,8 @@ class _ServerCheck:
         """Return on how many validation rows the search of a raced run scores candidates."""
         if self.training_only or self.discovery.limits.whole_batches:
             return self.validation_rows
-        rows = max(RACE_ROWS, self.at_once) if self.config.race_rows is None else self.config.race_rows
-        return min(self.validation_rows, rows) or self.validation_rows
+        given = self.config.race_rows
+        return rows_searched(self.validation_rows, default_sample(self.at_once) if given is None else given)
 
     async def _reflect(self, rows: list[AnyRow], results: list[Result]) -> None:
         """Make a reflective dataset for the first component, from all examples with a result."""

@@ -7,6 +7,7 @@ from evolverpc_common.printed_commands import command, without_password
 from gepa_client.journal.entries import RESUMED_BY, CandidateRecord, StoredRun
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import CommandHint, ParentRun, Run
+from gepa_client.selection.search_rows import rows_searched
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 
 
@@ -59,8 +60,8 @@ def run_event(
 def _sampled(config: Mapping[str, Any], rows: InitialRows) -> int | None:
     if config.get("validation") != "race" or rows.val is rows.train:
         return None
-    sample: int | None = config.get("race_rows")  # absent in records of earlier versions
-    return sample if sample and sample < len(rows.val) else None
+    searched = rows_searched(len(rows.val), config.get("race_rows") or 0)  # absent in records of earlier versions
+    return searched if searched < len(rows.val) else None
 
 
 def _parent(parent: dict[str, Any] | None) -> ParentRun | None:

@@ -87,14 +87,13 @@ def story(record: RunRecord, explained: Explanation | None) -> list[str]:
             f"{headline.best:.4g}."
         )
         if headline.of_test and record.seed is not None:
-            compared = record.whole_validation()
-            sentences.append(
-                f"These are test scores; the {record.selection} scores, by which the search chose it, are "
-                f"{record.seed.score:.4g} and {best.score:.4g}."
-                if compared is None
-                else f"These are test scores; those on {compared.rows}, on which it was compared with the "
-                f"seed after the search, are {compared.seed:.4g} and {compared.best:.4g}."
-            )
+            if (compared := record.whole_validation()) is None:
+                others = f"the {record.selection} scores, by which the search chose it,"
+                before, after = record.seed.score, best.score
+            else:
+                others = f"those on {compared.rows}, on which it was compared with the seed after the search,"
+                before, after = compared.seed, compared.best
+            sentences.append(f"These are test scores; {others} are {before:.4g} and {after:.4g}.")
     sentences.append(_ending(record))
     if explained is not None:
         proposer = "Reflection" if _by_model(record) else "The program"

@@ -58,7 +58,7 @@ from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_c
 from gepa_client.run.strategies import sampled_rows
 from gepa_client.run.tie_break import final_rows
 from gepa_client.selection.race_blocks import fewest_rows, race_pays
-from gepa_client.settings.groups import RACE_ROWS
+from gepa_client.selection.search_rows import default_sample
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.recorded_stops import record_stop
 from gepa_client.steering.request_queue import PolledQueue
@@ -406,12 +406,9 @@ class _DriverRun:
             self.emit(Warned(message=message))
 
     def _resolve_race_rows(self, run: StoredRun, slots: int) -> None:
-        """Record the default size of the sample: at least as many rows as the servers take at once.
-
-        A smaller sample would leave slots idle and save no time. A resume needs the same number.
-        """
+        """Record the default size of the sample: a resume needs the same number."""
         if self.config.validation == "race" and self.config.race_rows is None:
-            self.config = self.config.model_copy(update={"race_rows": max(RACE_ROWS, slots)})
+            self.config = self.config.model_copy(update={"race_rows": default_sample(slots)})
             self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
 
     def _resolve_final_rows(self, run: StoredRun, initial: InitialState) -> None:
