@@ -57,8 +57,8 @@ class Validation(_CertificatePart):
 
     `complete`: those of them that have a score on every row; the others were dropped in a race. `estimate`: without the
     luck of the choice among the complete ones, with the 95 % interval `low` to `high`; None with a single row.
-    `left`: validation rows that the search left out, on which the best candidate was scored after it, and from which
-    `estimate` follows. Absent if there are fewer than two.
+    `left`: validation rows that the search left out, on which the best candidate and the seed were scored after it;
+    `left_seed`: the seed's mean on them. `estimate` then follows from these rows. Absent if there are fewer than two.
     """
 
     rows: int
@@ -70,10 +70,11 @@ class Validation(_CertificatePart):
     low: float | None
     high: float | None
     left: int | None = None
+    left_seed: float | None = None
 
     @model_serializer(mode="wrap")
     def _without_absent(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without(serialized(self), "left")
+        return _without(serialized(self), "left", "left_seed")
 
 
 class NoiseFound(_CertificatePart):
@@ -157,9 +158,9 @@ class Certificate(_CertificatePart):
         return _without(serialized(self), "by_hand")
 
 
-def _without(found: dict[str, Any], member: str) -> dict[str, Any]:
-    """Return the members without this one if it is None: certificates of earlier versions lack it."""
-    return {name: value for name, value in found.items() if name != member or value is not None}
+def _without(found: dict[str, Any], *members: str) -> dict[str, Any]:
+    """Return the members without those of these that are None: certificates of earlier versions lack them."""
+    return {name: value for name, value in found.items() if name not in members or value is not None}
 
 
 def certify(store: Store, run: StoredRun) -> Certificate:
@@ -277,8 +278,9 @@ def _validation(found: Evidence) -> Validation:
     whole = [kept for kept in found.candidates if kept.scores.keys() == best.scores.keys()]
     shrunk: Shrunk | None = None
     left = found.left_scores.get(best.index, [])
+    left_seed = found.left_scores.get(0)
     if len(left) > 1:  # the search did not choose by these scores; with `tie_rows` they choose among those that tie
-        compared = [index for index in found.left_scores if index or not best.index]
+        compared = [index for index in found.left_scores if index] if best.index else [0]
         shrunk = shrink([found.left_scores[index] for index in compared], compared.index(best.index))
     elif len(rows) > 1:
         shrunk = shrink([[kept.scores[row] for row in rows] for kept in whole], whole.index(best))
@@ -292,4 +294,5 @@ def _validation(found: Evidence) -> Validation:
         low=None if shrunk is None else shrunk.low,
         high=None if shrunk is None else shrunk.high,
         left=len(left) if len(left) > 1 else None,
+        left_seed=fmean(left_seed) if left_seed is not None and len(left) > 1 else None,
     )

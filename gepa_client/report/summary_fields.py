@@ -116,12 +116,13 @@ def certificate_facts(record: RunRecord) -> list[tuple[str, str]]:
     times = "once" if test.repeats == 1 else f"{test.repeats} times"
     chosen = f"{validation.seed:.4g} -> {validation.best:.4g} on {counted(validation.rows, 'row')}"
     if validation.estimate is not None:
-        luck = (
-            f"without the luck of being chosen among {counted(validation.complete, 'candidate')}, about"
-            if validation.left is None
-            else f"by its scores on {validation.left} validation rows that the search left out, about"
-        )
-        chosen += f"; {luck} {validation.estimate:.4g} ({validation.low:.4g} to {validation.high:.4g})"
+        if validation.left is None:
+            luck = f"without the luck of being chosen among {counted(validation.complete, 'candidate')}, about "
+        else:
+            luck = f"on {validation.left} validation rows that the search left out: "
+            luck += "" if validation.left_seed is None else f"{validation.left_seed:.4g} -> "
+        interval = f"95 % interval {validation.low:.4g} to {validation.high:.4g}"
+        chosen += f"; {luck}{validation.estimate:.4g} ({interval})"
         if note := estimate_note(found, perfect_score(record)):
             chosen += f"; {note}"
     if dropped := validation.compared - validation.complete:
@@ -352,8 +353,9 @@ def reuse_summary(record: RunRecord) -> str | None:
 
 def tie_summary(ties: TiesCompared) -> str:
     """Return which of the best candidates were compared, on how many fresh rows, and which is the best."""
-    means = ", ".join(f"{each.index} {each.mean:.4g}" for each in ties.candidates)
-    found = f"means over {ties.validation_rows + ties.rows:,} rows: {means}; the best is {ties.best}"
+    named = {each.index: f"candidate {each.index}" if each.index else "the seed" for each in ties.candidates}
+    means = ", ".join(f"{named[each.index]} {each.mean:.4g}" for each in ties.candidates)
+    found = f"means over {ties.validation_rows + ties.rows:,} rows: {means}; the best is {named[ties.best]}"
     fresh = ties.rows - ties.validation_left
     fewer = "" if fresh == ties.asked else f" of the {ties.asked:,} asked for, as no more are fresh"
     if not ties.validation_left:
@@ -684,6 +686,7 @@ def _hints(record: RunRecord) -> Iterator[str]:
     scored = _judged(record)
     same = sum(event.new_score == event.old_score for event in scored)
     size, is_small = _minibatch(record), False
+    only = len(record.candidates) - 1 + record.races.lost
     if not faults and scored and not any(event.old_score or event.new_score for event in scored):
         yield "a score with values between 0 and 1: every minibatch scored 0 before and after, which shows no progress"
     elif not faults and same > len(scored) / 2:
@@ -692,7 +695,7 @@ def _hints(record: RunRecord) -> Iterator[str]:
             f"--reflection-minibatch-size {2 * size}: most proposals scored the same on {counted(size, 'row')}, "
             "too few to show a small improvement"
         )
-        if same == len(scored) >= SAME:
+        if same == len(scored) >= SAME and not only:
             yield "a check that the program uses the candidate's texts: no proposal changed the score of its minibatch"
     if len(scored) - same > proposals / 2:
         yield (
@@ -700,7 +703,6 @@ def _hints(record: RunRecord) -> Iterator[str]:
             + (", or another --reflection-lm" if _by_model(record) else "")
             + ": most proposals made their minibatch worse"
         )
-    only = len(record.candidates) - 1 + record.races.lost
     if only and not record.training_only:
         yield (
             "more training rows, and of the same kinds as the validation rows: "

@@ -46,7 +46,7 @@ def fork(run: str, url: list[str] | None, at: int, as_json: bool, **given: Any) 
     if at and config.testset is not None:
         echo(
             console,
-            "it will have test scores but no certificate, as they are older than its commitment to the test rows",
+            f"it will have test scores but no certificate: its first {taken:,} entries are older than its commitment",
         )
     echo_next(console, resume_call(forked, store))
 

@@ -121,6 +121,10 @@ def _file(text: str, store: str | None) -> Path:
                 certify(kept, run)
             except NoCertificate as error:
                 refuse(f"run {run.id} has no certificate: {error}")
+            again = command("replay", run.id, "--output", "again", store=store)
+            refuse(
+                f"the certificate of run {run.id} is not in its folder here: give its file, or write it by `{again}`"
+            )
         return found
 
 

@@ -85,7 +85,7 @@ def event_text(event: events.Event) -> str:
             return f"committed to {counted(event.rows, 'test row')}: {safe_line(event.digest)}"
         case events.TiesCompared():
             best = "the seed" if event.best == 0 else f"candidate {event.best}"
-            return f"best of {len(event.candidates)} candidates on {counted(event.rows, 'fresh row')}: {best}"
+            return f"best of {len(event.candidates)} candidates on {counted(event.rows, 'unused row')}: {best}"
         case events.Tested():
             what = "seed" if event.index == 0 else f"candidate {event.index}"
             times = f", {event.repeats} times each" if event.repeats > 1 else ""

@@ -170,7 +170,10 @@ def show(ended: RunSummary, console: Console) -> None:
         shown = _shown(ended.output)
         lines += [f"{LABELS[name]:<15} {safe(str(shown / name))}" for name in [*ended.written, files.LOG]]
         improved = ended.record.best is not None and ended.record.best.index != 0
-        if files.BEST_CANDIDATE in ended.written and improved and not ended.replayed:
+        certificate = ended.record.certificate
+        if improved and certificate is not None and certificate.verdict == "worse":
+            lines.append(f"{'use it':<15} no: the test rows show that it is worse than the seed")
+        elif files.BEST_CANDIDATE in ended.written and improved and not ended.replayed:
             lines.append(f"{'use it':<15} {safe(_load_call(ended.record, shown))}")
     if ended.record.mutations and ended.record.best is not None:
         lines.append(f"{'best code':<15} {safe_line(code_label(ended.record.best.texts) or '')}")

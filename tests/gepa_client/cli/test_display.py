@@ -3,10 +3,13 @@
 import io
 import shlex
 import subprocess
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from gepa_client.certificate.certificate import certify
 from gepa_client.cli.views.console import echo_next, make_console
 from gepa_client.cli.views.event_text import clock, event_text
 from gepa_client.cli.views.final_summary import RunSummary, show
@@ -29,9 +32,11 @@ from gepa_client.journal.run_events import (
     Warned,
     race_text,
 )
+from gepa_client.journal.store import open_store
 from gepa_client.journal.tie_entries import TiedCandidate
 from gepa_client.report.run_record import RunRecord
 from gepa_client.settings.run_config import RunConfig
+from tests.gepa_client.certificate.certified_run import Certified
 from tests.gepa_client.example_records import NASTY, candidate, code_record, example_record, mutated, refused
 
 
@@ -185,7 +190,7 @@ def test_which_of_tied_candidates_was_chosen_is_displayed_whole_on_a_narrow_term
     )
     with LiveDisplay(Console(file=out, width=80, force_terminal=True)) as display:
         display.event(ties, example_record())
-    assert "best of 4 candidates on 200 fresh rows: candidate 112" in out.getvalue()
+    assert "best of 4 candidates on 200 unused rows: candidate 112" in out.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -369,3 +374,33 @@ def test_the_reason_of_an_end_is_wrapped_between_words() -> None:
     lines = out.getvalue().splitlines()
     assert f"{lines[0]} {lines[1]}" == f"completed: {reason}"
     assert len(lines[0]) <= 80
+
+
+@pytest.mark.parametrize(
+    ("scores", "text"),
+    [
+        (([1.0] * 12, [0.0] * 10 + [1.0] * 2), "no: the test rows show that it is worse than the seed"),
+        (([0.0] * 12, [1.0] * 10 + [0.0] * 2), 'evolverpc.load_candidate("'),
+    ],
+)
+def test_a_candidate_that_is_worse_on_the_test_rows_is_not_recommended(
+    tmp_path: Path, scores: tuple[list[float], list[float]], text: str
+) -> None:
+    out = io.StringIO()
+    record = example_record()
+    with closing(open_store(str(tmp_path / "runs.db"))) as store:
+        record.certificate = certify(store, Certified(scores=scores).into(store))
+    ended = RunSummary(
+        settings=RunConfig.model_construct(),
+        run_id="r1",
+        store=None,
+        output=tmp_path / "runs" / "r1",
+        record=record,
+        finished=Finished(status="completed", metric_calls=600),
+        written=["best_candidate.json"],
+        seconds=1.0,
+        replayed=False,
+        by_hand=False,
+    )
+    show(ended, Console(file=out, width=200, force_terminal=True, color_system=None))
+    assert f"{'use it':<15} {text}" in out.getvalue()

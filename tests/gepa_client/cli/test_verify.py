@@ -78,6 +78,19 @@ def test_a_gain_is_certified_verified_and_replayed(
     assert "next:" not in wrong.stderr
 
 
+def test_a_run_that_was_imported_has_no_certificate_in_a_folder_until_its_record_is_replayed(
+    serve: Serve, cli: Cli, words: Script, types: Types, tmp_path: Path
+) -> None:
+    assert cli("optimize", serve(words), *RUN).status == 0
+    assert cli("export", "last", "--output", "run.json").status == 0
+    assert cli("import", "run.json", "--store", "other.db").status == 0
+    refused = cli("verify", "last", "--store", "other.db")
+    assert refused.status == 2
+    assert "is not in its folder here: give its file, or write it by" in " ".join(refused.stderr.split())
+    assert types(refused.stderr, "gepa-client replay").status == 0
+    assert cli("verify", "again", "--store", "other.db").status == 0
+
+
 def test_a_certificate_of_a_run_that_was_extended_since_is_not_valid_and_names_the_newer_one(
     serve: Serve, cli: Cli, words: Script, types: Types, tmp_path: Path
 ) -> None:

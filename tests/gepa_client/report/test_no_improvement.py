@@ -67,6 +67,9 @@ def test_hints_fit_what_the_record_shows() -> None:
         "a check that the program uses the candidate's texts: no proposal changed the score of its minibatch"
     )
     assert "or" not in ended(*same, rejected(12, 2, 1))
+    race = RacedOut(compared=20, rows=60, calls=26, saved=34, mean=-0.25, bound=-0.1)
+    better = rejected(12, 1, 2, "raced out").model_copy(update={"race": race})
+    assert "no proposal changed" not in str(ended(*same, better))
     wide = started(config={"reflection_minibatch_size": 8})
     assert ended(*same, begin=wide)["try"].startswith("--reflection-minibatch-size 16: ")
     assert ended(*(rejected(at, 0, 0) for at in range(1, 12)))["try"].startswith("a score with values between 0 and 1")

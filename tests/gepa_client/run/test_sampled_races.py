@@ -99,7 +99,10 @@ def test_a_run_searches_on_the_sample_and_compares_the_best_with_the_seed_on_the
     assert (validation["rows"], validation["left"]) == (SAMPLE, LEFT)
     assert validation["estimate"] == pytest.approx(compared["candidates"][0]["fresh"])
     assert validation["low"] <= validation["estimate"] <= validation["high"]
-    assert f"by its scores on {LEFT} validation rows that the search left out, about" in report
+    assert validation["left_seed"] == pytest.approx(compared["candidates"][1]["fresh"])
+    on_left = f"{validation['left_seed']:.4g} -> {validation['estimate']:.4g} (95 % interval "
+    assert f"on {LEFT} validation rows that the search left out: {on_left}" in report
+    assert f"candidate {best} {best_mean}, the seed 0.5; the best is candidate {best}" in report
     assert cli("verify", folder / "certificate.json").status == 0
     assert cli("export", "last", "--output", "run.json").status == 0
     imported = cli("import", "run.json", "--store", "other.db")
@@ -111,6 +114,7 @@ def test_a_run_searches_on_the_sample_and_compares_the_best_with_the_seed_on_the
     sent = len(program.server.calls)
     assert "certificate" not in cli("fork", summary["run_id"], "--at", 0).stdout
     assert "test scores but no certificate" in cli("fork", summary["run_id"], "--at", 150).stdout
+    assert "the run is a fork" in cli("verify", "last").stderr
     assert found(cli("resume", "last", "--json")) == found(ran)
     assert len(program.server.calls) > sent
     [forked] = (path for path in folder.parent.iterdir() if path.is_dir() and path != folder)  # the last fork's

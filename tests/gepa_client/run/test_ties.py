@@ -74,10 +74,10 @@ def test_everything_that_reads_the_best_candidate_agrees(serve: Serve, cli: Cli,
     summary = f"were compared on {FRESH} fresh rows; means over {FRESH + VAL} rows: "
     for text in ((folder / "report.md").read_text(), page_text(folder / "report.html")):
         assert summary in text
-        assert f"the best is {best}" in text
+        assert f"the best is candidate {best}" in text
     [fact] = [line for line in cli("show", "last").stdout.splitlines() if line.startswith("compared ")]
     assert summary in fact
-    assert fact.endswith(f"the best is {best}")
+    assert fact.endswith(f"the best is candidate {best}")
     decided = ("best", "rows", "validation_rows", "validation_left", "candidates")
     assert shown["ties"] == {name: ties[name] for name in decided}
     assert cli("verify", folder / "certificate.json").status == 0
