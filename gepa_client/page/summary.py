@@ -7,6 +7,7 @@ from gepa_client.analysis.explanation import Explanation
 from gepa_client.page.ending_events import FailedStep, StatedFact, Summary, SummaryTable
 from gepa_client.page.page_fact import TEXT_SENT, SentText
 from gepa_client.report import summary_fields as fields
+from gepa_client.report.no_improvement import no_improvement
 from gepa_client.report.proposed_texts import COPY_COLUMNS, UNUSABLE_COLUMNS, copied_table, unusable_rows
 from gepa_client.report.run_record import RunRecord
 
@@ -31,7 +32,7 @@ def summary_of(record: RunRecord, explained: Explanation | None) -> Summary:
     return Summary(
         story=fields.story(record, explained),
         certificate=_stated(fields.certificate_facts(record)),
-        no_improvement=_stated(fields.no_improvement(record)),
+        no_improvement=_stated(no_improvement(record)),
         facts=_stated(facts),
         settings=fields.changed_settings(record.started.config) if record.started is not None else {},
         tables=[

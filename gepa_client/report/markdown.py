@@ -10,6 +10,7 @@ from gepa_client.analysis.proposals import COMPARED, ComparedRow, Excerpt, TextC
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.run_events import Mutated, MutationRejected
 from gepa_client.report import summary_fields as fields
+from gepa_client.report.no_improvement import no_improvement
 from gepa_client.report.proposed_texts import COPY_COLUMNS, UNUSABLE_COLUMNS, copied_table, unusable_rows
 from gepa_client.report.run_record import (
     DIFF_SHOWN,
@@ -138,7 +139,7 @@ def _explained(record: RunRecord, explained: Explanation | None) -> list[str]:
     if explained is None:
         return []
     parts: list[str] = []
-    if reasons := fields.no_improvement(record):
+    if reasons := no_improvement(record):
         parts += ["", "## Why it did not improve", "", *(f"- {label}: {_code(text)}" for label, text in reasons)]
     if explained.overall is not None:
         parts += ["", "## Rows it fixed and broke", "", *_moved_rows(explained.overall)]

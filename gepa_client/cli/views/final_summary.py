@@ -18,6 +18,7 @@ from gepa_client.evolution.checkout import holds_commit
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.run_events import Finished
 from gepa_client.report import summary_fields as fields
+from gepa_client.report.no_improvement import no_improvement, unused_iterations
 from gepa_client.report.proposed_texts import copied_summary, unusable_summary
 from gepa_client.report.run_record import Headline, RunRecord
 from gepa_client.report.steering_fields import steered_kinds, steered_summary
@@ -194,8 +195,8 @@ def show(ended: RunSummary, console: Console) -> None:
     ]
     lines += [f"{label:<15} {_wrapped(safe_line(text, 1000), console)}" for label, text in _certified(ended)]
     if not ended.replayed and ended.recorded is None:
-        unused = fields.unused_iterations(ended.record)
-        for label, text in [*([("unused", unused)] if unused else []), *fields.no_improvement(ended.record)]:
+        unused = unused_iterations(ended.record)
+        for label, text in [*([("unused", unused)] if unused else []), *no_improvement(ended.record)]:
             lines.append(f"[yellow]{label:<15}[/] {_wrapped(safe_line(text, 600), console)}")
     for shown_line in lines:
         console.print(shown_line, soft_wrap=True)

@@ -14,8 +14,8 @@ from gepa_client.journal.run_events import (
     Started,
     StepFailed,
 )
+from gepa_client.report.no_improvement import no_improvement, unused_iterations
 from gepa_client.report.run_record import RunRecord
-from gepa_client.report.summary_fields import no_improvement, unused_iterations
 from tests.gepa_client.example_records import candidate, started
 
 
