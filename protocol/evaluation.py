@@ -76,6 +76,24 @@ class Usage(ResultModel):
     models: dict[ModelName, ModelUsage] | None = None
 
 
+class HostCalls(ResultModel):
+    """The outcomes of an example's calls to one host over the network.
+
+    `succeeded`: calls that the host answered. `failed`: calls that failed in a way that passes: there was no
+    connection, it was cut, the host timed out, or it answered with status 408, 425, 429 or 5xx, with an error event,
+    or with a body that states one of these. `reason`: how the last of these failed, such as `429`, `connection
+    refused` or `cut off`. `retry_after_s`: how long the host asked to wait, in seconds.
+    """
+
+    succeeded: Annotated[int, Field(ge=0), WHOLE] = 0
+    failed: Annotated[int, Field(ge=0), WHOLE] = 0
+    reason: Annotated[str, Field(max_length=256)] | None = None
+    retry_after_s: Annotated[FiniteFloat, Field(ge=0)] | None = None
+
+
+HostName = Annotated[str, Field(min_length=1, max_length=256)]
+"""A host name, with its port if that is not the scheme's own, such as `api.openai.com` or `127.0.0.1:8000`."""
+
 PARSE_FAILURE = "parse_failure"
 """The type of a step's error if the model's answer, `raw`, did not have the structure `expected`."""
 
@@ -108,7 +126,8 @@ class ExampleResult(ResultModel):
     `component_feedback` (capability `steps`): feedback on single components, by name, in place of `feedback`. `log`:
     what the program wrote to stdout and stderr while the example ran, bounded; a failed example has it in `error`.
     `metric_calls`: what the example counts for in the optimizer's budget; 1 where it is left out. `trajectory_length`:
-    of the trajectory that `trajectory_ref` names: the steps of a list, or the fields of an object.
+    of the trajectory that `trajectory_ref` names: the steps of a list, or the fields of an object. `hosts`: the calls
+    that the example made over the network, by host, where the server watches them.
     """
 
     model_config = ConfigDict(
@@ -136,6 +155,7 @@ class ExampleResult(ResultModel):
     error: ExampleError | None = None
     usage: Usage | None = None
     metric_calls: Annotated[int, Field(ge=0), WHOLE] | None = None
+    hosts: dict[HostName, HostCalls] | None = None
     seconds: Annotated[FiniteFloat, Field(ge=0)]
 
     @model_validator(mode="after")

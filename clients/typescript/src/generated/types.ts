@@ -25,6 +25,7 @@ export interface WireTypes {
   FinalizeParams: FinalizeParams;
   FinalizeResult: FinalizeResult;
   GetResultParams: GetResultParams;
+  HostCalls: HostCalls;
   ImageContent: ImageContent;
   ImportCommitsParams: ImportCommitsParams;
   ImportCommitsResult: ImportCommitsResult;
@@ -355,7 +356,8 @@ export interface Example {
  * `component_feedback` (capability `steps`): feedback on single components, by name, in place of `feedback`. `log`:
  * what the program wrote to stdout and stderr while the example ran, bounded; a failed example has it in `error`.
  * `metric_calls`: what the example counts for in the optimizer's budget; 1 where it is left out. `trajectory_length`:
- * of the trajectory that `trajectory_ref` names: the steps of a list, or the fields of an object.
+ * of the trajectory that `trajectory_ref` names: the steps of a list, or the fields of an object. `hosts`: the calls
+ * that the example made over the network, by host, where the server watches them.
  */
 export interface ExampleResult {
   status: "ok" | "program_error" | "timeout" | "infra_error" | "cancelled" | "rollout";
@@ -375,6 +377,9 @@ export interface ExampleResult {
   error?: ExampleError | null;
   usage?: Usage | null;
   metric_calls?: number | null;
+  hosts?: {
+    [k: string]: HostCalls;
+  } | null;
   seconds: number;
 }
 /**
@@ -385,6 +390,20 @@ export interface ExampleError {
   message: string;
   traceback?: string | null;
   log?: string | null;
+}
+/**
+ * The outcomes of an example's calls to one host over the network.
+ *
+ * `succeeded`: calls that the host answered. `failed`: calls that failed in a way that passes: there was no
+ * connection, it was cut, the host timed out, or it answered with status 408, 425, 429 or 5xx, with an error event,
+ * or with a body that states one of these. `reason`: how the last of these failed, such as `429`, `connection
+ * refused` or `cut off`. `retry_after_s`: how long the host asked to wait, in seconds.
+ */
+export interface HostCalls {
+  succeeded?: number;
+  failed?: number;
+  reason?: string | null;
+  retry_after_s?: number | null;
 }
 /**
  * Run the program, as this candidate makes it, on each example.

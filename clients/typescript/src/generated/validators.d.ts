@@ -36,6 +36,7 @@ export const ExampleResult: SchemaValidator;
 export const FinalizeParams: SchemaValidator;
 export const FinalizeResult: SchemaValidator;
 export const GetResultParams: SchemaValidator;
+export const HostCalls: SchemaValidator;
 export const ImageContent: SchemaValidator;
 export const ImportCommitsParams: SchemaValidator;
 export const ImportCommitsResult: SchemaValidator;
