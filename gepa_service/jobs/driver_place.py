@@ -2,7 +2,7 @@
 
 import contextlib
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -30,16 +30,14 @@ if TYPE_CHECKING:  # the backend is imported when it is chosen
 class DriverPlace:
     """How the driver is launched. `sandboxes`: those of the job, at addresses that the driver reaches.
 
-    `store`: the journal's address there. `give`: makes the folder of results the driver's own. `fleet`, `output`: the
-    endpoints file and the folder of results there, None if they have the same paths as here.
+    `store`: the journal's address there. `fleet`: the endpoints file there, None if it has the same path as here. It is
+    given no folder of this machine: its results are in the journal, its log comes through a pipe.
     """
 
     launch: LaunchDriver
     sandboxes: NoSandboxes
     store: str
-    give: Callable[[Path], None] = lambda _folder: None
     fleet: Path | None = None
-    output: Path | None = None
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO
 
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
@@ -57,15 +56,12 @@ async def isolated(
     async with contextlib.AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(model_access(order, session, None))
         runtime = await stack.enter_async_context(BubblewrapRuntime(warm=False, daemon=daemon))
-        shared, results = order.folder / "shared", order.folder / "results"
-        for folder in (shared, results):
-            folder.mkdir(mode=0o755, exist_ok=True)
-        visible = VisiblePaths((*package_mounts(*PACKAGES), str(shared)), results)
+        shared = order.folder / "shared"
+        shared.mkdir(mode=0o755, exist_ok=True)
+        visible = VisiblePaths((*package_mounts(*PACKAGES), str(shared)))
         limits = ResourceLimits(float(os.cpu_count() or 1), MEMORY_MB, WORKSPACE_MB, PROCESSES, LIFETIME_S)
         container = runtime.container({"purpose": "driver", "job": order.run_id}, visible, limits)
         stack.push_async_callback(container.close)
-        if container.user is not None:
-            os.chown(results, container.user, container.user)
         await container.start()
         models = gateway.open_session("driver", Closed())
         await models.serve(*await container.listen(MODELS_PORT, TUNNEL_PORT))
@@ -83,17 +79,7 @@ async def isolated(
         }
         launch = _Launch(asyncio.get_running_loop(), container, variables, daemon is not None)
         sandboxes = RelayedSandboxes(session, relays.fleet, relays.original)
-        user = container.user
-        yield DriverPlace(launch, sandboxes, f"http://127.0.0.1:{JOURNAL_PORT}", lambda folder: _give(folder, user))
-
-
-def _give(folder: Path, user: int | None) -> None:
-    """Give the files of an earlier driver to this one's user. Links are not followed."""
-    if user is None:
-        return
-    for parent, folders, names in os.walk(folder):
-        for path in (parent, *(f"{parent}/{name}" for name in (*folders, *names))):
-            os.chown(path, user, user, follow_symlinks=False)
+        yield DriverPlace(launch, sandboxes, f"http://127.0.0.1:{JOURNAL_PORT}")
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,11 @@
 
 import contextlib
 import logging
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.untrusted_files import open_plain
 from gepa_service.model.job import Job
 from gepa_service.model.job_log import LARGEST_CHUNK, LogChunk, LogLine
 from gepa_service.records.record import new_id, now
@@ -107,13 +106,10 @@ def without_secrets(text: str, secrets: Mapping[str, str]) -> str:
 
 
 def _bytes_of(path: Path, offset: int) -> bytes:
-    """Return what a regular file holds from here on, at most `READ_AT_ONCE`; a job may have made it anything else."""
+    """Return what a file holds from here on, at most `READ_AT_ONCE`; nothing if it is not there, or no plain file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:  # it is not there, or a link
+        with open_plain(path.parent, path.name) as opened:
+            opened.seek(offset)
+            return opened.read(READ_AT_ONCE)
+    except OSError:
         return b""
-    with os.fdopen(descriptor, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return b""
-        opened.seek(offset)
-        return opened.read(READ_AT_ONCE)

@@ -111,7 +111,6 @@ def _driven(order: JobOrder, store: Store, run: StoredRun | None, place: DriverP
         run = StoredRun(id=order.run_id, name=settings.name, config=settings.recorded(), output=str(output))
         with contextlib.suppress(RunExists):  # by a request whose response was lost
             store.create(run)
-    place.give(output)
     ended = ForegroundRun(
         settings=settings,
         store=order.api,
@@ -124,7 +123,7 @@ def _driven(order: JobOrder, store: Store, run: StoredRun | None, place: DriverP
         display=_Quiet(),
         launch=place.launch,
         driver_store=place.store,
-        driver_output=place.output,
+        driver_writes=False,
         **continued(run),
     ).run()
     if ended.by_hand and ended.finished.status == "paused":

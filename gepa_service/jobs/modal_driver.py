@@ -33,7 +33,7 @@ PACKAGES = ("gepa_client", "protocol", "evolverpc_common")
 EXTRAS = ("client",)
 DRIVER_ROUTE = "driver"
 LIMITS = ResourceLimits(cpu=2.0, memory_mb=4096, workspace_mb=256, processes=512, lifetime_s=24 * 3600.0)
-SHARED, RESULTS = f"{WORKSPACE}/shared", f"{WORKSPACE}/results"
+SHARED = f"{WORKSPACE}/shared"
 WRITE_S = 30.0
 
 WRITE = """
@@ -61,7 +61,7 @@ async def at_modal(order: JobOrder, session: SandboxSession, front: HttpFront) -
         runtime = await stack.enter_async_context(ModalRuntime(session.settings.modal_app or APP))
         spec = SandboxSpec(
             main=Command(()),
-            setup=(Command(("mkdir", "-p", SHARED, RESULTS)),),
+            setup=(Command(("mkdir", "-p", SHARED)),),
             prepared=await runtime.packages_image(PACKAGES, EXTRAS, on_progress=print),
             egress=Allow(tuple(dict.fromkeys(urlsplit(url).hostname or "" for url in (order.api, front.url)))),
             labels={RUN_LABEL: order.run_id[:LABEL_LENGTH], "purpose": "driver"},
@@ -83,7 +83,6 @@ async def at_modal(order: JobOrder, session: SandboxSession, front: HttpFront) -
             sandboxes=RelayedSandboxes(session, mirror.fleet, servers.original),
             store=order.api,
             fleet=Path(SHARED, FLEET),
-            output=Path(RESULTS),
         )
 
 

@@ -1,14 +1,21 @@
 """A driver that runs elsewhere, in a container or at Modal, whose streams are pipes of this process."""
 
 import asyncio
+import contextlib
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import IO, Any
 
 from gepa_client.run.supervisor import DRIVER, LaunchedDriver
 
 KILLED = -9
+LARGEST_LOG = 64 << 20
+"""Bytes of what a driver prints that are kept; the rest is thrown away."""
+
+LAST_WORDS_S = 2.0
+"""Seconds that the end of what an ended driver printed may take to arrive."""
 
 Begin = Callable[[Sequence[int]], Coroutine[Any, Any, "asyncio.Future[int]"]]
 """Starts the driver with these descriptors as its streams; they are duplicated. Returns the future of its status."""
@@ -19,11 +26,13 @@ def launched(
 ) -> LaunchedDriver:
     """Start a driver in the loop, from another thread.
 
-    `end`: ends the place that it runs in. `log`: gets what it prints.
+    `end`: ends the place that it runs in. `log`: gets what it prints, by a pipe: the driver never holds the file.
     """
-    (read_in, write_in), (read_out, write_out) = os.pipe(), os.pipe()
+    (read_in, write_in), (read_out, write_out), (read_log, write_log) = os.pipe(), os.pipe(), os.pipe()
+    printing = threading.Thread(target=_copy, args=(read_log, os.dup(log.fileno())), name="driver's log", daemon=True)
+    printing.start()
     try:
-        ending = asyncio.run_coroutine_threadsafe(begin([read_in, write_out, log.fileno()]), loop).result()
+        ending = asyncio.run_coroutine_threadsafe(begin([read_in, write_out, write_log]), loop).result()
     except BaseException:
         os.close(write_in)
         os.close(read_out)
@@ -31,7 +40,18 @@ def launched(
     finally:
         os.close(read_in)
         os.close(write_out)
-    return _PipedDriver(loop, ending, end, os.fdopen(write_in, "wb"), os.fdopen(read_out, "rb"))
+        os.close(write_log)
+    return _PipedDriver(loop, ending, end, os.fdopen(write_in, "wb"), os.fdopen(read_out, "rb"), printing)
+
+
+def _copy(source: int, target: int) -> None:
+    """Copy at most `LARGEST_LOG` bytes of the source; read the rest all the same, so that no writer waits."""
+    left = LARGEST_LOG
+    with os.fdopen(source, "rb", buffering=0) as reading, os.fdopen(target, "ab", buffering=0) as writing:
+        while part := reading.read(1 << 16):
+            with contextlib.suppress(OSError):  # the disk is full
+                writing.write(part[:left])
+            left -= min(left, len(part))
 
 
 class _PipedDriver:
@@ -44,9 +64,11 @@ class _PipedDriver:
         end: Callable[[], Coroutine[Any, Any, None]],
         stdin: IO[bytes],
         stdout: IO[bytes],
+        printing: threading.Thread,
     ) -> None:
         self._loop = loop
         self._end = end
+        self._printing = printing
         self._ended = asyncio.run_coroutine_threadsafe(_status(ending), loop)
         self.stdin: IO[bytes] | None = stdin
         self.stdout: IO[bytes] | None = stdout
@@ -63,6 +85,7 @@ class _PipedDriver:
             self.returncode = self._ended.result(timeout)
         except TimeoutError:
             raise subprocess.TimeoutExpired(list(DRIVER), timeout or 0.0) from None
+        self._printing.join(LAST_WORDS_S)
         return self.returncode
 
 

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from evolverpc_common.git import GitError
 from evolverpc_common.node_packages import MODULES
 from evolverpc_common.shielded import run_shielded
+from evolverpc_common.untrusted_files import open_plain
 from protocol import Candidate
 from protocol.code import branch_of
 from protocol.errors import MutationRejected, ProgramFailed, RpcError
@@ -235,12 +236,14 @@ class MutationEditor:
         top = Path(os.path.realpath(worktree.folder))
         if not real.is_relative_to(top) or not real.is_file():
             raise rejected("edit", f"the program reported to have written {file!r}, not a file of its repository")
-        size, inside = real.stat().st_size, real.relative_to(top).as_posix()
-        if size > self._settings.max_diff_bytes + len(self._staged.content(inside) or b""):
-            raise rejected("size", f"{file!r} has {size} bytes now")
+        inside = real.relative_to(top).as_posix()
         try:
-            self._staged.write(inside, real.read_bytes())
-        except GitError as error:
+            with open_plain(top, inside) as written:
+                size = os.fstat(written.fileno()).st_size
+                if size > self._settings.max_diff_bytes + len(self._staged.content(inside) or b""):
+                    raise rejected("size", f"{file!r} has {size} bytes now")
+                self._staged.write(inside, written.read(size))
+        except (GitError, OSError) as error:
             raise rejected("edit", f"{file!r}, which the program wrote, cannot be kept: {error}") from None
 
     async def _check_out(self) -> tuple[EditableFiles, Worktree, list[Path]]:

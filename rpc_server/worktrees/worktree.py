@@ -2,9 +2,6 @@
 
 import os
 import shutil
-import stat
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -12,6 +9,7 @@ from typing import BinaryIO
 from evolverpc_common.node_packages import PREPARE, link_modules, to_prepare
 from evolverpc_common.settings.sources import SettingsError
 from evolverpc_common.shielded import run_shielded
+from evolverpc_common.untrusted_files import open_plain, plain_files
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
 from rpc_server.program.launcher import find_interpreter, program_environment
@@ -159,12 +157,14 @@ def copy_saved_program(settings: Settings, worktree: Worktree) -> tuple[Path, Pa
         return None
     written = worktree.root / str(_moved(settings, settings.saved_program_json_path, worktree))
     place = settings.root / settings.saved_program_json_path
-    if not written.is_file() or not Path(os.path.realpath(written)).is_relative_to(os.path.realpath(worktree.folder)):
+    real, top = Path(os.path.realpath(written)), Path(os.path.realpath(worktree.folder))
+    if not real.is_file() or not real.is_relative_to(top):
         return None  # a link could lead to a file that the program may not read
-    if place.exists() and written.samefile(place):
+    if place.exists() and real.samefile(place):
         return None
     place.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(written, place)
+    with open_plain(top, real.relative_to(top)) as source, place.open("wb") as target:
+        shutil.copyfileobj(source, target)
     return written, place
 
 
@@ -181,7 +181,7 @@ def copy_artifacts(settings: Settings, worktree: Worktree) -> str | None:
         return None
     home = Path(os.path.realpath(settings.root / settings.artifacts))
     left = ARTIFACTS_BYTES
-    for number, (file, content) in enumerate(_regular_files(written)):
+    for number, (file, content) in enumerate(plain_files(written)):
         size = os.fstat(content.fileno()).st_size
         if number == ARTIFACT_FILES or size > left:
             most = f"{ARTIFACT_FILES:,} files and {ARTIFACTS_BYTES >> 20} MB"
@@ -203,18 +203,6 @@ def _copy_bytes(source: BinaryIO, target: BinaryIO, size: int) -> None:
     while size > 0 and (part := source.read(min(size, 2**20))):
         target.write(part)
         size -= len(part)
-
-
-def _regular_files(top: Path) -> Iterator[tuple[Path, BinaryIO]]:
-    """Yield the files below a folder, by their paths from there, each open for reading."""
-    for folder, _, names, descriptor in os.fwalk(top):
-        for name in sorted(names):
-            with suppress(FileNotFoundError):
-                if not stat.S_ISREG(os.lstat(name, dir_fd=descriptor).st_mode):
-                    continue
-                opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
-                with open(opened, "rb") as content:  # noqa: PTH123  # a descriptor
-                    yield Path(folder, name).relative_to(top), content
 
 
 def _executable(settings: Settings, name: str, worktree: Worktree) -> str:

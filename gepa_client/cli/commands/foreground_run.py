@@ -68,8 +68,8 @@ class ForegroundRun:
 
     `output`, `seen_action`, `seen_beat`, `if_blocked`: as in `DriverJob`. `sandboxes`: None if the run calls no server.
     `display`: None for that of a command. `resumed_by`, `typed`: as in `RunSummary`. `launch`: as of `DriverProcess`.
-    `driver_store`, `driver_output`: the store and the folder for results as the driver process reaches them, if these
-    are others.
+    `driver_store`: the store as the driver process reaches it, if that is at another address. `driver_writes`: whether
+    the driver process writes its own files into `output`, too; no file that another wrote there is read otherwise.
     """
 
     settings: RunConfig
@@ -92,7 +92,7 @@ class ForegroundRun:
     if_blocked: str | None = None
     launch: LaunchDriver = launch_here
     driver_store: str | None = None
-    driver_output: Path | None = None
+    driver_writes: bool = True
 
     def run(self) -> RunSummary:
         """Drive the run to its end, and print its summary."""
@@ -109,7 +109,7 @@ class ForegroundRun:
             run_id=self.run_id,
             owner=uuid.uuid4().hex,
             config=self.settings.model_dump(mode="json", exclude_unset=True),
-            output=self.driver_output or self.output,
+            output=self.output if self.driver_writes else None,
             replays=self.replays,
             until=self.until,
             seen_action=self.seen_action,
@@ -290,7 +290,7 @@ class ForegroundRun:
             details=f"the end of its log:\n{tail}" if tail and signals <= 1 else None,
             metric_calls=record.metric_calls,
             in_replay=record.phase == "replaying" and not self.replays,
-            files=[files.BEST_CANDIDATE] if record.candidates and self.output is not None else [],
+            files=[files.BEST_CANDIDATE] if record.candidates and job.output is not None else [],
         )
 
     def _let_go(self, job: DriverJob, reason: str) -> float | None:

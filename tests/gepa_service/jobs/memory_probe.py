@@ -1,4 +1,4 @@
-"""Imported by a zygote, it is the driver of jobs: it writes the digests of all secrets that its memory holds.
+"""Imported by a zygote, it is the driver of jobs: it prints the digests of all secrets that its memory holds.
 
 A secret is known by its beginning, so that looking for it leaves it nowhere.
 """
@@ -16,11 +16,11 @@ from gepa_service.jobs import isolated_driver
 BEGINNING = b"sk-of-a-tenant-"
 LENGTH = 40
 SET_DUMPABLE = 4
-FOUND = "found.json"
+FOUND = "found in the memory:"
 
 
 def run() -> NoReturn:
-    job = json.loads(sys.stdin.readline())
+    sys.stdin.readline()
     planted = bytearray(BEGINNING + b"x" * (LENGTH - len(BEGINNING)))  # which is found if anything is
     found = set()
     ctypes.CDLL(None).prctl(SET_DUMPABLE, 1, 0, 0, 0)  # else it may not read its own memory this way
@@ -29,9 +29,7 @@ def run() -> NoReturn:
             if " r" in line and "[v" not in line:
                 first, last = (int(part, 16) for part in line.split()[0].split("-"))
                 found |= digests_in(memory, first, last)
-    place = Path(job["output"]) / FOUND
-    place.with_suffix(".new").write_text(json.dumps(sorted(found)))
-    place.with_suffix(".new").rename(place)
+    print(FOUND, json.dumps(sorted(found)), file=sys.stderr, flush=True)
     del planted
     os._exit(1)
 

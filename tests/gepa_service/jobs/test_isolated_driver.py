@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.http_store import HttpStore
 from gepa_client.sandboxing.session_interface import NoSandboxes
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.api.routes import ROUTERS
-from gepa_service.jobs import isolated_driver
+from gepa_service.jobs import isolated_driver, job_process
 from gepa_service.jobs.driver_place import place_for
 from gepa_service.jobs.job_order import JobOrder
 from gepa_service.jobs.queue import Queue
@@ -25,6 +26,7 @@ from gepa_service.model.job import Job
 from tests.gepa_service.platform import Platform, platform
 
 HOSTILE = Path(__file__).with_name("hostile.py")
+PLANTING = Path(__file__).with_name("planting.py")
 SECRET = "sk-of-the-tenant-0123456789"
 
 
@@ -65,7 +67,7 @@ def test_a_hostile_optimizer_reaches_nothing_but_its_own(
 ) -> None:
     own, other = claimed(service, "acme"), claimed(service, "rival")
     folder, others = tmp_path / "jobs" / own.id, tmp_path / "jobs" / other.id
-    for each in (folder, others / "shared"):
+    for each in (folder / "results", others / "shared"):
         each.mkdir(parents=True)
     (folder / "token").write_text(service.tokens.issue(own))
     (folder / "job.log").write_text("a log")
@@ -114,7 +116,10 @@ def test_a_hostile_optimizer_reaches_nothing_but_its_own(
                     "/sys/kernel",
                 ),
             ],
-            "written": [sys.prefix + "/x", "/etc/x", "/usr/x", str(folder / "shared" / "token"), str(others / "x")],
+            "written": [
+                *(sys.prefix + "/x", "/etc/x", "/usr/x", str(folder / "shared" / "token"), str(others / "x")),
+                *(str(folder / "results" / name) for name in ("run.log", "artifacts", "x")),
+            ],
             "hosts": [*(("127.0.0.1", port) for port in ports), ("1.1.1.1", 53), ("169.254.169.254", 80)],
             "sockets": [unix, f"@{other.id}", "/run/docker.sock", "/run/dbus/system_bus_socket"],
             "routes": routes(own.id, other.id),
@@ -137,3 +142,36 @@ def test_a_hostile_optimizer_reaches_nothing_but_its_own(
     assert len(found) > 100
     reached = {name: got for name, got in found.items() if got is not None}
     assert reached == {}
+
+
+def test_the_process_outside_follows_no_link_that_a_hostile_optimizer_planted(
+    service: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = claimed(service, "acme")
+    folder, private = tmp_path / "jobs" / job.id, tmp_path / "private"
+    for each in (folder, private / "folder"):
+        each.mkdir(parents=True)
+    (folder / "token").write_text(service.tokens.issue(job))
+    (private / "master.key").write_text("the key")
+    (private / "folder" / "of_another.json").write_text('{"secret": 1}')
+    monkeypatch.setenv("GEPA_STORE_TOKEN_FILE", str(folder / "token"))
+    monkeypatch.setattr(isolated_driver, "DRIVER", (sys.executable, "-P", "-c", PLANTING.read_text()))
+    order = JobOrder(
+        run_id=job.id,
+        api=service.api,
+        folder=folder,
+        token_file=folder / "token",
+        settings={},
+        budget={},
+        isolated=True,
+    )
+    settings = RunConfig(repo=str(tmp_path), max_metric_calls=5)
+    run, store = service.journals.run(job.id), HttpStore(order.api, token_file=order.token_file)
+    with closing(store):
+        for _ in range(2):  # the second one finds what the first one left
+            with place_for(order, NoSandboxes(settings)) as place:  # type: ignore[arg-type]
+                ended = job_process._driven(order, store, run, place)
+            assert (ended.status, ended.artifacts) == ("completed", {})
+    assert (private / "master.key").read_text() == "the key"
+    assert [path.name for path in private.rglob("*")] == ["folder", "master.key", "of_another.json"]
+    assert (folder / "results" / "run.log").read_text().count("a line of the driver") == 2

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gepa_client.run.output_folder import LOG
 from gepa_service.jobs import job_zygote as zygotes
 from gepa_service.jobs.attempt import Revealed
 from tests.faults.execution_log import until
@@ -26,8 +27,13 @@ def test_a_forked_driver_holds_no_secret(tmp_path: Path, monkeypatch: pytest.Mon
         with working(service.parts(), at_once=1):
             for tenant in secrets:
                 job = service.submit(repository, word_settings(tmp_path / "log"), tenant)
-                place = tmp_path / "jobs" / job.id / "results" / FOUND
-                until(place.exists, f"the driver of {tenant} to have looked")
-                found = json.loads(place.read_text())
+                place = tmp_path / "jobs" / job.id / "results" / LOG
+
+                def printed(log: Path = place) -> list[str]:
+                    lines = log.read_text().splitlines() if log.exists() else []
+                    return [line.removeprefix(FOUND) for line in lines if line.startswith(FOUND)]
+
+                until(lambda: bool(printed()), f"the driver of {tenant} to have looked")
+                found = json.loads(printed()[0])
                 assert digest_of(BEGINNING + b"x" * (LENGTH - len(BEGINNING))) in found, "nothing can be found"
                 assert not {digest_of(secret.encode()) for secret in secrets.values()} & set(found)
