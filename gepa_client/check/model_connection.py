@@ -2,19 +2,19 @@
 
 import json
 import os
-import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from http.client import HTTPException
 from typing import Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
 
-from evolverpc_common.display_text import plain
+import aiohttp
+
+from evolverpc_common.judged_http import AddressRefused, Answer, ask
+from evolverpc_common.network_addresses import Network
+from gepa_client.transport.event_loop import run_to_end
 
 TIMEOUT_S = 10.0
-LONGEST_REASON = 200
+LARGEST_ANSWER = 64 << 10
 FROM_ENVIRONMENT = "os.environ/"
 """How litellm marks an argument that names a variable."""
 
@@ -51,11 +51,12 @@ _PROVIDERS = {
 }
 
 
-def connection_fault(name: str, kwargs: Mapping[str, Any]) -> str | None:
+def connection_fault(name: str, kwargs: Mapping[str, Any], allowed: Sequence[Network] | None = None) -> str | None:
     """Return why calls to this model would fail: no connection, a refused key, or an unknown model; else None.
 
-    `kwargs`: the arguments of every call. A provider whose address is not known is left for the first call to judge,
-    and so is any response other than a refusal of the key or of the model.
+    `kwargs`: the arguments of every call. `allowed`: the networks that may be asked besides public ones, if a tenant of
+    a service named the address; None allows every address. A provider whose address is not known is left for the first
+    call to judge, and so is any response other than a refusal of the key or of the model.
     """
     prefix, _, model = name.partition("/")
     provider = _PROVIDERS.get(prefix)
@@ -70,17 +71,25 @@ def connection_fault(name: str, kwargs: Mapping[str, Any]) -> str | None:
         if key := _key(kwargs.get("api_key"), provider):
             headers = provider.headers(key)
     try:
-        urlopen(Request(url, headers=headers), timeout=TIMEOUT_S).close()  # noqa: S310  # http or https
-    except HTTPError as refused:
-        return _refusal(name, model, url, refused) if headers else None
-    except URLError as error:
-        if isinstance(error.reason, ssl.SSLError):
-            return None  # litellm may trust other certificates
-        reason = getattr(error.reason, "strerror", None) or error.reason
+        answer = run_to_end(
+            ask("GET", url, allowed=allowed, headers=headers, timeout_s=TIMEOUT_S, most_bytes=LARGEST_ANSWER)
+        )
+    except AddressRefused as error:
+        return f"the model {name} is not asked at {address}: {error}"
+    except aiohttp.ClientSSLError:
+        return None  # litellm may trust other certificates
+    except aiohttp.ClientConnectorDNSError:
+        return f"the model {name} does not answer at {address}: no such host"
+    except aiohttp.ClientConnectorError as error:
+        reason = os.strerror(error.os_error.errno) if error.os_error.errno else error.os_error
         return f"the model {name} does not answer at {address}: {reason}"
-    except (OSError, HTTPException):  # there is a server, which is busy or expects other requests
+    except (
+        aiohttp.ClientError,
+        TimeoutError,
+        ValueError,
+    ):  # there is a server, which is busy or expects other requests
         return None
-    return None
+    return _refusal(name, model, url, answer) if headers else None
 
 
 def _key(given: object, provider: _Provider) -> str | None:
@@ -89,18 +98,20 @@ def _key(given: object, provider: _Provider) -> str | None:
     return os.environ.get(given.removeprefix(FROM_ENVIRONMENT)) if given.startswith(FROM_ENVIRONMENT) else given
 
 
-def _refusal(name: str, model: str, url: str, refused: HTTPError) -> str | None:
-    """Return what a response states of the key or the model; None for a server that describes no models."""
-    with refused:
-        try:
-            error = json.loads(refused.read()).get("error")
-        except (ValueError, AttributeError, OSError, HTTPException):
-            error = None
-    reason = (
-        plain(str(error["message"]), limit=LONGEST_REASON) if isinstance(error, dict) and "message" in error else ""
-    )
-    if refused.code == 401:
-        return f"the key of the model {name} is refused at {url}: {reason or 'status 401'}; set another one"
-    if refused.code == 404 and model in reason:
-        return f"there is no model {name} at {url}: {reason}"
+def _refusal(name: str, model: str, url: str, answer: Answer) -> str | None:
+    """Return what a response states of the key or the model; None for a server that describes no models.
+
+    Nothing of its text is repeated: the address may be one that the reader of the message cannot reach.
+    """
+    if answer.status == 401:
+        return f"the key of the model {name} is refused at {url} (status 401); set another one"
+    if answer.status == 404 and model in _message(answer.body):
+        return f"there is no model {name} at {url} (status 404)"
     return None
+
+
+def _message(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"]["message"])
+    except (ValueError, LookupError, TypeError):
+        return ""

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from evolverpc_common.network_addresses import Network
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.check.model_connection import connection_fault
 from gepa_client.errors import ClientError
 from gepa_client.run.output_folder import refuse_results
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
@@ -18,8 +18,10 @@ if TYPE_CHECKING:  # aiohttp comes with them, which `--help` does not need
     from protocol import DiscoverResult
 
 
-def preflight(settings: RunConfig) -> None:
+def preflight(settings: RunConfig, allowed: Sequence[Network] | None = None) -> None:
     """Check the settings, call `discover` once at each server, and ask for the reflection model; nothing is paid for.
+
+    `allowed`: as of `connection_fault`.
 
     Raises:
         SettingsError: the folder for the results is in use, the reflection model cannot answer, or no proposer.
@@ -39,7 +41,7 @@ def preflight(settings: RunConfig) -> None:
         raise next(answer for answer in answers if isinstance(answer, Exception))
     if settings.reflection_lm is None and not any("proposals" in each.capabilities for each in found):
         raise SettingsError(NO_PROPOSER)
-    preflight_connection(settings)
+    preflight_connection(settings, allowed)
 
 
 def preflight_output(settings: RunConfig) -> None:
@@ -61,13 +63,14 @@ def preflight_model(settings: RunConfig) -> None:
         raise SettingsError(f"{found} (nothing was run)")
 
 
-def preflight_connection(settings: RunConfig) -> None:
+def preflight_connection(settings: RunConfig, allowed: Sequence[Network] | None = None) -> None:
     """Raise SettingsError if the provider of the reflection model is out of reach or refuses; not with `no_check`."""
     if settings.reflection_lm is None or settings.no_check:
         return
+    from gepa_client.check.model_connection import connection_fault
     from gepa_client.gepa.litellm_model import ADDRESS
 
-    if found := connection_fault(settings.reflection_lm, settings.reflection_lm_kwargs or {}):
+    if found := connection_fault(settings.reflection_lm, settings.reflection_lm_kwargs or {}, allowed):
         raise SettingsError(f"{found}; {ADDRESS} (nothing was run; --no-check starts the run all the same)")
 
 

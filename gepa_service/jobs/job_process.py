@@ -91,7 +91,7 @@ def _carried_out(order: JobOrder, store: Store, daemons: "Daemons | None") -> En
             if front is not None:
                 end_earlier_attempts(order.run_id, settings)
             with started_session(settings, order.run_id, setup, _print, spent_usd=spent) as session:
-                if run is None and (failure := _check(session)) is not None:
+                if run is None and (failure := _check(session, order)) is not None:
                     return failure
                 with place_for(order, session, front, None if daemons is None else daemons.of_driver) as place:
                     return _driven(order, store, run, place)
@@ -178,14 +178,14 @@ def _settings(order: JobOrder, run: StoredRun | None, gateway: Mapping[str, Any]
     return from_record(run.config, {**given, **order.budget, **gateway})
 
 
-def _check(session: sessions.SandboxSession) -> Ended | None:
+def _check(session: sessions.SandboxSession, order: JobOrder) -> Ended | None:
     """Try the program on a few rows; return how the job ends if it cannot run: interrupted if its server was lost.
 
     Raises:
         ConnectionLost: the server was lost.
     """
     try:
-        preflight(_as_called(session.settings))
+        preflight(_as_called(session.settings), parse_networks(order.allow_networks))
         report = run_to_end(check_server(session.settings, EXAMPLES))
     except ConnectionLost:
         raise

@@ -1,7 +1,7 @@
 """The settings of a job: those of `gepa-client optimize` that a tenant may choose, and what the service decides."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
@@ -162,7 +162,7 @@ def checked_settings(given: Mapping[str, Any], networks: Sequence[Network], *, m
             destination_of(described.base_url, networks)
         except DestinationRefused as refused:
             raise SettingRefused("model_providers", f"{provider}: {refused}") from None
-    for name in config.reflection_lm_kwargs or {}:
+    for name in _names(config.reflection_lm_kwargs):
         if SECRET_ARGUMENTS.fullmatch(name):
             raise SettingRefused("reflection_lm_kwargs", f"`{name}` is a secret: give it to PUT /secrets/{{name}}")
         if name in CONNECTING_ARGUMENTS:
@@ -205,6 +205,14 @@ def named_secrets(settings: Mapping[str, Any]) -> list[str]:
     names += [parse_secret_header(text)[3] for text in _texts(settings.get("secret_headers"))]
     providers = (settings.get("model_providers") or {}).values()
     return [*names, *(each["key_env"] for each in providers if each.get("key_env"))]
+
+
+def _names(value: Any) -> Iterator[str]:
+    """Yield the names of arguments, at every depth: one may hold the arguments of another call, as `fallbacks` does."""
+    if isinstance(value, dict):
+        yield from map(str, value)
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        yield from _names(part)
 
 
 def _texts(value: Any) -> Sequence[str]:

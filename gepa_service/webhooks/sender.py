@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import random
-import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -13,14 +12,13 @@ from datetime import timedelta
 from typing import Any
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 
+from evolverpc_common.judged_http import AddressRefused, ask
 from evolverpc_common.network_addresses import Network
 from gepa_service.model.webhook import DeliveryAttempt, DeliveryStatus, Webhook, WebhookDelivery
 from gepa_service.records.every import every
 from gepa_service.records.record import now
 from gepa_service.records.store import LARGEST_PAGE, RecordChanged, RecordStore, RecordsUnavailable, changed
-from gepa_service.repositories.destinations import Destination, DestinationRefused, destination_of
 from gepa_service.webhooks.signing import SIGNATURE, secret_of, signature
 
 FIRST_PAUSE_S = 5.0
@@ -29,7 +27,6 @@ MOST_ATTEMPTS = 8
 REQUEST_S = 10.0
 AT_ONCE = 16
 IDLE_S = 1.0
-LONGEST_ERROR = 300
 
 
 @dataclass(frozen=True)
@@ -108,18 +105,12 @@ class Sender:
             SIGNATURE: signature(secret, body, present),
         }
         try:
-            where = await asyncio.to_thread(destination_of, webhook.url, self.networks)
-            connector = aiohttp.TCPConnector(resolver=_Judged(where), use_dns_cache=False, force_close=True)
-            timeout = aiohttp.ClientTimeout(total=REQUEST_S)
-            async with (
-                aiohttp.ClientSession(
-                    connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
-                ) as session,
-                session.post(webhook.url, data=body, headers=headers, allow_redirects=False) as response,
-            ):
-                return DeliveryAttempt(at=now(), status=response.status)
-        except DestinationRefused as error:
-            return DeliveryAttempt(at=now(), error=str(error)[:LONGEST_ERROR])
+            answer = await ask(
+                "POST", webhook.url, allowed=self.networks, headers=headers, data=body, timeout_s=REQUEST_S
+            )
+            return DeliveryAttempt(at=now(), status=answer.status)
+        except AddressRefused as error:
+            return DeliveryAttempt(at=now(), error=str(error))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             return DeliveryAttempt(at=now(), error=f"no response: {type(error).__name__}")
 
@@ -137,30 +128,3 @@ class Sender:
 
         with contextlib.suppress(RecordChanged):  # deleted with its webhook
             changed(self.records, delivery, change)
-
-
-class _Judged(AbstractResolver):
-    """Resolves the one host to the addresses that were judged."""
-
-    def __init__(self, where: Destination) -> None:
-        self._where = where
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """Return the addresses."""
-        del family
-        return [
-            ResolveResult(
-                hostname=host,
-                host=str(address),
-                port=port,
-                family=socket.AF_INET6 if address.version == 6 else socket.AF_INET,
-                proto=0,
-                flags=socket.AI_NUMERICHOST,
-            )
-            for address in self._where.addresses
-        ]
-
-    async def close(self) -> None:
-        """Nothing is open."""

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import re
-import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -12,12 +11,12 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp import web
-from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
+from evolverpc_common.judged_http import judged_connector
 from evolverpc_common.model_prices import ModelPrice
-from evolverpc_common.network_addresses import Network, parse_address, refusal_reason
+from evolverpc_common.network_addresses import Network
 from evolverpc_common.redaction import StreamRedactor
 from sandbox_runtime.gateway.events import HostConnection, ProviderCall
 from sandbox_runtime.gateway.gateway_session import SandboxGatewaySession
@@ -51,34 +50,10 @@ class _ClientGone(Exception):
     """The sandbox disconnected."""
 
 
-class JudgingResolver(AbstractResolver):
-    """Resolves names that lead to public addresses, or into the networks `allowed`; others have none."""
-
-    def __init__(self, allowed: Sequence[Network]) -> None:
-        self._allowed = allowed
-        self._system = aiohttp.ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        """Return the addresses of a host. Raises `OSError`."""
-        found = await self._system.resolve(host, port, family)
-        for each in found:
-            address = parse_address(each["host"])
-            if address is None or refusal_reason(address, self._allowed) is not None:
-                raise OSError(f"{host} is not a public host")
-        return found
-
-    async def close(self) -> None:
-        """Close it."""
-        await self._system.close()
-
-
 def provider_session(allowed: Sequence[Network] | None = None) -> aiohttp.ClientSession:
     """Return the HTTP session for all calls of a gateway. `allowed`: as `Gateway.allowed_networks`."""
-    resolver = None if allowed is None else JudgingResolver(allowed)
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_S, resolver=resolver),
+        connector=judged_connector(allowed, limit=0, keepalive_timeout=KEPT_S),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=READ_TIMEOUT_S),
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=("User-Agent",),

@@ -6,7 +6,6 @@ See https://docs.github.com/en/apps/creating-github-apps/authenticating-with-a-g
 import asyncio
 import time
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +15,7 @@ import aiohttp
 import jwt
 from pydantic import BaseModel, Field, ValidationError
 
+from evolverpc_common.judged_http import environment_proxy
 from evolverpc_common.network_addresses import is_loopback
 from sandbox_runtime.source.remote_git import TOKEN_USER, CredentialsFailed, is_for
 
@@ -99,7 +99,9 @@ class GitHubApp:
             "User-Agent": "evolverpc",
         }
         timeout = aiohttp.ClientTimeout(total=_REQUEST_S)
-        async with aiohttp.ClientSession(headers=headers, timeout=timeout, proxy=_proxy_to(self._app.api)) as session:
+        async with aiohttp.ClientSession(
+            headers=headers, timeout=timeout, proxy=environment_proxy(self._app.api)
+        ) as session:
             installation = self._app.installation
             if installation is None:
                 path = f"/repos/{where}/installation"
@@ -142,14 +144,6 @@ class GitHubApp:
             raise CredentialsFailed(
                 f"{app}: {api} cannot be asked about {repository}: {type(error).__name__}"
             ) from None
-
-
-def _proxy_to(url: str) -> str | None:
-    """Return the environment's proxy. aiohttp's `trust_env` would also use a password from `.netrc`."""
-    parts = urllib.parse.urlsplit(url)
-    if urllib.request.proxy_bypass(parts.netloc):
-        return None
-    return urllib.request.getproxies().get(parts.scheme)
 
 
 _ADVICE = {

@@ -5,11 +5,12 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.model_connection import connection_fault
 from gepa_client.check.preflight import preflight_connection
@@ -24,6 +25,7 @@ class Provider(HTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.status, self.body = 200, b"{}"
+        self.location: str | None = None
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.url = f"http://127.0.0.1:{self.server_port}"
 
@@ -34,6 +36,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
         self.send_response(self.server.status)
+        if self.server.location is not None:
+            self.send_header("Location", self.server.location)
         self.send_header("Content-Length", str(len(self.server.body)))
         self.end_headers()
         self.wfile.write(self.server.body)
@@ -42,8 +46,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-@pytest.fixture
-def provider() -> Iterator[Provider]:
+@contextmanager
+def serving() -> Iterator[Provider]:
     with Provider() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -52,13 +56,23 @@ def provider() -> Iterator[Provider]:
         thread.join()
 
 
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with serving() as server:
+        yield server
+
+
 @pytest.mark.parametrize(
     ("status", "body", "fault"),
     [
         (200, {"id": "gpt-99"}, None),
-        (401, {"error": {"message": "Incorrect API key provided"}}, "the key .* is refused .*: Incorrect API key"),
-        (401, "no JSON object", "the key of the model openai/gpt-99 is refused at .*: status 401; set another one"),
-        (404, UNKNOWN, "there is no model openai/gpt-99 at .*/v1/models/gpt-99: The model 'gpt-99' does not exist"),
+        (
+            401,
+            {"error": {"message": "Incorrect API key provided"}},
+            r"the key .* is refused at .*/v1/models/gpt-99 \(status 401\); set another one$",
+        ),
+        (401, "no JSON object", r"the key of the model openai/gpt-99 is refused at .* \(status 401\)"),
+        (404, UNKNOWN, r"there is no model openai/gpt-99 at .*/v1/models/gpt-99 \(status 404\)$"),
         (404, {"detail": "Not Found"}, None),
         (404, {"error": {"message": "no such page"}}, None),
         (403, {"error": {"message": "this key may not list models"}}, None),
@@ -107,3 +121,18 @@ def test_a_model_out_of_reach_stops_the_start_unless_the_check_is_left_out() -> 
     assert f"the model openai/gpt-5 does not answer at {url}: Connection refused" in message
     assert "set `api_base` in --reflection-lm-kwargs (nothing was run; --no-check" in message
     preflight_connection(settings.model_copy(update={"no_check": True}))
+
+
+def test_a_redirect_is_not_followed_and_an_address_that_the_policy_refuses_is_not_asked(provider: Provider) -> None:
+    kwargs = {"api_base": f"{provider.url}/v1", "api_key": "k"}
+    with serving() as internal:
+        internal.status, internal.body = 401, json.dumps({"error": {"message": "inside"}}).encode()
+        provider.status, provider.location = 302, f"{internal.url}/inside"
+        assert connection_fault("openai/gpt-99", kwargs) is None
+        assert connection_fault("openai/gpt-99", kwargs, parse_networks(["127.0.0.0/8"])) is None
+        assert (len(provider.asked), internal.asked) == (2, [])
+    for address in (provider.url, provider.url.replace("127.0.0.1", "localhost")):
+        found = connection_fault("openai/gpt-99", {**kwargs, "api_base": address}, ())
+        assert "not asked" in (found or "")
+        assert "public" in (found or "")
+    assert len(provider.asked) == 2

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from gepa_service.jobs.attempt import Revealed
+from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.settings_of_jobs import SettingRefused, checked_settings
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.model.job import Job
 from gepa_service.model.program_version import Repository
 from gepa_service.records.record import new_id
+from gepa_service.repositories.policy import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
 from tests.gepa_client.cli.test_optimize_in_isolation import api
@@ -68,10 +70,21 @@ def service(tmp_path: Path) -> Iterator[Platform]:
 
 
 @contextmanager
-def model(asked: Callable[[str | None], None], answer: Callable[[str], str] = lambda _: "better") -> Iterator[str]:
-    """Yield the base URL of a model; `asked` is called with the header of each request, `answer` with its prompt."""
+def model(
+    asked: Callable[[str | None], None],
+    answer: Callable[[str], str] = lambda _: "better",
+    looked_up: Callable[[str | None], None] = lambda _: None,
+) -> Iterator[str]:
+    """Yield the base URL of a model; `asked` is called with the header of each request, `answer` with its prompt.
+
+    `looked_up`: called with the header of each request about the model itself.
+    """
 
     class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            looked_up(self.headers["Authorization"])
+            self.send_error(501)
+
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             asked(self.headers["Authorization"])
@@ -193,6 +206,28 @@ def test_the_gateway_of_a_tenants_job_puts_its_secret_on_requests_to_the_host_an
     assert len(seen) == asked
     written = [path for path in (tmp_path / "jobs").rglob("*") if path.is_file()]
     assert [path for path in written if SECRET.encode() in path.read_bytes()] == []
+
+
+def test_the_key_of_a_job_is_not_sent_to_a_model_at_an_address_that_the_operator_does_not_allow(
+    service: Platform, tmp_path: Path
+) -> None:
+    commit(tmp_path / "program", {"program.py": PROGRAM, "gepa.toml": 'program = "program.py"\n'})
+    service.secrets["acme"] = Revealed({"OPENAI_API_KEY": SECRET})
+    asked, rows = list[str | None](), [{"text": str(at)} for at in range(4)]
+    with model(asked.append, looked_up=asked.append) as base_url:
+        settings = {
+            "trainset": rows,
+            "valset": rows,
+            "max_metric_calls": 16,
+            "reflection_lm": "openai/m",
+            "model_providers": {"openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"}},
+        }
+        access = GitAccess(service.records, RepositoryPolicy(allow_local=True), None)
+        with working(replace(service.parts(), git=access)):
+            ended = service.ended(service.submit(tmp_path / "program", settings))
+    assert (ended.status, (ended.failure or {}).get("kind")) == ("failed", "preflight")
+    assert "this is not a public host" in (ended.reason or "")
+    assert asked == []
 
 
 @pytest.mark.parametrize(
