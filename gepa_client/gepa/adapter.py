@@ -480,6 +480,8 @@ async def _open(
     fleet: Fleet, addresses: list[Address], file: Path | None = None, *, allow_insecure: bool = False
 ) -> DiscoverResult:
     listed = read_endpoints_file(file, allow_insecure=allow_insecure) if file is not None else []
+    if file is not None and not addresses + listed:  # there was one when the command began: it is being replaced
+        raise ConnectionLost(f"the fleet file {file} names no server any more", sent=False)
     discovery = await fleet.open(addresses + listed)
     if file is not None:
         fleet.follow(file)

@@ -46,7 +46,6 @@ from gepa_client.run.replay_run import (
 from gepa_client.run.resolved_settings import (
     evolve_of,
     known_secrets,
-    listed_endpoints,
     metric_call_budget,
     race_sample,
     races,
@@ -96,11 +95,7 @@ def drive(
 
 
 def _secrets_of(job: DriverJob) -> Secrets:
-    config = RunConfig(**job.config)
-    if not listed_endpoints(config):  # there was one when the command began: its sandbox is being replaced
-        reason = f"the fleet file {config.fleet} names no server any more"
-        raise Interrupted("paused", reason, infrastructure=True)
-    return Secrets(known_secrets(config, job.store))
+    return Secrets(known_secrets(RunConfig(**job.config), job.store))
 
 
 def _ended(finished: Finished | None, error: BaseException, emit: Emit) -> Finished:

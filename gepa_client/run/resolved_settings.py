@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.redaction import secrets_of
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.errors import Refused
+from gepa_client.errors import ConnectionLost, Refused
 from gepa_client.fleet.endpoints_file import SCORE_TOKEN_FLAG, Address, read_endpoints_file
 from gepa_client.settings.groups import RACE_ROWS, Evolve, parse_secret_header
 from gepa_client.settings.run_config import CODE_ONLY, RunConfig
@@ -133,8 +133,11 @@ def endpoints(config: RunConfig) -> list[Address]:
 
     Raises:
         SettingsError: none is named. Refused: the file cannot be read.
+        ConnectionLost: the only sandbox of the run is gone, and another one is started.
     """
     found = listed_endpoints(config)
+    if not found and config.repo is not None:
+        raise ConnectionLost("no sandbox is there at present: the last one is being replaced", sent=False)
     if not found:
         raise SettingsError(f"the fleet file {config.fleet} names no server, and no URL is given")
     return found

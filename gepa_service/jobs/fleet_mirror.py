@@ -1,6 +1,7 @@
 """A copy of a job's endpoints file, tokens and job token for its driver, with addresses that the driver reaches."""
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from evolverpc_common.files import replace_file
 from sandbox_runtime import SandboxError
 
 FOLLOW_S = 0.1
+FIRST_COPIES = 20
 READABLE = 0o644
 """Of files in a folder that the driver alone is shown; no other user of the machine reaches it."""
 
@@ -46,7 +48,7 @@ class FleetMirror:
         self.token = shared / TOKEN
 
     async def __aenter__(self) -> Self:
-        await self._copy()
+        await self._first_copy()
         self._following = asyncio.create_task(self._follow())
         return self
 
@@ -54,6 +56,14 @@ class FleetMirror:
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait([self._following])
+
+    async def _first_copy(self) -> None:
+        """Copy; read again if a sandbox that was listed has ended, and its token is gone. Raises `OSError`."""
+        for _ in range(FIRST_COPIES - 1):
+            with contextlib.suppress(FileNotFoundError):
+                return await self._copy()
+            await asyncio.sleep(FOLLOW_S)
+        return await self._copy()
 
     async def _follow(self) -> None:
         failure: str | None = None

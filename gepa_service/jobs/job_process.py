@@ -35,6 +35,7 @@ from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.store import Store
 from gepa_client.report.run_record import RunRecord
 from gepa_client.run import output_folder as files
+from gepa_client.run.resolved_settings import listed_endpoints
 from gepa_client.sandboxing import session as sessions
 from gepa_client.sandboxing.session_interface import Log
 from gepa_client.sandboxing.setup import open_setup
@@ -179,18 +180,24 @@ def _settings(order: JobOrder, run: StoredRun | None, gateway: Mapping[str, Any]
 
 
 def _check(session: sessions.SandboxSession, order: JobOrder) -> Ended | None:
-    """Try the program on a few rows; return how the job ends if it cannot run: interrupted if its server was lost.
+    """Try the program on a few rows; return how the job ends if it cannot run: interrupted if a server was lost.
 
     Raises:
         ConnectionLost: the server was lost.
     """
+    before = listed_endpoints(session.settings)
+
+    def ended(failed: Ended, *, lost: bool = False) -> Ended:
+        is_lost = lost or bool({*before} - {*listed_endpoints(session.settings)})  # a sandbox ended meanwhile
+        return failed.model_copy(update={"status": "interrupted"}) if is_lost else failed
+
     try:
         preflight(_as_called(session.settings), parse_networks(order.allow_networks))
         report = run_to_end(check_server(session.settings, EXAMPLES))
     except ConnectionLost:
         raise
     except (SettingsError, ClientError, RpcError) as error:
-        return _failed("preflight", summary(error))
+        return ended(_failed("preflight", summary(error)))
     if report.passed:
         for line in check_lines(report):
             print(line, file=sys.stderr, flush=True)
@@ -198,7 +205,7 @@ def _check(session: sessions.SandboxSession, order: JobOrder) -> Ended | None:
     steps = [step.message for step in report.steps if step.verdict == "failed"]
     found = [log.text for log in session.check_findings()]
     failed = _failed("preflight", "; ".join(steps), check=report.model_dump(mode="json"), findings=found)
-    return failed.model_copy(update={"status": "interrupted"}) if report.lost else failed
+    return ended(failed, lost=report.lost)
 
 
 def _as_called(settings: RunConfig) -> RunConfig:

@@ -19,10 +19,11 @@ from typing import Any, TypeVar
 
 from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.errors import ClientError, summary
+from gepa_client.errors import ClientError, ConnectionLost, summary
 from gepa_client.evolution.manual_mutation import mutate_once
 from gepa_client.fleet.endpoints_file import Address, read_endpoints_file
 from gepa_client.gepa.row_loaders import Row
+from gepa_client.run.resolved_settings import endpoints
 from gepa_client.sandboxing.session import SandboxSession, SessionNotStarted, signals_interrupt
 from gepa_client.sandboxing.session_interface import Log
 from gepa_client.sandboxing.setup import open_setup
@@ -77,6 +78,8 @@ def main() -> None:
             emit(WorkFailed(message="the worker ended this process"))
         except SessionNotStarted as error:
             emit(WorkFailed(message=str(error), interrupted=error.was_interrupted))
+        except ConnectionLost as error:
+            emit(WorkFailed(message=summary(error), interrupted=True))
         except (SettingsError, ClientError, RpcError, ValueError, OSError) as error:
             emit(WorkFailed(message=summary(error)))
 
@@ -106,7 +109,7 @@ def _done(order: WorkOrder, session: SandboxSession, emit: Emit) -> WorkOver:
     assert fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
     if order.what == "rollouts":
         return asyncio.run(_counted(_Rollouts(order, fleet, emit).run(), session, emit))
-    address = read_endpoints_file(fleet)[0]
+    address = endpoints(session.settings)[0]
     result = asyncio.run(_counted(_step(order, address, emit), session, emit))
     emit(StepDone(result={**result, "program_json": _program_json(session, address, result["finalized"])}))
     return WorkOver()

@@ -257,15 +257,14 @@ def _server(
     settings: RunConfig | None, url: str, token_file: Path | None, again: str, *, allow_insecure: bool, quiet: bool
 ) -> "Iterator[Address]":
     """Return the server's address, that of a sandbox which ends with the block if there are `settings` of one."""
-    from gepa_client.fleet.endpoints_file import Address, read_endpoints_file  # aiohttp, which `--help` does not need
+    from gepa_client.fleet.endpoints_file import Address  # aiohttp, which `--help` does not need
+    from gepa_client.run.resolved_settings import endpoints
 
     if settings is None:
         yield Address(url, token_file=token_file, allow_insecure=allow_insecure)
         return
     with sandboxed(settings, BY_HAND, again, quiet=quiet, count=1) as sandboxes:
-        fleet = sandboxes.settings.fleet
-        assert fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
-        yield read_endpoints_file(fleet)[0]
+        yield endpoints(sandboxes.settings)[0]
         for log in sandboxes.check_findings():
             echo(make_console(stderr=True), log_markup(log))
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.errors import Refused
+from gepa_client.errors import ConnectionLost, Refused
+from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.run.resolved_settings import endpoints, scorers
 from gepa_client.settings.run_config import RunConfig
 
@@ -31,6 +32,15 @@ def test_an_absent_or_empty_fleet_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="names no server"):
         endpoints(RunConfig(fleet=fleet))
     assert len(endpoints(RunConfig(url=(FIRST,), fleet=fleet))) == 1
+
+
+def test_an_empty_fleet_of_sandboxes_or_of_a_run_that_has_begun_is_a_lost_connection(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.txt"
+    fleet.write_text("")
+    with pytest.raises(ConnectionLost, match="being replaced"):
+        endpoints(RunConfig(repo=str(tmp_path), fleet=fleet))
+    with pytest.raises(ConnectionLost, match="names no server any more"):
+        RemoteAdapter(fleet_file=fleet)
 
 
 def test_scorers_have_a_token_of_their_own() -> None:
