@@ -183,7 +183,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Seconds that one example may run, if less than the server's own limit."""
 
     max_attempts: int
-    """Attempts per example if the infrastructure fails."""
+    """Attempts per example before a failure of the infrastructure pauses the run."""
 
     max_outage_s: float
     """Pause the run after X seconds without a reachable server."""

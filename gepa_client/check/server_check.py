@@ -40,7 +40,9 @@ from gepa_client.check.preflight import client_of, discovered
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.fleet.endpoints_file import Address
+from gepa_client.fleet.example_retries import ExampleRetries, conclusive
 from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT, changed_since_start, differences, lacking
+from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.gepa.noise_warning import noise_warning
 from gepa_client.gepa.row_loaders import AnyRow, list_server_rows
 from gepa_client.journal.requests import digest_of
@@ -153,6 +155,7 @@ class _ServerCheck:
     evolve: Evolve = "prompts"
     reached: bool = True
     lost: bool = False
+    evidence: HostEvidence = field(default_factory=HostEvidence)
 
     def __post_init__(self) -> None:
         self.texts = component_texts(self.discovery.program.seed_candidate)
@@ -430,8 +433,11 @@ class _ServerCheck:
         async def evaluate(start: int, batch: list[Numbered], job: GroupTask) -> None:
             job.begun = True
             begun.update(at for at, _ in batch)
-            began = time.monotonic()
-            try:
+            began = 0.0
+
+            async def attempt() -> list[Result]:
+                nonlocal began
+                began = time.monotonic()
                 answer = await self.client.evaluate(
                     self.discovery.program.seed_candidate,
                     [row.wire for _, row in batch],
@@ -441,6 +447,12 @@ class _ServerCheck:
                     example_timeout_s=self.config.example_timeout_s,
                     timeout_s=self.client.evaluation_timeout_s(len(batch), self.config.example_timeout_s),
                 )
+                found: list[Result] = answer["results"]
+                return found
+
+            retries = ExampleRetries(self.evidence, [row.id for _, row in batch])
+            try:
+                found = await conclusive(retries, self.client.url, attempt)
             except (ConnectionLost, RpcError) as error:
                 if isinstance(error, RpcError) and not error.retryable:
                     raise
@@ -450,7 +462,7 @@ class _ServerCheck:
                 results[start : start + len(batch)] = [failed] * len(batch)
                 return
             self.seconds.append((time.monotonic() - began) / len(batch))
-            for at, result in enumerate(answer["results"], start):
+            for at, result in enumerate(found, start):
                 usage = result.get("usage")
                 results[at] = {**result, "usage": priced(usage, prices)} if usage else result
 

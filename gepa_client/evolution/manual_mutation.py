@@ -109,22 +109,32 @@ async def _results(
     client: "RpcClient", candidate: Candidate, rows: Sequence[AnyRow], when: str, report: Report
 ) -> list[Result]:
     """Return one result per row, even if the calls fail: a program that does not start is a reason to change it."""
+    from gepa_client.fleet.example_retries import ExampleRetries, conclusive  # heavy
+    from gepa_client.fleet.host_evidence import HostEvidence
+
     if client.discovery is None:
         raise LookupError("discover the server first")
     limits = client.discovery.limits
     results: list[Result] = [{}] * len(rows)
     done, reported = 0, time.monotonic()
+    evidence = HostEvidence()
 
     async def evaluate(start: int, batch: Sequence[AnyRow], _task: GroupTask) -> None:
         nonlocal done, reported
-        try:
+
+        async def attempt() -> list[Result]:
             answer = await client.evaluate(
                 candidate,
                 [row.wire for row in batch],
                 call_id=uuid.uuid4().hex if client.offers("idempotency") else None,
                 timeout_s=client.evaluation_timeout_s(len(batch)),
             )
-            results[start : start + len(batch)] = answer["results"]
+            found: list[Result] = answer["results"]
+            return found
+
+        retries = ExampleRetries(evidence, [row.id for row in batch])
+        try:
+            results[start : start + len(batch)] = await conclusive(retries, client.url, attempt)
         except (ClientError, RpcError) as error:
             lost = {"type": type(error).__name__, "message": summary(error)}
             failed = {"status": "infra_error", "score": None, "output": None, "seconds": 0.0, "error": lost}

@@ -8,6 +8,7 @@ from gepa_client.errors import Interrupted
 from gepa_client.fleet.endpoint import Bundle, Endpoint, FleetEvent
 from gepa_client.fleet.endpoints_file import Address
 from gepa_client.fleet.handshake import SplitChoice
+from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.fleet.membership import Membership
 from gepa_client.fleet.routed_call import CallExecution
 from gepa_client.fleet.slots import Pin
@@ -21,7 +22,8 @@ T = TypeVar("T")
 class Fleet:
     """Gives each call to the least busy endpoint, and to another one if that one fails. One event loop.
 
-    `max_attempts`: attempts that reach a server before the run pauses. `first_backoff_s`: the mean wait after the first
+    `max_attempts`: attempts that reach a server before the run pauses, unless other rows' calls succeed meanwhile (see
+    `ExampleRetries`). `first_backoff_s`: the mean wait after the first
     failure, three times as long after each further one. `max_outage_s`: how long calls wait while no endpoint is up.
     `splits`: chooses the splits whose rows must be the same everywhere. `allow_mixed_programs`: programs of different
     names may work together if all else is the same. `required`: capabilities that every endpoint must have, each
@@ -47,6 +49,7 @@ class Fleet:
         self._first_backoff_s = first_backoff_s
         self._max_outage_s = max_outage_s
         self._bundles = bundles
+        self._evidence = HostEvidence()
         self._membership = Membership(
             splits=splits,
             allow_mixed_programs=allow_mixed_programs,
@@ -137,6 +140,7 @@ class Fleet:
             log,
             pin,
             membership=self._membership,
+            evidence=self._evidence,
             bundles=self._bundles,
             max_attempts=self._max_attempts,
             first_backoff_s=self._first_backoff_s,

@@ -4,15 +4,18 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Interrupted, Refused, summary
+from gepa_client.fleet import cooldown
 from gepa_client.fleet.cooldown import requested_pause_s
 from gepa_client.fleet.endpoint import REPLACED, Bundle, Endpoint
+from gepa_client.fleet.example_retries import ExampleRetries
+from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.fleet.membership import Membership
 from gepa_client.fleet.slots import Pin
-from gepa_client.transport.calls import AttemptLog, Call, FailureCost, InconclusiveResult, Reply
+from gepa_client.transport.calls import AttemptLog, Call, FailedTry, FailureCost, InconclusiveResult, Reply
 from protocol.errors import (
     CallIdConflict,
     CallNotFound,
@@ -57,13 +60,15 @@ class CallExecution(Generic[T]):
     `failures`: attempts that reached a server and brought nothing. `repeat`: the endpoint to send the open attempt to
     again under its own id, to the process `sent_to`; None if no attempt is open. `reached`: the open attempt may have
     run. `error`: of the attempt's last sending. `waited_s`: seconds without an endpoint that has what the call needs.
-    `uploaded`: (instance, commit) of commits that an endpoint lacked for this call and received.
+    `uploaded`: (instance, commit) of commits that an endpoint lacked for this call and received. `probed`: another row
+    was run to learn whether a host answers. `pause_s`: seconds to wait before the next attempt.
     """
 
     call: Call[T]
     log: AttemptLog
     pin: Pin | None
     membership: Membership
+    evidence: HostEvidence
     bundles: Callable[[str], Sequence[Bundle]]
     max_attempts: int
     first_backoff_s: float
@@ -78,6 +83,12 @@ class CallExecution(Generic[T]):
     error: Exception | None = None
     waited_s: float = 0.0
     uploaded: set[tuple[str | None, str]] = field(default_factory=set)
+    probed: bool = False
+    pause_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        earlier = self.log.failed_tries() if self.call.rows else ()
+        self.retries = ExampleRetries(self.evidence, self.call.rows, earlier)
 
     async def run(self) -> Reply[T]:
         """Return the answer; see `Fleet.call`."""
@@ -89,10 +100,23 @@ class CallExecution(Generic[T]):
             if self.repeat is None or not self.repeat.client.offers("idempotency"):
                 self._give_up_attempt()
         while True:
-            endpoint = await self._place(ticket)
-            reply = await self._attempt(endpoint) if endpoint is not None else None
+            async with self.call.hold():
+                endpoint = await self._place(ticket)
+                reply = await self._attempt(endpoint) if endpoint is not None else None
             if reply is not None:
                 return reply
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait before the next attempt, at least as long as the hosts that failed ask for."""
+        pause_s, self.pause_s = self.pause_s, 0.0
+        if not pause_s:
+            return
+        latest = time.monotonic() + cooldown.LONGEST_REQUESTED_S
+        pause_s = max(pause_s, self.retries.requested_s())
+        while pause_s > 0:  # meanwhile another row may have been asked to wait longer
+            await self.membership.shutdown.pause(pause_s)
+            pause_s = min(self.retries.requested_s(), latest - time.monotonic())
 
     # --- a slot ------------------------------------------------------------------------------------------------------
 
@@ -162,6 +186,8 @@ class CallExecution(Generic[T]):
         cooldowns, repeat = endpoint.cooldowns, self.repeat is not None
         try:
             replaced = await endpoint.was_replaced()
+            if not replaced and not repeat:
+                await self._probe(endpoint)
         except BaseException:
             self._release(endpoint)
             raise
@@ -176,6 +202,8 @@ class CallExecution(Generic[T]):
             raise
         self.repeat, self.sent_to, self.reached, self.error = None, endpoint.instance, self.reached and repeat, None
         idempotent = endpoint.client.offers("idempotency")
+        self.retries.sending(endpoint.url, again=repeat)
+        reply: Reply[T] | None = None
         try:
             with endpoint.answering(self.call):
                 reply = await endpoint.client.send(self.call, call_id if idempotent else None)
@@ -185,21 +213,61 @@ class CallExecution(Generic[T]):
         except RETRIABLE as caught:
             failure = caught
             self.error = caught if isinstance(caught, RpcError | Refused) else None
+            if isinstance(caught, InconclusiveResult):
+                reply = self._concluded(caught.reply)
         except BaseException:
             self._finish("error")
             raise
         else:
+            if self.call.rows:
+                self.retries.judge(cast("list[dict[str, Any]]", reply.value))
+        finally:
+            self._release(endpoint)
+        if reply is not None:
             self._replied(endpoint, reply, cooldowns)
             reply.endpoint = endpoint.url
             return reply
-        finally:
-            self._release(endpoint)
         commit = failure.details.get("commit") if isinstance(failure, UnknownCandidate) else None
         if isinstance(commit, str) and (endpoint.instance, commit) not in self.uploaded:
             await self._upload(endpoint, commit, cooldowns)
         else:
             await self._failed(endpoint, failure, cooldowns, idempotent=idempotent)
         return None
+
+    def _concluded(self, reply: Reply[Any]) -> Reply[T] | None:
+        """Return the reply in which the failures of examples that fail too often are the candidate's; None if not all.
+
+        A call that names no rows has no such examples.
+        """
+        results = self.retries.judge(reply.value) if self.call.rows else []
+        if self.retries.open or not results:
+            return None
+        outcome = next(result["status"] for result in results if result["status"] != "ok")
+        return replace(reply, value=cast("T", results), outcome=outcome)
+
+    async def _probe(self, endpoint: Endpoint) -> None:
+        """Run another row, once, if only that shows whether a host is away or an example always fails."""
+        unclear = self.retries.unclear(endpoint.url) if self.call.probe is not None and not self.probed else None
+        found = self.call.probe(*unclear) if self.call.probe is not None and unclear is not None else None
+        if found is None:
+            return
+        self.probed = True
+        call, log = found
+        call_id = await log.start(endpoint.url, endpoint.instance, repeat=False)
+        probing = ExampleRetries(self.evidence, call.rows)
+        probing.sending(endpoint.url)
+        try:
+            reply = await endpoint.client.send(call, call_id if endpoint.client.offers("idempotency") else None)
+        except InconclusiveResult as error:
+            reply = error.reply
+        except RETRIABLE as error:  # the next attempt meets the same
+            log.finish("lost" if isinstance(error, ConnectionLost) else "error", examples=0)
+            return
+        except BaseException:
+            log.finish("cancelled", examples=0)
+            raise
+        probing.judge(reply.value)
+        _write(log, reply)
 
     async def _upload(self, endpoint: Endpoint, commit: str, cooldowns: int) -> None:
         """Upload the commit for lack of which the attempt ran nothing; the call is then made again."""
@@ -241,7 +309,7 @@ class CallExecution(Generic[T]):
         endpoint.answered(cooldowns)
         if self.pin is not None and self.pin.instance == endpoint.instance:
             self.pin.settled = True
-        self._write(reply)
+        _write(self.log, reply)
 
     async def _failed(self, endpoint: Endpoint, error: Failure, cooldowns: int, *, idempotent: bool) -> None:
         """Decide the next step, waiting if that is part of it; raises what ends the call."""
@@ -253,19 +321,19 @@ class CallExecution(Generic[T]):
         if isinstance(error, ConnectionLost):
             self._lost(endpoint, error, cooldowns, idempotent=idempotent)
         elif isinstance(error, InconclusiveResult):
-            self._write(error.reply)
-            await self._back_off(endpoint, error, cooldowns)
+            _write(self.log, error.reply, self.retries.failed_tries())
+            self._back_off(endpoint, error, cooldowns)
         elif isinstance(error, CallIdConflict) and self.reached:  # an earlier process sent another request
             self._finish("lost")
         elif isinstance(error, CallNotFound):  # its outcome is unknown and stays so
             self._finish("lost")
-            await self._back_off(endpoint, error, cooldowns)
+            self._back_off(endpoint, error, cooldowns)
         else:
             self._finish("error")
             if isinstance(error, ENDPOINT_FAULTS):
                 self._endpoint_failed(endpoint, error, cooldowns)
             elif error.retryable:
-                await self._back_off(endpoint, error, cooldowns)
+                self._back_off(endpoint, error, cooldowns)
             else:
                 if isinstance(error, TrajectoryExpired) and await endpoint.is_replaced():
                     self.membership.recheck(endpoint, REPLACED, cooldowns=cooldowns)
@@ -331,18 +399,19 @@ class CallExecution(Generic[T]):
         except Refused as error:
             return summary(error)
 
-    async def _back_off(self, endpoint: Endpoint, error: Exception, cooldowns: int) -> None:
-        """Wait, longer each time; then prefer another endpoint, if there is one."""
+    def _back_off(self, endpoint: Endpoint, error: Exception, cooldowns: int) -> None:
+        """Have the next attempt wait, longer each time, and prefer another endpoint, if there is one."""
         self.avoid = endpoint
         if endpoint.failed(cooldowns) and self.membership.slots.up > 1:  # pausing the only endpoint would gain nothing
             self.membership.cool_down(endpoint, "failing", summary(error), cooldowns=cooldowns)
         self._count(error)
-        growth = BACKOFF_FACTOR ** (self.failures - 1)
-        await self.membership.shutdown.pause(self.first_backoff_s * growth * _random.uniform(0.75, 1.25))
+        growing = min(self.first_backoff_s * BACKOFF_FACTOR ** (self.failures - 1), cooldown.LONGEST_S)
+        self.pause_s = growing * _random.uniform(0.75, 1.25)
 
     def _count(self, error: Exception) -> None:
         self.failures += 1
-        if self.failures >= self.max_attempts:
+        stuck = isinstance(error, InconclusiveResult) and bool(self.call.rows) and not self.retries.outage
+        if self.failures >= self.max_attempts and not stuck:
             lost = "server lost, " if isinstance(error, ConnectionLost) else ""
             raise Interrupted(
                 "paused",
@@ -355,16 +424,6 @@ class CallExecution(Generic[T]):
         """Note that a call was accepted, with any result: there is no outage."""
         if self.membership.slots.up:
             self.membership.outage.over()
-
-    def _write(self, reply: Reply[Any]) -> None:
-        """Write the end of an attempt that brought results."""
-        self.log.finish(
-            reply.outcome,
-            seconds=reply.seconds,
-            usage=reply.usage,
-            examples=reply.examples,
-            unpriced=reply.unpriced,
-        )
 
     def _finish(self, outcome: str) -> None:
         """Write the end of an attempt without a result."""
@@ -379,3 +438,15 @@ class CallExecution(Generic[T]):
         self.membership.slots.release(endpoint)
         if endpoint.left:
             self.membership.idle(endpoint)
+
+
+def _write(log: AttemptLog, reply: Reply[Any], failed: Sequence[FailedTry] = ()) -> None:
+    """Write the end of an attempt that brought results."""
+    log.finish(
+        reply.outcome,
+        seconds=reply.seconds,
+        usage=reply.usage,
+        examples=reply.examples,
+        unpriced=reply.unpriced,
+        failed=failed,
+    )

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,14 +13,24 @@ from gepa_client.fleet import Fleet, Pin
 from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.evaluation_results import Results, as_rollout, instance_of, reply_with, with_score
 from gepa_client.gepa.row_loaders import AnyRow
-from gepa_client.journal.entries import EVALUATE, RETRACE, ROLLOUT, SCORE
+from gepa_client.journal.entries import EVALUATE, PROBE, RETRACE, ROLLOUT, SCORE
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import RecordedRequest, RequestKey, digest_of, evaluate_key, first_failure
-from gepa_client.transport.calls import Call, Reply
+from gepa_client.journal.requests import (
+    RecordedRequest,
+    RequestKey,
+    complete,
+    digest_of,
+    evaluate_key,
+    first_failure,
+)
+from gepa_client.transport.calls import AttemptLog, Call, Reply
 from gepa_client.transport.event_loop import GroupTask, run_group
 from gepa_client.transport.responses import example_results, excess_of, oversized
 from protocol import Candidate, DiscoverResult, EvaluateResult, JsonValue, ScoreResult
 from protocol.errors import LimitExceeded, RpcError
+
+PROBES_KEPT = 8
+"""Examples with a score, the latest ones, of which one can be run again to learn whether a host answers."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,9 @@ class BatchEvaluator:
     prices: PriceTable = field(default_factory=lambda: PriceTable({}))
     in_flight: InFlightLimit = field(default_factory=lambda: InFlightLimit(None))
     example_timeout_s: float | None = None
+    _scored_examples: deque[tuple[Candidate, AnyRow, dict[str, Any]]] = field(
+        default_factory=lambda: deque(maxlen=PROBES_KEPT), init=False
+    )
 
     async def evaluate(self, items: Sequence[EvaluationItem]) -> list[Results]:
         """Return results for every item, in the items' and examples' order; all of them are recorded.
@@ -118,6 +132,9 @@ class BatchEvaluator:
                 self.journal.shortened(request.number, request.size, _answer_of(request)) if request.recorded else {}
                 for request in own
             ]
+            for at, request in enumerate(own):
+                if request.recorded:
+                    self._keep_for_probes(item, at, into[at])
             evaluated.append(into)
             batches += [(batch, into) for batch in self._batches(item, own, into)]
         if batches:
@@ -197,6 +214,7 @@ class BatchEvaluator:
             recorded: list[Any] = self.journal.record(*((request, results[at]) for at, request in fresh))
             for (at, request), result in zip(fresh, recorded, strict=True):
                 into[batch.at[at]] = self.journal.shortened(request.number, request.size, result)
+                self._keep_for_probes(batch.item, batch.at[at], into[batch.at[at]])
                 self._report(batch.item.rows[batch.at[at]], result)
             self.journal.spending.add_examples(EVALUATE, len(fresh))
 
@@ -240,14 +258,15 @@ class BatchEvaluator:
             functools.partial(self._evaluated, rows),
             about=_named(rows),
             needs="batch_evaluate" if batch.item.parts else None,
-            examples=len(rows),
+            rows=[row.id for row in rows],
             example_timeout_s=self.example_timeout_s,
             request=(request.key.digest, request.key.about),
             group=None if self._scorers_read else batch.group,  # without a group trajectories are inline
             parse_error=functools.partial(self._too_large, rows),
+            probe=functools.partial(self._probe, request),
+            hold=functools.partial(self.in_flight.hold, len(rows)),
         )
-        async with self.in_flight.hold(len(rows)):
-            reply = await self.fleet.call(call, self.journal.attempts(request, kind, task), pin=batch.pin)
+        reply = await self.fleet.call(call, self.journal.attempts(request, kind, task), pin=batch.pin)
         return reply.value or await self._one_by_one(batch, request, kind, task)
 
     def _evaluated(self, rows: Sequence[AnyRow], answer: JsonValue) -> Reply[Results]:
@@ -283,15 +302,52 @@ class BatchEvaluator:
         call = score_call(
             [rows[position] for position in at], rollouts, self.prices, with_trajectory=self._scorers_read
         )
-        call = replace(call, example_timeout_s=self.example_timeout_s)
-        async with self.in_flight.hold(len(at)):
-            reply = await self.scorers.call(call, self.journal.attempts(request, SCORE))
+        call = replace(
+            call,
+            example_timeout_s=self.example_timeout_s,
+            probe=functools.partial(self._probe_of_scorers, request),
+            hold=functools.partial(self.in_flight.hold, len(at)),
+        )
+        reply = await self.scorers.call(call, self.journal.attempts(request, SCORE))
         merged = list(results)
         for position, score in zip(at, reply.value, strict=True):
             if score["status"] == ROLLOUT:
                 raise BadResponse("the endpoint that scores answered `rollout` again, and no score")
             merged[position] = with_score(results[position], score)
         return merged
+
+    # --- probes ------------------------------------------------------------------------------------------------------
+
+    def _keep_for_probes(self, item: EvaluationItem, at: int, result: dict[str, Any]) -> None:
+        if result["status"] == "ok":
+            self._scored_examples.append((_candidate_at(item, at), item.rows[at], result))
+
+    def _probe(self, request: RecordedRequest, row: str, host: str | None) -> tuple[Call[Results], AttemptLog] | None:
+        """Return a call that evaluates the latest other row whose calls to the host succeeded, and its log."""
+        for candidate, other, result in reversed(self._scored_examples):
+            if other.id != row and (host is None or ((result.get("hosts") or {}).get(host) or {}).get("succeeded")):
+                call = Call(
+                    "evaluate",
+                    {"candidate": candidate, "batch": [other.wire], "capture_traces": self._scorers_read},
+                    functools.partial(self._evaluated, [other]),
+                    about=_named([other]),
+                    rows=[other.id],
+                    example_timeout_s=self.example_timeout_s,
+                )
+                return call, self.journal.attempts(request, PROBE)
+        return None
+
+    def _probe_of_scorers(
+        self, request: RecordedRequest, row: str, _host: str | None
+    ) -> tuple[Call[Results], AttemptLog] | None:
+        """Return a call that scores the latest other row again, and its log."""
+        for _, other, result in reversed(self._scored_examples):
+            if other.id != row:
+                rollout = {**complete(result), "status": ROLLOUT, "score": None}
+                call = score_call([other], [rollout], self.prices, with_trajectory=self._scorers_read)
+                call = replace(call, example_timeout_s=self.example_timeout_s)
+                return call, self.journal.attempts(request, PROBE)
+        return None
 
     def _report(self, row: AnyRow, result: dict[str, Any]) -> None:
         if self.on_example is not None:
@@ -321,7 +377,7 @@ def score_call(
         lambda answer: reply_with(rows, prices, example_results(ScoreResult, answer, len(rows))),
         about=f"the score of {_named(rows)}",
         needs="scoring",
-        examples=len(rows),
+        rows=[row.id for row in rows],
     )
 
 

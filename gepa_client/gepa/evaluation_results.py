@@ -10,14 +10,11 @@ from evolverpc_common.model_prices import PriceTable, priced
 from gepa_client.errors import BadResponse
 from gepa_client.gepa.row_loaders import AnyRow
 from gepa_client.journal.history import score_of
-from gepa_client.transport.calls import InconclusiveResult, Reply
+from gepa_client.transport.calls import INCONCLUSIVE, InconclusiveResult, Reply
 from protocol import JsonValue
 
 Results = list[dict[str, Any]]
 """`ExampleResult`s as received, one for each example, in order."""
-
-INCONCLUSIVE = ("infra_error", "cancelled")
-"""Statuses of examples that must be tried again."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,7 @@ def reply_with(rows: Sequence[AnyRow], prices: PriceTable, results: Results) -> 
     }
     for row, result in zip(rows, results, strict=True):
         if result["status"] in INCONCLUSIVE:
-            raise InconclusiveResult(_inconclusive(row, result), Reply(None, result["status"], **cost))
+            raise InconclusiveResult(_inconclusive(row, result), Reply(results, result["status"], **cost))
     outcome = next((result["status"] for result in results if result["status"] != "ok"), "ok")
     return Reply(results, outcome, **cost)
 

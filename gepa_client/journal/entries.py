@@ -21,6 +21,12 @@ REFLECTIVE_DATASET, COMPLETION, PROPOSAL = "reflective_dataset", "completion", "
 OUTLINE, MUTATION = "outline", "mutation"
 """Kinds of entries and of attempts: what GEPA asks for, and what is sent for it."""
 
+PROBE = "probe"
+"""The kind of an attempt that runs or scores another row again to learn whether a host answers."""
+
+RETRY = "retry"
+"""The part, and the kind, of the entries that record which examples an attempt left to be tried again."""
+
 RACE = "race"
 """The kind of an entry that decides on proposals in a race: which are dropped, and which rows are evaluated next."""
 
@@ -30,10 +36,10 @@ REUSE = "reuse"
 MODEL_CALL = "model_call"
 """The kind of an attempt that a program made, by way of a gateway."""
 
-SELF_REPORTED = frozenset({EVALUATE, RETRACE, REFLECTIVE_DATASET, PROPOSAL, OUTLINE, MUTATION})
+SELF_REPORTED = frozenset({EVALUATE, RETRACE, PROBE, REFLECTIVE_DATASET, PROPOSAL, OUTLINE, MUTATION})
 """Kinds whose price the program reports: if a gateway counts the calls of models, theirs are counted already."""
 
-MAY_BE_FREE = frozenset({EVALUATE, RETRACE, SCORE})
+MAY_BE_FREE = frozenset({EVALUATE, RETRACE, SCORE, PROBE})
 """Kinds whose results report no usage if the program calls no model; other work without usage has an unknown price."""
 
 WITHOUT_ANSWER = frozenset({"lost", "refused", "error", "cancelled", "infra_error"})

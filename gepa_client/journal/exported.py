@@ -27,6 +27,7 @@ from gepa_client.journal.entries import (
     RACE,
     REFLECTIVE_DATASET,
     REFUSAL,
+    RETRY,
     REUSE,
     ROLLOUT,
     SCORE,
@@ -40,6 +41,7 @@ from gepa_client.journal.entries import (
     moment_text,
 )
 from gepa_client.journal.mutation_entries import MutationEntry
+from gepa_client.journal.retries import RetryEntry
 from gepa_client.journal.run_events import LostRaces, RecordCuts, UnusableAnswers
 from gepa_client.journal.steer_entries import SteerEntry
 from gepa_client.journal.tie_entries import TieDecision, TiePlan
@@ -368,6 +370,7 @@ _BY_KIND: dict[str, TypeAdapter[Any]] = {
     RACE: TypeAdapter(_Race),
     REUSE: TypeAdapter(list[list[int]], config=ConfigDict(strict=True)),
     STEER: TypeAdapter(SteerEntry),
+    RETRY: TypeAdapter(RetryEntry),
     STOP: TypeAdapter(_Stop),
     REFUSAL: TypeAdapter(RefusalEntry),
     FAILURE: TypeAdapter(_Failure),

@@ -5,7 +5,7 @@ import hashlib
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -25,6 +25,8 @@ from gepa_client.journal.entries import (
     Spending,
     unreported_results,
 )
+from gepa_client.journal.retries import RetryEntry, RetryRecord
+from gepa_client.transport.calls import FailedTry
 from gepa_client.transport.event_loop import CancelToken, GroupTask
 from protocol import JsonValue
 from protocol.errors import RpcError
@@ -274,6 +276,7 @@ class Stream(Protocol):
     storage: JournalStorage
     spending: SpendingTotals
     cancel_token: CancelToken
+    retries: RetryRecord
     part: str
     metered: bool
 
@@ -316,6 +319,12 @@ class JournaledAttempts:
         self.request.claimed.add(self._current)
         return made[-1].endpoint, made[-1].instance
 
+    def failed_tries(self) -> Sequence[FailedTry]:
+        """Return what earlier processes recorded of the call's examples, in order."""
+        if not self.request.attempts or self.kind == RETRACE:  # of a retrace, as of `unfinished`
+            return ()
+        return self.journal.retries.earlier(self.journal.part, self.request.number, self.kind)
+
     async def start(self, url: str, instance: str | None, *, repeat: bool) -> str:
         """Record that an attempt starts and return its call id; `repeat`: the one before is sent again."""
         call_id = self.start_now(url, instance, repeat=repeat)
@@ -350,6 +359,7 @@ class JournaledAttempts:
         usage: Mapping[str, Any] | None = None,
         examples: int = 1,
         unpriced: int = 0,
+        failed: Sequence[FailedTry] = (),
     ) -> None:
         """Record the end of the attempt and its cost, unless a gateway or an earlier process has counted the cost."""
         if self._end_is_known:
@@ -362,8 +372,13 @@ class JournaledAttempts:
             if recorded is not None:
                 recorded.pop("cost_usd", None)
         journal.spending.finished(self.kind, recorded, examples, unpriced)
-        journal.storage.write(
-            AttemptFinished(
-                journal.part, self.request.number, self._current, outcome, seconds, recorded, examples, unpriced
-            )
+        ended = AttemptFinished(
+            journal.part, self.request.number, self._current, outcome, seconds, recorded, examples, unpriced
         )
+        if not failed:
+            journal.storage.write(ended)
+            return
+        request = self.request
+        retried = RetryEntry(part=journal.part, number=request.number, kind=self.kind, failed=list(failed))
+        entry = journal.retries.entry(retried, digest=request.key.digest, about=request.key.about)
+        journal.storage.write(ended, entry)

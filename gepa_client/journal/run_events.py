@@ -473,6 +473,27 @@ class FailedExamples(_Event):
     groups: list[FailureGroup]
 
 
+class RetryGroup(BaseModel):
+    """How many examples failed in one way that passes. `host`: that failed, None if the server names none."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    host: str | None
+    reason: str
+    examples: int
+
+
+class RetriedExamples(_Event):
+    """Examples that were tried again after an `infra_error`, in every process of the run: how many different ones.
+
+    `groups`: by host and reason, the most frequent first; an example may be in several.
+    """
+
+    event: Literal["retried_examples"] = "retried_examples"
+    examples: int
+    groups: list[RetryGroup]
+
+
 class Steered(_Event):
     """A user's request to the run was taken, or `refused` for this reason. `action`: its kind; `text`: in words.
 
@@ -592,6 +613,7 @@ Event = (
     | MutationRejected
     | StepFailed
     | FailedExamples
+    | RetriedExamples
     | CopiedExamples
     | Steered
     | Sealed

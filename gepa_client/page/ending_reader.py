@@ -4,6 +4,7 @@ from pathlib import Path
 
 from gepa_client.analysis.copied_examples import copied_examples
 from gepa_client.analysis.explanation import explain
+from gepa_client.analysis.retried_examples import retried_examples
 from gepa_client.certificate.certificate import Certificate, certify
 from gepa_client.certificate.interval_notes import estimate_note
 from gepa_client.errors import NoCertificate
@@ -69,7 +70,7 @@ class EndingReader:
             self._log.add(summary_of(record, self._known.explained))
         elif self._decisions.replayed is not None and record.finished is not None:
             record.apply(record.finished.model_copy(update={"status": run.status, "reason": run.reason}))
-            record.hosts = self._hosts(run)
+            record.hosts, record.retried = self._hosts(run), retried_examples(self._store, self._id)
             self._log.add(summary_of(record, explain(self._store, run)))
 
     def _hosts(self, run: StoredRun) -> dict[str, HostTotals]:

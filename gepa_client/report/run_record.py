@@ -84,6 +84,7 @@ class RunRecord:
     """What the sandboxes of the run reached through the gateway, by `host:port`."""
     failures: list[events.StepFailed] = field(default_factory=list)
     failed_examples: events.FailedExamples | None = None
+    retried: events.RetriedExamples | None = None
     cut_records: list[events.RecordsCut] = field(default_factory=list)
     cuts: events.RecordCuts = field(default_factory=events.RecordCuts)
     unusable_answers: list[events.UnusableAnswer] = field(default_factory=list)
@@ -179,6 +180,8 @@ class RunRecord:
                 self.failures.append(event)
             case events.FailedExamples():
                 self.failed_examples = event
+            case events.RetriedExamples():
+                self.retried = event
             case events.CopiedExamples():
                 self.copied = event
             case events.Warned():

@@ -22,6 +22,7 @@ from gepa_client.journal.run_events import (
     ModelTally,
     Mutated,
     RecordCuts,
+    RetriedExamples,
     Started,
     TiesCompared,
 )
@@ -282,6 +283,7 @@ def summary_facts(record: RunRecord) -> list[tuple[str, str]]:
         "raced out": race_summary(record.races),
         "compared": tie_summary(record.ties) if record.ties is not None else None,
         "failed examples": failure_summary(failed) if failed is not None else None,
+        "retries": retry_summary(record.retried),
         "records cut": cut_summary(record.cuts) if record.cuts.prompts else None,
         "answers not used": unusable_summary(record.unusable),
         "copied examples": copied_summary(record.copied),
@@ -395,6 +397,19 @@ def failure_summary(failed: FailedExamples) -> str:
     """`6 of 60 evaluations: 5 KeyError, 1 timeout`; texts as they are."""
     groups = ", ".join(f"{group.count:,} {failure_name(group)}" for group in failed.groups[:FAILURES_NAMED])
     return line(f"{failed.failed:,} of {failed.evaluated:,} evaluations: {groups}")
+
+
+def retry_summary(retried: RetriedExamples | None) -> str | None:
+    """`12 examples were tried again: api.openai.com 429 (10), connection refused (2)`; None without any."""
+    if retried is None:
+        return None
+    hosts: dict[str | None, list[str]] = {}
+    for group in retried.groups[:FAILURES_NAMED]:
+        hosts.setdefault(group.host, []).append(f"{group.reason} ({group.examples:,})")
+    named = "; ".join(f"{host + ' ' if host else ''}{', '.join(reasons)}" for host, reasons in hosts.items())
+    more = ", ..." if len(retried.groups) > FAILURES_NAMED else ""
+    were = "was" if retried.examples == 1 else "were"
+    return line(f"{counted(retried.examples, 'example')} {were} tried again: {named}{more}")
 
 
 def failure_name(group: FailureGroup) -> str:

@@ -39,6 +39,7 @@ from gepa_client.run.optimizer import Optimization
 from gepa_client.run.replay_run import (
     emit_copied_examples,
     emit_failed_examples,
+    emit_retried_examples,
     emit_started,
     inherited_numbers,
     replay_run,
@@ -177,6 +178,7 @@ class _DriverRun:
         done = {"requested_action": None} if finished.status == "cancelled" or self._is_paused(finished.status) else {}
         self._release(counters, status=finished.status, reason=finished.reason, **done)
         emit_failed_examples(self.store, job.run_id, self.emit)
+        emit_retried_examples(self.store, job.run_id, self.emit)
         emit_copied_examples(self.store, job.run_id, self.emit)
         return finished.model_copy(update={"active_seconds": round(counters.active_seconds, 3)})
 

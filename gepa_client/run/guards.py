@@ -19,7 +19,7 @@ from evolverpc_common.printed_commands import command
 from gepa_client.errors import ConnectionLost, Interrupted, RecordedFailure, details, summary
 from gepa_client.gepa.hooks import Failure, Failures
 from gepa_client.gepa.reflection_strategies import WHERE as REFLECTION
-from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE
+from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, PROBE, RETRACE, SCORE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import Emit, StepFailed, Warned
 from gepa_client.settings.run_config import RunConfig
@@ -30,6 +30,7 @@ WORK = {
     EVALUATE: "the program's examples",
     SCORE: "scores made elsewhere",
     RETRACE: "examples traced again",
+    PROBE: "examples run again to see whether a host answers",
     MUTATION: "changes of code",
     MODEL_CALL: "models that programs call",
 }

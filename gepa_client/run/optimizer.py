@@ -23,7 +23,16 @@ from gepa_client.gepa.litellm_model import LiteLLMModel, is_hopeless
 from gepa_client.gepa.record_budget import RecordBudget
 from gepa_client.gepa.reflection_strategies import ConcurrentReflection, ProgramReflection
 from gepa_client.gepa.row_loaders import RowLoader
-from gepa_client.journal.entries import COMPLETION, EVALUATE, MODEL_CALL, MUTATION, RETRACE, SCORE, CandidateRecord
+from gepa_client.journal.entries import (
+    COMPLETION,
+    EVALUATE,
+    MODEL_CALL,
+    MUTATION,
+    PROBE,
+    RETRACE,
+    SCORE,
+    CandidateRecord,
+)
 from gepa_client.journal.history import selection_name
 from gepa_client.journal.requests import journal_reference
 from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, ReflectionRetried, Status, Tested, Warned
@@ -152,7 +161,7 @@ class Optimization:
             details=ending.details,
             resume_with=["--max-metric-calls", str(SUGGESTED_METRIC_CALLS)] if ending.lacks_limit else [],
             metric_calls=ending.result.total_metric_calls or 0 if ending.result is not None else 0,
-            evaluation_usd=sum(spend[kind].cost_usd for kind in (EVALUATE, RETRACE, SCORE)) or None,
+            evaluation_usd=sum(spend[kind].cost_usd for kind in (EVALUATE, RETRACE, PROBE, SCORE)) or None,
             reflection_usd=spend[COMPLETION].cost_usd or None,
             mutation_usd=spend[MUTATION].cost_usd or None,
             model_usd=spend[MODEL_CALL].cost_usd or None,

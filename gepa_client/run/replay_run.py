@@ -6,6 +6,7 @@ from evolverpc_common.display_text import plain
 from evolverpc_common.redaction import Secrets
 from gepa_client.analysis.copied_examples import copied_examples
 from gepa_client.analysis.failed_examples import failed_examples
+from gepa_client.analysis.retried_examples import retried_examples
 from gepa_client.errors import JournalError
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.journal.buffer import JournalBuffer, JournalStorage
@@ -43,6 +44,7 @@ def replay_run(job: DriverJob, store: Store, emit: Emit, cancel_token: CancelTok
     finished = replay_with(journal, store, job, emit)
     if job.until is None:
         emit_failed_examples(store, job.run_id, emit)
+        emit_retried_examples(store, job.run_id, emit)
         emit_copied_examples(store, job.run_id, emit)
     return finished
 
@@ -141,6 +143,15 @@ def emit_failed_examples(store: Store, run_id: str, emit: Emit) -> None:
             )
     except (JournalError, OSError) as error:
         emit(Warned(message=f"the failed examples could not be reported: {stop_reason(error)}"))
+
+
+def emit_retried_examples(store: Store, run_id: str, emit: Emit) -> None:
+    """Emit how many examples were tried again, if any."""
+    try:
+        if (found := retried_examples(store, run_id)) is not None:
+            emit(found)
+    except (JournalError, OSError) as error:
+        emit(Warned(message=f"the examples that were tried again could not be counted: {stop_reason(error)}"))
 
 
 def emit_copied_examples(store: Store, run_id: str, emit: Emit) -> None:

@@ -349,7 +349,9 @@ class FleetSettings(SettingsGroup, title="Servers"):
     example_timeout_s: PositiveFloat | None = setting(
         None, "Seconds that one example may run, if less than the server's own limit.", shown="the server's"
     )
-    max_attempts: PositiveInt = setting(5, "Attempts per example if the infrastructure fails.", rare=True)
+    max_attempts: PositiveInt = setting(
+        5, "Attempts per example before a failure of the infrastructure pauses the run.", rare=True
+    )
     max_outage_s: PositiveFloat = setting(600.0, "Pause the run after X seconds without a reachable server.", rare=True)
 
 

@@ -1,6 +1,7 @@
 """A call as data: what to ask a server, how long to wait, how to read the answer, and what the attempt cost."""
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -10,6 +11,9 @@ T = TypeVar("T")
 
 CALL_TIMEOUT_S = 600.0
 """Seconds for a call that runs no examples: a reflective dataset, proposals, the end of a run."""
+
+INCONCLUSIVE = ("infra_error", "cancelled")
+"""Statuses of examples that must be tried again."""
 
 
 @dataclass
@@ -34,12 +38,27 @@ class Reply(Generic[T]):
 class InconclusiveResult(Exception):
     """The answer is `infra_error` or `cancelled` for an example: the call must be tried again.
 
-    `reply`: what the attempt cost; its `outcome` is one of the two, its value None.
+    `reply`: what the attempt cost; its `outcome` is one of the two, its value the results of all examples.
     """
 
-    def __init__(self, message: str, reply: Reply[None]) -> None:
+    def __init__(self, message: str, reply: Reply[list[dict[str, Any]]]) -> None:
         super().__init__(message)
         self.reply = reply
+
+
+@dataclass(frozen=True)
+class FailedTry:
+    """An example of a call that was `infra_error` and is tried again.
+
+    `at`: its place in the call; `row`: its id. `host`: that failed, None if the server names none; `reason`: how.
+    `others_answered`: calls of other rows to the host have succeeded since the example first failed.
+    """
+
+    at: int
+    row: str
+    host: str | None
+    reason: str
+    others_answered: bool
 
 
 @dataclass(frozen=True)
@@ -58,13 +77,16 @@ class Call(Generic[T]):
     `InconclusiveResult` if the call must be tried again. `parse_error`: the reply that an error amounts to, given the
     error and the seconds since sending; None if the error is an error.
     `about`: names the call in error messages, as in `example 'x'`. `needs`: a capability without which no server can
-    answer. `timeout_s`: the deadline in seconds; for a call that runs `examples`, the server's own limits decide,
+    answer. `timeout_s`: the deadline in seconds; for a call that runs examples, the server's own limits decide,
     and `example_timeout_s`, the contract's `_meta.example_timeout_s` (capability `example_timeout`).
+    `rows`: the ids of the examples that it runs, whose results are the value of its reply, in order.
     `group`: the contract's `_meta.group`, for servers with the capability `refs`. `optional`: params that only servers
     with a capability understand, with its name. `instance_params`: further params for the server process that is about
     to answer (capability `adapter_state`), by its `instance_id`.
     `request`: (digest, description) of the request of the journal that it answers, of its first one if of several.
     `failure_cost`: the cost of an attempt without a result, given its last error and its outcome.
+    `probe`: given a row and a host, the call of another row whose calls to the host succeeded before, and its log; None
+    if there is none. `hold`: entered while the call waits for a slot or is answered, not between two attempts.
     `on_sent`: called before each sending; `on_progress`: called about once a second while the server reports progress.
     """
 
@@ -74,7 +96,7 @@ class Call(Generic[T]):
     about: str
     needs: str | None = None
     timeout_s: float | None = None
-    examples: int = 0
+    rows: Sequence[str] = ()
     example_timeout_s: float | None = None
     group: str | None = None
     request: tuple[str, str] | None = None
@@ -82,6 +104,8 @@ class Call(Generic[T]):
     instance_params: Callable[[str | None], Mapping[str, Any]] | None = None
     parse_error: Callable[[Exception, float], Reply[T] | None] | None = None
     failure_cost: Callable[[Exception | None, str], FailureCost] | None = None
+    probe: "Callable[[str, str | None], tuple[Call[Any], AttemptLog] | None] | None" = None
+    hold: Callable[[], contextlib.AbstractAsyncContextManager[None]] = contextlib.nullcontext
     on_sent: Callable[[], None] | None = None
     on_progress: Callable[[Progress], None] | None = None
 
@@ -91,6 +115,9 @@ class AttemptLog(Protocol):
 
     def unfinished(self) -> tuple[str, str | None] | None:
         """Return (url, instance) of an attempt that an earlier process sent and never saw end."""
+
+    def failed_tries(self) -> Sequence[FailedTry]:
+        """Return what earlier processes recorded of the call's examples, in order."""
 
     async def start(self, url: str, instance: str | None, *, repeat: bool) -> str:
         """Write that an attempt is about to be sent, and return its call id once that is stored.
@@ -107,8 +134,9 @@ class AttemptLog(Protocol):
         usage: dict[str, Any] | None = None,
         examples: int = 1,
         unpriced: int = 0,
+        failed: Sequence[FailedTry] = (),
     ) -> None:
-        """Write how the attempt ended.
+        """Write how the attempt ended; `failed`: the examples that are tried again.
 
         `outcome`: a result's status; or, without a result and with 0 `examples`, `lost` (unknown), `refused` (it never
         ran), `error` (an error response) or `cancelled` (by the caller). An attempt whose answer may still be collected

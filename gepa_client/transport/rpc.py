@@ -286,9 +286,7 @@ class RpcClient:
                 group=call.group if self.offers("refs") else None,
                 example_timeout_s=call.example_timeout_s,
                 timeout_s=(
-                    self.evaluation_timeout_s(call.examples, call.example_timeout_s)
-                    if call.examples
-                    else call.timeout_s
+                    self.evaluation_timeout_s(len(call.rows), call.example_timeout_s) if call.rows else call.timeout_s
                 ),
                 on_progress=call.on_progress,
             )

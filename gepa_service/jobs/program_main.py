@@ -22,6 +22,8 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, ConnectionLost, summary
 from gepa_client.evolution.manual_mutation import mutate_once
 from gepa_client.fleet.endpoints_file import Address, read_endpoints_file
+from gepa_client.fleet.example_retries import ATTEMPTS, ExampleRetries, conclusive, pause_s
+from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.gepa.row_loaders import Row
 from gepa_client.run.resolved_settings import endpoints
 from gepa_client.sandboxing.session import SandboxSession, SessionNotStarted, signals_interrupt
@@ -46,9 +48,6 @@ from protocol import ApplyMutationResult, Candidate
 from protocol.errors import MutationRejected, RpcError
 
 Emit = Callable[[WorkMessage], None]
-
-ATTEMPTS = 3
-"""Attempts of a task whose sandbox was lost or refused it."""
 
 GRACE_S = 15.0
 """Seconds by which the deadline of a call is later than the time of its task, which the server keeps itself."""
@@ -151,6 +150,7 @@ class _Rollouts:
         self._clients: dict[str, RpcClient] = {}
         self._open = contextlib.AsyncExitStack()
         self._busy: dict[str, int] = {}
+        self._evidence = HostEvidence()
         self._seed: Candidate | None = order.candidate
 
     async def run(self) -> WorkOver:
@@ -162,7 +162,8 @@ class _Rollouts:
             while left:
                 index, task = left.pop()
                 running[index] = time.monotonic()
-                self._emit(TaskDone(index=index, result=await self._result(task)))
+                retries = ExampleRetries(self._evidence, [str(index)])
+                self._emit(TaskDone(index=index, result=await self._result(task, retries)))
                 del running[index]
 
         timed_out = False
@@ -178,21 +179,25 @@ class _Rollouts:
             await self._open.aclose()
         return WorkOver(timed_out=timed_out)
 
-    async def _result(self, task: dict[str, Any]) -> dict[str, Any]:
-        problem = ""
-        for attempt in range(ATTEMPTS):
+    async def _result(self, task: dict[str, Any], retries: ExampleRetries) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for attempt in range(1, ATTEMPTS + 1):
             url, client = await self._least_busy()
             self._busy[url] += 1
+            retries.sending(url)
             try:
-                return await self._evaluated(client, task)
+                [result] = retries.judge([await self._evaluated(client, task)])
+                if not retries.open:
+                    return result
             except TimeoutError:
                 return _none("timeout", f"no result within {self._order.task_timeout_s:g} s")
             except (ClientError, RpcError) as error:
-                problem = summary(error)
-                await asyncio.sleep(0.5 * 3**attempt)
+                result = _none("infra_error", summary(error))
             finally:
                 self._busy[url] -= 1
-        return _none("infra_error", problem)
+            if attempt < ATTEMPTS:
+                await asyncio.sleep(pause_s(attempt, retries))
+        return result
 
     async def _evaluated(self, client: RpcClient, task: dict[str, Any]) -> dict[str, Any]:
         if client.discovery is None:
@@ -276,19 +281,22 @@ def _made(made: ApplyMutationResult) -> dict[str, Any]:
 async def _compared(
     client: RpcClient, before: Candidate, after: Candidate, rows: list[Row], order: WorkOrder
 ) -> list[dict[str, Any]]:
-    gate = asyncio.Semaphore(order.parallelism)
+    gate, evidence = asyncio.Semaphore(order.parallelism), HostEvidence()
 
     async def run(candidate: Candidate, row: Row) -> dict[str, Any]:
-        async with gate:
-            try:
-                async with asyncio.timeout(order.task_timeout_s + GRACE_S):
-                    answer = await client.evaluate(candidate, [row.wire], capture_traces=order.traces)
-            except TimeoutError:
-                return _none("timeout", f"no result within {order.task_timeout_s:g} s")
-            except (ClientError, RpcError) as error:
-                return _none("infra_error", summary(error))
-            found: dict[str, Any] = answer["results"][0]
+        async def attempt() -> list[dict[str, Any]]:
+            async with gate, asyncio.timeout(order.task_timeout_s + GRACE_S):
+                answer = await client.evaluate(candidate, [row.wire], capture_traces=order.traces)
+            found: list[dict[str, Any]] = answer["results"]
             return found
+
+        try:
+            [result] = await conclusive(ExampleRetries(evidence, [row.id]), client.url, attempt)
+        except TimeoutError:
+            return _none("timeout", f"no result within {order.task_timeout_s:g} s")
+        except (ClientError, RpcError) as error:
+            return _none("infra_error", summary(error))
+        return result
 
     results = await asyncio.gather(*(run(each, row) for row in rows for each in (before, after)))
     pairs = zip(results[::2], results[1::2], strict=True)

@@ -18,6 +18,7 @@ from gepa_client.analysis.explanation import explain, explain_candidate
 from gepa_client.analysis.failed_examples import ROWS_LISTED, failed_examples
 from gepa_client.analysis.gepa_result import pareto_front
 from gepa_client.analysis.mutation_outcomes import code_history
+from gepa_client.analysis.retried_examples import retried_examples
 from gepa_client.analysis.steered import steered
 from gepa_client.analysis.ties import best_candidate, recorded_decision
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
@@ -114,7 +115,7 @@ def _as_json(
     front, best = _front(run, candidates), best_candidate(store, run.id, candidates)
     spending = store.spending(run.id)
     calls, refused = recorded_gateway_events(store, run.id)
-    copied = copied_examples(store, run.id)
+    copied, retried = copied_examples(store, run.id), retried_examples(store, run.id)
     ties = recorded_decision(store, run.id, candidates)
     return {
         **run_as_json(run),
@@ -131,6 +132,9 @@ def _as_json(
         "model_calls": {name: tally.model_dump(mode="json") for name, tally in calls.by_model.items()},
         "hosts": {name: asdict(totals) for name, totals in _hosts(run).items()},
         "failed_examples": None if failed is None else failed.model_dump(mode="json", exclude={"event", "seconds"}),
+        "retried_examples": None
+        if retried is None
+        else retried.model_dump(mode="json", exclude={"event", "seconds", "at"}),
         "copied_examples": None if copied is None else copied.model_dump(mode="json", exclude={"event", "seconds"}),
         "steered": [
             {"part": each.part, "number": each.number, **each.entry.model_dump(mode="json")}
@@ -285,6 +289,7 @@ def _run_facts(
         ("raced out", fields.race_summary(LostRaces(**run.counters.get("races", {})))),
         ("compared", None if ties is None else fields.tie_summary(ties)),
         ("not used", unusable_summary(UnusableAnswers(**run.counters.get("unusable_answers", {})))),
+        ("retries", fields.retry_summary(retried_examples(store, run.id))),
         ("copied", copied_summary(copied_examples(store, run.id))),
         ("metric calls", _calls(run.counters, run.config.get("max_metric_calls"))),
         ("time", _time(run)),

@@ -103,6 +103,7 @@ def event_text(event: events.Event) -> str:
             | events.ReflectionRetried()
             | events.ModelCalls()
             | events.FailedExamples()
+            | events.RetriedExamples()
             | events.Finished()
         ):
             return ""

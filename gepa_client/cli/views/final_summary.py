@@ -136,6 +136,7 @@ def as_json(ended: RunSummary) -> dict[str, Any]:
         "model_calls": calls.total.model_dump(mode="json") if (calls := ended.record.model_calls) is not None else None,
         "refused": fields.refusal_count(ended.record),
         "failed_examples": ended.record.failed_examples.failed if ended.record.failed_examples is not None else 0,
+        "retried_examples": ended.record.retried.examples if ended.record.retried is not None else 0,
         "steered": len(steered_kinds(ended.record)),
         "unusable_answers": ended.record.unusable.model_dump(mode="json"),
         "copied_examples": ended.record.copied.count if ended.record.copied is not None else 0,
@@ -182,6 +183,7 @@ def show(ended: RunSummary, console: Console) -> None:
     lines += [
         f"{label:<15} {_wrapped(safe_line(text), console)}"
         for label, text in (
+            ("retries", fields.retry_summary(ended.record.retried)),
             ("results reused", fields.reuse_summary(ended.record)),
             ("steered", steered_summary(steered_kinds(ended.record))),
             ("raced out", fields.race_summary(ended.record.races)),

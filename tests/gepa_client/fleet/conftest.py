@@ -12,7 +12,7 @@ import pytest
 
 from gepa_client.fleet import Address, Fleet, FleetEvent, Pin, cooldown, endpoints_file
 from gepa_client.transport import rpc
-from gepa_client.transport.calls import AttemptLog, Call, InconclusiveResult, Reply
+from gepa_client.transport.calls import INCONCLUSIVE, AttemptLog, Call, FailedTry, InconclusiveResult, Reply
 from gepa_client.transport.responses import example_results
 from gepa_client.transport.rpc import RpcClient
 from protocol import EvaluateResult, JsonValue
@@ -131,6 +131,9 @@ class Ledger:
     def unfinished(self) -> tuple[str, str | None] | None:
         return self.earlier
 
+    def failed_tries(self) -> list[FailedTry]:
+        return []
+
     async def start(self, url: str, instance: str | None, *, repeat: bool) -> str:
         self.count += not repeat
         self.sent_to.append((url, instance, repeat))
@@ -168,17 +171,17 @@ async def ask(
     return (await fleet.call(call, log, pin=pin)).value
 
 
-def evaluation(example: str, *, trace: bool = False, group: str | None = None) -> Call[dict[str, Any]]:
+def evaluation(example: str, *, trace: bool = False, group: str | None = None) -> Call[list[dict[str, Any]]]:
     """Evaluates one example."""
 
-    def parse(answer: JsonValue) -> Reply[dict[str, Any]]:
+    def parse(answer: JsonValue) -> Reply[list[dict[str, Any]]]:
         [result] = example_results(EvaluateResult, answer, 1)
-        if result["status"] in ("infra_error", "cancelled"):
-            raise InconclusiveResult(f"{example} is {result['status']}", Reply(None, result["status"]))
-        return Reply(result, result["status"])
+        if result["status"] in INCONCLUSIVE:
+            raise InconclusiveResult(f"{example} is {result['status']}", Reply([result], result["status"]))
+        return Reply([result], result["status"])
 
     params = {"candidate": SEED, "batch": [{"id": example, "data": 1}], "capture_traces": trace}
-    return Call("evaluate", params, parse, f"example {example!r}", group=group)
+    return Call("evaluate", params, parse, f"example {example!r}", rows=[example], group=group)
 
 
 def begin(
@@ -188,7 +191,8 @@ def begin(
 
     async def evaluate() -> dict[str, Any]:
         call = evaluation(example, trace=trace, group="a-group" if trace else None)
-        return (await fleet.call(call, ledger or Ledger(example), pin=pin)).value
+        [result] = (await fleet.call(call, ledger or Ledger(example), pin=pin)).value
+        return result
 
     return asyncio.create_task(evaluate())
 

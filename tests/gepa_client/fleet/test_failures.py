@@ -507,7 +507,7 @@ async def test_answers_carry_what_the_attempt_came_to(cluster, opened):
             return Reply("value", "program_error", 1.5, {"cost_usd": 0.1}, 3, 1)
 
         assert await ask(fleet, "x", send, ledger) == "value"
-    more = {"seconds": 1.5, "usage": {"cost_usd": 0.1}, "examples": 3, "unpriced": 1}
+    more = {"seconds": 1.5, "usage": {"cost_usd": 0.1}, "examples": 3, "unpriced": 1, "failed": ()}
     assert (ledger.outcomes, ledger.details) == (["program_error"], [more])
 
 

@@ -117,7 +117,7 @@ def test_a_run_interrupted_within_a_batch_keeps_what_came_and_runs_only_the_rest
     server.limits["max_concurrency"] = 3
     server.evaluate_one = lambda candidate, example, _: (
         server.failed("infra_error", "APIConnectionError", "provider is away")
-        if (candidate["system"], example.id) == ("s", "7")
+        if candidate["system"] == "other" or example.data["n"] > 6
         else server.ok(example.data["n"] / 12)
     )
     with pytest.raises(Interrupted, match="provider is away") as caught:
@@ -125,15 +125,14 @@ def test_a_run_interrupted_within_a_batch_keeps_what_came_and_runs_only_the_rest
     assert caught.value.status == "paused"
     kept = {entry.number for entry in store.entries(RUN.id, SEARCH)}
     assert kept
-    assert 7 not in kept
-    assert len(kept) < 24
+    assert max(kept) < 7
     before = len(server.called("evaluate"))
     server.evaluate_one = lambda _, example, __: server.ok(example.data["n"] / 12)
     scores = in_a_process(server, store, work)
     assert scores == [[number / 12 for number in range(12)]] * 2
     ran = [params["_meta"]["call_id"] for params in server.called("evaluate")[before:]]
     assert sorted(int(call_id.split("/")[1]) for call_id in ran) == sorted(set(range(24)) - kept)
-    assert f"{RUN.id}/7/3" in ran  # the count of attempts continues
+    assert any(call_id.endswith("/3") for call_id in ran)  # the count of attempts continues
 
 
 def test_a_cancelled_run_records_the_calls_in_flight(server, store):

@@ -243,7 +243,7 @@ export interface OptimizeSettings {
    */
   exampleTimeoutS?: number;
   /**
-   * Attempts per example if the infrastructure fails. Default: 5.
+   * Attempts per example before a failure of the infrastructure pauses the run. Default: 5.
    */
   maxAttempts?: number;
   /**
@@ -454,6 +454,7 @@ export type RunEvent =
   | MutationRejected
   | StepFailed
   | FailedExamples
+  | RetriedExamples
   | CopiedExamples
   | Steered
   | Sealed
@@ -838,6 +839,26 @@ export interface FailureGroup {
   log: string | null;
   row: string;
   candidate: string;
+}
+/**
+ * Examples that were tried again after an `infra_error`, in every process of the run: how many different ones.
+ *
+ * `groups`: by host and reason, the most frequent first; an example may be in several.
+ */
+export interface RetriedExamples {
+  seconds: number;
+  at: number | null;
+  event: "retried_examples";
+  examples: number;
+  groups: RetryGroup[];
+}
+/**
+ * How many examples failed in one way that passes. `host`: that failed, None if the server names none.
+ */
+export interface RetryGroup {
+  host: string | null;
+  reason: string;
+  examples: number;
 }
 /**
  * What candidates copied from training rows: `count` parts, the longest of each candidate first.

@@ -1,0 +1,165 @@
+"""When the failure of an example is the candidate's, and when it is an outage: by what is sent, and what comes back."""
+
+import itertools
+import time
+
+import pytest
+
+from gepa_client.fleet import cooldown
+from gepa_client.fleet.example_retries import ExampleRetries
+from gepa_client.fleet.host_evidence import HostEvidence
+from gepa_client.transport.calls import FailedTry
+
+MODEL = "api.openai.com"
+
+
+def answered(status="ok", *, succeeded=1, failed=0, reason="429", host=MODEL, **more):
+    calls = {"succeeded": succeeded, "failed": failed, **({"reason": reason} if failed else {}), **more}
+    error = {"error": {"type": "RateLimitError", "message": "slow down"}} if status != "ok" else {}
+    return {"status": status, "score": 1.0 if status == "ok" else None, "hosts": {host: calls}, **error}
+
+
+def away(reason="429", **more):
+    return answered("infra_error", succeeded=0, failed=1, reason=reason, **more)
+
+
+def unnamed(status):
+    return {"status": status, "score": None, "error": {"type": "RateLimitError", "message": "slow down"}}
+
+
+class Rows:
+    """Rows of one run; `story` is a sequence of (row, `>` endpoint: it is sent) and (row, its result)."""
+
+    def __init__(self, monkeypatch):
+        clock = itertools.count(1.0)
+        monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+        self.evidence = HostEvidence()
+        self.retries = {}
+
+    def play(self, story):
+        last = {}
+        for row, what in story:
+            retries = self.retries.setdefault(row, ExampleRetries(self.evidence, [row]))
+            if isinstance(what, str):
+                retries.sending(what.removeprefix(">"))
+            else:
+                [last[row]] = retries.judge([what])
+        return last
+
+
+def fails(row, times, what=None, at=">one"):
+    return [(row, at), (row, what or away())] * times
+
+
+def works(row, at=">one", what=None):
+    return [(row, at), (row, what or answered())]
+
+
+STORIES = {
+    "others succeed after its first failure": ([*fails("a", 1), *works("b"), *fails("a", 2)], "program_error"),
+    "they succeeded before it alone": ([*works("b"), *fails("a", 9)], "infra_error"),
+    "nothing of others is known": (fails("a", 12), "infra_error"),
+    "the others fail too": (
+        [*fails("a", 1), *fails("b", 1), *fails("a", 1), *fails("b", 1), *fails("a", 1)],
+        "infra_error",
+    ),
+    "another row was sent before the outage": (
+        [("b", ">one"), *fails("a", 1), ("b", answered()), *fails("a", 4)],
+        "infra_error",
+    ),
+    "the host returns while the third attempt fails": (
+        [*fails("a", 2), ("a", ">one"), *works("b"), ("a", away())],
+        "infra_error",
+    ),
+    "others get over such a failure": (
+        [*fails("a", 1), *fails("b", 1), *works("b"), *fails("a", 5)],
+        "infra_error",
+    ),
+    "its tenth failure while others get over theirs": (
+        [*fails("a", 1), *fails("b", 1), *works("b"), *fails("a", 9)],
+        "program_error",
+    ),
+    "others got over it within their attempt": (
+        [*fails("a", 1), *works("b", what=answered(failed=2)), *fails("a", 2)],
+        "infra_error",
+    ),
+    "each failure has another reason": (
+        [*fails("a", 1), *works("b"), *fails("a", 1, away("503")), *fails("a", 1, away("connection refused"))],
+        "infra_error",
+    ),
+    "others reach another host": (
+        [*fails("a", 1), *works("b", what=answered(host="example.com")), *fails("a", 2)],
+        "infra_error",
+    ),
+    "others succeed at another server": ([*fails("a", 1), *works("b", ">two"), *fails("a", 2)], "infra_error"),
+    "no host is named": (
+        [
+            *fails("a", 1, unnamed("infra_error")),
+            *works("b", what=unnamed("ok")),
+            *fails("a", 2, unnamed("infra_error")),
+        ],
+        "program_error",
+    ),
+    "no host is named and others only fail": (
+        [
+            *fails("a", 1, unnamed("infra_error")),
+            *works("b", what=unnamed("program_error")),
+            *fails("a", 2, unnamed("infra_error")),
+        ],
+        "infra_error",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_third_equal_failure_is_the_candidates_only_if_the_host_answered_others_meanwhile(name, monkeypatch):
+    story, status = STORIES[name]
+    last = Rows(monkeypatch).play(story)["a"]
+    assert last["status"] == status
+    if status == "program_error":
+        assert " times (" in last["error"]["message"]
+        assert last["error"]["type"] == "RateLimitError"
+
+
+def test_the_failure_states_how_often_what_and_that_others_succeeded(monkeypatch):
+    last = Rows(monkeypatch).play([*fails("a", 1), *works("b"), *fails("a", 2)])["a"]
+    assert last["error"]["message"] == (
+        "failed 3 times (api.openai.com 429) while api.openai.com answered other rows, so that it counts as a failure "
+        "of the program on this row; the last error: slow down"
+    )
+
+
+def test_an_outage_in_the_middle_of_a_run_scores_no_row(monkeypatch):
+    rows = Rows(monkeypatch)
+    names = [f"row {number}" for number in range(8)]
+    story = [each for row in names for each in works(row)]
+    for number in range(4):  # all fail, in attempts that overlap
+        story += [(row, ">one") for row in names]
+        story += [(row, away()) for row in names[number:] + names[:number]]
+    story += [(row, ">one") for row in names]
+    story += [
+        (names[0], answered()),
+        *[(row, away()) for row in names[1:]],
+    ]  # it ends while the others are on their way
+    last = rows.play(story)
+    assert {result["status"] for result in last.values()} == {"ok", "infra_error"}
+
+
+def test_failures_of_a_killed_process_count_if_others_had_succeeded_by_then(monkeypatch):
+    for others, status in ((True, "program_error"), (False, "infra_error")):
+        earlier = [FailedTry(0, "a", MODEL, "429", False), FailedTry(0, "a", MODEL, "429", others)]
+        retries = ExampleRetries(HostEvidence(), ["a"], earlier)
+        retries.sending("one")
+        [result] = retries.judge([away()])
+        assert result["status"] == status
+
+
+@pytest.mark.parametrize(("asked_s", "waited_s"), [(7.0, 7.0), (3600.0, 60.0)])
+def test_a_host_that_asks_to_wait_is_left_alone_by_every_row_up_to_a_limit(asked_s, waited_s):
+    evidence = HostEvidence()
+    for row, asks in (("a", {"retry_after_s": asked_s}), ("b", {})):
+        retries = ExampleRetries(evidence, [row])
+        retries.sending("one")
+        retries.judge([away(**asks)])
+        assert retries.requested_s() == pytest.approx(waited_s, abs=1)
+    assert cooldown.LONGEST_REQUESTED_S == 60
