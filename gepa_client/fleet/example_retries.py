@@ -15,7 +15,7 @@ EQUAL_FAILURES = 3
 """Equal failures after which one is the candidate's, if other rows' calls to the host succeeded meanwhile."""
 
 MOST_FAILURES = 10
-"""Failures of any kind after which one is, and equal ones if other rows got over such a failure meanwhile.
+"""Failures of any kind after which one is, also if other rows get over such failures meanwhile.
 
 A host that refuses a third of all calls fails a row three times in a row once in 27 rows, ten times once in 59,049.
 """
@@ -111,7 +111,7 @@ class ExampleRetries:
         return max((self._evidence.wait_s(each.host) for each in failures if each is not None), default=0.0)
 
     def unclear(self, endpoint: str) -> tuple[str, str | None] | None:
-        """Return (row, host) of an example whose next failure decides, if no other row's attempt shows anything."""
+        """Return (row, host) of an example whose next failure decides, if no row was sent that can show more."""
         for example in self._examples:
             for failure, times in example.failures.items():
                 if times < EQUAL_FAILURES - 1 or failure.host in example.recorded:
@@ -130,12 +130,13 @@ class ExampleRetries:
         if failure.host not in example.answered or not self._too_often(example, failure):
             return result
         example.failure = None
+        self._evidence.settled((self._endpoint, failure.host), example.row)
         return _of_the_candidate(result, failure, example.failures[failure])
 
     def _too_often(self, example: _Example, failure: Failure) -> bool:
         if example.failures.total() >= MOST_FAILURES:
             return True
-        passes = self._evidence.recovered((self._endpoint, failure.host), example.row, example.since)
+        passes = self._evidence.may_pass((self._endpoint, failure.host), example.row, example.since)
         return example.failures[failure] >= EQUAL_FAILURES and not passes
 
     def _others_answered(self, example: _Example, failure: Failure) -> bool:

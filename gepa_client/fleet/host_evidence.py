@@ -48,7 +48,7 @@ class HostEvidence:
         self._answered: dict[Place, _Latest] = defaultdict(_Latest)
         self._recovered: dict[Place, _Latest] = defaultdict(_Latest)
         self._seen: dict[Place, _Latest] = defaultdict(_Latest)
-        self._failing: dict[Place, set[str]] = {}
+        self._failing: dict[Place, dict[str, list[float]]] = {}  # when each row failed since its last success
         self._free_at: dict[str, float] = {}
 
     def note(self, endpoint: str, row: str, result: Mapping[str, Any], sent: float) -> None:
@@ -60,29 +60,41 @@ class HostEvidence:
         for host, failed, answered in _outcomes(result):
             place = (endpoint, host)
             if failed:
-                self._failing.setdefault(place, set())
+                self._failing.setdefault(place, {})
             if (failing := self._failing.get(place)) is None:
                 continue
-            self._seen[place].add(row, sent)
+            if row not in failing:
+                self._seen[place].add(row, sent)
             if answered:
                 self._answered[place].add(row, sent)
                 if failed or row in failing:  # after a failure, in the same attempt or in an earlier one
                     self._recovered[place].add(row, sent)
-                failing.discard(row)
+                failing.pop(row, None)
             elif failed:
-                failing.add(row)
+                failing.setdefault(row, []).append(time.monotonic())
 
     def answered(self, place: Place, row: str, since: float) -> bool:
         """Whether an attempt of another row that was sent later succeeded there."""
         return self._answered[place].of_others(row) > since
 
-    def recovered(self, place: Place, row: str, since: float) -> bool:
-        """Whether another row had such a failure there, and an attempt that was sent later succeeded."""
-        return self._recovered[place].of_others(row) > since
+    def may_pass(self, place: Place, row: str, since: float) -> bool:
+        """Whether another row failed there and then succeeded, or failed once and has its second attempt yet to end."""
+        if self._recovered[place].of_others(row) > since:
+            return True
+        failing = self._failing.get(place, {})
+        return any(other != row and len(times) == 1 and times[0] > since for other, times in failing.items())
 
     def seen(self, place: Place, row: str, since: float) -> bool:
-        """Whether an attempt of another row that was sent later has ended, in success or failure."""
+        """Whether another row that was not failing there was sent later, and has ended or is a probe."""
         return self._seen[place].of_others(row) > since
+
+    def probing(self, place: Place) -> None:
+        """Note that a probe is about to be sent, which serves every row that fails there now."""
+        self._seen[place].add("", time.monotonic())
+
+    def settled(self, place: Place, row: str) -> None:
+        """Note that the row's failure is its candidate's, so that another candidate's success is no recovery."""
+        self._failing[place].pop(row, None)
 
     def wait_s(self, host: str | None) -> float:
         """Return for how many seconds the host has asked to be left alone."""

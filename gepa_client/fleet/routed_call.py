@@ -247,11 +247,13 @@ class CallExecution(Generic[T]):
 
     async def _probe(self, endpoint: Endpoint) -> None:
         """Run another row, once, if only that shows whether a host is away or an example always fails."""
-        unclear = self.retries.unclear(endpoint.url) if self.call.probe is not None and not self.probed else None
-        found = self.call.probe(*unclear) if self.call.probe is not None and unclear is not None else None
-        if found is None:
+        if self.call.probe is None or self.probed or (unclear := self.retries.unclear(endpoint.url)) is None:
+            return
+        row, host = unclear
+        if (found := self.call.probe(row, host)) is None:
             return
         self.probed = True
+        self.evidence.probing((endpoint.url, host))
         call, log = found
         call_id = await log.start(endpoint.url, endpoint.instance, repeat=False)
         probing = ExampleRetries(self.evidence, call.rows)

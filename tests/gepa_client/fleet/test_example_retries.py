@@ -79,6 +79,14 @@ STORIES = {
         [*fails("a", 1), *fails("b", 1), *works("b"), *fails("a", 9)],
         "program_error",
     ),
+    "another row has failed once and is yet to be tried again": (
+        [*fails("a", 1), *works("b"), *fails("a", 1), *fails("c", 1), *fails("a", 1)],
+        "infra_error",
+    ),
+    "another row fails each time too": (
+        [*fails("a", 1), *works("b"), *fails("a", 1), *fails("c", 2), *fails("a", 1)],
+        "program_error",
+    ),
     "others got over it within their attempt": (
         [*fails("a", 1), *works("b", what=answered(failed=2)), *fails("a", 2)],
         "infra_error",

@@ -9,7 +9,7 @@ import pytest
 from gepa_client import Interrupted, RemoteAdapter, Row
 from gepa_client.analysis.retried_examples import retried_examples
 from gepa_client.fleet import cooldown
-from gepa_client.journal.entries import SEARCH
+from gepa_client.journal.entries import PROBE, SEARCH
 from gepa_client.report.summary_fields import retry_summary
 from tests.gepa_client.gepa.test_journaled_adapter import in_a_process, replayed
 from tests.gepa_client.journal.sample_runs import RUN
@@ -35,9 +35,11 @@ def store(tmp_path):
         yield made
 
 
-def stuck(server, row):
-    """Only this row fails, each time."""
-    server.evaluate_one = lambda _, example, __: limited(server) if example.id == row else server.ok(0.5, hosts=WORKED)
+def stuck(server, *failing):
+    """Only these rows fail, each time."""
+    server.evaluate_one = lambda _, example, __: (
+        limited(server) if example.id in failing else server.ok(0.5, hosts=WORKED)
+    )
 
 
 @pytest.mark.parametrize("hosts", [True, False])
@@ -65,6 +67,12 @@ def test_rows_that_have_their_results_run_again_only_if_no_other_row_shows_that_
         adapter.evaluate(rows(3), SEED)  # row 2 is alone after its first failure
     assert sorted(server.runs.values()) == [1, 2, 3]
     server.runs.clear()
+    stuck(server, "1", "2")
+    with RemoteAdapter(server.url, first_backoff_s=0.01) as adapter:
+        assert adapter.evaluate(rows(3), SEED).scores == [0.5, 0.0, 0.0]
+    assert server.runs["0"] == 2
+    server.runs.clear()
+    stuck(server, "2")
     server.limits["max_concurrency"] = 2
     with RemoteAdapter(server.url, first_backoff_s=0.01) as adapter:
         adapter.evaluate(rows(20), SEED)
@@ -72,18 +80,24 @@ def test_rows_that_have_their_results_run_again_only_if_no_other_row_shows_that_
 
 
 def test_an_outage_of_all_pauses_and_the_resumed_run_has_every_score(server, store):
-    away = True
-    server.evaluate_one = lambda _, example, __: (
-        limited(server) if away and int(example.id) > 3 else server.ok(int(example.id) / 10, hosts=WORKED)
-    )
+    away = False
+
+    def until_away(_, example, __):
+        nonlocal away
+        away = away or server.runs.total() > 4
+        return limited(server) if away else server.ok(int(example.id) / 10, hosts=WORKED)
+
+    server.evaluate_one = until_away
     server.limits["max_concurrency"] = 4
     with pytest.raises(Interrupted, match=r"no result after 5 attempts; last error: .*slow down") as caught:
         in_a_process(server, store, lambda adapter: adapter.evaluate(rows(10), SEED))
     assert caught.value.status == "paused"
-    away = False
+    kept = [str(entry.number) for entry in store.entries(RUN.id, SEARCH)]
+    server.evaluate_one = lambda _, example, __: server.ok(int(example.id) / 10, hosts=WORKED)
     scores = [number / 10 for number in range(10)]
     assert in_a_process(server, store, lambda adapter: adapter.evaluate(rows(10), SEED).scores) == scores
-    assert all(server.runs[str(number)] <= 2 for number in range(4))  # one may have shown that the host is away
+    probes = [attempt for attempt in store.attempts(RUN.id, SEARCH) if attempt.kind == PROBE]
+    assert sum(server.runs[row] for row in kept) == len(kept) + len(probes)
     retried = retried_examples(store, RUN.id)
     assert retry_summary(retried).startswith(f"{retried.examples} examples were tried again: {MODEL} 429 (")
 
