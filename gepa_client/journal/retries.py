@@ -16,7 +16,7 @@ from gepa_client.transport.calls import FailedTry
 class RetryEntry(BaseModel):
     """What such an entry holds. `part`, `number`, `kind`: of the attempt; `failed`: its examples that failed."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(extra="forbid")
 
     part: str
     number: int
