@@ -1,17 +1,19 @@
 """A server of one program in this process, for `evolverpc.optimize`: on loopback, from a thread, with its own token."""
 
+import contextvars
 import functools
 import os
 import secrets
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evolverpc.applicable_settings import NOT_OF_THREADS
+from evolverpc.held_rows import HeldRows, shown_rows
 from evolverpc_common.rows import RowFileError, read_rows
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.transport.event_loop import EventLoopThread
@@ -20,7 +22,7 @@ from rpc_server.cli.announce import start_failure
 from rpc_server.cli.listen_endpoint import bound, url_of
 from rpc_server.cli.output_lines import printed_output
 from rpc_server.http.app import create_app, listening
-from rpc_server.methods.dataset_rows import Datasets, program_rows
+from rpc_server.methods.dataset_rows import Datasets, program_rows, untyped_splits
 from rpc_server.program.live_program import LiveLauncher, is_dspy
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
@@ -37,12 +39,14 @@ class ServedProgram:
 
 
 @contextmanager
-def served(program: object, server: Mapping[str, Any], propose: Propose | None) -> Iterator[ServedProgram]:
+def served(
+    program: object, server: Mapping[str, Any], propose: Propose | None, rows: HeldRows
+) -> Iterator[ServedProgram]:
     """Serve the program for the block.
 
     `program`: a file or a module by its name, which runs in processes as those of `gepa-server`; any other object runs
-    in threads of this process. `server`: settings of `gepa-server`. `propose`: proposes new texts in place of the
-    program.
+    in threads of this process, in the context of the caller. `server`: settings of `gepa-server`. `propose`: proposes
+    new texts in place of the program. `rows`: objects that a DSPy program gets as they are, by split.
 
     Raises:
         SettingsError: the settings are wrong, or the program cannot start.
@@ -55,7 +59,9 @@ def served(program: object, server: Mapping[str, Any], propose: Propose | None) 
         token, token_file = secrets.token_urlsafe(32), Path(folder) / "token"
         token_file.touch(mode=0o600)
         token_file.write_text(token)
-        loop, serving = EventLoopThread(), _serving(program, settings, propose, token)
+        loop, context = EventLoopThread(), contextvars.copy_context()
+        live = None if is_named(program) else functools.partial(LiveLauncher, program, rows=rows, context=context)
+        serving = _serving(live, settings, propose, token, rows)
         try:
             try:
                 url = loop.run(_next(serving))
@@ -110,17 +116,25 @@ async def _next(serving: AsyncGenerator[str, None]) -> str:
 
 
 async def _serving(
-    program: object, settings: Settings, propose: Propose | None, token: str
+    live: Callable[[dict[str, Any]], LiveLauncher] | None,
+    settings: Settings,
+    propose: Propose | None,
+    token: str,
+    objects: HeldRows,
 ) -> AsyncGenerator[str, None]:
-    """Yield the URL; closing the generator ends the server and the program."""
-    make_launcher = None if is_named(program) else functools.partial(LiveLauncher, program)
-    opened: Program = await open_program(settings, make_launcher=make_launcher)
+    """Yield the URL; closing the generator ends the server and the program. `live`: of a program in this process."""
+    opened: Program = await open_program(settings, make_launcher=live)
     try:
         if propose is not None:
             opened = WithProposer(opened, propose)
         rows = {split: read_rows(settings.root / path) for split, path in settings.files.items()}
         held = rows or {split: own for split, own in (await program_rows(opened)).items() if own is not None}
-        datasets = Datasets(held, share_rows=settings.share_rows)
+        datasets = Datasets(
+            {**held, **shown_rows(objects)},
+            share_rows=settings.share_rows,
+            untyped=untyped_splits(settings.files),
+            objects=objects.keys(),
+        )
         with bound(settings, None) as sock:
             async with listening(create_app(opened, settings, token=token, datasets=datasets), sock):
                 yield url_of(settings, sock)

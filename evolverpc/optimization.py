@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from evolverpc.applicable_settings import KEYWORDS, NOT_OF_RUN, NOT_OF_SERVER, SERVER
+from evolverpc.held_rows import held_rows
 from evolverpc.local_server import is_named, served
 from evolverpc.result import Result, result_of
 from evolverpc.settings_types import OptimizeSettings, ServerSettings
@@ -115,7 +116,9 @@ def _optimize(
         )
     try:
         given = {name: _value(name, value) for name, value in settings.items()}
-        given |= {name: _rows(name, value) for name, value in zip(ROW_SETTINGS, rows, strict=True)}
+        given_rows = dict(zip(ROW_SETTINGS, rows, strict=True))
+        held = held_rows(given_rows) if is_dspy(program) else {}
+        given |= {name: name if name in held else _rows(name, value) for name, value in given_rows.items()}
         _check_program(program)
         if callable(settings.get("reflection_lm")):
             raise SettingsError(
@@ -133,7 +136,7 @@ def _optimize(
             raise SettingsError("`propose` and `reflection_lm` both propose new texts: leave one of them out")
         if resume is None:
             load(None, {**given, "url": [NO_SERVER_YET]})  # a mistake is found before the program starts
-        with served(program, own, propose) as endpoint:
+        with served(program, own, propose, held) as endpoint:
             given |= {"url": [endpoint.url], "token_file": endpoint.token_file}
             run = _start(given) if resume is None else _continue(given, resume)
             ended = (run if is_named(program) else replace(run, if_blocked=IF_BLOCKED)).run()

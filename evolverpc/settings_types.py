@@ -297,6 +297,9 @@ class ServerSettings(TypedDict, total=False):
     valset_path: Path | str | None
     """Rows of the split `val`."""
 
+    inputs: Sequence[str] | str | None
+    """Field of the rows that the program is called with; repeatable. The metric gets all fields."""
+
     saved_program_json_path: Path | str | None
     """Saved program: read at the start, written by `finalize`."""
 

@@ -44,6 +44,11 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def is_untyped(path: Path) -> bool:
+    """Return whether the values of a file's rows are texts because it has no types."""
+    return path.suffix.lower() == ".csv"
+
+
 def line_of_row(path: Path, index: int) -> int | None:
     """Return the line, from 1, of the row `index`, from 0, of a `.jsonl` file that was read; None of another file."""
     if path.suffix.lower() != ".jsonl":

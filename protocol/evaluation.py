@@ -18,13 +18,18 @@ ExampleId = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class Example(RequestModel):
-    """One row: `{id, data}` when the optimizer holds the rows, `{id, split}` when the server does."""
+    """One row: `{id, data}` when the optimizer holds the rows, `{id, split}` when the server does.
+
+    `untyped` (capability `untyped_rows`): the values are texts of a file that has no types, such as CSV, so the program
+    gives them the types that it declares.
+    """
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["data"]}, {"required": ["split"]}]})
 
     id: ExampleId
     data: JsonValue = None
     split: str = ""
+    untyped: bool = False
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

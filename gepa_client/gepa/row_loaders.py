@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evolverpc_common.rows import RowFileError, read_rows
+from evolverpc_common.rows import RowFileError, is_untyped, read_rows
 from gepa_client.errors import BadResponse, RowsError
 from gepa_client.journal.requests import digest_of
 from protocol import JsonValue
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """A row the optimizer holds; `data` is any JSON value and travels with every call."""
+    """A row the optimizer holds; `data` is any JSON value and travels with every call. `untyped`: as in `Example`."""
 
     id: str
     data: JsonValue
+    untyped: bool = False
 
     @functools.cached_property
     def wire(self) -> dict[str, Any]:
-        """`{id, data}`."""
-        return {"id": self.id, "data": self.data}
+        """`{id, data}`, with `untyped` if it is."""
+        return {"id": self.id, "data": self.data, **({"untyped": True} if self.untyped else {})}
 
     @functools.cached_property
     def digest(self) -> str:
@@ -83,12 +84,12 @@ def load_rows(path: Path | str) -> list[Row]:
         rows = read_rows(Path(path))
     except RowFileError as error:
         raise RowsError(str(error)) from error
-    return numbered(rows)
+    return numbered(rows, untyped=is_untyped(Path(path)))
 
 
-def numbered(rows: Sequence[dict[str, Any]]) -> list[Row]:
+def numbered(rows: Sequence[dict[str, Any]], *, untyped: bool = False) -> list[Row]:
     """Return the rows with ids "0", "1", ... in their order."""
-    return [Row(str(index), data) for index, data in enumerate(rows)]
+    return [Row(str(index), data, untyped) for index, data in enumerate(rows)]
 
 
 class RowLoader:

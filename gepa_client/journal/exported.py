@@ -320,6 +320,7 @@ class _Failure(_Strict):
 class _Row(_Strict):
     id: str
     data: JsonValue
+    untyped: bool = False
 
 
 class _HeldRow(_Strict):

@@ -221,4 +221,4 @@ def _start(store: Store, run_id: str) -> dict[int, Any]:
 def _row(row_id: int, row: dict[str, Any]) -> RecordedRow:
     if "split" in row:
         return RecordedRow(row_id, {"id": row["id"], "split": row["split"]}, row.get("data"))
-    return RecordedRow(row_id, {"id": row["id"], "data": row["data"]}, row["data"])
+    return RecordedRow(row_id, row, row["data"])

@@ -152,6 +152,8 @@ def _rows(written: Any) -> list[AnyRow] | None:
     if written is None:
         return None
     return [
-        ServerRow(row["id"], row["split"], row.get("data")) if "split" in row else Row(row["id"], row["data"])
+        ServerRow(row["id"], row["split"], row.get("data"))
+        if "split" in row
+        else Row(row["id"], row["data"], row.get("untyped", False))
         for row in written
     ]

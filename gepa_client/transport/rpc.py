@@ -168,6 +168,7 @@ class RpcClient:
         Raises:
             RpcError: the server's own error. ConnectionLost, BadResponse, Refused: see `gepa_client.errors`.
         """
+        params = params if params is None or self.offers("untyped_rows") else _as_typed(params)
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + limit_s
         if wait_s is None and call_id is not None and self.offers("async"):
@@ -422,3 +423,12 @@ class RpcClient:
         """One page of a split the server holds."""
         answer = await self.call("list_examples", {"split": split, "offset": offset, "limit": limit})
         return validated(ListExamplesResult, answer)
+
+
+def _as_typed(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the params for a server that does not know `untyped` of examples."""
+    given = params.get("eval_batch", params)
+    if not any(example.get("untyped") for example in given.get("batch", ())):
+        return params
+    batch = [{name: part for name, part in example.items() if name != "untyped"} for example in given["batch"]]
+    return {**params, "batch": batch} if given is params else {**params, "eval_batch": {**given, "batch": batch}}

@@ -21,7 +21,7 @@ from rpc_server.cli.listen_endpoint import Token, apply_listen_address, bound, t
 from rpc_server.cli.output_lines import printed_output
 from rpc_server.http.app import SERVICE, create_app, listening
 from rpc_server.jail.jail import JailFactory, check_jail, create_jails, protect_memory
-from rpc_server.methods.dataset_rows import Datasets, Row, program_rows
+from rpc_server.methods.dataset_rows import Datasets, Row, program_rows, untyped_splits
 from rpc_server.mutations.agents import CLAUDE_CREDENTIALS, agent_label
 from rpc_server.mutations.open_mutations import check_prerequisites, open_mutations
 from rpc_server.mutations.transaction import CodeMutations
@@ -68,7 +68,8 @@ async def serve(
             try:
                 held = given or await _run_until(_rows_of(program, announce), *stop_events)
                 if held is not None:
-                    datasets = Datasets(held, share_rows=settings.share_rows)
+                    untyped = untyped_splits(settings.files) if rows is None else ()
+                    datasets = Datasets(held, share_rows=settings.share_rows, untyped=untyped)
                     await _answer_requests(opened, settings, datasets, token, sock, signals, announce)
             finally:
                 await program.close()

@@ -1,11 +1,13 @@
 """Rows that the server or its program holds, so that calls can name examples instead of sending them."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from evolverpc_common.rows import is_untyped
 from protocol import DatasetInfo, Example, ListedExample, ListExamplesResult
 from protocol.errors import ProgramFailed, UnknownExample
 from rpc_server.program.program import Program
@@ -17,11 +19,24 @@ Row = dict[str, Any]
 
 
 class Datasets:
-    """The splits a server holds. A row's id is its position in its file, from `"0"`."""
+    """The splits a server holds. A row's id is its position in its file, from `"0"`.
 
-    def __init__(self, splits: Mapping[str, Sequence[Row]] | None = None, *, share_rows: bool = True) -> None:
+    `untyped`: the splits of files without types. `objects`: the splits whose rows are objects that the program has, and
+    gets as the list of their split and position; `splits` has them as they are shown.
+    """
+
+    def __init__(
+        self,
+        splits: Mapping[str, Sequence[Row]] | None = None,
+        *,
+        share_rows: bool = True,
+        untyped: Collection[str] = (),
+        objects: Collection[str] = (),
+    ) -> None:
         self._splits = dict(splits or {})
         self._share_rows = share_rows
+        self._untyped = untyped
+        self._objects = objects
         self.infos = {split: DatasetInfo(size=len(rows), digest=_digest(rows)) for split, rows in self._splits.items()}
 
     def __bool__(self) -> bool:
@@ -49,12 +64,16 @@ class Datasets:
         if not named:
             return batch
         self._check_known(named)
-        return [
-            Example(id=example.id, data=self._splits[example.split][int(example.id)])
-            if "split" in example.model_fields_set
-            else example
-            for example in batch
-        ]
+        return [self._filled(example) if "split" in example.model_fields_set else example for example in batch]
+
+    def _filled(self, named: Example) -> Example:
+        split, position = named.split, int(named.id)
+        if split in self._objects:
+            return Example(id=named.id, data=[split, position])
+        data = self._splits[split][position]
+        if split in self._untyped:
+            return Example(id=named.id, data=data, untyped=True)
+        return Example(id=named.id, data=data)
 
     def _check_known(self, named: Sequence[Example]) -> None:
         for split in dict.fromkeys(example.split for example in named):
@@ -62,6 +81,11 @@ class Datasets:
             unknown = [example.id for example in named if example.split == split and not _is_position(example.id, size)]
             if unknown:
                 raise UnknownExample(split=split, ids=unknown)
+
+
+def untyped_splits(files: Mapping[str, Path]) -> set[str]:
+    """Return the splits whose files have no types."""
+    return {split for split, path in files.items() if is_untyped(path)}
 
 
 def _is_position(row_id: str, size: int) -> bool:

@@ -112,6 +112,7 @@ class EvaluateJob(CallJob):
             capture_traces=self._capture_traces,
             items=self._items,
             timeout_s=self._timeout_s,
+            group=self._group,
             on_result=keep,
         )
         if None in self._results:

@@ -48,11 +48,21 @@ class LiveLauncher:
     and kept with the example.
     """
 
-    def __init__(self, program: object, config: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        program: object,
+        config: dict[str, Any],
+        *,
+        rows: Mapping[str, list[Any]],
+        context: contextvars.Context,
+    ) -> None:
         """Read the program: a mapping with some of `NAMES` or `DSPY_NAMES`, or an object with some of `NAMES`.
 
-        `config`: as `rpc_server/worker/program_loading.py` reads it. Raises `ProgramFailed`: it is no program.
+        `config`: as `rpc_server/worker/program_loading.py` reads it. `rows`: objects that a DSPy program gets as they
+        are, by split. `context`: that of the caller, in which the program runs. Raises `ProgramFailed`: it is no
+        program.
         """
+        self._context = context
         self._streams: dict[str, _LoggedStream] = {}
         names = DSPY_NAMES if is_dspy(program) else NAMES
         get = program.get if isinstance(program, Mapping) else functools.partial(getattr, program)
@@ -62,8 +72,8 @@ class LiveLauncher:
         try:
             if is_dspy(program):
                 student, objects = parts["student"], {name: parts.get(name) for name in DSPY_NAMES[1:]}
-                self._config = Config({**config, "program": student, **objects})
-                self._program: Any = DspyProgram(self._config)
+                self._config = Config({**config, "program": student, "rows": rows, **objects})
+                self._program: Any = context.run(DspyProgram, self._config)
             else:
                 self._config = Config(config)
                 module = ModuleType(config["program"])
@@ -79,7 +89,7 @@ class LiveLauncher:
                 stream = self._streams[name] = _LoggedStream(getattr(sys, name))
                 setattr(sys, name, stream)
         pipes = Pipes()
-        return ProgramProcess(_Threads(self._program, self._config, pipes), pipes)
+        return ProgramProcess(_Threads(self._program, self._config, pipes, self._context.copy()), pipes)
 
     async def close(self) -> None:
         """Put the streams of this process back; threads end with their input."""
@@ -109,13 +119,14 @@ class _LoggedStream:
 class _Threads:
     """Threads in the place of a child process."""
 
-    def __init__(self, program: Any, config: Config, pipes: Pipes) -> None:
+    def __init__(self, program: Any, config: Config, pipes: Pipes, context: contextvars.Context) -> None:
         self._loop = asyncio.get_running_loop()
         self._ended = False
         self._on_exit: Any = None
         channel = _ThreadChannel(pipes.child_stdin, pipes.child_stdout, pipes.child_stderr)
         server = Server(channel, program, config)
-        threading.Thread(target=self._serve, args=(server, program.mode), name="program", daemon=True).start()
+        serve = (self._serve, server, program.mode)
+        threading.Thread(target=context.run, args=serve, name="program", daemon=True).start()
 
     def kill(self) -> None:
         """Give up what runs."""

@@ -76,7 +76,7 @@ def _seen_from(root: Path, path: Path | str) -> str:
 
 _DSPY_SETTINGS = (
     *("metric", "field_descriptions", "demos", "add_format_failure_as_feedback", "seed", "reflection_lm"),
-    "instruction_proposer",
+    *("instruction_proposer", "inputs"),
 )
 _WORKER_SETTINGS = (
     *("program", "adapter", "adapter_args", "name", "version", "max_concurrency", "thread_safe", "transient"),

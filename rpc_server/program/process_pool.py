@@ -111,15 +111,18 @@ class Pool:
         capture_traces: bool,
         items: Sequence[CandidateItem] | None = None,
         timeout_s: float | None = None,
+        group: str | None = None,
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """See `Program.evaluate`."""
-        rows = _rows(batch)
-        several = {} if items is None else {"items": [item.model_dump() for item in items]}
+        rows = _rows(batch, untyped="untyped_rows" in self.capabilities)
+        more: dict[str, Any] = {} if items is None else {"items": [item.model_dump() for item in items]}
+        if group is not None and "refs" in self.capabilities:
+            more["_meta"] = {"group": group}
 
         def params(positions: Sequence[int]) -> dict[str, Any]:
             chosen = [rows[position] for position in positions]
-            return {"candidate": candidate, "batch": chosen, "capture_traces": capture_traces, **several}
+            return {"candidate": candidate, "batch": chosen, "capture_traces": capture_traces, **more}
 
         await self._run_examples("evaluate", len(batch), params, on_result, timeout_s, whole=items is not None)
 
@@ -176,7 +179,8 @@ class Pool:
         limit_s = min((each for each in (self.limits.example_timeout_s, timeout_s) if each is not None), default=None)
 
         def limited(positions: Sequence[int]) -> dict[str, Any]:
-            return {**params(positions), "_meta": {"example_timeout_s": limit_s}}
+            asked = params(positions)
+            return {**asked, "_meta": {**asked.get("_meta", {}), "example_timeout_s": limit_s}}
 
         of_piece = params if timeout_s is None else limited
         call = ExamplesCall(method, size, of_piece, on_result=on_result, max_result_bytes=most)
@@ -469,8 +473,12 @@ class Pool:
         self._factory.end(slot.process, graceful=gracefully and not busy)
 
 
-def _rows(batch: Sequence[Example]) -> list[dict[str, Any]]:
-    return [{"id": example.id, "data": example.data} for example in batch]
+def _rows(batch: Sequence[Example], *, untyped: bool = False) -> list[dict[str, Any]]:
+    """Return the rows for the program. `untyped`: it reads those that are."""
+    return [
+        {"id": example.id, "data": example.data, **({"untyped": True} if untyped and example.untyped else {})}
+        for example in batch
+    ]
 
 
 def _closing() -> ProgramFailed:

@@ -26,6 +26,7 @@ PROGRAM_CAPABILITIES = frozenset(
         "adapter_state",
         "images",
         "refs",
+        "untyped_rows",
         WRITE_TEXTS,
     }
 )
@@ -57,13 +58,15 @@ class Program(Protocol):
         capture_traces: bool,
         items: Sequence[CandidateItem] | None = None,
         timeout_s: float | None = None,
+        group: str | None = None,
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """Run every example; call `on_result(position, result)` once for each as it finishes, in any order.
 
         `items` (`batch_evaluate`): the candidates of consecutive examples, in place of `candidate`. Every example has
-        `data`. `timeout_s`: of each example, if that is less than `limits.example_timeout_s`. An example's failure is a
-        result. Cancelling stops what still runs; earlier results stand.
+        `data`. `timeout_s`: of each example, if that is less than `limits.example_timeout_s`. `group` (`refs`): the
+        minibatch for which trajectories are kept; without it they are inline. An example's failure is a result.
+        Cancelling stops what still runs; earlier results stand.
 
         Raises:
             ProgramFailed: the program cannot run at all.

@@ -44,6 +44,7 @@ _FOR: dict[str, tuple[Kind, ...]] = {
     "metric": ("dspy",),
     "trainset_path": ("dspy",),
     "valset_path": ("dspy",),
+    "inputs": ("dspy",),
     "saved_program_json_path": ("dspy",),
     "field_descriptions": ("dspy",),
     "demos": ("dspy",),
@@ -149,6 +150,12 @@ class DspySettings(SettingsGroup, title="DSPy programs"):
     )
     trainset_path: Path | None = setting(None, "Rows of the split `train`: .json, .jsonl or .csv.")
     valset_path: Path | None = setting(None, "Rows of the split `val`.")
+    inputs: tuple[str, ...] | None = setting(
+        None,
+        "Field of the rows that the program is called with; repeatable. The metric gets all fields.",
+        metavar="FIELD",
+        shown="those that its parameters name",
+    )
     saved_program_json_path: Path | None = setting(None, "Saved program: read at the start, written by `finalize`.")
     proposer: Literal["gepa", "dspy"] = setting(
         "gepa", "What proposes texts: the optimizer, or DSPy's own proposer (DSPy 3.2)."

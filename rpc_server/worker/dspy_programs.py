@@ -12,11 +12,12 @@ import time
 from collections import OrderedDict
 from typing import Any
 
-from . import encode, results
+from . import dspy_traces, encode, results
 from .adapters import BatchStore
-from .dspy_adapter import DspyModules, Metric, read_metric
+from .dspy_adapter import DspyModules
+from .dspy_metric import Metric, read_metric
 from .dspy_student import SavedProgram, Student
-from .errors import InvalidResult, ProgramProblem
+from .errors import ProgramProblem
 from .functions import TEXTS_ADVICE, fault_of_texts
 from .program_loading import Config, import_dotted
 from .results import Score
@@ -37,10 +38,12 @@ class DspyProgram:
         self._saved = SavedProgram(config.saved_program, config.root)
         self._saved.load_into(program)
         self._dspy.refuse_flex(program)
-        self._student = Student(program, field_descriptions=config.field_descriptions, demos=config.demos)
+        self._student = Student(
+            program, field_descriptions=config.field_descriptions, demos=config.demos, inputs=config.inputs
+        )
         self._rng = random.Random(config.seed)  # noqa: S311  # for choosing, not for secrets
         self._reflecting = threading.Lock()  # the choices follow one another
-        self._row_types = self._dspy.row_types(self._student)
+        self._rows = self._dspy.rows(self._student, config.rows)
         self._adapter = self._dspy.adapter(
             self._student,
             self._metric,
@@ -62,7 +65,7 @@ class DspyProgram:
             **config.identity(sys.modules.get(type(program).__module__), saved_program=self._saved.digest),
             "seed_candidate": dict(self._student.seed),
         }
-        self.capabilities = ["refs", "adapter_state", "finalize"]
+        self.capabilities = ["refs", "adapter_state", "finalize", "untyped_rows"]
         self.methods = {
             "evaluate": self.evaluate,
             "make_reflective_dataset": self.make_reflective_dataset,
@@ -80,11 +83,15 @@ class DspyProgram:
 
     async def evaluate(self, params: dict[str, Any], executor: Executor) -> str:
         """Run each example in turn on a copy of the program; a failure is a result."""
+        meta = params.get("_meta") or {}
         with self._reflecting:
-            self._restore((params.get("_meta") or {}).get("adapter_state"))
-        capture, limit_s = params.get("capture_traces", False), self._config.limit_s(params)
+            self._restore(meta.get("adapter_state"))
+        limit_s = self._config.limit_s(params)
+        keep = self._keep_inline if meta.get("group") is None else self._keep_by_ref
         texts = [
-            await self._example_result(example["data"], params["candidate"], executor, capture, limit_s)
+            await self._example_result(
+                example, params["candidate"], executor, keep if params.get("capture_traces") else None, limit_s
+            )
             for example in params["batch"]
         ]
         return '{"results":[%s]}' % ",".join(texts)
@@ -96,8 +103,7 @@ class DspyProgram:
             self._restore(params.get("adapter_state"))
             records: dict[str, Any] = {}
             if components:
-                refs = [result.get("trajectory_ref") for result in params["eval_batch"]["results"]]
-                given = [ref for ref in refs if ref]
+                given = [ref for ref in map(_ref_of, params["eval_batch"]["results"]) if ref]
                 owners = list(dict.fromkeys(map(self._student.predictor_of, components)))
                 made = self._adapter.make_reflective_dataset(params["candidate"], self._store.batch(given), owners)
                 of_owner = {name: self._records.as_json(records) for name, records in made.items()}
@@ -130,32 +136,32 @@ class DspyProgram:
         return '{"files":%s}' % encode.to_text([self._saved.inside], "files")
 
     async def _example_result(
-        self, data: Any, candidate: dict[str, str], executor: Executor, capture: bool, limit_s: float | None
+        self, given: dict[str, Any], candidate: dict[str, str], executor: Executor, keep: Any, limit_s: float | None
     ) -> str:
+        """Return the result as JSON. `keep`: returns how it has its trajectory; None if it has none."""
         example_run = _DspyExampleRun()
         started = time.monotonic()
         try:
-            with self._dspy.track_usage() as example_run.usage:
-                await executor.within(limit_s, self._run_example(example_run, data, candidate))
+            with self._dspy.counted() as example_run.calls:
+                await executor.within(limit_s, self._run_example(example_run, given, candidate))
             outcome: dict[str, Any] = {"status": "ok", "output": self._shown(example_run.prediction)}
             outcome.update(example_run.score._asdict() if example_run.score is not None else {})
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
             outcome = results.failed(problem, self._config.transient, limit_s)
         seconds = time.monotonic() - started
-        ref = self._keep(example_run.trajectory) if capture and example_run.trajectory is not None else None
-        usage = self._dspy.usage(example_run.usage, self._student.program)
-        return results.text(seconds=seconds, trajectory_ref=ref, usage=usage, **outcome)
+        if keep is not None and example_run.trajectory is not None:
+            outcome.update(keep(example_run))
+        usage = self._dspy.usage(example_run.calls, self._student.program)
+        return results.text(seconds=seconds, usage=usage, **outcome)
 
-    async def _run_example(self, example_run: _DspyExampleRun, data: Any, candidate: dict[str, str]) -> None:
-        if not isinstance(data, dict):
-            raise InvalidResult("an example's data must be an object, field to value")
-        example = self._dspy.example(self._row_types.convert(data)).with_inputs(*self._student.inputs_among(data))
+    async def _run_example(self, example_run: _DspyExampleRun, given: Any, candidate: dict[str, str]) -> None:
+        example = self._rows.example(given)
         run = self._dspy.run(self._adapter.build_program(candidate), example)
         if run.problem is not None:
+            example_run.problem = run.problem
             example_run.trajectory = run.trajectory(example, None)
             raise run.problem
-        # Always with the trace, kept or not, so that a metric that reads it scores every run alike.
-        returned = self._metric(example, run.prediction, run.trace)
+        returned = self._metric(example, run.prediction)  # as `dspy.GEPA`, which gives a trace for feedback alone
         example_run.score = read_metric(returned, self._dspy.prediction)
         example_run.prediction = run.prediction
         example_run.trajectory = run.trajectory(example, returned)
@@ -163,7 +169,14 @@ class DspyProgram:
     def _shown(self, prediction: Any) -> Any:
         return encode.json_or_repr(prediction.toDict() if isinstance(prediction, self._dspy.prediction) else prediction)
 
-    def _keep(self, trajectory: dict[str, Any]) -> str | None:
+    def _keep_by_ref(self, example_run: _DspyExampleRun) -> dict[str, Any]:
+        return {"trajectory_ref": self._keep(example_run.trajectory)}
+
+    def _keep_inline(self, example_run: _DspyExampleRun) -> dict[str, Any]:
+        ref = self._keep(example_run.trajectory)
+        return {"trajectory": dspy_traces.as_json(example_run.trajectory, example_run.problem, ref)}
+
+    def _keep(self, trajectory: Any) -> Any:
         batch = self._dspy.batch(
             outputs=[trajectory["prediction"]], scores=[trajectory["score"]], trajectories=[trajectory]
         )
@@ -201,8 +214,15 @@ class _DspyExampleRun:
     def __init__(self) -> None:
         self.prediction: Any = None
         self.score: Score | None = None
-        self.trajectory: dict[str, Any] | None = None
-        self.usage: Any = None
+        self.trajectory: Any = None
+        self.problem: BaseException | None = None
+        self.calls: Any = None
+
+
+def _ref_of(result: dict[str, Any]) -> Any:
+    """Return what names a result's trajectory here, also if the client was sent its steps."""
+    trajectory = result.get("trajectory")
+    return trajectory.get(dspy_traces.KEPT) if isinstance(trajectory, dict) else result.get("trajectory_ref")
 
 
 def _reflection_lm(config: Config) -> Any:

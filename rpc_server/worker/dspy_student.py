@@ -7,7 +7,7 @@ import hashlib
 import inspect
 import json
 import os
-from typing import Any
+from typing import Any, Sequence
 
 from . import encode
 from .errors import ProgramProblem
@@ -82,7 +82,8 @@ class Student:
     `<predictor>.inputs.<field>` and `<predictor>.outputs.<field>`, with `demos` `<predictor>.demos`, a JSON list.
     """
 
-    def __init__(self, program: Any, *, field_descriptions: bool, demos: bool) -> None:
+    def __init__(self, program: Any, *, field_descriptions: bool, demos: bool, inputs: Sequence[str] | None) -> None:
+        """Read it. `inputs`: the fields of rows that the program is called with; None if its parameters name them."""
         self.program = program
         self.predictors: dict[str, Any] = dict(program.named_predictors())
         if not self.predictors:
@@ -97,7 +98,7 @@ class Student:
                 self._add_fields(name, predictor.signature)
             if demos:
                 self._add_demos(name, predictor)
-        self._takes = _input_names(program, self.predictors.values())
+        self._takes = _input_names(program, self.predictors.values()) if inputs is None else frozenset(inputs)
 
     def predictor_of(self, component: str) -> str:
         """Return the name of a component's predictor."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import inspect
 import os
 import signal
@@ -81,7 +82,7 @@ class MainThreadExecutor:
 
 
 class ThreadExecutor:
-    """Each request in a daemon thread. No thread can be ended: the server ends the process instead."""
+    """Each request in a daemon thread, in a copy of the context. No thread can be ended: the process is, instead."""
 
     cancellation: tuple[type[BaseException], ...] = ()
 
@@ -109,7 +110,8 @@ class ThreadExecutor:
             line = server.channel.readline()
             if not line:
                 return
-            threading.Thread(target=_drive, args=(server.reply(parse(line), self),), daemon=True).start()
+            reply = server.reply(parse(line), self)
+            threading.Thread(target=contextvars.copy_context().run, args=(_drive, reply), daemon=True).start()
 
 
 class EventLoopExecutor:

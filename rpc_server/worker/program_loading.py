@@ -127,7 +127,7 @@ class Config:
         """Read it.
 
         A program in the server's own process has digests of its `functions` and their `data` by name, and a DSPy
-        program there is given as objects in place of dotted paths.
+        program there is given as objects in place of dotted paths, and may have `rows` that are objects, by split.
         """
         self.root: str = given["root"]
         self.kind: str = given["kind"]
@@ -138,6 +138,8 @@ class Config:
         self.name: str | None = given["name"]
         self.version: str | None = given["version"]
         self.metric: str | None = given["metric"]
+        self.inputs: list[str] | None = given["inputs"]
+        self.rows: dict[str, list[Any]] = given.get("rows", {})
         self.saved_program: str | None = given["saved_program"]
         self.field_descriptions: bool = given["field_descriptions"]
         self.demos: bool = given["demos"]

@@ -51,6 +51,7 @@ class WorktreeProgram:
         capture_traces: bool,
         items: Sequence[CandidateItem] | None = None,  # noqa: ARG002  # never offered: each commit runs in its own processes
         timeout_s: float | None = None,
+        group: str | None = None,
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """See `Program.evaluate`.
@@ -77,6 +78,7 @@ class WorktreeProgram:
                     batch,
                     capture_traces=capture_traces,
                     timeout_s=timeout_s,
+                    group=group,
                     on_result=receive,
                 )
             except ProgramFailed as error:

@@ -84,7 +84,14 @@ class Opened:
         self.program = program
         self.seed = dict(program.info.seed_candidate)
 
-    async def evaluate(self, *rows: Any, capture_traces: bool = False, **texts: str) -> list[dict[str, Any]]:
+    async def evaluate(
+        self,
+        *rows: Any,
+        capture_traces: bool = False,
+        untyped: bool = False,
+        group: str | None = "minibatch",
+        **texts: str,
+    ) -> list[dict[str, Any]]:
         """The results of one call, in the order of its rows, for the seed with other texts in it."""
         given: dict[int, dict[str, Any]] = {}
 
@@ -92,10 +99,10 @@ class Opened:
             ExampleResult.model_validate(result)
             given[position] = result
 
-        batch = [Example(id=str(number), data=row) for number, row in enumerate(rows)]
+        batch = [Example(id=str(number), data=row, untyped=untyped) for number, row in enumerate(rows)]
         candidate = self.seed | texts
         async with asyncio.timeout(60):
-            await self.program.evaluate(candidate, batch, capture_traces=capture_traces, on_result=keep)
+            await self.program.evaluate(candidate, batch, capture_traces=capture_traces, group=group, on_result=keep)
         return [given[number] for number in range(len(rows))]
 
     async def one(self, row: Any, **options: Any) -> dict[str, Any]:

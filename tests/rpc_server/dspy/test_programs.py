@@ -23,7 +23,7 @@ def row(number, **more):
 async def test_the_seed_is_the_instructions_of_the_named_predictors(codes):
     assert codes.seed == {"look": "Look the word up.", "finish": "Finish the code."}
     assert codes.program.info.name == "Codes"
-    assert codes.program.capabilities == {"refs", "adapter_state", "finalize"}
+    assert codes.program.capabilities == {"refs", "adapter_state", "finalize", "untyped_rows"}
     assert codes.program.limits.max_concurrency == 8
     assert not codes.program.limits.whole_batches
 
@@ -104,12 +104,51 @@ async def test_a_metric_of_two_arguments_gives_a_number_and_dspys_own_feedback(o
         assert answer["dataset"]["finish"][0]["Feedback"] == "This trajectory got a score of False."
 
 
-async def test_a_metric_that_takes_the_trace_gets_it_whether_or_not_it_is_kept(opened):
-    async with opened(metric="variants.silent") as running:
-        traced, untraced = await running.one(row(2), capture_traces=True), await running.one(row(2))
-        assert traced["score"] == untraced["score"] == 3.0
-        answer = await running.reflect([traced], "finish")
-        assert answer["dataset"]["finish"][0]["Feedback"] == "This trajectory got a score of 3."
+async def test_predictors_of_one_signature_have_records_of_their_own_calls_with_feedback_of_the_score_that_counts(
+    opened,
+):
+    questions = [{"question": str(number)} for number in range(12)]
+    own = {"first": {"copy of first", "shared with first", "first"}, "second": {"second"}, "listed[0]": {"listed"}}
+    async with opened("one_signature.Several", metric="one_signature.judged") as running:
+        results = await running.evaluate(*questions, capture_traces=True)
+        dataset = (await running.reflect(results, *own))["dataset"]
+    asked = {name: {each["Inputs"]["question"].partition(" ")[2] for each in dataset[name]} for name in dataset}
+    assert asked == own
+    for name in own:
+        assert [record["Feedback"] for record in dataset[name]] == [result["feedback"] for result in results]
+
+
+@pytest.mark.parametrize(
+    ("metric", "feedback"),
+    [
+        ("strict", ["This trajectory got a score of 0.25."] * 2),
+        ("by_predictor", ["on first, 6 calls", "on second, 6 calls"]),
+    ],
+)
+async def test_the_metric_gets_a_trace_for_feedback_alone_as_from_dspy_gepa(opened, metric, feedback):
+    async with opened("one_signature.Several", metric=f"one_signature.{metric}") as running:
+        results = await running.evaluate({"question": "why"}, capture_traces=True)
+        dataset = (await running.reflect(results, "first", "second"))["dataset"]
+    assert results[0]["score"] == 0.25
+    assert [dataset[name][0]["Feedback"] for name in ("first", "second")] == feedback
+
+
+async def test_without_a_group_the_steps_are_in_the_result_and_can_be_reflected_on(opened):
+    async with opened(add_format_failure_as_feedback=True) as running:
+        right, unparsed = results = await running.evaluate(row(2), row(7), capture_traces=True, group=None)
+        dataset = (await running.reflect(results, "look"))["dataset"]
+    assert "trajectory_ref" not in right
+    steps = right["trajectory"]["steps"]
+    assert [step["component"] for step in steps] == ["look", "look", "finish"]
+    assert steps[2] == {
+        "component": "finish",
+        "inputs": {"word": "word2", "found": "unknown"},
+        "outputs": {"code": "unknown"},
+    }
+    failed = unparsed["trajectory"]["steps"][0]
+    assert (failed["component"], failed["error"]["type"]) == ("look", "parse_failure")
+    assert failed["raw"] == "I do not know what word7 is."
+    assert len(dataset["look"]) == 2
 
 
 async def test_a_prediction_without_a_score_is_no_result(opened):
@@ -153,6 +192,23 @@ async def test_an_empty_state_begins_anew(codes):
     resumed = await codes.reflect(results, "look", adapter_state=first["adapter_state"])
     assert first != second
     assert (again, resumed) == (first, second)
+
+
+REVIEW = {"text": "late", "on": "2026-01-31", "notes": "REFERENCE", "id": "007"}
+LABELS = {"stars": "3", "urgent": "False", "tags": "['a', \"b\"]", "team": "billing", "due": "", "note": ""}
+WRITTEN = repr([*LABELS.values(), "007"])
+READ = "[3, False, ['a', 'b'], <Team.BILLING: 'billing'>, None, '', '007']"
+
+
+async def test_labels_of_json_stay_as_written_and_fields_of_texts_have_the_declared_types(opened):
+    async with opened("typed.Reviews", metric="typed.labels", inputs=("text", "on")) as running:
+        written = await running.one(REVIEW | LABELS)
+        read = await running.one(REVIEW | LABELS, untyped=True)
+        [wrong] = await running.evaluate({"text": "late", "stars": "many"}, untyped=True)
+    assert (written["feedback"], read["feedback"]) == (WRITTEN, READ)
+    # `notes` is a parameter of the program, but not among the `inputs`.
+    assert written["output"] == read["output"] == {"on": "datetime.date(2026, 1, 31)", "notes": "none"}
+    assert wrong["error"]["message"].startswith("the row's field 'stars' is not a int: ")
 
 
 TALK = {"history": {"messages": [{"question": "word1", "code": "a"}]}, "on": "2026-01-31", "names": ["a"], "code": "x"}

@@ -344,11 +344,15 @@ export interface EvalBatch {
 }
 /**
  * One row: `{id, data}` when the optimizer holds the rows, `{id, split}` when the server does.
+ *
+ * `untyped` (capability `untyped_rows`): the values are texts of a file that has no types, such as CSV, so the program
+ * gives them the types that it declares.
  */
 export interface Example {
   id: string;
   data?: unknown;
   split?: string;
+  untyped?: boolean;
 }
 /**
  * The outcome of one example; `score` is a finite number exactly when `status` is `ok`, else null.

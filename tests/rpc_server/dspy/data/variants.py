@@ -90,10 +90,6 @@ def plain(example, prediction):
     return prediction.code == example.code
 
 
-def silent(example, prediction, trace=None):
-    return dspy.Prediction(score=len(trace), feedback=None)
-
-
 def scoreless(example, prediction):
     return dspy.Prediction(feedback="well done")
 
