@@ -240,6 +240,9 @@ def _continue(given: Mapping[str, Any], resume: str) -> ForegroundRun:
         found: StoredRun = find_run(kept, resume)
         end = end_of(kept, found.id, SEARCH)
     settings = settings_again(found, given, None, end)
+    for name in ROW_SETTINGS:
+        if getattr(settings, name) == name and given[name] is None:
+            raise SettingsError(f"{name}: the rows of the run are objects of your script: give them again")
     return _foreground(settings, where, found.id, output_again(found), **continued(found))
 
 

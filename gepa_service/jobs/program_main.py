@@ -261,6 +261,7 @@ async def _step(order: WorkOrder, address: Address, emit: Emit) -> dict[str, Any
                     timeout_s=order.timeout_s,
                     report=lambda text: emit(WorkLog(text=text)),
                     on_made=lambda _: None,
+                    traces=order.traces,
                 )
             except MutationRejected as error:
                 refused = {"made": False, "stage": str(error.details.get("stage", "")), "message": summary(error)}

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Refused
+from gepa_client.gepa.row_loaders import Row
 from gepa_client.transport import rpc
 from gepa_client.transport.rpc import RpcClient
 from protocol.errors import InvalidParams, LimitExceeded, Overloaded, Unauthorized, VersionNotSupported
@@ -104,6 +105,21 @@ async def test_a_servers_error_is_raised_as_its_own_class_with_its_details(serve
         with pytest.raises(InvalidParams):
             await client.call("evaluate", {"candidat": {}})
     assert caught.value.details == {"retry_after_s": 3}
+
+
+@pytest.mark.parametrize("offered", [[], ["untyped_rows"]])
+async def test_only_a_server_that_reads_untyped_rows_gets_their_mark(server, offered):
+    server.capabilities = [*server.capabilities, *offered]
+    row, typed = Row("a", {"n": "1"}, untyped=True).wire, Row("b", {"n": 1}).wire
+    async with RpcClient(server.url) as client:
+        await client.discover()
+        answer = await client.evaluate(SEED, [row, typed], capture_traces=True)
+        eval_batch = {"batch": [row, typed], "results": answer["results"]}
+        params = {"candidate": SEED, "eval_batch": eval_batch, "components_to_update": ["style"]}
+        await client.make_reflective_dataset(params)
+    received = [params["batch"] for params in server.called("evaluate")]
+    received += [params["eval_batch"]["batch"] for params in server.called("make_reflective_dataset")]
+    assert [["untyped" in each for each in batch] for batch in received] == [[bool(offered), False]] * 2
 
 
 async def test_an_idempotent_method_survives_a_lost_answer(server, proxy):

@@ -57,6 +57,14 @@ def test_the_candidates_are_those_of_dspy_gepa_with_the_same_seed_and_proposer(p
     assert ours == [run["candidates"] for run in theirs]
 
 
+def test_rows_that_are_objects_reach_program_and_metric_themselves_in_the_context_of_the_call(project, python):
+    wrong, seed_score, metric_calls, refused = printed(python, project, "with_objects.py")
+    assert wrong == []
+    assert seed_score == 0.5
+    assert metric_calls > 14, "a run with the same rows is resumed"
+    assert refused == "trainset: the rows of the run are objects of your script: give them again"
+
+
 def test_the_call_of_the_guide_ends_with_the_best_program_in_the_student(project, python):
     call = pages.block("docs/guides/dspy.md", "# optimize_student.py").text
     assert 'reflection_lm="openai/gpt-5"' in call

@@ -7,6 +7,7 @@ import dspy
 
 dspy.configure_cache(disk_cache_dir=tempfile.mkdtemp(), enable_disk_cache=False)
 dspy.configure(lm=dspy.LM("openai/gpt-4o-mini", api_base=os.environ["PROVIDER_URL"], api_key="x"))
+dspy.configure(track_usage="TRACK_USAGE" in os.environ)
 
 
 class Ask(dspy.Module):
@@ -20,3 +21,14 @@ class Ask(dspy.Module):
 
 def metric(example, prediction, trace=None):
     return float(prediction.answer == "so")
+
+
+def judged(example, prediction, trace=None):
+    """Score by the tokens of the program, with feedback on those of a judge and calls of two threads beside."""
+
+    def tokens(answer):
+        return sum(used["total_tokens"] for used in answer.get_lm_usage().values())
+
+    judge = dspy.Predict("verdict -> answer")(verdict=prediction.answer)
+    dspy.Parallel(num_threads=2, disable_progress_bar=True)([(Ask(), {"question": each}) for each in ("who?", "how?")])
+    return dspy.Prediction(score=tokens(prediction), feedback=f"the judge took {tokens(judge)} tokens")

@@ -1,4 +1,4 @@
-"""A DSPy program whose signature declares types, and a metric that states the labels that it got."""
+"""A DSPy program whose signature declares types, and a metric that states the labels and scores how many are no texts."""
 
 import datetime
 import enum
@@ -32,10 +32,11 @@ class Reviews(dspy.Module):
         super().__init__()
         self.read = dspy.Predict(Review)
 
-    def forward(self, text, on=None, notes="none"):
+    def forward(self, text, on=None, notes="none"):  # noqa: ARG002  # a row's fields
         return dspy.Prediction(on=repr(on), notes=notes)
 
 
 def labels(example, prediction, trace=None):
     names = [name for name in ("stars", "urgent", "tags", "team", "due", "note", "id") if name in example]
-    return dspy.Prediction(score=1.0, feedback=repr([example[name] for name in names]))
+    found = [example[name] for name in names]
+    return dspy.Prediction(score=sum(not isinstance(each, str) for each in found), feedback=repr(found))
