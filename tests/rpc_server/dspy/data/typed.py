@@ -1,4 +1,4 @@
-"""A DSPy program whose signature declares types, and a metric that states the labels and scores how many are no texts."""
+"""A DSPy program whose signature declares types, and a metric that states labels and counts those that are no text."""
 
 import datetime
 import enum
