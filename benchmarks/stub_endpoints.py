@@ -69,6 +69,7 @@ class SleepingProgram:
         capture_traces: bool,
         items: Sequence[CandidateItem] | None = None,  # noqa: ARG002 - not offered
         timeout_s: float | None = None,  # noqa: ARG002  # see the interface
+        group: str | None = None,  # noqa: ARG002  # see the interface
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         """Run the batch's rows at the same time, as far as there are slots."""

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from protocol.base import MAX_SAFE_INTEGER
+from evolverpc_common.exact_values import MAX_SAFE_INTEGER
 from rpc_server.worker.json_form import json_form
 
 HeldRows = Mapping[str, list[Any]]

@@ -22,7 +22,7 @@ from rpc_server.cli.announce import start_failure
 from rpc_server.cli.listen_endpoint import bound, url_of
 from rpc_server.cli.output_lines import printed_output
 from rpc_server.http.app import create_app, listening
-from rpc_server.methods.dataset_rows import Datasets, program_rows, untyped_splits
+from rpc_server.methods.dataset_rows import Datasets, check_carried, program_rows, untyped_splits
 from rpc_server.program.live_program import LiveLauncher, is_dspy
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
@@ -128,6 +128,7 @@ async def _serving(
         if propose is not None:
             opened = WithProposer(opened, propose)
         rows = {split: read_rows(settings.root / path) for split, path in settings.files.items()}
+        check_carried(rows, opened)
         held = rows or {split: own for split, own in (await program_rows(opened)).items() if own is not None}
         datasets = Datasets(
             {**held, **shown_rows(objects)},

@@ -2,7 +2,6 @@
 
 import difflib
 import inspect
-import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from evolverpc.held_rows import held_rows
 from evolverpc.local_server import is_named, served
 from evolverpc.result import Result, result_of
 from evolverpc.settings_types import OptimizeSettings, ServerSettings
+from evolverpc_common.exact_values import InexactValueError, packed
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight
 from gepa_client.cli.arguments import STOPPED
@@ -201,11 +201,9 @@ def _rows(name: str, rows: Rows | None) -> Any:
         if not isinstance(row, Mapping):
             raise SettingsError(f"{name}: row {index} is {_a(row)}: give a list of dicts, or a file")
         try:
-            found.append(json.loads(json.dumps(dict(row), allow_nan=False)))
-        except (TypeError, ValueError) as error:
-            raise SettingsError(
-                f"{name}: row {index} cannot be written as JSON, give the value as text: {error}"
-            ) from None
+            found.append(packed(dict(row)))
+        except InexactValueError as error:
+            raise SettingsError(f"{name}: row {index}: {error}") from None
     if not found:
         raise SettingsError(f"{name} has no rows")
     return found

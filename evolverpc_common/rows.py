@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from evolverpc_common.exact_values import InexactValueError, loads, packed
 from evolverpc_common.files import no_such_file
 
 OTHER_SEPARATORS = (";", "\t", "|")
@@ -20,8 +21,8 @@ class RowFileError(ValueError):
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a `.json` file (an array of objects), a `.jsonl` file or a `.csv` file with a header.
 
-    Values of a `.csv` file are strings; its columns are separated by commas. A byte order mark and empty lines are
-    skipped.
+    They are JSON, with markers for what readers of JSON change (`exact_values`). Values of a `.csv` file are strings;
+    its columns are separated by commas. A byte order mark and blank lines are skipped.
 
     Raises:
         RowFileError: there is no such file, it has another suffix, is not UTF-8, is malformed, or holds no rows.
@@ -76,7 +77,7 @@ def parse_rows(content: bytes, name: str) -> list[dict[str, Any]]:
 
 def _json_rows(path: Path | str, text: str) -> list[dict[str, Any]]:
     try:
-        rows = orjson.loads(text)
+        rows = loads(text)
     except orjson.JSONDecodeError as error:
         raise RowFileError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
     if not isinstance(rows, list):
@@ -92,7 +93,7 @@ def _jsonl_rows(path: Path | str, text: str) -> list[dict[str, Any]]:
             continue
         place = f"{path}: line {number}"
         try:
-            row = orjson.loads(line)
+            row = loads(line)
         except orjson.JSONDecodeError as error:
             raise RowFileError(f"{place}: not JSON: {error.msg}") from None
         rows.append(_checked_object(place, row))
@@ -113,7 +114,7 @@ def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
                 "save the file with commas, or rename the column"
             )
         for values in reader:
-            if not values:
+            if not values or (len(values) == 1 and values[0] and not values[0].strip(" \t")):
                 continue
             if len(values) != len(header):
                 raise RowFileError(f"{path}: line {reader.line_num} has {len(values)} values for {len(header)} columns")
@@ -126,4 +127,8 @@ def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
 def _checked_object(place: str, value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RowFileError(f"{place} is not a JSON object")
-    return value
+    try:
+        row: dict[str, Any] = packed(value)
+    except InexactValueError as error:
+        raise RowFileError(f"{place}: {error}") from None
+    return row

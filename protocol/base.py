@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from evolverpc_common.exact_values import MAX_SAFE_INTEGER
+
 KNOWN_VERSIONS: tuple[str, ...] = ("1",)
 """The versions of the contract that this code speaks, newest last."""
 
@@ -74,9 +76,6 @@ class Params(RequestModel):
 
     meta: Meta | None = Field(default=None, alias="_meta")
 
-
-MAX_SAFE_INTEGER = 2**53 - 1
-"""The largest integer every JSON reader keeps exactly; larger ones travel as strings."""
 
 RequestId = str | Annotated[int, Field(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER), WHOLE] | None
 

@@ -69,6 +69,7 @@ CAPABILITIES: dict[str, Capability] = {
         Capability("score_trajectories", "`score` reads the trajectories of the results"),
         Capability("refs", "`trajectory_ref` in place of inline trajectories; `_meta.group`"),
         Capability("example_timeout", "`_meta.example_timeout_s` lowers the limit of each example of a call"),
+        Capability("exact_values", "markers in example data and outputs, for values that readers of JSON change"),
         Capability("datasets", "the server holds rows: `list_examples`, examples by `{id, split}`"),
         Capability("untyped_rows", "rows of texts get the types that the program declares: `untyped` of an example"),
         Capability("batch_evaluate", "`evaluate.items`: several candidates, each with its examples, in one call"),

@@ -4,7 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from protocol.base import MAX_SAFE_INTEGER, WHOLE, Candidate, Items, JsonValue, Params, RequestModel, ResultModel
+from evolverpc_common.exact_values import MAX_SAFE_INTEGER
+from protocol.base import WHOLE, Candidate, Items, JsonValue, Params, RequestModel, ResultModel
 from protocol.evaluation import Example, ExampleResult
 
 ReflectiveDataset = dict[str, Items[dict[str, JsonValue]]]
@@ -68,6 +69,11 @@ class ProposeNewTextsParams(Params):
 
 
 class ProposeNewTextsResult(ResultModel):
-    """Component name -> new text, for components that were asked for."""
+    """Component name -> new text, for components that were asked for.
+
+    `refused`: why what the program gave for a component is no text, by component: it has another type, or half of a
+    surrogate pair.
+    """
 
     texts: dict[str, str]
+    refused: dict[str, str] | None = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
+from evolverpc_common.exact_values import readable
 from gepa_client.evolution.names import component_texts
 from gepa_client.evolution.patches import Words, abridged, changed_words
 from gepa_client.journal.completion_entries import CompletionEntry
@@ -27,7 +28,7 @@ from gepa_client.journal.entries import (
 )
 from gepa_client.journal.history import RecordedRow, entries, entries_at, selection_rows
 from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key, evaluated_of, request_key
-from gepa_client.journal.run_events import race_text
+from gepa_client.journal.run_events import UnusableReason, race_text
 from gepa_client.journal.steer_entries import by_hand
 from gepa_client.journal.store import Store
 from protocol.code import GIT_BRANCH, code_at
@@ -347,27 +348,39 @@ class ProposalHistory:
                     component, completion = str(ast.literal_eval(read["name"])), CompletionEntry.from_json(answer)
                     job.raw[component] = completion.text
                     if component != GIT_BRANCH:
-                        job.texts[component] = _extracted(completion.text)
+                        job.texts[component] = self._text_of(completion)
                     if read["first"]:
-                        then = self._unusable(component, completion)
+                        then = self._unusable(component, read["first"], completion)
                         if then is not None:
                             job.texts.pop(component, None)
                         job.unusable[component] = (read["first"], then or "unchanged")
 
-    def _is_usable(self, text: str) -> bool:
+    def _is_usable(self, text: str | None) -> bool:
         """Return whether a text of a program was proposed; an unchanged one may have been: it makes no difference."""
+        if text is None:
+            return False
         return not self._run.config.get("check_answers") or _check(self._run.config).judged(text, "") is None
 
-    def _unusable(self, component: str, second: CompletionEntry) -> str | None:
+    def _unusable(self, component: str, first: str, second: CompletionEntry) -> UnusableReason | None:
         """Return why the answer to a second prompt is no text, None if it is one, which may be unchanged."""
         from gepa_client.gepa.answer_check import AnswerForm, wants_block  # heavy
 
         given = self._run.config.get("reflection_prompt_template")
         template = given.get(component) if isinstance(given, dict) else given
-        form = AnswerForm(template is None or wants_block(template))
+        form = AnswerForm(template is None or wants_block(template)).again(first)
+        if second.half_character:
+            return "not text"
         fault = form.judged(second.text, "", cut_off=second.cut_off, block_expected=False)
         return fault or (
-            _check(self._run.config).judged(_extracted(second.text), "") if component != GIT_BRANCH else None
+            _check(self._run.config).judged(form.text(second.text), "") if component != GIT_BRANCH else None
+        )
+
+    def _text_of(self, completion: CompletionEntry) -> str:
+        from gepa_client.gepa.answer_check import extracted  # heavy, with the next one
+        from gepa_client.gepa.fenced_text import read_answer
+
+        return (
+            read_answer(completion.text).text if self._run.config.get("check_answers") else extracted(completion.text)
         )
 
     def _answers(self, numbers: set[int]) -> dict[int, Any]:
@@ -510,6 +523,7 @@ def _record(record: Mapping[str, Any]) -> dict[str, Excerpt]:
 
 
 def _as_text(value: Any) -> str:
+    value = readable(value)
     if isinstance(value, str):
         return value
     if isinstance(value, dict) and value:
@@ -523,12 +537,6 @@ def _json(value: Any) -> str:
 
 def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in result.items() if name not in ("trajectory", "trajectory_ref")}
-
-
-def _extracted(answer: str) -> str:
-    from gepa_client.gepa.answer_check import extracted  # heavy
-
-    return extracted(answer)
 
 
 def _check(config: Mapping[str, Any]) -> "AnswerCheck":

@@ -14,7 +14,7 @@ from gepa_client.analysis.ties import best_candidate
 from gepa_client.errors import BadResponse, Interrupted, JournalError, Refused
 from gepa_client.fleet import Address, Fleet
 from gepa_client.gepa.batch_evaluator import score_call
-from gepa_client.gepa.row_loaders import Row, ServerRow
+from gepa_client.gepa.row_loaders import EXACT_VALUES, Row, ServerRow
 from gepa_client.journal.entries import SCORE, CandidateRecord, StoredRun
 from gepa_client.journal.history import RecordedRow, Results, results, validation_rows
 from gepa_client.journal.journal import Journal
@@ -206,7 +206,8 @@ async def _verdict(fleet: Fleet, recorded: RecordedRow, result: dict[str, Any], 
     row = ServerRow(recorded.id, recorded.example["split"]) if hidden else Row(recorded.id, recorded.data)
     sent = {name: result[name] for name in SENT if result.get(name) is not None}
     rollout = {"status": "rollout", "score": None, "output": None, "seconds": result["seconds"], **sent}
-    [given] = (await fleet.call(score_call([row], [rollout], PriceTable({})), attempts)).value
+    scoring = score_call([row], [rollout], PriceTable({}), exact=fleet.offers(EXACT_VALUES))
+    [given] = (await fleet.call(scoring, attempts)).value
     if given["status"] == "rollout":
         raise BadResponse("the scorer answered `rollout` again, and no score")
     return given

@@ -44,7 +44,7 @@ from gepa_client.fleet.example_retries import ExampleRetries, conclusive
 from gepa_client.fleet.handshake import NEEDED_FOR_TIMEOUT, changed_since_start, differences, lacking
 from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.gepa.noise_warning import noise_warning
-from gepa_client.gepa.row_loaders import AnyRow, list_server_rows
+from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, list_server_rows
 from gepa_client.journal.requests import digest_of
 from gepa_client.run import splits
 from gepa_client.run.resolved_settings import endpoints, evolve_of, is_deterministic, metric_call_budget, scorers
@@ -156,6 +156,7 @@ class _ServerCheck:
     reached: bool = True
     lost: bool = False
     evidence: HostEvidence = field(default_factory=HostEvidence)
+    _scorers_exact: bool = True
 
     def __post_init__(self) -> None:
         self.texts = component_texts(self.discovery.program.seed_candidate)
@@ -238,6 +239,7 @@ class _ServerCheck:
         if answers and not able:
             urls = ", ".join(self.config.score_with)
             self.note("scores", "failed", f"{urls}, given to score, does not offer `score` (capability `scoring`)")
+        self._scorers_exact = all(EXACT_VALUES in found.capabilities for found in able)
         for url, found in zip(self.config.score_with, answers, strict=True):
             if isinstance(found, DiscoverResult):
                 self._example_timeout(url, found)
@@ -277,9 +279,10 @@ class _ServerCheck:
         sources = splits.sources(self.config, held)
         try:
             fetch = functools.partial(list_server_rows, self.client)
-            rows = await splits.training_rows(sources["train"], held, fetch)
-            val = await splits.rows_of(sources["val"], "valset", held, fetch)
-            test = await splits.rows_of(sources["test"], "testset", held, fetch)
+            exact = EXACT_VALUES in self.discovery.capabilities and self._scorers_exact
+            rows = await splits.training_rows(sources["train"], held, fetch, exact=exact)
+            val = await splits.rows_of(sources["val"], "valset", held, fetch, exact=exact)
+            test = await splits.rows_of(sources["test"], "testset", held, fetch, exact=exact)
             train = rows
             if kept := splits.kept_fraction(self.config, sources, len(rows)):
                 train, val = splits.keep_for_validation(rows, kept)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, ReflectionProposal
-from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 from gepa_client.errors import BadResponse, RecordedFailure
 from gepa_client.evolution.lineage import Lineage
 from gepa_client.evolution.mutations import CodeOutlines, MutationRequest, MutationRunner, wait_for_answers
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.answer_check import AnswerForm, Prompt, wants_block
+from gepa_client.gepa.answer_check import AnswerForm, wants_block
+from gepa_client.gepa.prompt_text import RECORDS, Prompt, filled
 from gepa_client.gepa.record_budget import cut_middle
 from gepa_client.gepa.reflection_strategies import WHERE, ConcurrentReflection
 from gepa_client.gepa.reflective_datasets import Records, without_images
@@ -30,7 +30,7 @@ MAX_VALUE = 4_000
 
 _LOCATION = re.compile(r"\s*location:[ \t]*(?P<location>\S[^\n]*)\n(?P<request>.*)", re.IGNORECASE | re.DOTALL)
 
-OUTLINE, RECORDS, LINEAGE = "<outline>", "<side_info>", "<lineage>"
+OUTLINE, LINEAGE = "<outline>", "<lineage>"
 MARKS = (OUTLINE, RECORDS, LINEAGE)
 
 DEFAULT_TEMPLATE = f"""You improve a program by having its code changed. An overview of the program's code:
@@ -193,22 +193,12 @@ def _new_texts(parent: Candidate, texts: Mapping[str, str], base: Candidate) -> 
 
 
 def code_prompt(template: str, outline: str, records: Sequence[Mapping[str, Any]], lineage: str) -> Prompt:
-    """Return the template with its marks replaced; records as GEPA shows them, long texts cut, images attached.
+    """Return the prompt for a change request, long texts of records cut.
 
     Raises:
         TypeError: the records are no list of objects.
     """
-    shown = InstructionProposalSignature.prompt_renderer(
-        {
-            "current_instruction_doc": "",
-            "dataset_with_feedback": [_shortened(record) for record in records],
-            "prompt_template": "<curr_param><side_info>",
-        }
-    )
-    text, images = (shown, []) if isinstance(shown, str) else (shown[0]["content"][0]["text"], shown[0]["content"][1:])
-    given = {OUTLINE: outline, RECORDS: text, LINEAGE: lineage}
-    prompt = re.sub("|".join(MARKS), lambda mark: given[mark[0]], template)  # all in one pass: texts may hold marks too
-    return [{"role": "user", "content": [{"type": "text", "text": prompt}, *images]}] if images else prompt
+    return filled(template, [_shortened(record) for record in records], {OUTLINE: outline, LINEAGE: lineage})
 
 
 def change_request(text: str) -> tuple[str, str | None]:

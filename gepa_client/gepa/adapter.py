@@ -33,6 +33,7 @@ from gepa_client.gepa.reflective_datasets import (
     Dataset,
     DatasetJob,
     ProposalJob,
+    ProposedTexts,
     Records,
     ReflectiveDatasets,
     propose_new_texts,
@@ -356,7 +357,7 @@ class RemoteAdapter:
             self._made_datasets = list(zip(jobs[1:], found[1:], strict=True))
         return found[0]
 
-    def propose(self, jobs: Sequence[ProposalJob]) -> list[dict[str, str] | Exception]:
+    def propose(self, jobs: Sequence[ProposalJob]) -> list[ProposedTexts | Exception]:
         """Return the program's new texts for each job, all requested at once; the exception for a job that failed.
 
         These exceptions are also kept in `failures`.
@@ -383,7 +384,7 @@ class RemoteAdapter:
         [texts] = self.propose([(candidate, reflective_dataset, components_to_update)])
         if isinstance(texts, Exception):
             raise texts
-        return texts
+        return {name: text for name, text in texts.items() if text is not None}
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the adapter's own event loop to its end; return its result or raise its exception."""

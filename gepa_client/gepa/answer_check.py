@@ -6,17 +6,15 @@ second prompt that asked for one was answered so too, unless it begins as an ana
 """
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
+from gepa_client.gepa.fenced_text import MARKS, read_answer
+from gepa_client.gepa.prompt_text import Prompt
 from gepa_client.gepa.record_budget import BYTES_PER_TOKEN, tokens_of
 from gepa_client.journal.run_events import UnusableReason
 
-Prompt = str | list[dict[str, Any]]
-
-_FENCE = "```"
 _TAGS = ("think", "thinking", "reasoning")
 
 _QUOTES = re.compile(r"```[^`]*<(?:curr_param|side_info|outline|lineage)>[^`]*```")
@@ -40,14 +38,23 @@ _ANALYSIS = re.compile(
 
 
 def extracted(answer: str) -> str:
-    """Return the text that GEPA takes from an answer."""
+    """Return the text that GEPA takes from an answer, for runs that check none: all from its first mark to its last."""
     text: str = InstructionProposalSignature.output_extractor(answer.strip())["new_instruction"]
     return text
 
 
+def is_unicode(text: str) -> bool:
+    """Return whether a text has no half of a surrogate pair, which UTF-8 cannot encode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def wants_block(template: str) -> bool:
     """Return whether a template asks for a fenced block, beside those in which it shows something."""
-    return _FENCE in _QUOTES.sub("", template)
+    return MARKS in _QUOTES.sub("", template)
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,8 @@ class AnswerCheck:
 
     def judged(self, text: str, before: str) -> UnusableReason | None:
         """Return why a proposed text is unusable, None if it is not; `before`: the parent's text."""
+        if not is_unicode(text):
+            return "not text"
         if text.strip() == before.strip():
             return "unchanged"
         if not text.strip():
@@ -90,28 +99,41 @@ class AnswerForm:
         `cut_off`: it ended at the limit of tokens. `block_expected`: False if the model was asked for a block
         already and gave none: then an answer as a whole counts as the text, unless it begins as an analysis does.
         """
-        text = extracted(answer)
-        if cut_off or (self.block and answer.count(_FENCE) == 1 and not answer.rstrip().endswith(_FENCE)):
+        read = read_answer(answer)
+        if cut_off or not read.is_complete:
             return "truncated"
-        if _is_thinking(answer, text, before):
+        if _is_thinking(answer, extracted(answer), before):
             return "monologue"
-        if not text:
+        if read.is_ambiguous or (read.has_block and not self.block and not read.is_whole):
+            return "ambiguous"
+        if not read.text:
             return "empty"
-        if (self.lacks_block(answer) and block_expected) or (answer.count(_FENCE) < 2 and _ANALYSIS.match(answer)):
+        if (self.lacks_block(answer) and block_expected) or (not read.has_block and _ANALYSIS.match(answer)):
             return "monologue"
         return None
 
+    def text(self, answer: str) -> str:
+        """Return the text of an answer that is judged to hold one."""
+        return read_answer(answer).text
+
     def lacks_block(self, answer: str) -> bool:
         """Return whether the answer has no block although the prompt asks for one."""
-        return self.block and answer.count(_FENCE) < 2
+        return self.block and not read_answer(answer).has_block
+
+    def again(self, reason: str) -> "AnswerForm":
+        """Return the form of the answer to a second prompt: in a block if the first one was ambiguous."""
+        return replace(self, block=self.block or reason == "ambiguous")
 
     def asked_again(self, prompt: Prompt, reason: UnusableReason, check: AnswerCheck) -> Prompt:
         """Return the prompt with why an earlier answer to it could not be used."""
-        what, where = self.what, f", within {_FENCE} blocks" if self.block else ""
+        what, where = self.what, f", within {MARKS} blocks" if self.again(reason).block else ""
         fault = {
             "truncated": f"was cut off before the {what} was complete: think less, and write a shorter {what}",
             "empty": f"had no {what}",
             "unchanged": "was the present text, unchanged: change it so that the examples above would go better",
+            "ambiguous": f"did not show where the {what} begins and ends: write one block, with nothing behind the "
+            f"{MARKS} that begin it, and begin and end that block by {MARKS}` if the {what} has blocks of its own",
+            "not text": f"had a {what} with half of a character, which no text can hold",
             "monologue": f"was an analysis or a part of one, not a {what} alone",
             "too long": f"had more than {check.max_tokens or 0:,} tokens: keep what matters most",
         }[reason]
@@ -124,7 +146,7 @@ class AnswerForm:
 
 def _is_thinking(answer: str, text: str, before: str) -> bool:
     """Return whether an answer is thoughts between tags, or the text that GEPA takes from it has a part of them."""
-    head, fenced, _ = answer.partition(_FENCE)
+    head, fenced, _ = answer.partition(MARKS)
     opened = [match["tag"] for match in _THINKS.finditer(head)]
     if fenced:
         if opened and f"</{opened[-1]}>" not in head[head.rfind(f"<{opened[-1]}>") :]:

@@ -12,7 +12,7 @@ from gepa_client.errors import AnswerTooLarge, BadResponse, ClientError
 from gepa_client.fleet import Fleet, Pin
 from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.evaluation_results import Results, as_rollout, instance_of, reply_with, with_score
-from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow
 from gepa_client.journal.entries import EVALUATE, PROBE, RETRACE, ROLLOUT, SCORE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import (
@@ -257,7 +257,7 @@ class BatchEvaluator:
             params,
             functools.partial(self._evaluated, rows),
             about=_named(rows),
-            needs="batch_evaluate" if batch.item.parts else None,
+            needs="batch_evaluate" if batch.item.parts else next((row.needs for row in rows if row.needs), None),
             rows=[row.id for row in rows],
             example_timeout_s=self.example_timeout_s,
             request=(request.key.digest, request.key.about),
@@ -300,7 +300,11 @@ class BatchEvaluator:
         at = [position for position, result in enumerate(results) if result["status"] == ROLLOUT]
         rollouts = [results[position] for position in at]
         call = score_call(
-            [rows[position] for position in at], rollouts, self.prices, with_trajectory=self._scorers_read
+            [rows[position] for position in at],
+            rollouts,
+            self.prices,
+            with_trajectory=self._scorers_read,
+            exact=self.scorers.offers(EXACT_VALUES),
         )
         call = replace(
             call,
@@ -344,7 +348,13 @@ class BatchEvaluator:
         for _, other, result in reversed(self._scored_examples):
             if other.id != row:
                 rollout = {**complete(result), "status": ROLLOUT, "score": None}
-                call = score_call([other], [rollout], self.prices, with_trajectory=self._scorers_read)
+                call = score_call(
+                    [other],
+                    [rollout],
+                    self.prices,
+                    with_trajectory=self._scorers_read,
+                    exact=self.scorers is not None and self.scorers.offers(EXACT_VALUES),
+                )
                 call = replace(call, example_timeout_s=self.example_timeout_s)
                 return call, self.journal.attempts(request, PROBE)
         return None
@@ -365,14 +375,14 @@ class BatchEvaluator:
 
 
 def score_call(
-    rows: Sequence[AnyRow], rollouts: Results, prices: PriceTable, *, with_trajectory: bool = False
+    rows: Sequence[AnyRow], rollouts: Results, prices: PriceTable, *, with_trajectory: bool = False, exact: bool
 ) -> Call[Results]:
-    """Return the call that scores rollouts of these rows."""
+    """Return the call that scores rollouts of these rows. `exact`: the scorer takes markers, else texts."""
     return Call(
         "score",
         {
             "batch": [row.wire for row in rows],
-            "results": [as_rollout(one, with_trajectory=with_trajectory) for one in rollouts],
+            "results": [as_rollout(one, with_trajectory=with_trajectory, exact=exact) for one in rollouts],
         },
         lambda answer: reply_with(rows, prices, example_results(ScoreResult, answer, len(rows))),
         about=f"the score of {_named(rows)}",

@@ -6,6 +6,7 @@ from typing import Any
 
 from gepa.core.adapter import EvaluationBatch
 
+from evolverpc_common.exact_values import readable
 from evolverpc_common.model_prices import PriceTable, priced
 from gepa_client.errors import BadResponse
 from gepa_client.gepa.row_loaders import AnyRow
@@ -126,10 +127,14 @@ def instance_of(result: Mapping[str, Any]) -> str | None:
     return ref.partition("/")[0] if isinstance(ref, str) else None
 
 
-def as_rollout(result: Mapping[str, Any], *, with_trajectory: bool) -> dict[str, Any]:
-    """Return what a scorer gets of a result: without usage, and with its trajectory only if the scorer reads it."""
+def as_rollout(result: Mapping[str, Any], *, with_trajectory: bool, exact: bool) -> dict[str, Any]:
+    """Return what a scorer gets of a result: without usage, and with its trajectory only if the scorer reads it.
+
+    `exact`: it gets the markers of an output; else integers beyond 2^53 - 1 as texts, as the contract states.
+    """
     kept_back = ("usage",) if with_trajectory else ("trajectory", "trajectory_ref", "usage")
-    return {key: value for key, value in result.items() if key not in kept_back}
+    kept = {key: value for key, value in result.items() if key not in kept_back}
+    return kept if exact else {**kept, "output": readable(kept.get("output"))}
 
 
 def with_score(rollout: Mapping[str, Any], scored: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,10 +16,11 @@ from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 from gepa_client.errors import BadResponse
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.answer_check import AnswerCheck, AnswerForm, Prompt, extracted, wants_block, with_paragraph
+from gepa_client.gepa.answer_check import AnswerCheck, AnswerForm, extracted, wants_block, with_paragraph
 from gepa_client.gepa.hooks import Failures
+from gepa_client.gepa.prompt_text import TEXT, Prompt, filled
 from gepa_client.gepa.record_budget import FittedRecords, RecordBudget
-from gepa_client.gepa.reflective_datasets import Records, images_described
+from gepa_client.gepa.reflective_datasets import ProposedTexts, Records, images_described
 from gepa_client.journal.completion_entries import CompletionEntry
 from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
@@ -155,21 +156,16 @@ class ConcurrentReflection(_ReflectionStrategy):
                 self.failures.record(WHERE, answer)
                 failed.add(task.job)
             elif answer is not None:
-                proposals[task.job].new_texts[task.component] = extracted(answer.text)
+                proposals[task.job].new_texts[task.component] = self._text_of(task, answer)
                 proposals[task.job].prompts[task.component] = task.prompt
                 proposals[task.job].raw_lm_outputs[task.component] = answer.text
         return [ReflectionProposal({}) if at in failed else found for at, found in enumerate(proposals)]
 
     def prompt(self, candidate: Mapping[str, str], records: Records, name: str) -> Prompt:
         """Return the prompt for a new text of a component, with the present hints."""
-        prompt: Prompt = InstructionProposalSignature.prompt_renderer(
-            {
-                "current_instruction_doc": candidate[name],
-                "dataset_with_feedback": self.fitted(candidate, records, name).records,
-                "prompt_template": self._template(name),
-            }
-        )
-        prompt = self._hinted(prompt)
+        template = self._template(name) or InstructionProposalSignature.default_prompt_template
+        fitted = self.fitted(candidate, records, name).records
+        prompt = self._hinted(filled(template, fitted, {TEXT: candidate[name]}))
         return self.check.bounded(prompt) if self.check is not None else prompt
 
     def fitted(self, candidate: Mapping[str, str], records: Records, name: str) -> FittedRecords:
@@ -228,13 +224,18 @@ class ConcurrentReflection(_ReflectionStrategy):
         """Return why an answer cannot be used; None for one that can, and for a failed request."""
         if self.check is None or not isinstance(answer, CompletionEntry):
             return None
+        if answer.half_character:
+            return "not text"
         fault = task.form.judged(
             answer.text,
             task.before or "",
             cut_off=answer.cut_off,
             block_expected=self._gives_blocks and task.asked is None,
         )
-        return fault if fault or task.before is None else self.check.judged(extracted(answer.text), task.before)
+        return fault if fault or task.before is None else self.check.judged(task.form.text(answer.text), task.before)
+
+    def _text_of(self, task: "_Task", answer: CompletionEntry) -> str:
+        return extracted(answer.text) if self.check is None else task.form.text(answer.text)
 
     def _answers(self, tasks: Sequence["_Task"]) -> list[CompletionEntry | Exception]:
         """Return the model's answer to each prompt, or its exception; recorded ones are not requested again."""
@@ -294,8 +295,9 @@ class ConcurrentReflection(_ReflectionStrategy):
         unpriced = int(usage is None or usage["cost_usd"] is None)
         attempts.finish("ok", seconds=time.monotonic() - started, usage=usage, unpriced=unpriced)
         self.journal.spending.add_examples(COMPLETION, 1)
-        answer = CompletionEntry(text.encode("utf-8", "backslashreplace").decode(), cut_off and self.check is not None)
-        [seen] = self.journal.record((request, answer.to_json()))
+        answer = CompletionEntry.of(text, cut_off=cut_off)
+        recorded = answer if self.check is not None else CompletionEntry(answer.text)
+        [seen] = self.journal.record((request, recorded.to_json()))
         return CompletionEntry.from_json(seen)
 
 
@@ -325,7 +327,8 @@ class _Task:
 
     def again(self, reason: UnusableReason, check: AnswerCheck) -> "_Task":
         """Return the task of asking once more."""
-        return replace(self, prompt=self.form.asked_again(self.prompt, reason, check), asked=reason)
+        prompt = self.form.asked_again(self.prompt, reason, check)
+        return replace(self, prompt=prompt, form=self.form.again(reason), asked=reason)
 
 
 class ProgramReflection(_ReflectionStrategy):
@@ -362,12 +365,17 @@ class ProgramReflection(_ReflectionStrategy):
             for texts, (candidate, _, _) in zip(found, jobs, strict=True)
         ]
 
-    def _usable(self, texts: Mapping[str, str], candidate: Mapping[str, str]) -> dict[str, str]:
-        judged = {
-            name: self.check.judged(text, candidate[name]) if self.check else None for name, text in texts.items()
-        }
-        self._unusable += [Unusable(name, reason) for name, reason in judged.items() if reason is not None]
-        return {name: text for name, text in texts.items() if judged[name] is None}
+    def _usable(self, texts: ProposedTexts, candidate: Mapping[str, str]) -> dict[str, str]:
+        usable: dict[str, str] = {}
+        for name, text in texts.items():
+            reason: UnusableReason | None = "not text"
+            if text is not None:
+                reason = self.check.judged(text, candidate[name]) if self.check else None
+            if text is not None and reason is None:
+                usable[name] = text
+            elif reason is not None:
+                self._unusable.append(Unusable(name, reason))
+        return usable
 
 
 def _call_in_threads(

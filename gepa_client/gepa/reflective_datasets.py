@@ -10,6 +10,7 @@ from typing import Any
 
 from gepa.image import Image
 
+from evolverpc_common.exact_values import MAX_SAFE_INTEGER
 from gepa_client.errors import BadResponse, Interrupted
 from gepa_client.fleet import Fleet, Pin
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem
@@ -21,7 +22,6 @@ from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.event_loop import GroupTask
 from gepa_client.transport.responses import validated
 from protocol import Candidate, DiscoverResult, JsonValue, MakeReflectiveDatasetResult, ProposeNewTextsResult
-from protocol.base import MAX_SAFE_INTEGER
 from protocol.errors import ProgramFailed, TrajectoryExpired
 
 Dataset = dict[str, list[dict[str, JsonValue]]]
@@ -32,6 +32,9 @@ Records = Mapping[str, Sequence[Mapping[str, Any]]]
 
 ProposalJob = tuple[dict[str, str], Records, list[str]]
 """A candidate, its reflective dataset and the components to update."""
+
+ProposedTexts = dict[str, str | None]
+"""New texts by component; None for what a program gave that is no text."""
 
 MAX_RETRACES = 5
 """How often a minibatch is traced again for one dataset, if its server is replaced each time."""
@@ -231,7 +234,7 @@ def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
 
 async def propose_new_texts(
     fleet: Fleet, journal: Journal, jobs: Sequence[ProposalJob], call_timeout_s: float, *, takes_images: bool
-) -> list[dict[str, str] | Exception]:
+) -> list[ProposedTexts | Exception]:
     """Return new texts by component for each job, in order; the exception for a job that failed in the program.
 
     Endpoints with the capability `proposals` are asked; recorded answers are not requested again. `takes_images`: the
@@ -246,7 +249,7 @@ async def propose_new_texts(
         call = Call(
             "propose_new_texts",
             params,
-            lambda answer: Reply(validated(ProposeNewTextsResult, answer).texts),
+            lambda answer: Reply(_proposed(validated(ProposeNewTextsResult, answer))),
             about=PROPOSAL,
             needs="proposals",
             timeout_s=call_timeout_s,
@@ -267,7 +270,11 @@ def _params(
     return {**params, "images": images} if images else params
 
 
-def _checked(components: list[str], texts: dict[str, str]) -> JsonValue:
+def _proposed(answer: ProposeNewTextsResult) -> ProposedTexts:
+    return {**dict.fromkeys(answer.refused or {}), **answer.texts}
+
+
+def _checked(components: list[str], texts: ProposedTexts) -> JsonValue:
     """Return the texts as JSON. Raises `BadResponse` if one is for a component that was not requested."""
     if other := sorted(set(texts) - set(components)):
         raise BadResponse(f"the program proposed texts for components not asked for: {', '.join(other)}")

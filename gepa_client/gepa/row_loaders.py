@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evolverpc_common.rows import RowFileError, is_untyped, read_rows
+from evolverpc_common.exact_values import KINDS, InexactValueError, packed, place_of_marker
+from evolverpc_common.rows import RowFileError, is_untyped, line_of_row, read_rows
 from gepa_client.errors import BadResponse, RowsError
 from gepa_client.journal.requests import digest_of
 from protocol import JsonValue
@@ -18,9 +19,16 @@ if TYPE_CHECKING:
     from gepa_client.transport.rpc import RpcClient  # heavy
 
 
+EXACT_VALUES = "exact_values"
+"""The capability of servers that take markers."""
+
+
 @dataclass(frozen=True)
 class Row:
-    """A row the optimizer holds; `data` is any JSON value and travels with every call. `untyped`: as in `Example`."""
+    """A row the optimizer holds; `data` is any JSON value, with the contract's markers, and travels with every call.
+
+    `untyped`: as in `Example`.
+    """
 
     id: str
     data: JsonValue
@@ -36,6 +44,11 @@ class Row:
         """A digest of `wire`, in hex; worked out once, as a row is asked for over and over."""
         return digest_of(self.wire)
 
+    @functools.cached_property
+    def needs(self) -> str | None:
+        """The capability that its data needs."""
+        return None if place_of_marker(self.data) is None else EXACT_VALUES
+
 
 @dataclass(frozen=True)
 class ServerRow:
@@ -44,6 +57,7 @@ class ServerRow:
     id: str
     split: str
     data: JsonValue = None
+    needs = None
 
     @functools.cached_property
     def wire(self) -> dict[str, Any]:
@@ -63,15 +77,32 @@ def as_row(row: Any) -> AnyRow:
     """Return a row as it is; any other value becomes the data of a row whose id is a digest of its JSON.
 
     Raises:
-        RowsError: it cannot be written as JSON.
+        RowsError: it cannot be carried exactly.
     """
     if isinstance(row, Row | ServerRow):
         return row
     try:
-        text = orjson.dumps(row)
-    except TypeError as error:
-        raise RowsError(f"an example cannot be written as JSON: {error}") from error
-    return Row(hashlib.blake2b(text, digest_size=8).hexdigest(), row)
+        data = packed(row)
+    except InexactValueError as error:
+        raise RowsError(f"an example cannot be carried: {error}") from None
+    return Row(hashlib.blake2b(orjson.dumps(data), digest_size=8).hexdigest(), data)
+
+
+def check_carried(rows: Sequence[AnyRow], setting: str, file: str | None = None) -> None:
+    """Check that a server without the capability `exact_values` gets the rows unchanged. `file`: that holds them.
+
+    Raises:
+        RowsError: it does not take the markers that a row needs; the message names the row and the place in it.
+    """
+    for index, row in enumerate(rows):
+        if isinstance(row, Row) and (found := place_of_marker(row.data)) is not None:
+            path, kind = found
+            line = None if file is None else line_of_row(Path(file), index)
+            where = f"row {index}" if line is None else f"row {index} (line {line} of {file})"
+            raise RowsError(
+                f"{setting}: {where}: {path} is {KINDS[kind]}, which the server may change: it lacks the "
+                f"capability `{EXACT_VALUES}`. Give the value as text"
+            )
 
 
 def load_rows(path: Path | str) -> list[Row]:

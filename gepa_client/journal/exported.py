@@ -362,7 +362,7 @@ _BY_KIND: dict[str, TypeAdapter[Any]] = {
     REFLECTIVE_DATASET: TypeAdapter(MakeReflectiveDatasetResult),
     "adapter_state": TypeAdapter(MakeReflectiveDatasetResult),
     COMPLETION: TypeAdapter(CompletionJson, config=ConfigDict(strict=True)),
-    PROPOSAL: TypeAdapter(dict[str, str], config=ConfigDict(strict=True)),
+    PROPOSAL: TypeAdapter(dict[str, str | None], config=ConfigDict(strict=True)),
     OUTLINE: TypeAdapter(str, config=ConfigDict(strict=True)),
     MUTATION: TypeAdapter(MutationEntry),
     COMMITMENT: TypeAdapter(_Commitment),

@@ -291,7 +291,7 @@ class RecordCuts(BaseModel):
         )
 
 
-UnusableReason = Literal["truncated", "empty", "unchanged", "monologue", "too long"]
+UnusableReason = Literal["truncated", "empty", "unchanged", "monologue", "ambiguous", "not text", "too long"]
 
 
 class UnusableAnswer(_Event):

@@ -4,6 +4,7 @@ from typing import Any
 
 import orjson
 
+from evolverpc_common.exact_values import readable
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.store import Store
@@ -46,6 +47,9 @@ def shown(value: Any) -> SentText | None:
 
 def as_text(value: Any) -> str:
     """Return a JSON value as text."""
+    if isinstance(value, str):
+        return value
+    value = readable(value)
     if isinstance(value, str):
         return value
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()

@@ -24,6 +24,8 @@ ADVICE = {
     "empty": "a higher `max_tokens` in --reflection-lm-kwargs, or another {proposer}",
     "unchanged": "another {proposer}, or feedback that states what to change",
     "monologue": "a lower `reasoning_effort` in --reflection-lm-kwargs, or another {proposer}",
+    "ambiguous": "another {proposer}, or a prompt template that asks for one block",
+    "not text": "another {proposer}",
     "too long": "a higher --max-component-tokens",
 }
 """What to try, by the reason of most unusable answers."""
@@ -43,13 +45,13 @@ def unusable_summary(answers: UnusableAnswers) -> str | None:
 def unusable_text(event: UnusableAnswer) -> str:
     """One such answer in a line, its component as it is."""
     if not event.asked_again:
-        return line(f"{event.component}: the proposed text is {event.reason} and was dropped", 200)
+        return line(f"{event.component}: the proposed text is {_called(event.reason)} and was dropped", 200)
     second = "a second one was used" if event.then is None else f"the second one {_called(event.then)}: dropped"
     return line(f"{event.component}: the answer was {_called(event.reason)}, {second}", 200)
 
 
 def _called(reason: str) -> str:
-    return "a monologue" if reason == "monologue" else reason
+    return {"monologue": "a monologue", "not text": "no text of Unicode"}.get(reason, reason)
 
 
 def unusable_rows(record: RunRecord) -> list[tuple[str, ...]]:

@@ -9,7 +9,7 @@ import orjson
 
 from gepa_client.certificate.commitment import Commitment, commitment_of, record_commitment, recorded_commitment
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.row_loaders import AnyRow, Row, ServerRow, load_rows, numbered
+from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, Row, ServerRow, load_rows, numbered
 from gepa_client.journal.entries import START
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RecordedRequest, digest_of, request_key
@@ -47,7 +47,9 @@ def recorded_initial_state(journal: Journal) -> InitialState | None:
 def record_initial_state(journal: Journal, config: RunConfig, adapter: RemoteAdapter) -> InitialState:
     """Fetch the rows that the settings name, and record them with the server's description."""
     discovery = adapter.discovery
-    splits = adapter.wait_for(rows_of.find(config, _sizes(discovery.datasets), adapter.list_server_rows))
+    exact = EXACT_VALUES in discovery.capabilities
+    exact = exact and (adapter.scorers is None or adapter.scorers.offers(EXACT_VALUES))
+    splits = adapter.wait_for(rows_of.find(config, _sizes(discovery.datasets), adapter.list_server_rows, exact=exact))
     val = None if splits.val is splits.train else splits.val
     wire = [
         None if loader is None else [_written(row) for row in loader.rows]

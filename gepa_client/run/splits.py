@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evolverpc_common.settings.definition import flag_of
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.gepa.row_loaders import AnyRow, RowLoader, ServerRow, load_rows, numbered
+from gepa_client.gepa.row_loaders import AnyRow, RowLoader, ServerRow, check_carried, load_rows, numbered
 from gepa_client.settings.groups import LEAST_TO_SPLIT, RECORDED_ROWS, VAL_FRACTION, Rows, is_file
 from gepa_client.settings.run_config import RunConfig
 
@@ -43,17 +43,21 @@ class Splits:
         return sizes | {"test": len(self.test)} if self.test is not None else sizes
 
 
-async def find(config: RunConfig, held: dict[str, int], list_server_rows: ListServerRows) -> Splits:
+async def find(
+    config: RunConfig, held: dict[str, int], list_server_rows: ListServerRows, *, exact: bool = True
+) -> Splits:
     """Return the rows that the settings name; `held`: the splits of the server with their sizes.
+
+    `exact`: the server has the capability `exact_values`.
 
     Raises:
         SettingsError: no training rows, an unknown split, or no test rows though `require` needs them.
-        RowsError: an unreadable file.
+        RowsError: an unreadable file, or a row that the server may change.
     """
     named = sources(config, held)
-    train = await training_rows(named["train"], held, list_server_rows)
-    val = await rows_of(named["val"], "valset", held, list_server_rows)
-    test = await rows_of(named["test"], "testset", held, list_server_rows)
+    train = await training_rows(named["train"], held, list_server_rows, exact=exact)
+    val = await rows_of(named["val"], "valset", held, list_server_rows, exact=exact)
+    test = await rows_of(named["test"], "testset", held, list_server_rows, exact=exact)
     require_test_rows(config, test)
     kept = kept_fraction(config, named, len(train))
     if kept:
@@ -122,9 +126,11 @@ def loaders(train: list[AnyRow], val: list[AnyRow] | None, test: list[AnyRow] | 
     return Splits(train_loader, val_loader, RowLoader(test, first_id=first_test) if test is not None else None)
 
 
-async def training_rows(source: Rows | None, held: dict[str, int], list_server_rows: ListServerRows) -> list[AnyRow]:
-    """Return all training rows; raises as `find` does."""
-    rows = await rows_of(source, "trainset", held, list_server_rows)
+async def training_rows(
+    source: Rows | None, held: dict[str, int], list_server_rows: ListServerRows, *, exact: bool = True
+) -> list[AnyRow]:
+    """Return all training rows; arguments and errors as of `find`."""
+    rows = await rows_of(source, "trainset", held, list_server_rows, exact=exact)
     if rows is None:
         raise SettingsError(
             "no training rows: give --trainset a file (.json, .jsonl, .csv)"
@@ -134,9 +140,18 @@ async def training_rows(source: Rows | None, held: dict[str, int], list_server_r
 
 
 async def rows_of(
-    source: Rows | None, setting: str, held: dict[str, int], list_server_rows: ListServerRows
+    source: Rows | None, setting: str, held: dict[str, int], list_server_rows: ListServerRows, *, exact: bool = True
 ) -> list[AnyRow] | None:
     """Return the rows of a file, a split of the server, or as given; None if `source` is. `setting`: for errors."""
+    rows = await _rows_of(source, setting, held, list_server_rows)
+    if rows is not None and not exact:
+        check_carried(rows, setting, source if isinstance(source, str) and is_file(source) else None)
+    return rows
+
+
+async def _rows_of(
+    source: Rows | None, setting: str, held: dict[str, int], list_server_rows: ListServerRows
+) -> list[AnyRow] | None:
     if source is None:
         return None
     if not isinstance(source, str):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
+from evolverpc_common.exact_values import with_integers_packed
 from evolverpc_common.settings.definition import SettingsGroup, json_object, object_or_text, setting
 from gepa_client.journal.steer_entries import LONGEST_S
 
@@ -92,14 +93,18 @@ RECORDED_ROWS = "(rows in the run's record)"
 
 
 def _checked_rows(rows: str | tuple[dict[str, Any], ...]) -> str | tuple[dict[str, Any], ...]:
-    """Refuse values that would reach the program as null, or not at all."""
-    for index, row in enumerate(() if isinstance(rows, str) else rows):
+    """Refuse values that would reach the program as null, or not at all; give large integers their marker."""
+    if isinstance(rows, str):
+        return rows
+    found = []
+    for index, row in enumerate(rows):
         try:
-            json.dumps(row, allow_nan=False)
-            orjson.dumps(row)
+            found.append(with_integers_packed(row))
+            json.dumps(found[-1], allow_nan=False)
+            orjson.dumps(found[-1])
         except (ValueError, TypeError) as error:
             raise ValueError(f"row {index} cannot be written as JSON, give the value as text: {error}") from None
-    return rows
+    return tuple(found)
 
 
 Rows = Annotated[str | Annotated[tuple[dict[str, Any], ...], Field(min_length=1)], AfterValidator(_checked_rows)]

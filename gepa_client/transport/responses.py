@@ -1,13 +1,14 @@
 """What an HTTP answer means: a result, one of the contract's errors, or something that is no answer at all."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from evolverpc_common.exact_values import has_long_integers, loads, readable, with_integers_packed
 from gepa_client.errors import AnswerTooLarge, BadResponse, ConnectionLost, data_of
 from protocol import EvaluateResult, JsonValue, ScoreResult, Usage
 from protocol.base import MAX_RESULT_NESTING, is_nested_deeper
@@ -125,7 +126,8 @@ _NO_VERDICT = ("infra_error", "cancelled")
 def read(body: bytes) -> tuple[JsonValue, bool]:
     """Return the JSON value in `body`, and whether it nests deeper than a message with acceptable results may.
 
-    What no reader would accept for its depth is cut off, far below the limit.
+    What no reader would accept for its depth is cut off, far below the limit. In what is the program's own, integers
+    beyond 2^53 - 1 become markers, or texts where models and people read them.
 
     Raises:
         orjson.JSONDecodeError: it is not JSON.
@@ -136,7 +138,30 @@ def read(body: bytes) -> tuple[JsonValue, bool]:
         if "depth" not in error.msg:
             raise
         return orjson.loads(_cut(body)), True
-    return value, not _opens_at_most(_ORDINARY, body) and is_nested_deeper(value, _ORDINARY)
+    deep = not _opens_at_most(_ORDINARY, body) and is_nested_deeper(value, _ORDINARY)
+    if not deep and has_long_integers(body):
+        value = _carried(loads(body))
+    return value, deep
+
+
+def _as_texts(value: JsonValue) -> JsonValue:
+    return readable(with_integers_packed(value))
+
+
+_OF_PROGRAM: dict[str, Callable[[JsonValue], JsonValue]] = {
+    "output": with_integers_packed,
+    "data": with_integers_packed,
+    "adapter_state": with_integers_packed,
+    "trajectory": _as_texts,
+    "dataset": _as_texts,
+}
+"""Members of answers that hold any JSON, and how large integers in them are kept."""
+
+
+def _carried(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return {name: _OF_PROGRAM.get(name, _carried)(member) for name, member in value.items()}
+    return [_carried(member) for member in value] if isinstance(value, list) else value
 
 
 def _opens_at_most(count: int, body: bytes) -> bool:

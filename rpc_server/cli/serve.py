@@ -21,7 +21,7 @@ from rpc_server.cli.listen_endpoint import Token, apply_listen_address, bound, t
 from rpc_server.cli.output_lines import printed_output
 from rpc_server.http.app import SERVICE, create_app, listening
 from rpc_server.jail.jail import JailFactory, check_jail, create_jails, protect_memory
-from rpc_server.methods.dataset_rows import Datasets, Row, program_rows, untyped_splits
+from rpc_server.methods.dataset_rows import Datasets, Row, check_carried, program_rows, untyped_splits
 from rpc_server.mutations.agents import CLAUDE_CREDENTIALS, agent_label
 from rpc_server.mutations.open_mutations import check_prerequisites, open_mutations
 from rpc_server.mutations.transaction import CodeMutations
@@ -66,6 +66,7 @@ async def serve(
                 return signals.status
             program, _ = opened
             try:
+                check_carried(given, program)
                 held = given or await _run_until(_rows_of(program, announce), *stop_events)
                 if held is not None:
                     untyped = untyped_splits(settings.files) if rows is None else ()

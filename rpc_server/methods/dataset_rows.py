@@ -7,12 +7,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evolverpc_common.rows import is_untyped
+from evolverpc_common.exact_values import KINDS, MARK, malformed_marker, place_of_marker
+from evolverpc_common.rows import RowFileError, is_untyped
 from protocol import DatasetInfo, Example, ListedExample, ListExamplesResult
 from protocol.errors import ProgramFailed, UnknownExample
 from rpc_server.program.program import Program
 from rpc_server.rpc import wire
-from rpc_server.rpc.params import first_error
+from rpc_server.rpc.params import first_error, invalid
+
+_LOOKS_MARKED = MARK.encode()
 
 Row = dict[str, Any]
 """One example's `data`: a JSON object."""
@@ -58,8 +61,11 @@ class Datasets:
         """Return the examples with rows in place of `{id, split}`.
 
         Raises:
-            UnknownExample: with a `split` and the unknown `ids`.
+            UnknownExample: with a `split` and the unknown `ids`. InvalidParams: the data of one has a malformed marker.
         """
+        for position, example in enumerate(batch):
+            if _LOOKS_MARKED in wire.write(example.data) and (marker := malformed_marker(example.data)) is not None:
+                raise invalid(f"batch[{position}].data", f"{marker} is no marker of the contract")
         named = [example for example in batch if "split" in example.model_fields_set]
         if not named:
             return batch
@@ -99,6 +105,21 @@ def _digest(rows: Sequence[Row]) -> str:
         digest.update(wire.canonical(row))
         digest.update(b"\n")
     return digest.hexdigest()
+
+
+def check_carried(splits: Mapping[str, Sequence[Row]], program: Program) -> None:
+    """Check that the program gets the rows of files as they are.
+
+    Raises:
+        RowFileError: it lacks the capability `exact_values`, which a row needs.
+    """
+    for split, rows in splits.items() if "exact_values" not in program.capabilities else ():
+        for index, row in enumerate(rows):
+            if (found := place_of_marker(row)) is not None:
+                raise RowFileError(
+                    f"datasets.{split}: row {index}: {found[0]} is {KINDS[found[1]]}, which the program may "
+                    "change: it lacks the capability `exact_values`. Give the value as text"
+                )
 
 
 _PAGE = 1000

@@ -27,6 +27,7 @@ PROGRAM_CAPABILITIES = frozenset(
         "images",
         "refs",
         "untyped_rows",
+        "exact_values",
         WRITE_TEXTS,
     }
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from evolverpc_common.exact_values import has_long_integers, loads
 from rpc_server.rpc import wire
 
 LOG_TAIL_BYTES = 8 * 1024
@@ -100,12 +101,13 @@ def request_line(number: int, method: str, params: dict[str, Any]) -> bytes:
 def read_line(line: bytes) -> dict[str, Any] | None:
     """Return the message in a line of stdout; None if the line is text that the program printed.
 
-    A message with NaN, Infinity or lone surrogates is accepted: its numbers stay for the check of the result, its
-    surrogates become U+FFFD. So is one behind text printed without a newline. A response that cannot be read at all is
-    an `UnreadableMessage`, so that its request does not wait.
+    A message with NaN, Infinity or halves of surrogate pairs is accepted: its numbers stay for the check of the result,
+    its halves become their escapes. So is one behind text printed without a newline. A response that cannot be read at
+    all is an `UnreadableMessage`, so that its request does not wait.
     """
     try:
         message = orjson.loads(line)
+        message = loads(line) if has_long_integers(line) else message
     except orjson.JSONDecodeError:
         message = _read_leniently(line)
     if message is None and (answer := _ANSWER.search(line)) is not None:
@@ -133,7 +135,7 @@ def _read_leniently(line: bytes) -> Any:
 
 def _sanitized(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
         return {_sanitized(key): _sanitized(member) for key, member in value.items()}
     if isinstance(value, list):

@@ -7,7 +7,7 @@ from typing import Any
 
 from protocol.errors import ProgramFailed
 from rpc_server.program.program import Program
-from rpc_server.worker.functions import TEXTS_ADVICE, fault_of_texts
+from rpc_server.worker.functions import TEXTS_ADVICE, fault_of_texts, proposed
 from rpc_server.worker.reflective_records import put_back
 from rpc_server.worker.stdio_server import failure
 
@@ -52,4 +52,4 @@ class WithProposer:
             raise ProgramFailed(**failure("propose", problem)) from problem
         if (fault := fault_of_texts(texts, components)) is not None:
             raise ProgramFailed(f"propose() returned {fault}; {TEXTS_ADVICE}", stage="propose")
-        return {"texts": texts}
+        return proposed(texts)

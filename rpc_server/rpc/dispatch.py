@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evolverpc_common.exact_values import MAX_SAFE_INTEGER
 from protocol import JsonValue
-from protocol.base import MAX_SAFE_INTEGER
 from protocol.errors import (
     InternalError,
     InvalidRequest,

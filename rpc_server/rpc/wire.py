@@ -5,18 +5,20 @@ from typing import Any
 
 import orjson
 
+from evolverpc_common.exact_values import has_long_integers, loads
 from protocol import JsonValue
 from protocol.errors import LimitExceeded, ParseError
 
 
 def read(body: bytes | bytearray) -> Any:
-    """Parse the JSON value in `body`.
+    """Parse the JSON value in `body`, integers with all their digits.
 
     Raises:
         ParseError: empty, not JSON, not UTF-8, NaN or Infinity, or nested beyond `MAX_READABLE_NESTING`.
     """
     try:
-        return orjson.loads(body)
+        value = orjson.loads(body)
+        return loads(bytes(body)) if has_long_integers(bytes(body)) else value
     except orjson.JSONDecodeError as error:
         raise ParseError(reason=str(error)) from None
 

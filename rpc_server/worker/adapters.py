@@ -16,6 +16,7 @@ from typing import Any
 
 from . import encode, reflective_records, results
 from .errors import ContractError, InvalidResult, ProgramProblem
+from .functions import proposed
 from .program_loading import Config, seed_from
 from .stdio_server import Executor
 
@@ -148,7 +149,7 @@ class AdapterProgram:
         """Return the adapter's own new texts."""
         dataset = reflective_records.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = self._adapter.propose_new_texts(params["candidate"], dataset, params["components_to_update"])
-        return '{"texts":%s}' % encode.to_text(dict(texts), "texts")
+        return encode.to_text(proposed(dict(texts)), "texts")
 
     def _restore(self, state: Any) -> None:
         if state is not None and "adapter_state" in self.capabilities:

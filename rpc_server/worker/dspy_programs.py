@@ -18,7 +18,7 @@ from .dspy_adapter import DspyModules
 from .dspy_metric import Metric, read_metric
 from .dspy_student import SavedProgram, Student
 from .errors import ProgramProblem
-from .functions import TEXTS_ADVICE, fault_of_texts
+from .functions import TEXTS_ADVICE, fault_of_texts, proposed
 from .program_loading import Config, import_dotted
 from .results import Score
 from .stdio_server import Executor
@@ -111,7 +111,7 @@ class DspyProgram:
                 records = {name: found for name, found in owned if found is not None}
             state = {"rng_state": self._rng.getstate()}
         return '{"dataset":%s,"adapter_state":%s}' % (
-            encode.exact_text(records, "dataset"),
+            encode.readable_text(records, "dataset"),
             encode.to_text(state, "adapter_state"),
         )
 
@@ -122,7 +122,7 @@ class DspyProgram:
         texts = self._adapter.propose_new_texts(params["candidate"], dataset, components)
         if (fault := fault_of_texts(texts, components)) is not None:
             raise ProgramProblem("propose_new_texts", "the proposer returned %s; %s" % (fault, TEXTS_ADVICE))
-        return '{"texts":%s}' % encode.to_text(texts, "texts")
+        return encode.to_text(proposed(texts), "texts")
 
     async def finalize(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
         """Save the best candidate's program."""

@@ -5,27 +5,30 @@ from __future__ import annotations
 import codecs
 import json
 import math
-from typing import Any
+from typing import Any, Callable
+
+from .exact_values import MARK, MAX_SAFE_INTEGER, is_unicode, packed
 
 MAX_DEPTH = 200
-_MAX_SAFE_INTEGER = 2**53 - 1
 _MAX_SHOWN = 8_192  # characters of an output that is not JSON
 _ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
 _SIXTEEN_DIGITS = b"0" * 16  # as many as the first integer that is not safe
+_MARK = json.dumps(MARK).encode()
 
 
 class NotJsonError(ValueError):
     """A value that JSON cannot hold; the message names its path and type."""
 
 
-def _replaced(error: UnicodeError) -> tuple[bytes, int]:
+def _escaped(error: UnicodeError) -> tuple[bytes, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    return "\ufffd".encode() * (error.end - error.start), error.end
+    escapes = "".join("\\\\u%04x" % ord(half) for half in error.object[error.start : error.end])
+    return escapes.encode(), error.end
 
 
-# Lone surrogates cannot be written in UTF-8; the encoder's own "replace" would leave question marks.
-codecs.register_error("evolverpc-replacement", _replaced)
+# Halves of surrogate pairs cannot be written in UTF-8: within JSON, their escape is written as text.
+codecs.register_error("evolverpc-escape", _escaped)
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -43,24 +46,38 @@ def to_text(value: Any, name: str) -> str:
 
 
 def exact_text(value: Any, name: str) -> str:
-    """Return JSON as `to_text`, with integers beyond 2^53 - 1 as strings (contract): other readers round them."""
+    """Return JSON as `to_text`, with markers in place of what readers change, for a value that a program gets back."""
     text = to_text(value, name)
+    content = text.encode("utf-8", "surrogatepass")
+    is_plain = not _has_long_numbers(content) and _MARK not in content and is_unicode(text)
+    return text if is_plain else _converted(packed, value, name)
+
+
+def readable_text(value: Any, name: str) -> str:
+    """Return JSON as `to_text`, with integers beyond 2^53 - 1 as texts (contract), for models and people."""
+    text = to_text(value, name)
+    return _converted(_with_digits, value, name) if _has_long_numbers(text.encode("utf-8", "surrogatepass")) else text
+
+
+def _has_long_numbers(content: bytes) -> bool:
     # Searching bytes with all digits alike is ten times as fast as a pattern.
-    if _SIXTEEN_DIGITS not in text.encode("utf-8", "surrogatepass").translate(_ALIKE):
-        return text
+    return _SIXTEEN_DIGITS in content.translate(_ALIKE)
+
+
+def _converted(convert: Callable[[Any], Any], value: Any, name: str) -> str:
     try:
-        return to_text(_exact(value), name)
+        return to_text(convert(value), name)
     except Exception:  # noqa: BLE001  # as above; nested too deep, for one
         raise NotJsonError(_not_json_message(value, name)) from None
 
 
-def _exact(value: Any) -> Any:
-    if isinstance(value, int) and not -_MAX_SAFE_INTEGER <= value <= _MAX_SAFE_INTEGER:
+def _with_digits(value: Any) -> Any:
+    if isinstance(value, int) and not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
         return int.__repr__(value)
     if isinstance(value, dict):
-        return {key: _exact(member) for key, member in value.items()}
+        return {key: _with_digits(member) for key, member in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_exact(member) for member in value]
+        return [_with_digits(member) for member in value]
     return value
 
 
@@ -74,8 +91,8 @@ def json_or_repr(output: Any) -> Any:
 
 
 def to_bytes(text: str) -> bytes:
-    """Encode as UTF-8, with lone surrogates replaced by U+FFFD."""
-    return text.encode("utf-8", "evolverpc-replacement")
+    """Encode JSON as UTF-8, with the escape of each half of a surrogate pair as text."""
+    return text.encode("utf-8", "evolverpc-escape")
 
 
 def _not_json_message(value: Any, name: str) -> str:

@@ -132,7 +132,7 @@ class FunctionProgram:
         texts: list[str] = []
         for example, result in zip(params["batch"], params["results"]):  # noqa: B905  # Python 3.8 has no `strict`
             if result["status"] not in ("ok", "rollout"):
-                texts.append(encode.to_text(result, "results"))
+                texts.append(encode.exact_text(result, "results"))
                 continue
             example_run = _ExampleRun(example["data"], {}, is_trace_wanted=False, output=result.get("output"))
             example_run.trajectory = result.get("trajectory")
@@ -163,7 +163,7 @@ class FunctionProgram:
         if (fault := fault_of_texts(texts, params["components_to_update"])) is not None:
             reason = "propose_new_texts() returned %s; %s" % (fault, TEXTS_ADVICE)
             raise ProgramProblem("propose_new_texts", reason)
-        return '{"texts":%s}' % encode.to_text(texts, "texts")
+        return encode.to_text(proposed(texts), "texts")
 
     async def finalize(self, params: dict[str, Any], executor: Executor) -> str:
         """Call the program's `finalize`; its return value is a message for people."""
@@ -256,17 +256,33 @@ TEXTS_ADVICE = "return a dict from component to new text, with no component but 
 
 
 def fault_of_texts(texts: Any, components: list[str]) -> str | None:
-    """Return how the answer of `propose_new_texts` is no dict of texts for these components; None if it is one."""
+    """Return how the answer of `propose_new_texts` is no dict for these components; None if it is one."""
     if not isinstance(texts, dict):
         return "a %s" % encode.dotted(type(texts))
-    for name, text in texts.items():
-        if not isinstance(text, str):
-            return "a dict with a %s" % encode.dotted(type(text))
+    for name in texts:
         if name not in components:
             return "a text for %r, but `components` holds %s alone" % (
                 name,
                 " and ".join(map(repr, components)) or "none",
             )
+    return None
+
+
+def proposed(texts: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the answer of `propose_new_texts` with `refused`: what is no text of Unicode, by component, with why."""
+    faults = {name: _fault_of_text(text) for name, text in texts.items()}
+    refused = {name: fault for name, fault in faults.items() if fault is not None}
+    usable = {"texts": {name: text for name, text in texts.items() if name not in refused}}
+    return {**usable, "refused": refused} if refused else usable
+
+
+def _fault_of_text(text: Any) -> str | None:
+    if not isinstance(text, str):
+        return "a %s is no text" % encode.dotted(type(text))
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return "character %d is half of a surrogate pair" % error.start
     return None
 
 

@@ -11,7 +11,7 @@ import re
 import sys
 from typing import Any
 
-from .encode import NotJsonError, exact_text, to_text
+from .encode import NotJsonError, readable_text, to_text
 from .steps import PARSE_FAILURE, flattened
 
 REFERENCE = "$image"
@@ -71,7 +71,7 @@ def _reference(media_type: str, text: str, images: dict[str, dict[str, str]]) ->
 
 def members(dataset: Any, images: dict[str, dict[str, str]]) -> str:
     """Return `dataset`, and `images` if there are any, as members of a result."""
-    text = '"dataset":%s' % exact_text(dataset, "dataset")
+    text = '"dataset":%s' % readable_text(dataset, "dataset")
     return '%s,"images":%s' % (text, to_text(images, "images")) if images else text
 
 
@@ -176,7 +176,9 @@ def _with_context(inputs: Any) -> Any:
     )
     if history is None:
         return inputs
-    lines = ["  %d: %s\n" % (number, exact_text(message, "message")) for number, message in enumerate(inputs[history])]
+    lines = [
+        "  %d: %s\n" % (number, readable_text(message, "message")) for number, message in enumerate(inputs[history])
+    ]
     others = {name: value for name, value in inputs.items() if name != history}
     return {"Context": "```json\n%s```" % "".join(lines), **others}
 

@@ -137,7 +137,7 @@ def text(
     )
     parts += ['"%s":%s' % (name, encode.to_text(value, name)) for name, value in optional if value is not None]
     if trajectory is not None:
-        text = trajectory.text() if isinstance(trajectory, Trace) else encode.exact_text(trajectory, "trajectory")
+        text = trajectory.text() if isinstance(trajectory, Trace) else encode.readable_text(trajectory, "trajectory")
         parts.append('"trajectory":' + text)
     parts.append('"seconds":%.6f}' % max(0.0, seconds))  # user code may stop the clock or set it back
     return ",".join(parts)

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Coroutine, Protocol
 
 from . import encode
 from .errors import Cancelled, ContractError, ProgramProblem, describe
+from .exact_values import MARK, unpack_params
 from .output_streams import current_request
 from .program_loading import Config
 from .transient import classify
@@ -115,6 +116,8 @@ def _flush() -> None:
 
 
 _METHOD_NOT_FOUND = -32601
+_INVALID_PARAMS = -32602
+_MARKED = "has markers"
 _PROGRAM_FAILED = -32025
 CALL_CANCELLED = {"code": -32027, "message": "Call cancelled", "data": {"retryable": True}}
 _DEEP = 5_000  # levels of recursion for reading; the server bounds what it sends
@@ -128,6 +131,7 @@ def parse(line: bytes) -> dict[str, Any]:
         request: dict[str, Any] = json.loads(line)
     finally:
         sys.setrecursionlimit(limit)
+    request[_MARKED] = MARK.encode() in line  # most requests have no marker to look for
     return request
 
 
@@ -158,6 +162,8 @@ class Server:
         name, params = request["method"], request.get("params") or {}
         self.channel.begin(request["id"])
         try:
+            if (fault := unpack_params(params) if request.get(_MARKED) else None) is not None:
+                raise ContractError(_INVALID_PARAMS, "Invalid params", errors=[{"path": "", "message": fault}])
             if name == "discover":
                 text = encode.to_text(self._discovery(), "discover")
             elif name in self._program.methods:
@@ -202,7 +208,7 @@ class Server:
                 "instance_id": self._instance_id,
             },
             "program": {**info, "components": components},
-            "capabilities": program.capabilities + (["cancel"] if program.mode == "async" else []),
+            "capabilities": [*program.capabilities, "exact_values", *(["cancel"] if program.mode == "async" else [])],
             "limits": {
                 "max_concurrency": program.max_concurrency,
                 "max_batch_size": self._config.max_batch_size,

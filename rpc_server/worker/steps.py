@@ -194,7 +194,7 @@ class Trace(list):  # type: ignore[type-arg]  # as above
         """
         trajectory = self.trajectory()
         try:
-            return encode.exact_text(trajectory, "trace")
+            return encode.readable_text(trajectory, "trace")
         except encode.NotJsonError:
             if not self.steps:
                 raise
@@ -202,7 +202,7 @@ class Trace(list):  # type: ignore[type-arg]  # as above
             for name in _VALUES:
                 if name in step:
                     step[name] = _as_json(step[name])
-        return encode.exact_text(trajectory, "trace")
+        return encode.readable_text(trajectory, "trace")
 
     def add(self, step: Step, around: Step | None) -> None:
         """Add a step within the innermost of two: the given step and the program's own that is running here."""

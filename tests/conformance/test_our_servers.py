@@ -19,6 +19,7 @@ OFFERED = {
     "openrpc",
     "score_trajectories",
     "steps",
+    "exact_values",
 }
 NOT_OFFERED = {"adapter_state", "batch_evaluate", "images", "mutations"}
 

@@ -51,6 +51,7 @@ def test_every_capability_but_those_that_extend_other_methods_adds_a_method() ->
         "score_trajectories",
         "steps",
         "images",
+        "exact_values",
     }
 
 

@@ -101,7 +101,6 @@ describe("an output", () => {
   const cyclic: Record<string, unknown> = {};
   cyclic.self = cyclic;
   it.each([
-    ["a BigInt", 1n],
     ["cyclic", cyclic],
     ["a function inside", { a: [() => 1] }],
     ["NaN inside", { a: Number.NaN }],
@@ -118,7 +117,10 @@ describe("an output", () => {
   it.each([
     ["undefined", undefined, null],
     ["a date", new Date(0), "1970-01-01T00:00:00.000Z"],
-    ["half a character", "a\ud83d", "a\ufffd"],
+    ["a BigInt", { n: [2n ** 70n] }, { n: [{ $exact: ["integer", "1180591620717411303424"] }] }],
+    ["a large number", 2 ** 70, { $exact: ["number", "1.1805916207174113e+21"] }],
+    ["half a character", ["a\ud83d"], [{ $exact: ["text", "a\\ud83d"] }]],
+    ["what looks like a marker", { $exact: 1 }, { $exact: ["object", [["$exact", 1]]] }],
     ["undefined inside", { a: undefined, b: [undefined] }, { b: [null] }],
     [
       "a key that means something to JavaScript",
@@ -406,7 +408,6 @@ describe("calls that belong to no example", () => {
   });
   it.each<[unknown, string]>([
     [{ a: "x", b: "y" }, "returned a text for `a`, but the third argument holds `b` alone"],
-    [{ b: { text: "y" } }, "returned an object as `b`"],
     ["y", 'returned "y"'],
     [undefined, "returned undefined"],
   ])("new texts such as %o are a program failure", async (returned, message) => {
@@ -417,5 +418,19 @@ describe("calls that belong to no example", () => {
     const { error } = await call(server, "propose_new_texts", params);
     expect(error).toMatchObject({ code: -32025, data: { stage: "propose_new_texts" } });
     expect(error.message).toContain(`proposeNewTexts() ${message}; return an object from component to new text`);
+  });
+  it("what is no text of Unicode is refused by its component", async () => {
+    const texts = { a: "x", b: { text: "y" }, c: "half \ud83d", d: undefined };
+    const program = programOf({ seedCandidate: { a: "", b: "", c: "", d: "" }, proposeNewTexts: () => texts as never });
+    const components = ["a", "b", "c", "d"];
+    const params = {
+      candidate: Object.fromEntries(components.map((name) => [name, ""])),
+      reflective_dataset: {},
+      components_to_update: components,
+    };
+    expect((await call(await served(program), "propose_new_texts", params)).result).toEqual({
+      texts: { a: "x" },
+      refused: { b: "an object is no text", c: "it holds half of a surrogate pair" },
+    });
   });
 });

@@ -16,7 +16,7 @@ it("answers on a standard output that carries nothing else, and exits when its i
   send(child, { jsonrpc: "2.0", id: 1, method: "discover" });
   expect(await child.lines.next()).toMatchObject({ value: "while it is imported" }); // before it served, like any log text
   const { result } = await nextMessage(child);
-  expect(result.capabilities).toEqual(["cancel", "scoring", "steps", "openrpc"]);
+  expect(result.capabilities).toEqual(["cancel", "scoring", "steps", "exact_values", "openrpc"]);
   expect(result.limits).toMatchObject({ max_concurrency: 3 });
   expect(result.limits).not.toHaveProperty("example_timeout_s");
   send(child, evaluation(2, { print: "to be kept apart" }));

@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import orjson
 import typer
 
 from evolverpc_common.display_text import plain_json
+from evolverpc_common.exact_values import loads, with_integers_packed
 from gepa_client.cli.arguments import STOPPED, AllowInsecure, TokenFile
 from gepa_client.cli.views.console import fail, refuse
 from gepa_client.errors import ClientError, summary, unreadable
@@ -65,7 +67,8 @@ def _read(text: str) -> dict[str, Any]:
             text = sys.stdin.read()
         elif text.startswith("@"):
             text = Path(text[1:]).read_text(encoding="utf-8")
-        params = json.loads(text)
+        params = loads(text)
+        params = params if _is_plain(params) else with_integers_packed(params)
     except (OSError, UnicodeDecodeError) as error:
         refuse(f"the params cannot be read: {unreadable(text.removeprefix('@'), error)}")
     except ValueError as error:
@@ -73,6 +76,15 @@ def _read(text: str) -> dict[str, Any]:
     if not isinstance(params, dict):
         refuse("params go by name: give a JSON object")
     return params
+
+
+def _is_plain(params: Any) -> bool:
+    """Return whether the params can be sent as they are; an integer of more than 64 bits is sent as a marker."""
+    try:
+        orjson.dumps(params)
+    except TypeError:
+        return False
+    return True
 
 
 def _print(value: Any, *, to_stderr: bool) -> None:

@@ -36,7 +36,7 @@ from gepa_client.errors import ClientError, RowsError, details, summary, unreada
 from gepa_client.evolution.checkout import CheckoutError, CommitBundle, LocalCheckout, holds_commit
 from gepa_client.evolution.manual_mutation import ManualMutation
 from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
-from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow
 from gepa_client.run.output_folder import write_json
 from gepa_client.run.splits import ListServerRows, rows_of
 from gepa_client.settings.groups import SandboxSettings, is_remote
@@ -384,7 +384,8 @@ async def _rows(discovery: DiscoverResult, asked: _Mutation, list_server_rows: L
     source = asked.examples if asked.examples is not None else (TRAIN if held.get(TRAIN) else None)
     if source is None or asked.limit == 0:
         return []
-    rows = await rows_of(source, "examples", held, list_server_rows) or []
+    exact = EXACT_VALUES in discovery.capabilities
+    rows = await rows_of(source, "examples", held, list_server_rows, exact=exact) or []
     count = min(asked.limit, discovery.limits.max_batch_size, len(rows))
     return [rows[(number * len(rows)) // count] for number in range(count)]
 

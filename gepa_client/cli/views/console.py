@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evolverpc_common.display_text import line, plain, plain_json
+from evolverpc_common.exact_values import readable
 from gepa_client.cli.arguments import USAGE
 from gepa_client.cli.views.option_names import with_option_names
 from gepa_client.sandboxing.session_interface import Log
@@ -123,6 +124,7 @@ def one_line(markup: str) -> Text:
 
 def value_cell(value: Any, absent: str) -> Text:
     """Return the cell of an input or output; `absent` in its place if it is None."""
+    value = readable(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return one_line(f"[dim]{absent}[/]" if value is None else safe_line(text, CELL))
 

@@ -12,6 +12,7 @@ from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import Responses, documented
 from gepa_service.api.problems import not_found
 from gepa_service.api.quotas import refuse_beyond_quotas
+from gepa_service.api.routes.jobs import Row
 from gepa_service.api.routes.repositories import Id
 from gepa_service.api.routes.rollouts import TaskError, Texts, WorkRequest, shown_result, work_of
 from gepa_service.api.threads import in_thread
@@ -62,7 +63,7 @@ class StepRequest(WorkRequest):
     """
 
     mutation: Annotated[PromptChange | CodeRequest | CodePatch, Field(discriminator="kind")]
-    examples: Annotated[list[dict[str, JsonValue]], Field(max_length=MOST_EXAMPLES)] = Field(default_factory=list)
+    examples: Annotated[list[Row], Field(max_length=MOST_EXAMPLES)] = Field(default_factory=list)
     wait_s: Annotated[float, Field(ge=0, le=LONGEST_WAIT_S)] = LONGEST_WAIT_S
 
 

@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from evolverpc_common.exact_values import with_integers_packed
 from gepa_client.journal.store import Store, open_store
 from gepa_client.settings.groups import Evolve
 from gepa_service.api.access import Parts, Reader, Writer
@@ -34,7 +35,9 @@ router = APIRouter(tags=["jobs"])
 
 MOST_ROWS = 20_000
 LONGEST_NAME = 400
-Row = dict[str, JsonValue]
+Row = Annotated[dict[str, JsonValue], AfterValidator(with_integers_packed)]
+"""A row, with a marker in place of each large integer, as whatever reads it after may round one."""
+
 Rows = Annotated[list[Row], Field(min_length=1, max_length=MOST_ROWS)]
 RowsPath = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 ModuleName = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\s\x00-\x1f-][^\x00-\x1f]*$")]

@@ -3,7 +3,7 @@
 import pytest
 from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
-from gepa_client.gepa.answer_check import AnswerCheck, AnswerForm, wants_block
+from gepa_client.gepa.answer_check import AnswerCheck, AnswerForm, extracted, wants_block
 from gepa_client.journal.run_events import UnusableReason
 
 BEFORE = "Answer with one word."
@@ -52,10 +52,66 @@ def test_what_is_no_text_has_its_reason(answer: str, reason: UnusableReason) -> 
 
 
 @pytest.mark.timeout(5)
-@pytest.mark.parametrize("filler", ["\n", "-", " \n", "<think>\n", "</think>"])
+@pytest.mark.parametrize("filler", ["\n", "-", " \n", "<think>\n", "</think>", "```\n", "```a\n", "~~~", "` "])
 def test_a_long_answer_is_judged_in_linear_time(filler: str) -> None:
-    assert judged(f"a{filler * 100_000}b", again=True) in ("usable", "monologue")
-    assert judged(f"{filler * 100_000}b", again=True) in ("usable", "monologue")
+    outcomes = ("usable", "monologue", "ambiguous", "truncated")
+    assert judged(f"a{filler * 100_000}b", again=True) in outcomes
+    assert judged(f"{filler * 100_000}b", again=True) in outcomes
+
+
+INNER = f'{TEXT} Reply as\n```json\n{{"a": 1}}\n```'
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (f"```\n{TEXT}\n```\n\nWhy: as in\n```json\n{{}}\n```\n", "ambiguous"),
+        (f"Now it is\n```\n{BEFORE}\n```\nI would write\n```\n{TEXT}\n```\n", "ambiguous"),
+        (f"```\n{TEXT}\n```\n{{}}\n```\nThat is all.\n```", "ambiguous"),
+        (f"````\n{INNER}\n````", INNER),
+        (f"````markdown\n{INNER}\nSo:\n```\n{{}}\n```\n````\nIt has a longer fence.", f"{INNER}\nSo:\n```\n{{}}\n```"),
+        (f"~~~\n{INNER}\n~~~", INNER),
+        (f"```\n{INNER}\nThat is all.\n```", f"{INNER}\nThat is all."),
+        (f"```\n{INNER}", "truncated"),
+        (f"````\n{TEXT}\n```", "truncated"),
+        (f"Here: ```\n{INNER}\nThat is all.\n```", "truncated"),
+        (f"```plain text\n{TEXT}\n```", "ambiguous"),
+        (f"The text: ```plain text\n{TEXT}\n```", "ambiguous"),
+        (f"1. This:\n   ```text\n   {TEXT}\n     - so\n   ```", f"{TEXT}\n  - so"),
+        (f"```\n{TEXT}\n    ```\n```", f"{TEXT}\n    ```"),
+        (f"I use ``` as asked.\n```\n{TEXT}\n``` I hope it helps.", TEXT),
+        (f"```\r\n{TEXT}\r\n```\r\n", TEXT),
+        (f"```\nReplace <side_info> and <curr_param>. {TEXT}\n```", f"Replace <side_info> and <curr_param>. {TEXT}"),
+    ],
+)
+def test_the_text_alone_is_taken_from_an_answer_or_it_is_unusable(answer: str, text: str) -> None:
+    assert judged(answer) in (text, "usable")
+    assert judged(answer) != "usable" or AnswerForm(block=True).text(answer) == text
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"```\n{TEXT}\n```",
+        f"Sure:\n```markdown\n{TEXT}\n\n- more\n```\nIt names the desks.",
+        f"Here it is: ```\n{TEXT}\n```",
+        f"```{TEXT}```",
+        f"```\n{TEXT}```",
+        "```\nAn example:\n```json\n{}\n```\nAnswer so.\n```",
+        f"{TEXT}\n```",
+        f"  {TEXT}\n",
+    ],
+)
+def test_the_text_of_an_ordinary_answer_is_what_gepa_takes(answer: str) -> None:
+    assert AnswerForm(block=True).text(answer) == extracted(answer)
+
+
+def test_text_around_a_block_that_no_prompt_asked_for_is_ambiguous_and_a_block_is_asked_for() -> None:
+    form = AnswerForm(block=False)
+    assert judged(f"```\n{TEXT}\n```", block=False) == "usable"
+    assert judged(f"Here it is:\n```\n{TEXT}\n```", block=False) == judged(INNER, block=False) == "ambiguous"
+    assert form.again("ambiguous").block
+    assert "within ``` blocks" in str(form.asked_again("Improve.", "ambiguous", AnswerCheck()))
 
 
 def test_an_answer_that_ended_at_the_limit_of_tokens_is_truncated_even_with_a_block() -> None:

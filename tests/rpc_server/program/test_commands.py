@@ -94,9 +94,9 @@ async def test_a_result_as_deep_as_may_be_can_be_written(program):
     assert wire.write({"jsonrpc": "2.0", "id": 1, "result": {"results": [result]}}).count(b"[") == 200
 
 
-async def test_a_lone_surrogate_from_a_command_becomes_a_replacement_character(program):
+async def test_half_of_a_surrogate_pair_from_a_command_becomes_its_escape(program):
     text = '{"status":"ok","score":1,"output":"a\\ud800b","seconds":0}'
-    assert (await program.one({"do": "raw", "text": text}))["output"] == "a\ufffdb"
+    assert (await program.one({"do": "raw", "text": text}))["output"] == "a\\ud800b"
 
 
 async def test_absent_fields_may_be_null_and_unknown_ones_are_carried(program):

@@ -11,7 +11,7 @@ async def test_a_module_with_seed_and_run_is_a_program_whose_results_await_a_sco
         assert info.name == "plain"
         assert info.version is None
         assert [part.name for part in info.components] == ["prompt", "style"]
-        assert running.program.capabilities == {"steps"}
+        assert running.program.capabilities == {"steps", "exact_values"}
         result = await running.one({"question": "why? "}, candidate={"prompt": "because", "style": ""})
         assert result["status"] == "rollout"
         assert result["score"] is None
@@ -29,7 +29,7 @@ async def test_a_program_describes_all_its_capabilities(opened):
         info = running.program.info
         assert info.version == "2.5"
         assert info.components[0].description == "what to write"
-        assert running.program.capabilities == {"proposals", "scoring", "finalize", "images", "steps"}
+        assert running.program.capabilities == {"proposals", "scoring", "finalize", "images", "steps", "exact_values"}
         assert running.program.limits.max_concurrency == 2
         assert running.program.limits.whole_batches is False
 
@@ -153,7 +153,6 @@ async def test_a_method_the_program_lacks_is_refused(opened):
     [
         ("'new'", "returned a str"),
         ("None", "returned a NoneType"),
-        ("{'a': {'text': 'new'}}", "returned a dict with a dict"),
         ("{'b': 'new'}", "returned a text for 'b', but `components` holds 'a' alone"),
     ],
 )
@@ -167,6 +166,20 @@ async def test_new_texts_that_are_no_texts_by_component_are_the_programs_failure
         params = {"candidate": {"a": "b"}, "reflective_dataset": {}, "components_to_update": ["a"]}
         with pytest.raises(ProgramFailed, match=f"propose_new_texts.. {message}; return a dict"):
             await running.program.call("propose_new_texts", params)
+
+
+async def test_a_new_text_that_is_no_text_of_unicode_is_refused_by_its_component(opened, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "seed_candidate = dict.fromkeys('abc', '')\n"
+        "def run(example, candidate): return 1\n"
+        "def propose_new_texts(*_): return {'a': 'new', 'b': {'text': 'new'}, 'c': 'half ' + chr(0xD83D)}\n"
+    )
+    async with opened("mine.py", root=tmp_path) as running:
+        params = {"candidate": dict.fromkeys("abc", ""), "reflective_dataset": {}, "components_to_update": list("abc")}
+        assert await running.program.call("propose_new_texts", params) == {
+            "texts": {"a": "new"},
+            "refused": {"b": "a dict is no text", "c": "character 5 is half of a surrogate pair"},
+        }
 
 
 async def test_a_component_that_a_proposer_misspells_is_answered_with_the_names_there_are(opened, tmp_path):

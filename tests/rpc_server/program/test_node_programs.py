@@ -66,7 +66,7 @@ async def one(endpoint, data):
         ({"way": "hang"}, "timeout", "timeout", "1.5"),
         ({"way": "hang_busy"}, "timeout", "timeout", "1.5"),
         ({"way": "raise"}, "program_error", "RangeError", "out of range"),
-        ({"way": "not_json"}, "program_error", "invalid_result", "bigint"),
+        ({"way": "not_json"}, "program_error", "invalid_result", "Map"),
         ({"way": "good", "score": "high"}, "program_error", "invalid_result", "score"),
         ({"way": "good", "score": None}, "program_error", "invalid_result", "score"),
     ],

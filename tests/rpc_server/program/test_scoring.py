@@ -13,7 +13,7 @@ WANT = {"want": "x"}
 
 async def test_a_module_with_score_and_no_run_is_a_program_that_only_scores(opened):
     async with opened("judge.py") as running:
-        assert running.program.capabilities == {"scoring"}
+        assert running.program.capabilities == {"scoring", "exact_values"}
         assert running.program.info.components == []
         assert running.program.info.seed_candidate == {}
         right, wrong = await running.score((WANT, "x"), (WANT, "y"))

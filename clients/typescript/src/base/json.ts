@@ -1,6 +1,7 @@
 /** JSON in both directions: a strict reader, and a strict conversion of a program's values. */
 
 import { ParseError } from "./errors.js";
+import { isMarked, MARK, withLargeIntegersMarked } from "./exact-values.js";
 
 export type JsonValue = null | boolean | number | string | JsonValue[] | { [key: string]: JsonValue };
 
@@ -17,7 +18,11 @@ const CLOSE_BRACKET = 0x5d;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
 
-/** Throws `ParseError` unless the bytes are one JSON value in UTF-8 that nests no deeper than `MAX_DEPTH`. */
+/**
+ * Parse a message; integers that `JSON.parse` would round become markers.
+ *
+ * Throws `ParseError` unless the bytes are one JSON value in UTF-8 that nests no deeper than `MAX_DEPTH`.
+ */
 export function parseJson(bytes: Uint8Array): unknown {
   if (nestsTooDeep(bytes)) throw unreadable(`nested beyond ${MAX_DEPTH} levels`);
   let text: string;
@@ -36,7 +41,7 @@ export function parseJson(bytes: Uint8Array): unknown {
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return JSON.parse(withLargeIntegersMarked(text));
   } catch (error) {
     // The engine's own message quotes the body, which may hold what no log should.
     if (error instanceof SyntaxError) throw unreadable("not JSON");
@@ -94,38 +99,69 @@ export function pathText(where: readonly (string | number)[]): string {
 }
 
 /**
- * A copy of a program's value as JSON, so that later changes by the program have no effect here.
+ * A copy of a program's value as JSON for people and models, so that later changes by the program have no effect here.
  *
- * `undefined` becomes null, or is omitted from an object; `toJSON` is called; half surrogate pairs, which strict JSON
- * readers refuse, become U+FFFD. Throws `NotJson`, which calls the value `name`, for what JSON would lose: BigInt, NaN, functions, maps, cycles.
+ * `undefined` becomes null, or is omitted from an object; `toJSON` is called; BigInts and integers beyond 2^53 - 1 become
+ * their digits, half surrogate pairs their escapes. Throws `NotJson`, which calls the value `name`, for what JSON would
+ * lose: NaN, functions, maps, cycles.
  */
 export function toJsonValue(value: unknown, name?: string): JsonValue {
-  return copied(value, name === undefined ? [] : [name]);
+  return copied(value, name === undefined ? [] : [name], READABLE);
 }
 
-function copied(value: unknown, where: (string | number)[]): JsonValue {
+/** The same copy for a program that gets the value back: markers stand for what readers of JSON change. */
+export function toExactJson(value: unknown, name?: string): JsonValue {
+  return copied(value, name === undefined ? [] : [name], EXACT);
+}
+
+/** How a copy holds what readers of JSON change. */
+interface Form {
+  text: (text: string) => JsonValue;
+  integer: (value: bigint | number) => JsonValue;
+  object: (fields: [string, JsonValue][]) => JsonValue;
+}
+
+const READABLE: Form = {
+  text: wellFormed,
+  integer: (value) => String(BigInt(value)),
+  object: (fields) => Object.fromEntries(fields.map(([name, item]) => [wellFormed(name), item])),
+};
+
+const EXACT: Form = {
+  text: (text) => (text.isWellFormed() ? text : { [MARK]: ["text", JSON.stringify(text).slice(1, -1)] }),
+  integer: (value) => ({ [MARK]: [typeof value === "bigint" ? "integer" : "number", String(value)] }),
+  object: (fields) => {
+    const plain = Object.fromEntries(fields);
+    if (!isMarked(plain) && fields.every(([name]) => name.isWellFormed())) return plain;
+    return { [MARK]: ["object", fields.map(([name, item]) => [EXACT.text(name), item])] };
+  },
+};
+
+function copied(value: unknown, where: (string | number)[], form: Form): JsonValue {
   switch (typeof value) {
     case "string":
-      return wellFormed(value);
+      return form.text(value);
     case "boolean":
       return value;
     case "number":
       if (!Number.isFinite(value)) throw new NotJson(where, `${value} has no JSON form`);
-      return value;
+      return Number.isInteger(value) && !Number.isSafeInteger(value) ? form.integer(value) : value;
+    case "bigint":
+      return form.integer(value);
     case "undefined":
       return null;
     case "object":
-      return value === null ? null : copiedObject(value, where);
+      return value === null ? null : copiedObject(value, where, form);
     default:
       throw new NotJson(where, `a ${typeof value} has no JSON form`);
   }
 }
 
-function copiedObject(value: object, where: (string | number)[]): JsonValue {
+function copiedObject(value: object, where: (string | number)[], form: Form): JsonValue {
   if (where.length >= MAX_VALUE_DEPTH) throw new NotJson(where.slice(0, 4), "cyclic, or nested too deep");
   const at = (key: string | number, item: unknown): JsonValue => {
     where.push(key);
-    const copy = copied(item, where);
+    const copy = copied(item, where, form);
     where.pop();
     return copy;
   };
@@ -135,12 +171,14 @@ function copiedObject(value: object, where: (string | number)[]): JsonValue {
     throw new NotJson(where, `a ${value.constructor.name} has no JSON form`);
   }
   const fields = Object.entries(value).filter(([, item]) => item !== undefined);
-  return Object.fromEntries(fields.map(([key, item]) => [wellFormed(key), at(key, item)]));
+  return form.object(fields.map(([key, item]) => [key, at(key, item)]));
 }
 
-/** Replace half surrogate pairs, for which a strict reader would refuse the whole message. */
+const HALF_PAIR = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+
+/** Write half surrogate pairs, for which a strict reader would refuse the whole message, as their escapes. */
 export function wellFormed(text: string): string {
-  return text.toWellFormed();
+  return text.isWellFormed() ? text : text.replace(HALF_PAIR, (half) => `\\u${half.charCodeAt(0).toString(16)}`);
 }
 
 /** The same text for equal values, in any order of keys. */

@@ -3,6 +3,7 @@
 import type { WireTypes } from "../generated/types.js";
 import * as schemas from "../generated/validators.js";
 import { InvalidParams } from "./errors.js";
+import { unpacked } from "./exact-values.js";
 import { pathText } from "./json.js";
 
 export type WireTypeName = keyof WireTypes;
@@ -25,6 +26,16 @@ export function faults(type: WireTypeName, value: unknown): Fault[] {
 export function checkParams<Name extends WireTypeName>(type: Name, params: unknown): asserts params is WireTypes[Name] {
   const found = faults(type, params);
   if (found.length > 0) throw invalidParams(...found);
+}
+
+/** Return what the markers of a value in the params stand for. Throws `InvalidParams` for one that is none of the contract's. */
+export function unpackedParam(value: unknown, path: string): unknown {
+  try {
+    return unpacked(value);
+  } catch (error) {
+    if (error instanceof SyntaxError) throw invalidParams({ path, message: error.message });
+    throw error;
+  }
 }
 
 export function invalidParams(...errors: Fault[]): InvalidParams {

@@ -2,7 +2,7 @@
 
 import { describeFailure } from "../base/failure.js";
 import { finite, InvalidResult } from "../base/invalid-result.js";
-import { type JsonValue, NotJson, toJsonValue, wellFormed } from "../base/json.js";
+import { type JsonValue, NotJson, toExactJson, toJsonValue, wellFormed } from "../base/json.js";
 import type { Notices } from "../base/notices.js";
 import { classify } from "../base/transient.js";
 import { faults } from "../base/validate.js";
@@ -191,7 +191,7 @@ export function readBatchResult(
   const result = {
     status,
     ...(status === "ok" ? readScore(scored, notices) : { ...scored, score: null }),
-    output: toJsonValue(output, "output"),
+    output: toExactJson(output, "output"),
     ...(error === undefined ? {} : { error: toJsonValue(error, "error") }),
     ...(captureTraces && trajectory !== undefined ? { trajectory: toJsonValue(trajectory, "trajectory") } : {}),
     ...(usage === undefined ? {} : { usage: toJsonValue(usage, "usage") }),

@@ -7,8 +7,9 @@
  */
 
 import type { Cancellation } from "../base/cancellation.js";
+import { unpacked } from "../base/exact-values.js";
 import { InvalidResult } from "../base/invalid-result.js";
-import { toJsonValue } from "../base/json.js";
+import { toExactJson, toJsonValue } from "../base/json.js";
 import { jsonOrRepr } from "../base/json-or-repr.js";
 import type { Notices } from "../base/notices.js";
 import { joined, summed } from "../base/usage.js";
@@ -207,14 +208,14 @@ export class Runner {
         const run = () => program.run(row, { ...candidate }, context);
         const output = await runExample(recorder, isMeasured ? onUsage : undefined, run);
         const steps = recorder?.end(true) ?? [];
-        const taken = toJsonValue(output, "output");
+        const taken = toExactJson(output, "output");
         const judging = (): ScoreContext => {
-          const summary = { data, output: taken, score: null, feedback: null };
+          const summary = { data, output, score: null, feedback: null };
           const trajectory = readsTrajectory ? toJsonValue(trajectoryOf(steps, trace, summary), "trace") : undefined;
           return { signal, usage: scoring, trajectory };
         };
         const score = program.score && readScore(await program.score(row, output, judging()), this.notices);
-        const summary = { data, output: taken, score: score?.score ?? null, feedback: score?.feedback ?? null };
+        const summary = { data, output, score: score?.score ?? null, feedback: score?.feedback ?? null };
         const trajectory = captureTraces ? trajectoryOf(steps, trace, summary) : undefined;
         const result = finishedResult(taken, score, { ...attempt(), trajectory });
         reportComponentFeedback(result, trajectory, components, this.notices);
@@ -247,7 +248,7 @@ export class Runner {
       const usage: Usage = {};
       const judge = async (signal: AbortSignal) => {
         const trajectory = this.program.readsTrajectory ? inlineTrajectory(result) : undefined;
-        const given = await this.program.score?.(row, result.output, { signal, usage, trajectory });
+        const given = await this.program.score?.(row, unpacked(result.output), { signal, usage, trajectory });
         return readScore(given, this.notices);
       };
       const [ending, log] = await logged(() => this.#timed(judge, limitS, conditions));

@@ -614,11 +614,17 @@ export interface ProposeNewTextsParams {
 }
 /**
  * Component name -> new text, for components that were asked for.
+ *
+ * `refused`: why what the program gave for a component is no text, by component: it has another type, or half of a
+ * surrogate pair.
  */
 export interface ProposeNewTextsResult {
   texts: {
     [k: string]: string;
   };
+  refused?: {
+    [k: string]: string;
+  } | null;
 }
 /**
  * A request; without `id` a notification, which gets no answer.

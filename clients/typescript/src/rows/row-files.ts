@@ -2,6 +2,7 @@
 
 import { SetupError } from "../base/configuration.js";
 import { nearest } from "../base/edit-distance.js";
+import { parseExactly } from "../base/exact-values.js";
 import { currentFolder, fileBytes, namesBeside } from "../base/runtime.js";
 import { isObject, shown } from "../base/values.js";
 import { CsvError, csvRecords } from "./csv.js";
@@ -11,6 +12,8 @@ export interface PlacedRow {
   /** Where the row is, for messages. */
   place: string;
 }
+
+const BLANK = /^[ \t]+$/;
 
 const READERS: Record<string, (path: string, text: string) => Iterable<PlacedRow>> = {
   ".jsonl": jsonLines,
@@ -68,7 +71,7 @@ function* jsonArray(path: string, text: string): Generator<PlacedRow> {
 
 function parsed(place: string, text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseExactly(text);
   } catch (error) {
     throw new SetupError(`${place}: not JSON: ${(error as Error).message}`);
   }
@@ -87,6 +90,7 @@ function* csvRows(path: string, text: string): Generator<PlacedRow> {
         header = checkedHeader(path, values);
         continue;
       }
+      if (values.length === 1 && BLANK.test(values[0] as string)) continue;
       const place = `${path}: line ${line}`;
       if (values.length !== header.length) {
         throw new SetupError(`${place} has ${values.length} values for ${header.length} columns`);

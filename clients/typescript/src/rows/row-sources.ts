@@ -1,7 +1,8 @@
 /** Rows from files, arrays and other iterables, checked against a schema. */
 
 import { SetupError } from "../base/configuration.js";
-import { type JsonValue, NotJson, toJsonValue } from "../base/json.js";
+import { unpacked } from "../base/exact-values.js";
+import { type JsonValue, NotJson, toExactJson } from "../base/json.js";
 import { shown } from "../base/values.js";
 import { fileRows, type PlacedRow } from "./row-files.js";
 import { checkSchema, type StandardSchema, validated } from "./standard-schema.js";
@@ -13,7 +14,7 @@ export type RowSource<Row = unknown> = string | URL | Row[] | Iterable<Row> | As
  * Return all rows of a source, as the schema returns them if there is one.
  *
  * A .jsonl file has an object on each line, a .json file an array of objects, a .csv file a header and values that are
- * texts, separated by commas. A byte order mark and empty lines are skipped.
+ * texts, separated by commas. A byte order mark and blank lines are skipped. Integers beyond 2^53 - 1 are BigInts.
  *
  * Throws `SetupError` if there is no such file, if it is malformed or empty, or for the first row that does not fit.
  */
@@ -29,12 +30,12 @@ export async function readRows(source: RowSource, schema?: StandardSchema): Prom
   return rows;
 }
 
-/** Return the rows of a source as JSON, unchanged: the schema only checks them. `name`: what holds the source. */
+/** Return the rows of a source as JSON with markers, unchanged: the schema only checks them. `name`: what holds the source. */
 export async function jsonRows(name: string, source: RowSource, schema?: StandardSchema): Promise<JsonValue[]> {
   const rows: JsonValue[] = [];
   for await (const placed of placedRows(name, source)) {
     const row = asJson(placed);
-    if (schema !== undefined) await checkedRow({ ...placed, row }, schema);
+    if (schema !== undefined) await checkedRow({ ...placed, row: unpacked(row) }, schema);
     rows.push(row);
   }
   return rows;
@@ -48,7 +49,7 @@ async function checkedRow<Row>({ row, place }: PlacedRow, schema: StandardSchema
 
 function asJson({ row, place }: PlacedRow): JsonValue {
   try {
-    return toJsonValue(row, place);
+    return toExactJson(row, place);
   } catch (error) {
     if (error instanceof NotJson) throw new SetupError(`rows must be JSON: ${error.message}`);
     throw error;

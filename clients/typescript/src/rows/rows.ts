@@ -3,7 +3,7 @@
 import { UnknownExample } from "../base/errors.js";
 import { canonicalJson, type JsonValue } from "../base/json.js";
 import { digestText } from "../base/text-digest.js";
-import { invalidParams } from "../base/validate.js";
+import { invalidParams, unpackedParam } from "../base/validate.js";
 import type { DatasetInfo, Example, ListExamplesResult } from "../generated/types.js";
 import { jsonRows, type RowSource } from "./row-sources.js";
 import { type StandardSchema, validated } from "./standard-schema.js";
@@ -67,7 +67,7 @@ export class Rows {
     };
   }
 
-  /** Return every example with its data, copied, so that a program that changes its input affects no other example. */
+  /** Return every example with its data, unpacked and copied, so that a program that changes its input affects no other example. */
   withData(batch: readonly Example[]): FilledExample[] {
     const lost = batch.filter(({ id, split }) => split !== undefined && this.#find(split, id) === undefined);
     const split = lost[0]?.split;
@@ -75,10 +75,10 @@ export class Rows {
       const ids = lost.filter((example) => example.split === split).map(({ id }) => id);
       throw new UnknownExample(undefined, { split, ids: ids.slice(0, MAX_IDS_LISTED) });
     }
-    return batch.map(({ id, data, split }) => ({
-      id,
-      data: split === undefined ? data : structuredClone(this.#find(split, id)),
-    }));
+    return batch.map(({ id, data, split }, at) => {
+      const held = split === undefined ? data : structuredClone(this.#find(split, id));
+      return { id, data: unpackedParam(held, `batch[${at}].data`) };
+    });
   }
 
   /** Return the rows as the program gets them. Throws `InvalidParams` for the first that does not fit the schema. */

@@ -16,7 +16,13 @@ export async function discoveryOf(
   settings: Settings,
   transport: Transport,
 ): Promise<DiscoverResult> {
-  const capabilities = [...transport.offers, ...offersOf(program), ...(rows.held ? ["datasets"] : []), "openrpc"];
+  const capabilities = [
+    ...transport.offers,
+    ...offersOf(program),
+    ...(rows.held ? ["datasets"] : []),
+    "exact_values",
+    "openrpc",
+  ];
   return {
     protocol_versions: [PROTOCOL_VERSION],
     server: {

@@ -6,7 +6,7 @@ import { describeFailure } from "../base/failure.js";
 import { InvalidResult } from "../base/invalid-result.js";
 import { NotJson, toJsonValue } from "../base/json.js";
 import { classify } from "../base/transient.js";
-import { faults, invalidParams, type WireTypeName } from "../base/validate.js";
+import { faults, invalidParams, unpackedParam, type WireTypeName } from "../base/validate.js";
 import { isObject, shown } from "../base/values.js";
 import { runWithDeadline } from "../evaluate/deadline.js";
 import { withinBytes } from "../evaluate/example-results.js";
@@ -89,7 +89,10 @@ export class Methods {
     this.#checkCandidate(candidate);
     checkComponents(components, candidate);
     const rows = this.#paired(sent.batch, sent.results, "eval_batch.results");
-    const evalBatch: EvalBatch = { batch: rows, results: traces.inline(sent.results) };
+    const results = traces.inline(sent.results).map((result, at) => {
+      return { ...result, output: unpackedParam(result.output, `eval_batch.results[${at}].output`) };
+    });
+    const evalBatch: EvalBatch = { batch: rows, results };
     return oneStep("make_reflective_dataset", "MakeReflectiveDatasetResult", async (context) => {
       if (program.makeReflectiveDataset === undefined) {
         const isOwn = isBatchProgram(program) ? () => true : Array.isArray;
@@ -112,7 +115,7 @@ export class Methods {
         const advice = "return an object from component to new text, with no component but those asked for";
         throw new InvalidResult(`proposeNewTexts() returned ${fault}; ${advice}`);
       }
-      return { texts: Object.fromEntries(Object.entries(texts as object).filter(([, text]) => text !== undefined)) };
+      return proposed(texts as object);
     });
   }
 
@@ -179,17 +182,28 @@ function checkComponents(components: readonly string[], candidate: Candidate): v
   if (unknown.length > 0) throw new UnknownCandidate(undefined, { unknown });
 }
 
-/** How the answer of `proposeNewTexts` is no object of texts for these components; undefined if it is one. */
+/** How the answer of `proposeNewTexts` is no object for these components; undefined if it is one. */
 function faultOfTexts(texts: unknown, components: readonly string[]): string | undefined {
   if (!isObject(texts)) return shown(texts);
-  for (const [name, text] of Object.entries(texts)) {
-    if (text !== undefined && typeof text !== "string") return `${shown(text)} as \`${name}\``;
+  for (const name of Object.keys(texts)) {
     if (!components.includes(name)) {
       const asked = components.map((each) => `\`${each}\``).join(" and ") || "none";
       return `a text for \`${name}\`, but the third argument holds ${asked} alone`;
     }
   }
   return undefined;
+}
+
+/** The texts that were proposed, with why others are no text of Unicode. */
+function proposed(texts: object): { texts: Record<string, string>; refused?: Record<string, string> } {
+  const given = Object.entries(texts).filter(([, text]) => text !== undefined);
+  const faulty = given.flatMap(([name, text]) => {
+    if (typeof text !== "string") return [[name, `${shown(text)} is no text`]];
+    return text.isWellFormed() ? [] : [[name, "it holds half of a surrogate pair"]];
+  });
+  const refused = Object.fromEntries(faulty) as Record<string, string>;
+  const usable = Object.fromEntries(given.filter(([name]) => !Object.hasOwn(refused, name)));
+  return { texts: usable, ...(faulty.length === 0 ? {} : { refused }) };
 }
 
 type Work = (context: CallContext) => Promise<unknown>;

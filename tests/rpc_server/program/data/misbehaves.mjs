@@ -21,7 +21,7 @@ const ways = {
   raise: () => {
     throw new RangeError("out of range");
   },
-  not_json: () => 10n,
+  not_json: () => new Map(),
 };
 
 await serveStdio({
