@@ -94,14 +94,16 @@ def _packed(value: Any, path: str, depth: int) -> Any:
         members = [(name, _packed(member, _joined(path, name), depth + 1)) for name, member in value.items()]
         if list(value) != [MARK] and all(isinstance(name, str) and is_unicode(name) for name in value):
             return {str(name): member for name, member in members}
+        if other := next((name for name in value if not isinstance(name, str | int | float | None)), None):
+            raise InexactValueError(
+                f"{path or 'it'} has a key of type {_name_of(other)}: give texts or numbers as keys"
+            )
         pairs = [[_packed(name, f"a key of {path or 'it'}", depth + 1), member] for name, member in members]
         return {MARK: ["object", pairs]}
     if isinstance(value, list | tuple):
         items = [_packed(member, f"{path}[{index}]", depth + 1) for index, member in enumerate(value)]
         return items if isinstance(value, list) else {MARK: ["tuple", items]}
-    kind = type(value)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    raise InexactValueError(f"{path or 'it'} is of type {name}, which JSON lacks: give it as text")
+    raise InexactValueError(f"{path or 'it'} is of type {_name_of(value)}, which JSON lacks: give it as text")
 
 
 def with_integers_packed(value: Any) -> Any:
@@ -196,6 +198,11 @@ def _digits(value: int, path: str) -> str:
         return int.__repr__(value)
     except ValueError as error:
         raise InexactValueError(f"{path or 'it'}: {error}") from None
+
+
+def _name_of(value: object) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _joined(path: str, name: object) -> str:

@@ -332,6 +332,11 @@ DEFECTS = (
     _defect("needs_trajectories", "fails without a trajectory", "score_trajectories.none"),
     _defect("score_drops_trajectories", "drops the trajectory that it scored", "score_trajectories.kept"),
     _defect("scores_without_trajectories", "scores what it has no trajectory of", "score_trajectories.ref"),
+    # exact_values
+    _defect("markers_unread", "gives the program markers", "exact_values.read"),
+    _defect("markers_lost", "answers what other readers change", "exact_values.kept"),
+    _defect("rounds_integers", "rounds integers as JavaScript does", "exact_values.digits"),
+    _defect("any_marker", "takes a marker of any form", "exact_values.malformed"),
     # the program's own capabilities
     _defect("proposes_from_seed", "makes new texts from the seed", "proposals.texts"),
     _defect("proposes_all", "makes new texts for all components", "proposals.only_asked"),

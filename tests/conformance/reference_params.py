@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from evolverpc_common.exact_values import malformed_marker
 from protocol import METHODS
 from protocol.code import GIT_BRANCH
 from protocol.errors import InvalidParams, LimitExceeded, UnknownCandidate, UnknownExample, VersionNotSupported
@@ -138,6 +139,9 @@ class ParamChecks:
             raise LimitExceeded(limit="max_batch_size", allowed=LIMITS["max_batch_size"], given=len(batch))
         if not batch and method == "evaluate" and self.bad("refuses_empty"):
             raise invalid("batch", "is empty")
+        for position, example in enumerate(batch if not self.bad("any_marker") else ()):
+            if isinstance(example, dict) and malformed_marker(example.get("data")) is not None:
+                raise invalid(f"batch[{position}].data", "malformed marker")
         held = [example for example in batch if isinstance(example, dict) and "split" in example]
         if held and len(held) < len(batch) and self.bad("one_source_per_batch"):
             raise invalid("batch", "one source for all")

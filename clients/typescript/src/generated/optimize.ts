@@ -123,7 +123,7 @@ export interface OptimizeSettings {
    */
   maxComponentTokens?: number;
   /**
-   * Ask the model once more if its answer is truncated, empty, unchanged, a monologue or too long, then drop it. Default: yes.
+   * Ask the model once more if its answer is truncated, empty, unchanged, a monologue, ambiguous, not text or too long, then drop it. Default: yes.
    */
   checkAnswers?: boolean;
   /**
@@ -689,9 +689,9 @@ export interface UnusableAnswer {
   event: "unusable_answer";
   iteration: number;
   component: string;
-  reason: "truncated" | "empty" | "unchanged" | "monologue" | "too long";
+  reason: "truncated" | "empty" | "unchanged" | "monologue" | "ambiguous" | "not text" | "too long";
   asked_again: boolean;
-  then: ("truncated" | "empty" | "unchanged" | "monologue" | "too long") | null;
+  then: ("truncated" | "empty" | "unchanged" | "monologue" | "ambiguous" | "not text" | "too long") | null;
   dropped: boolean;
 }
 /**

@@ -1,0 +1,80 @@
+"""Rows and outputs of `evolverpc.optimize` arrive as they are, and a proposal that is no text is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evolverpc
+
+WEI = 1_500_000_000_000_000_000_001
+ODD = {
+    "wei": [-WEI, {"n": WEI}],
+    "pair": (1, ("a", WEI)),
+    "by": {1: "one", None: 2.5},
+    "half": "smile \ud83d",
+    "$exact": 5,
+}
+
+
+def again(candidate: dict[str, str], records: object, components: list[str]) -> dict[str, Any]:
+    return {name: candidate[name] + " x" for name in components}
+
+
+def run_of(rows: Any, run: Any, propose: Any = again, **more: Any) -> evolverpc.Result:
+    def score(row: Any, output: Any) -> float:
+        return 1.0 if output == row["wei"] and type(output) is type(row["wei"]) else 0.0
+
+    program = {"seed_candidate": {"prompt": "p"}, "run": run, "score": score}
+    given = {"max_metric_calls": 14, "ignore_findings": ["scores"], "val_fraction": 0, "past_perfect": True}
+    return evolverpc.optimize(program, trainset=rows, propose=propose, **(given | more))
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_program_gets_rows_of_objects_as_they_are_and_a_resumed_run_too() -> None:
+    seen: list[Any] = []
+    rows = [{**ODD, "number": number} for number in range(4)]
+
+    def run(row: Any, _: Any) -> Any:
+        seen.append(row)
+        return row["wei"]
+
+    result = run_of(rows, run)
+    assert result.seed_score == 1
+    assert {repr(row) for row in seen} == {repr(row) for row in rows}
+    assert "$exact" not in (result.output / "report.md").read_text()
+    seen.clear()
+    longer = run_of(rows, run, resume=result.run_id, max_metric_calls=30)
+    assert longer.seed_score == 1
+    assert {repr(row) for row in seen} <= {repr(row) for row in rows}
+    assert seen
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
+def test_a_program_gets_rows_of_files_with_all_digits(folder: Path, name: str) -> None:
+    rows = [{"wei": WEI + number, "half": "\ud83d"} for number in range(4)]
+    text = "\n".join(map(json.dumps, rows)) if name.endswith("l") else json.dumps(rows)
+    (folder / name).write_text(text)
+    seen: list[Any] = []
+    result = run_of(name, lambda row, _: seen.append(row) or row["wei"])
+    assert result.seed_score == 1
+    assert {repr(row) for row in seen} == {repr(row) for row in rows}
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("value", [{1, 2}, float("nan"), b"x"])
+def test_a_row_that_cannot_arrive_is_refused_by_its_number(value: Any) -> None:
+    with pytest.raises(evolverpc.OptimizeError, match=r"trainset: row 1: tags\[0\] is "):
+        run_of([{"wei": 1}, {"wei": 2, "tags": [value]}], lambda row, _: row)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("proposed", ["half \ud83d", None, 5])
+def test_a_proposal_that_is_no_text_is_refused_and_the_run_continues(
+    proposed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"wei": number} for number in range(4)]
+    result = run_of(rows, lambda _, texts: len(texts["prompt"]), lambda *_: {"prompt": proposed}, max_metric_calls=40)
+    assert (result.status, len(result.candidates)) == ("completed", 1)
+    assert "the proposed text is no text of Unicode and was dropped" in capsys.readouterr().out
