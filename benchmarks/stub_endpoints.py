@@ -97,9 +97,9 @@ class SleepingProgram:
         if len(batch) == 1:
             await one(0, batch[0].data)
             return
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as running:
             for position, example in enumerate(batch):
-                group.create_task(one(position, example.data))
+                running.create_task(one(position, example.data))
 
     async def score(
         self,
