@@ -36,7 +36,7 @@ router = APIRouter(tags=["jobs"])
 MOST_ROWS = 20_000
 LONGEST_NAME = 400
 Row = Annotated[dict[str, JsonValue], AfterValidator(with_integers_packed)]
-"""A row, with a marker in place of each large integer, as whatever reads it after may round one."""
+"""A row, with a marker in place of each large integer, as what reads it after may round one."""
 
 Rows = Annotated[list[Row], Field(min_length=1, max_length=MOST_ROWS)]
 RowsPath = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
