@@ -46,6 +46,7 @@ def test_every_capability_but_those_that_extend_other_methods_adds_a_method() ->
         "example_timeout",
         "partial",
         "refs",
+        "untyped_rows",
         "adapter_state",
         "batch_evaluate",
         "score_trajectories",
