@@ -1,7 +1,7 @@
 """Requests to addresses that others name: judged where they connect, without redirects, bounded in time and size.
 
 A host's name is resolved once. Each address is judged where its socket is made, so that a request connects to what was
-judged, whatever the name leads to at another time, and also if the URL has an address in place of a name.
+judged, also if the name leads elsewhere at another time, and also if the URL has an address in place of a name.
 """
 
 import socket

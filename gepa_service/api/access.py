@@ -23,14 +23,19 @@ async def caller_of(request: Request) -> Principal:
     """Return the caller. Raises a 401 problem, the same for every kind of wrong token."""
     found = await recognized(request)
     if found is None:
-        raise Problem(
-            401,
-            "unauthorized",
-            "Not authenticated",
-            "send a valid key: Authorization: Bearer KEY (gepa-service keys create makes one)",
-            headers={"WWW-Authenticate": "Bearer"},
-        )
+        raise not_authenticated()
     return found
+
+
+def not_authenticated() -> Problem:
+    """Return the answer to every kind of wrong token."""
+    return Problem(
+        401,
+        "unauthorized",
+        "Not authenticated",
+        "send a valid key: Authorization: Bearer KEY (gepa-service keys create makes one)",
+        headers={"WWW-Authenticate": "Bearer"},
+    )
 
 
 async def recognized(request: Request) -> Principal | None:

@@ -18,6 +18,7 @@ from gepa_service.api.limits import RequestLimits
 from gepa_service.api.metrics import Measured, Metrics
 from gepa_service.api.openapi import document_of
 from gepa_service.api.request_counts import RequestCounts
+from gepa_service.api.route_table import routes_of
 from gepa_service.api.routes import ROUTERS
 from gepa_service.api.routes.job_events import Reports
 from gepa_service.api.safety import Safety
@@ -43,7 +44,7 @@ def _surround(app: FastAPI, service: Service) -> None:
     app.state.counts, app.state.metrics, app.state.spending = RequestCounts(), Metrics(), SpendingReader()
     app.add_middleware(Audit, records=service.records)
     app.add_middleware(Idempotency, records=service.records)
-    app.add_middleware(RequestLimits, records=service.records, counts=app.state.counts)
+    app.add_middleware(RequestLimits, records=service.records, counts=app.state.counts, routes=routes_of(app))
     app.add_middleware(BodyLimit)
     app.add_middleware(Failures)
     app.add_middleware(Safety, public_url=service.public_url)

@@ -1,17 +1,19 @@
-"""Limit the requests of a tenant in a minute. Each process of the API counts its own."""
+"""Recognize the caller of a request before its body is read, and limit the requests of a tenant in a minute."""
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evolverpc_common.rate_limiter import RateExceeded, RateLimiter
-from gepa_service.api.access import recognized
+from gepa_service.api.access import not_authenticated, recognized
 from gepa_service.api.problems import Problem
 from gepa_service.api.request_counts import RequestCounts
+from gepa_service.api.route_table import permission_of
 from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.records.store import RecordStore
 
@@ -20,18 +22,23 @@ FRESH_S = 10.0
 
 
 class RequestLimits:
-    """Middleware; it recognizes the caller. Job tokens are not counted: a run makes as many calls as it needs."""
+    """Middleware. Each process of the API counts its own requests. Job tokens are not counted.
+
+    `routes`: of the application; a request without a valid key to one that is not public ends here, its body unread.
+    """
 
     def __init__(
         self,
         app: ASGIApp,
         records: RecordStore,
         counts: RequestCounts,
+        routes: Sequence[Route],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._app = app
         self._records = records
         self._counts = counts
+        self._routes = routes
         self._clock = clock
         self._limiters: dict[str, tuple[float, int, RateLimiter]] = {}
 
@@ -41,6 +48,10 @@ class RequestLimits:
             await self._app(scope, receive, send)
             return
         caller = await recognized(Request(scope))
+        if caller is None:
+            route = next((each for each in self._routes if each.matches(scope)[0] is Match.FULL), None)
+            if route is not None and permission_of(route) is not None:
+                raise not_authenticated()
         if caller is not None and caller.role != "job":
             await self._start(caller.tenant)
             self._counts.add(caller.tenant)

@@ -2,10 +2,8 @@
 
 import asyncio
 import logging
-import resource
 import socket
 import sys
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,6 +12,7 @@ from aiohttp import HttpVersion11, web
 from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Handler
 
+from evolverpc_common.open_connections import OpenConnections
 from protocol.errors import InternalError, InvalidRequest, LimitExceeded, ParseError, RpcError, Unauthorized
 from rpc_server.http.request_guard import Guard
 from rpc_server.methods.dataset_rows import Datasets
@@ -36,32 +35,6 @@ _IDLE_S = 75.0
 
 _LINGER_S = 1.0
 """Seconds that a refused body may continue, so that its sender can read the response."""
-
-
-class OpenConnections:
-    """The open connections. Beyond half of the descriptors, a new one replaces the longest idle one."""
-
-    def __init__(self) -> None:
-        self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
-        self._open: OrderedDict[_ServerConnection, None] = OrderedDict()
-
-    def opened(self, connection: "_ServerConnection") -> None:
-        """Add a new connection."""
-        if len(self._open) >= self._limit:
-            longest = next((each for each in self._open if each.idle), None)
-            if longest is not None:
-                self.closed(longest)
-                longest.force_close()
-        self._open[connection] = None
-
-    def used(self, connection: "_ServerConnection") -> None:
-        """Record its activity."""
-        if connection in self._open:
-            self._open.move_to_end(connection)
-
-    def closed(self, connection: "_ServerConnection") -> None:
-        """Remove it; idempotent."""
-        self._open.pop(connection, None)
 
 
 def create_app(

@@ -1,15 +1,19 @@
 """Serve the API by uvicorn in a thread, on a port of its own."""
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
+from evolverpc_common.open_connections import OpenConnections
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
+from gepa_service.api.connections import BoundedConnection
 from gepa_service.auth.principal import Principal
 from gepa_service.records.store import RecordStore
 
@@ -28,7 +32,9 @@ def served(service: Service, prepare: Callable[[FastAPI], object] = lambda _: No
     """Serve the application while the block runs; yield its URL. `prepare`: gets the application before it starts."""
     app = create_app(service)
     prepare(app)
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", lifespan="on"))
+    http: Any = functools.partial(BoundedConnection, OpenConnections())
+    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", lifespan="on", http=http)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, name="api", daemon=True)
     thread.start()
     until = time.monotonic() + READY_S

@@ -1,6 +1,8 @@
 """`gepa-service api`: serve the HTTP API."""
 
+import functools
 import gc
+import resource
 from pathlib import Path
 from typing import Annotated
 
@@ -54,7 +56,9 @@ def api(
     gc.disable()  # as in `main`
     import uvicorn  # with the application a second of imports, which `--help` does not need
 
+    from evolverpc_common.open_connections import OpenConnections
     from gepa_service.api.app import create_app
+    from gepa_service.api.connections import BoundedConnection
 
     gc.enable()
     try:
@@ -69,8 +73,11 @@ def api(
         ) as service:
             app = create_app(service)
             gc.freeze()  # what is loaded now stays: a collection that looks through it stops all requests for 50 ms
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
             uvicorn.run(
                 app,
+                http=functools.partial(BoundedConnection, OpenConnections()),  # type: ignore[arg-type]  # called alike
                 host=host,
                 port=port,
                 fd=descriptor,

@@ -40,7 +40,7 @@ def http(records: RecordStore, clock: Clock, counts: RequestCounts) -> httpx.Asy
     async def fine(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse("fine")(scope, receive, send)
 
-    limited = RequestLimits(fine, records, counts, clock)
+    limited = RequestLimits(fine, records, counts, (), clock)
 
     async def called(scope: Scope, receive: Receive, send: Send) -> None:
         _, tenant, role = scope["path"].split("/")

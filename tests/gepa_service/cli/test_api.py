@@ -24,13 +24,16 @@ WAIT_S = 60
 
 
 @contextlib.contextmanager
-def running(folder: Path, *arguments: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+def running(folder: Path, *arguments: str, descriptors: int = 1024) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     master = base64.b64encode(b"m" * 32).decode()
     process = subprocess.Popen(
-        [str(Path(sys.executable).parent / "gepa-service"), "api", "--port", str(port), *arguments],
+        [
+            *("prlimit", f"--nofile={descriptors}:{descriptors}"),
+            *(str(Path(sys.executable).parent / "gepa-service"), "api", "--port", str(port), *arguments),
+        ],
         cwd=folder,
         env={**os.environ, "GEPA_SERVICE_MASTER_KEY": master},
         stdout=subprocess.PIPE,
@@ -75,6 +78,27 @@ def test_it_serves_the_keys_of_the_database_and_ends_on_sigterm_with_an_open_str
             process.send_signal(signal.SIGTERM)
             assert process.wait(WAIT_S) in (0, -signal.SIGTERM)
     records.close()
+
+
+HEAD = b"POST /optimize HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+SLOW = [b"GET /heal", HEAD, HEAD + b"Content-Length: 100000\r\n\r\n{", b""]
+
+
+def test_slow_connections_beyond_all_descriptors_hold_up_no_ordinary_request(tmp_path: Path) -> None:
+    (tmp_path / "service-data").mkdir()
+    with running(tmp_path, descriptors=128) as (url, process), contextlib.ExitStack() as stack:
+        answered(url, process)
+        address, slow = ("127.0.0.1", int(url.rpartition(":")[2])), list[socket.socket]()
+        for number in range(200):
+            opened = stack.enter_context(contextlib.closing(socket.create_connection(address, WAIT_S)))
+            slow.append(opened)
+            opened.sendall(SLOW[number % len(SLOW)])
+            if number % 5 == 0:
+                assert httpx.get(f"{url}/health").status_code == 200, number
+                for each in slow:
+                    with contextlib.suppress(OSError):  # it was closed
+                        each.sendall(b"a")
+        assert [httpx.get(f"{url}/jobs").status_code for _ in range(20)] == [401] * 20
 
 
 @pytest.mark.parametrize(

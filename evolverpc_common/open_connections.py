@@ -1,0 +1,44 @@
+"""The open connections of a server: beyond half of its descriptors, a new one replaces the longest idle one."""
+
+import resource
+from collections import OrderedDict
+from typing import Protocol
+
+
+class Connection(Protocol):
+    """A connection that can be closed to make room."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether none of its requests is being answered."""
+        ...
+
+    def force_close(self) -> None:
+        """Close it at once."""
+        ...
+
+
+class OpenConnections:
+    """The open connections, by their last activity."""
+
+    def __init__(self) -> None:
+        self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        self._open: OrderedDict[Connection, None] = OrderedDict()
+
+    def opened(self, connection: Connection) -> None:
+        """Add a new connection."""
+        if len(self._open) >= self._limit:
+            longest = next((each for each in self._open if each.idle), None)
+            if longest is not None:
+                self.closed(longest)
+                longest.force_close()
+        self._open[connection] = None
+
+    def used(self, connection: Connection) -> None:
+        """Record its activity."""
+        if connection in self._open:
+            self._open.move_to_end(connection)
+
+    def closed(self, connection: Connection) -> None:
+        """Remove it; idempotent."""
+        self._open.pop(connection, None)
