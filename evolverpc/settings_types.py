@@ -93,7 +93,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Tokens of a proposed text, which the model is asked to keep to. A token is counted as 4 bytes."""
 
     check_answers: bool
-    """Ask the model once more if its answer holds no usable new text, such as one that was cut off or is unchanged, then drop it."""
+    """Ask the model once more if its answer holds no new text to use, then drop it."""
 
     reflection_workers: int
     """Calls to the reflection model at the same time."""

@@ -10,11 +10,12 @@ from typing import Any
 
 from gepa.image import Image
 
-from evolverpc_common.exact_values import MAX_SAFE_INTEGER
+from evolverpc_common.exact_values import MAX_SAFE_INTEGER, readable
 from gepa_client.errors import BadResponse, Interrupted
 from gepa_client.fleet import Fleet, Pin
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem
 from gepa_client.gepa.evaluation_results import Trajectory, instance_of
+from gepa_client.gepa.row_loaders import EXACT_VALUES
 from gepa_client.journal.entries import PROPOSAL, REFLECTIVE_DATASET
 from gepa_client.journal.journal import Journal, KeyedCall, execute_missing, gather_recorded
 from gepa_client.journal.requests import RecordedRequest, RequestKey, complete, request_key
@@ -172,10 +173,10 @@ class ReflectiveDatasets:
 
     async def _request_records(self, job: DatasetJob, request: RecordedRequest, task: GroupTask) -> JsonValue:
         instances = {instance for one in job.traced if (instance := instance_of(one.result)) is not None}
-        batch = {
-            "batch": [trajectory.row.wire for trajectory in job.traced],
-            "results": [complete(trajectory.result) for trajectory in job.traced],
-        }
+        results = [complete(trajectory.result) for trajectory in job.traced]
+        if EXACT_VALUES not in self.discovery.capabilities:
+            results = [{**result, "output": readable(result.get("output"))} for result in results]
+        batch = {"batch": [trajectory.row.wire for trajectory in job.traced], "results": results}
         params = {"candidate": job.candidate, "eval_batch": batch, "components_to_update": job.components}
         params["seed"] = (self.seed + request.number) % (MAX_SAFE_INTEGER + 1)
         return await self._call(request, params, Pin(min(instances) if instances else None), task)

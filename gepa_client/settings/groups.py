@@ -256,7 +256,7 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
     )
     check_answers: bool = setting(
         True,
-        "Ask the model once more if its answer holds no usable new text, such as one that was cut off or is unchanged, then drop it.",
+        "Ask the model once more if its answer holds no new text to use, then drop it.",
         rare=True,
     )
     reflection_workers: PositiveInt = setting(20, "Calls to the reflection model at the same time.")

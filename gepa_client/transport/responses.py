@@ -148,10 +148,19 @@ def _as_texts(value: JsonValue) -> JsonValue:
     return readable(with_integers_packed(value))
 
 
+def _within_64_bits(value: JsonValue) -> JsonValue:
+    """Return the state of a program, which gets it back as it is, with what no journal can hold as texts."""
+    if isinstance(value, dict):
+        return {name: _within_64_bits(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_within_64_bits(member) for member in value]
+    return str(value) if type(value) is int and not -(2**63) <= value < 2**64 else value
+
+
 _OF_PROGRAM: dict[str, Callable[[JsonValue], JsonValue]] = {
     "output": with_integers_packed,
     "data": with_integers_packed,
-    "adapter_state": with_integers_packed,
+    "adapter_state": _within_64_bits,
     "trajectory": _as_texts,
     "dataset": _as_texts,
 }

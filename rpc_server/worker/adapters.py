@@ -160,7 +160,7 @@ class AdapterProgram:
         if "adapter_state" not in self.capabilities:
             return ""
         try:
-            return ',"adapter_state":%s' % encode.to_text(self._adapter.get_adapter_state(), "adapter_state")
+            return ',"adapter_state":%s' % encode.exact_text(self._adapter.get_adapter_state(), "adapter_state")
         except encode.NotJsonError:
             if required:
                 raise

@@ -112,7 +112,7 @@ class DspyProgram:
             state = {"rng_state": self._rng.getstate()}
         return '{"dataset":%s,"adapter_state":%s}' % (
             encode.readable_text(records, "dataset"),
-            encode.to_text(state, "adapter_state"),
+            encode.exact_text(state, "adapter_state"),
         )
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method

@@ -52,15 +52,20 @@ def unpacked(value: Any) -> Any:
 
 
 def unpack_params(params: dict[str, Any]) -> str | None:
-    """Put what markers stand for into the rows and results of a call; return how one is malformed, None if none is."""
+    """Put what markers stand for into rows, outputs and the state of an adapter.
+
+    Return how one is malformed, None if none is.
+    """
     holder = params.get("eval_batch", params)
+    places = [("", params, "adapter_state"), ("_meta.", params.get("_meta") or {}, "adapter_state")]
     for field, member in (("batch", "data"), ("results", "output")):
-        for index, item in enumerate(holder.get(field) or ()):
-            if member in item:
-                try:
-                    item[member] = unpacked(item[member])
-                except MalformedMarkerError as error:
-                    return "%s[%d].%s: %s" % (field, index, member, error)
+        places += [("%s[%d]." % (field, at), item, member) for at, item in enumerate(holder.get(field) or ())]
+    for path, item, member in places:
+        if member in item:
+            try:
+                item[member] = unpacked(item[member])
+            except MalformedMarkerError as error:
+                return "%s%s: %s" % (path, member, error)
     return None
 
 

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from .errors import ProgramProblem
+from .exact_values import is_unicode
 from .transient import DEFAULT_TRANSIENT
 
 _INSTALLED = ("site-packages", "dist-packages")
@@ -258,4 +259,6 @@ def seed_from(*sources: Any, missing: str) -> dict[str, str]:
     for name, text in seed.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise ProgramProblem("seed_candidate", "`seed_candidate`[%r] must be text, under a name" % (name,))
+        if not is_unicode(name + text):
+            raise ProgramProblem("seed_candidate", "`seed_candidate`[%r] has half of a surrogate pair" % (name,))
     return seed

@@ -70,6 +70,13 @@ def test_a_row_that_cannot_arrive_is_refused_by_its_number(value: Any) -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_seed_with_half_of_a_character_is_refused_by_its_component() -> None:
+    program = {"seed_candidate": {"prompt": "half \ud83d"}, "run": lambda *_: 1, "score": lambda *_: 1.0}
+    with pytest.raises(evolverpc.OptimizeError, match=r"`seed_candidate`\['prompt'\] has half of a surrogate pair"):
+        evolverpc.optimize(program, trainset=[{"wei": 1}], propose=again, max_metric_calls=5)
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("proposed", ["half \ud83d", None, 5])
 def test_a_proposal_that_is_no_text_is_refused_and_the_run_continues(
     proposed: Any, capsys: pytest.CaptureFixture[str]

@@ -2506,7 +2506,7 @@ export interface components {
             candidate_selection_strategy?: "pareto" | "current_best" | "epsilon_greedy" | "top_k_pareto";
             /**
              * Check Answers
-             * @description Ask the model once more if its answer holds no usable new text, such as one that was cut off or is unchanged, then drop it.
+             * @description Ask the model once more if its answer holds no new text to use, then drop it.
              * @default true
              */
             check_answers?: boolean;

@@ -123,7 +123,7 @@ export interface OptimizeSettings {
    */
   maxComponentTokens?: number;
   /**
-   * Ask the model once more if its answer holds no usable new text, such as one that was cut off or is unchanged, then drop it. Default: yes.
+   * Ask the model once more if its answer holds no new text to use, then drop it. Default: yes.
    */
   checkAnswers?: boolean;
   /**

@@ -50,7 +50,9 @@ function faultOfSeed(seed: unknown): string | undefined {
   const parts = Object.entries(seed);
   if (parts.length === 0) return `${meant}; it is empty`;
   const wrong = parts.find(([, text]) => typeof text !== "string");
-  return wrong && `${meant}; its \`${wrong[0]}\` is ${shown(wrong[1])}`;
+  if (wrong !== undefined) return `${meant}; its \`${wrong[0]}\` is ${shown(wrong[1])}`;
+  const half = parts.find(([name, text]) => !(name + text).isWellFormed());
+  return half && `\`seedCandidate\`: its \`${half[0]}\` has half of a surrogate pair`;
 }
 
 /** Make the seed candidate, empty for a program that only scores. Throws `ProgramFailed` if that fails. */
