@@ -342,8 +342,11 @@ class ServerSettings(TypedDict, total=False):
     thread_safe: bool
     """The adapter supports overlapping calls."""
 
-    transient: Sequence[str] | str | None
-    """Exception type of infrastructure failures; repeatable."""
+    trust_results: bool
+    """Score what the program returns, even if its last call of a model failed."""
+
+    model_hosts: Sequence[str] | str
+    """Host of a model that is not known by its requests, with or without a port; repeatable."""
 
     logs: bool
     """Print what the program writes, each example's as it ends."""

@@ -21,7 +21,7 @@ TOO_LARGE = "output_too_large"
 """The error type of an example whose result is too large."""
 
 _ALWAYS = frozenset({"status", "score", "output", "seconds"})
-_KEPT_WHERE_TOO_LARGE = ("trajectory_ref", "usage", "metric_calls")
+_KEPT_WHERE_TOO_LARGE = ("trajectory_ref", "usage", "metric_calls", "hosts")
 _FAILED = frozenset({"program_error", "timeout", "infra_error"})
 _MAX_SHOWN = 100
 

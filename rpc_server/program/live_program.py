@@ -20,6 +20,7 @@ from rpc_server.worker.functions import FunctionProgram
 from rpc_server.worker.output_streams import frames
 from rpc_server.worker.program_loading import Config
 from rpc_server.worker.stdio_server import Channel, Server, failure
+from rpc_server.worker.watching import watch
 
 NAMES = (
     *("seed_candidate", "run", "score", "propose_new_texts", "make_reflective_dataset", "finalize", "write_texts"),
@@ -70,6 +71,7 @@ class LiveLauncher:
         functions = live_digests({name: part for name, part in parts.items() if callable(part)})
         config = {**config, "functions": functions}
         try:
+            watch()
             if is_dspy(program):
                 student, objects = parts["student"], {name: parts.get(name) for name in DSPY_NAMES[1:]}
                 self._config = Config({**config, "program": student, "rows": rows, **objects})

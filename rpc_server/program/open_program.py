@@ -43,7 +43,8 @@ def digest_settings(settings: Settings, seed: Candidate | None) -> dict[str, Any
         "seed_candidate": seed,
         "datasets": {split: _seen_from(root, path) for split, path in settings.files.items()},
         "env": {name: None if SECRET.search(name) else value for name, value in (settings.env or {}).items()},
-        "transient": None if settings.transient is None else list(settings.transient),
+        "trust_results": settings.trust_results,
+        "model_hosts": list(settings.model_hosts),
         # A saved program counts by content, read in its process.
         **({"dspy": {name: getattr(settings, name) for name in _DSPY_SETTINGS}} if settings.is_a == "dspy" else {}),
     }
@@ -79,7 +80,8 @@ _DSPY_SETTINGS = (
     *("instruction_proposer", "inputs"),
 )
 _WORKER_SETTINGS = (
-    *("program", "adapter", "adapter_args", "name", "version", "max_concurrency", "thread_safe", "transient"),
+    *("program", "adapter", "adapter_args", "name", "version", "max_concurrency", "thread_safe"),
+    *("trust_results", "model_hosts"),
     *("example_timeout_s", "max_batch_size", "max_request_bytes", "max_trace_bytes", *_DSPY_SETTINGS),
     "warn_on_score_mismatch",
 )

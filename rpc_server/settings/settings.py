@@ -40,7 +40,8 @@ _FOR: dict[str, tuple[Kind, ...]] = {
     "workers": ("program", "command"),
     "threads": ("program", "dspy"),
     "thread_safe": ("adapter",),
-    "transient": ("program", "adapter", "dspy"),
+    "trust_results": ("program", "adapter", "dspy"),
+    "model_hosts": ("program", "adapter", "dspy"),
     "metric": ("dspy",),
     "trainset_path": ("dspy",),
     "valset_path": ("dspy",),
@@ -195,12 +196,15 @@ class ProcessSettings(SettingsGroup, title="Processes"):
         None, "Examples at the same time in each process (--workers of them).", shown="1; dspy 8"
     )
     thread_safe: bool = setting(False, "The adapter supports overlapping calls.")
-    transient: tuple[str, ...] | None = setting(
-        None,
-        "Exception type of infrastructure failures; repeatable.",
-        metavar="pkg.Error",
+    trust_results: bool = setting(
+        False, "Score what the program returns, even if its last call of a model failed.", rare=True
+    )
+    model_hosts: tuple[str, ...] = setting(
+        (),
+        "Host of a model that is not known by its requests, with or without a port; repeatable.",
+        metavar="HOST[:PORT]",
         rare=True,
-        shown="a built-in list",
+        shown="none",
     )
     logs: bool = setting(False, "Print what the program writes, each example's as it ends.", everyday=True)
     start_timeout_s: Seconds = setting(120.0, "Seconds that the program may take to start.", rare=True)

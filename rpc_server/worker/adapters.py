@@ -102,20 +102,26 @@ class AdapterProgram:
         items = _with_rows(params["items"], data) if params.get("items") is not None else None
         limit_s = self._config.limit_s(params)
         limit_s = None if limit_s is None else limit_s * max(1, len(batch))
+        calls = self._config.calls(is_batch=True)
+        outputs: list[Any] = [None] * len(batch)
         started = time.monotonic()
         try:
-            if items is None:
-                answers = [await executor.within(limit_s, self._evaluate_batch(data, params["candidate"], capture))]
-                _check_lengths(answers[0], len(batch), capture)
-            else:
-                answers = await executor.within(limit_s, self._evaluate_items(items))
-                _check_answers(answers, items, capture)
+            with calls:
+                if items is None:
+                    answers = [await executor.within(limit_s, self._evaluate_batch(data, params["candidate"], capture))]
+                    _check_lengths(answers[0], len(batch), capture)
+                else:
+                    answers = await executor.within(limit_s, self._evaluate_items(items))
+                    _check_answers(answers, items, capture)
+            outputs = [encode.json_or_repr(output) for answer in answers for output in answer.outputs]
+            results.check_calls(calls, trusted=self._config.trust_results)
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is the batch's result
-            outcome = results.failed(problem, self._config.transient, limit_s)
-            text = results.text(seconds=(time.monotonic() - started) / max(1, len(batch)), **outcome)
-            return '{"results":[%s]%s}' % (",".join([text] * len(batch)), self._state_text(required=False))
+            outcome = {**results.failed(problem, calls, limit_s), "hosts": calls.hosts}
+            seconds = (time.monotonic() - started) / max(1, len(batch))
+            texts = [results.text(seconds=seconds, output=output, **outcome) for output in outputs]
+            return '{"results":[%s]%s}' % (",".join(texts), self._state_text(required=False))
         seconds = (time.monotonic() - started) / max(1, len(batch))
-        texts = [text for answer in answers for text in self._results(answer, capture, seconds)]
+        texts = [text for answer in answers for text in self._results(answer, capture, seconds, calls.hosts)]
         return '{"results":[%s]%s}' % (",".join(texts), self._state_text(required=False))
 
     async def _evaluate_batch(self, data: list[Any], candidate: dict[str, str], capture: bool) -> Any:
@@ -124,11 +130,14 @@ class AdapterProgram:
     async def _evaluate_items(self, items: list[tuple[dict[str, str], list[Any]]]) -> Any:
         return self._adapter.batch_evaluate(items)
 
-    def _results(self, answer: Any, capture: bool, seconds: float) -> list[str]:
+    def _results(self, answer: Any, capture: bool, seconds: float, hosts: dict[str, Any]) -> list[str]:
         size = len(answer.scores)
         refs = self._store.keep(answer) if capture and answer.trajectories is not None else [None] * size
         counts = _metric_call_shares(answer, size)
-        return [_result(answer, index, refs[index], counts[index], seconds) for index in range(size)]
+        return [
+            _result(answer, index, seconds, trajectory_ref=refs[index], metric_calls=counts[index], hosts=hosts)
+            for index in range(size)
+        ]
 
     async def make_reflective_dataset(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
         """Return the adapter's own records, from the trajectories it made."""
@@ -280,7 +289,7 @@ def _metric_call_shares(answer: Any, count: int) -> list[int | None]:
     return [share + (index < extra) for index in range(count)]
 
 
-def _result(answer: Any, index: int, ref: str | None, metric_calls: int | None, seconds: float) -> str:
+def _result(answer: Any, index: int, seconds: float, **known: Any) -> str:
     try:
         score = results.finite_number(answer.scores[index], "score")
         objectives = _objectives(answer)
@@ -292,9 +301,8 @@ def _result(answer: Any, index: int, ref: str | None, metric_calls: int | None, 
             objective_scores=None
             if parts is None
             else {str(key): results.finite_number(part, "objective_scores.%s" % key) for key, part in parts.items()},
-            trajectory_ref=ref,
-            metric_calls=metric_calls,
             seconds=seconds,
+            **known,
         )
     except InvalidResult as problem:
-        return results.invalid(str(problem), seconds, trajectory_ref=ref, metric_calls=metric_calls)
+        return results.invalid(str(problem), seconds, **known)

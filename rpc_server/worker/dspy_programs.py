@@ -14,10 +14,11 @@ from typing import Any
 
 from . import dspy_traces, encode, results
 from .adapters import BatchStore
+from .calls import ExampleCalls
 from .dspy_adapter import DspyModules
 from .dspy_metric import Metric, read_metric
 from .dspy_student import SavedProgram, Student
-from .errors import ProgramProblem
+from .errors import ModelUnavailable, ProgramProblem
 from .functions import TEXTS_ADVICE, fault_of_texts, proposed
 from .program_loading import Config, import_dotted
 from .results import Score
@@ -139,20 +140,22 @@ class DspyProgram:
         self, given: dict[str, Any], candidate: dict[str, str], executor: Executor, keep: Any, limit_s: float | None
     ) -> str:
         """Return the result as JSON. `keep`: returns how it has its trajectory; None if it has none."""
-        example_run = _DspyExampleRun()
+        example_run = _DspyExampleRun(self._config.calls())
         started = time.monotonic()
         try:
-            with self._dspy.counted() as example_run.calls:
+            with self._dspy.counted() as example_run.counted, example_run.calls:
                 await executor.within(limit_s, self._run_example(example_run, given, candidate))
             outcome: dict[str, Any] = {"status": "ok", "output": self._shown(example_run.prediction)}
             outcome.update(example_run.score._asdict() if example_run.score is not None else {})
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
-            outcome = results.failed(problem, self._config.transient, limit_s)
+            outcome = results.failed(problem, example_run.calls, limit_s)
+            if issubclass(type(problem), ModelUnavailable):
+                outcome["output"] = self._shown(example_run.prediction)
         seconds = time.monotonic() - started
         if keep is not None and example_run.trajectory is not None:
             outcome.update(keep(example_run))
-        usage = self._dspy.usage(example_run.calls, self._student.program)
-        return results.text(seconds=seconds, usage=usage, **outcome)
+        usage = self._dspy.usage(example_run.counted, self._student.program)
+        return results.text(seconds=seconds, usage=usage, hosts=example_run.calls.hosts, **outcome)
 
     async def _run_example(self, example_run: _DspyExampleRun, given: Any, candidate: dict[str, str]) -> None:
         example = self._rows.example(given)
@@ -161,9 +164,11 @@ class DspyProgram:
             example_run.problem = run.problem
             example_run.trajectory = run.trajectory(example, None)
             raise run.problem
-        returned = self._metric(example, run.prediction)  # as `dspy.GEPA`, which gives a trace for feedback alone
-        example_run.score = read_metric(returned, self._dspy.prediction)
         example_run.prediction = run.prediction
+        results.check_calls(example_run.calls, trusted=self._config.trust_results)
+        returned = self._metric(example, run.prediction)  # as `dspy.GEPA`, which gives a trace for feedback alone
+        results.check_calls(example_run.calls, trusted=self._config.trust_results)
+        example_run.score = read_metric(returned, self._dspy.prediction)
         example_run.trajectory = run.trajectory(example, returned)
 
     def _shown(self, prediction: Any) -> Any:
@@ -211,12 +216,13 @@ class DspyProgram:
 class _DspyExampleRun:
     """The state of an example: with a trajectory even if an answer did not parse."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls: ExampleCalls) -> None:
+        self.calls = calls
         self.prediction: Any = None
         self.score: Score | None = None
         self.trajectory: Any = None
         self.problem: BaseException | None = None
-        self.calls: Any = None
+        self.counted: Any = None
 
 
 def _ref_of(result: dict[str, Any]) -> Any:

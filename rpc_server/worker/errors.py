@@ -40,6 +40,10 @@ class ContractError(Exception):
         self.wire = {"code": code, "message": message, "data": {"retryable": False, **data}}
 
 
+class ModelUnavailable(Exception):
+    """A program returned although its last call of a model failed in a way that passes; the message names both."""
+
+
 class InvalidResult(Exception):
     """A program's result for one example is invalid; the message gives the reason."""
 

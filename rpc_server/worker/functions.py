@@ -10,7 +10,8 @@ from types import ModuleType
 from typing import Any, Callable
 
 from . import encode, model_usage, reflective_records, results, spans
-from .errors import Cancelled, InvalidResult, ProgramProblem
+from .calls import ExampleCalls
+from .errors import Cancelled, InvalidResult, ModelUnavailable, ProgramProblem
 from .program_loading import Config, seed_from
 from .stdio_server import Executor
 from .steps import Trace, warn, warn_of_feedback
@@ -41,7 +42,6 @@ class FunctionProgram:
     """The functions of one module, as the methods of the contract."""
 
     def __init__(self, module: ModuleType, config: Config) -> None:
-        model_usage.watch()
         spans.watch()
         self._config = config
         self._run: Any = _function(module, "run")
@@ -118,7 +118,8 @@ class FunctionProgram:
         for example in params["batch"]:
             capture = params.get("capture_traces", False)
             wanted = capture or self._reads_trajectory
-            example_run = _ExampleRun(example["data"], dict(params["candidate"]), is_trace_wanted=wanted)
+            candidate = dict(params["candidate"])
+            example_run = _ExampleRun(example["data"], candidate, self._config.calls(), is_trace_wanted=wanted)
             try:
                 limit_s = self._config.limit_s(params)
                 texts.append(await self._example_result(example_run, executor, self._run_example, capture, limit_s))
@@ -134,7 +135,8 @@ class FunctionProgram:
             if result["status"] not in ("ok", "rollout"):
                 texts.append(encode.exact_text(result, "results"))
                 continue
-            example_run = _ExampleRun(example["data"], {}, is_trace_wanted=False, output=result.get("output"))
+            example_run = _ExampleRun(example["data"], {}, self._config.calls(), is_trace_wanted=False)
+            example_run.output = result.get("output")
             example_run.trajectory = result.get("trajectory")
             example_run.kept = {name: result[name] for name in _KEPT if result.get(name) is not None}
             limit_s = self._config.limit_s(params)
@@ -186,7 +188,7 @@ class FunctionProgram:
         limit_s: float | None,
     ) -> str:
         """Return the example's result as JSON; raises `Cancelled`."""
-        calls = model_usage.ModelCallUsage()
+        calls = example_run.calls
         started = monotonic()
         try:
             with calls:
@@ -195,10 +197,13 @@ class FunctionProgram:
         except Cancelled:
             raise
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
-            outcome = results.failed(problem, self._config.transient, limit_s)
+            outcome = results.failed(problem, calls, limit_s)
+            if issubclass(type(problem), ModelUnavailable):
+                outcome["output"] = encode.json_or_repr(example_run.output)
         seconds = monotonic() - started
         example_run.trace.end()
         outcome["usage"] = model_usage.sum_usage(example_run.usage, example_run.scoring_usage) or calls.usage
+        outcome["hosts"] = calls.hosts
         outcome.update(example_run.kept)
         if outcome["status"] in ("ok", "rollout"):
             outcome["output"] = example_run.output
@@ -210,7 +215,7 @@ class FunctionProgram:
         try:
             return results.text(seconds=seconds, **outcome)
         except encode.NotJsonError as problem:
-            return results.invalid(str(problem), seconds)
+            return results.invalid(str(problem), seconds, hosts=calls.hosts)
 
     async def _run_example(self, example_run: _ExampleRun, executor: Executor) -> None:
         extra: dict[str, Any] = {}
@@ -220,6 +225,7 @@ class FunctionProgram:
             extra["usage"] = example_run.usage
         with spans.ExampleSpans(example_run.trace):
             example_run.output = await executor.resolve(self._run(example_run.data, example_run.candidate, **extra))
+        results.check_calls(example_run.calls, trusted=self._config.trust_results)
         if self._score is not None:
             if self._reads_trajectory:
                 example_run.trajectory = example_run.trace.trajectory()
@@ -232,7 +238,9 @@ class FunctionProgram:
             if example_run.trajectory is None and "trajectory_ref" in example_run.kept:
                 raise InvalidResult("the scorer reads trajectories, but another server holds this one: send it inline")
             given.append(example_run.trajectory)
-        example_run.score = results.read_score(await executor.resolve(self._score(*given, **extra)))
+        returned = await executor.resolve(self._score(*given, **extra))
+        results.check_calls(example_run.calls, trusted=self._config.trust_results)
+        example_run.score = results.read_score(returned)
         if example_run.score.component_feedback and example_run.candidate:
             warn_of_feedback(example_run.score.component_feedback, example_run.candidate, example_run.trace.steps)
 
@@ -240,10 +248,11 @@ class FunctionProgram:
 class _ExampleRun:
     """The state of an example; a failure keeps its steps and usage."""
 
-    def __init__(self, data: Any, candidate: dict[str, str], *, is_trace_wanted: bool, output: Any = None) -> None:
+    def __init__(self, data: Any, candidate: dict[str, str], calls: ExampleCalls, *, is_trace_wanted: bool) -> None:
         self.data = data
         self.candidate = candidate
-        self.output = output
+        self.calls = calls
+        self.output: Any = None
         self.score: results.Score | None = None
         self.trace = Trace(candidate, is_wanted=is_trace_wanted)
         self.trajectory: Any = None

@@ -19,6 +19,7 @@ from .output_streams import replace_streams
 from .parent_death import die_with_parent
 from .program_loading import Config, import_adapter, import_program
 from .stdio_server import Channel, Server, failure, parse
+from .watching import watch
 from .zygote import ProcessReaper, Zygote
 
 _RARE = 1_000_000
@@ -35,6 +36,7 @@ def main(control_descriptor: int) -> None:
     faulthandler.enable()  # a crash in C code leaves its Python stack in the log
     config = Config(parse(channel.readline()))
     sys.argv[:] = [config.program or config.adapter or ""]  # ours mean nothing to libraries that look at them
+    watch()
     try:
         with _rare_collections():
             program = _load(config)

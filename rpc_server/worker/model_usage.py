@@ -1,64 +1,8 @@
-"""Count the tokens of a program's model calls over httpx or httpx2, which most providers' clients use."""
+"""Count the tokens of calls of models, and add up what they took."""
 
 from __future__ import annotations
 
-import contextvars
-import functools
-import json
-import sys
-import threading
-from typing import Any, Callable
-
-PATHS = ("/chat/completions", "/completions", "/responses", "/embeddings", "/messages")
-"""Path suffixes at which OpenAI-compatible providers and Anthropic answer, and charge."""
-
-HTTP_PACKAGES = ("httpx", "httpx2")
-"""The second is what newer clients use, such as Anthropic's from version 2 on."""
-
-_current: contextvars.ContextVar[ModelCallUsage | None] = contextvars.ContextVar("model_calls", default=None)
-_open: set[ModelCallUsage] = set()
-_lock = threading.Lock()
-
-
-class ModelCallUsage:
-    """The model calls of one example, while it is open: a context manager.
-
-    A call belongs to the example of its context. A thread of the program's own has no such context: its calls belong to
-    the only open example; if there are several, the usage of all of them is unknown.
-    """
-
-    def __init__(self) -> None:
-        self._models: dict[str, dict[str, Any]] = {}
-        self._is_known = True
-
-    def __enter__(self) -> ModelCallUsage:
-        self._watched = watch()
-        _current.set(self)
-        with _lock:
-            _open.add(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with _lock:
-            _open.discard(self)
-        _current.set(None)
-        if watch() != self._watched:
-            self._is_known = False  # a package was imported meanwhile, and may have been used before it was watched
-
-    def add(self, model: str, usage: Any) -> None:
-        """Add one call; `usage`: as the provider sent it."""
-        taken = tokens_of(usage) if isinstance(usage, dict) else None
-        with _lock:
-            add_call(self._models, model, taken)
-
-    def lose(self) -> None:
-        """Mark the usage as unknown: a call may belong to this example."""
-        self._is_known = False
-
-    @property
-    def usage(self) -> dict[str, Any] | None:
-        """The contract's `Usage`; None if there was no call, or not everything is known."""
-        return usage_of(self._models) if self._models and self._is_known else None
+from typing import Any
 
 
 def add_call(models: dict[str, dict[str, Any]], model: str, taken: dict[str, int] | None) -> None:
@@ -140,71 +84,6 @@ def tokens_of(usage: dict[str, Any]) -> dict[str, int] | None:
     counts = {"input_tokens": read, "output_tokens": output}
     further = {"cached_input_tokens": cached, "cache_write_tokens": written}
     return {**counts, **{name: count for name, count in further.items() if count}}
-
-
-def watch() -> list[str]:
-    """Observe the requests of the packages that are imported; return their names. The program behaves as before."""
-    watched = []
-    for name in HTTP_PACKAGES:
-        package: Any = sys.modules.get(name)
-        if not hasattr(package, "Client") or not hasattr(package, "AsyncClient"):
-            continue  # not imported, or not yet as a whole
-        watched.append(name)
-        with _lock:
-            if not hasattr(package, "_evolverpc_watched"):
-                package.Client.send = _watched(package.Client.send)
-                package.AsyncClient.send = _watched_async(package.AsyncClient.send)
-                package._evolverpc_watched = True
-    return watched
-
-
-def _watched(send: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(send)
-    def watched(client: Any, request: Any, *, stream: bool = False, **options: Any) -> Any:
-        response = send(client, request, stream=stream, **options)
-        _note(request, response, stream)
-        return response
-
-    return watched
-
-
-def _watched_async(send: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(send)
-    async def watched(client: Any, request: Any, *, stream: bool = False, **options: Any) -> Any:
-        response = await send(client, request, stream=stream, **options)
-        _note(request, response, stream)
-        return response
-
-    return watched
-
-
-def _note(request: Any, response: Any, streamed: bool) -> None:
-    """Count the call if it is one of a model; providers charge for successful responses only."""
-    if request.method != "POST" or not request.url.path.endswith(PATHS) or response.status_code >= 300:
-        return
-    calls = _current.get()
-    if calls is None:
-        with _lock:
-            calls = next(iter(_open)) if len(_open) == 1 else None
-            for each in () if calls is not None else _open:
-                each.lose()
-    if calls is None:
-        return
-    answer = {} if streamed else _json(response.content)
-    name = answer.get("model")
-    if isinstance(asked := _json(request.content).get("model") if hasattr(request, "_content") else None, str):
-        name = asked
-    if isinstance(name, str) and name:
-        calls.add(name, answer.get("usage"))
-    else:
-        calls.lose()
-
-
-def _json(text: bytes) -> dict[str, Any]:
-    try:
-        return _object(json.loads(text))
-    except ValueError:
-        return {}
 
 
 def _object(found: Any) -> dict[str, Any]:

@@ -13,9 +13,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from .calls import ExampleCalls
 from .errors import ProgramProblem
 from .exact_values import is_unicode
-from .transient import DEFAULT_TRANSIENT
 
 _INSTALLED = ("site-packages", "dist-packages")
 _ENVIRONMENT = "pyvenv.cfg"
@@ -152,7 +152,8 @@ class Config:
         self.threads: int = given["threads"]
         self.max_concurrency: int | None = given["max_concurrency"]
         self.thread_safe: bool = given["thread_safe"]
-        self.transient: tuple[str, ...] = DEFAULT_TRANSIENT if given["transient"] is None else tuple(given["transient"])
+        self.trust_results: bool = given["trust_results"]
+        self.model_hosts: list[str] = given["model_hosts"]
         self.example_timeout_s: float | None = given["example_timeout_s"]
         self.max_batch_size: int = given["max_batch_size"]
         self.max_request_bytes: int = given["max_request_bytes"]
@@ -167,6 +168,10 @@ class Config:
         asked = (params.get("_meta") or {}).get("example_timeout_s")
         limits = [limit for limit in (self.example_timeout_s, asked) if limit is not None]
         return min(limits) if limits else None
+
+    def calls(self, *, is_batch: bool = False) -> ExampleCalls:
+        """Return a new record of the calls of one example, or of a batch."""
+        return ExampleCalls(self.model_hosts, is_batch=is_batch, takes_strays=not self.functions)
 
     def identity(self, entry: ModuleType | None, **more: Any) -> dict[str, Any]:
         """Return the `digest` of the loaded program, its settings and further JSON that changes it, and its `files`."""

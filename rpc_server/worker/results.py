@@ -6,9 +6,10 @@ import math
 from typing import Any, NamedTuple
 
 from . import encode
-from .errors import InvalidResult, TimeLimit, describe, user_traceback
+from .calls import ExampleCalls
+from .errors import InvalidResult, ModelUnavailable, TimeLimit, describe, user_traceback
 from .steps import PARSE_FAILURE, ParseFailure, Trace, warn_of_score
-from .transient import classify
+from .transient import classify, evidence_of
 
 _KEYS = ("score", "feedback", "objective_scores", "component_feedback")
 _COMPONENT_KEYS = {"score", "feedback"}
@@ -116,6 +117,7 @@ def text(
     usage: dict[str, Any] | None = None,
     error: dict[str, Any] | None = None,
     metric_calls: int | None = None,
+    hosts: dict[str, Any] | None = None,
 ) -> str:
     """Return an `ExampleResult` as JSON; optional fields that are None are left out.
 
@@ -134,6 +136,7 @@ def text(
         ("usage", usage or None),
         ("error", error),
         ("metric_calls", metric_calls),
+        ("hosts", hosts or None),
     )
     parts += ['"%s":%s' % (name, encode.to_text(value, name)) for name, value in optional if value is not None]
     if trajectory is not None:
@@ -148,18 +151,35 @@ def invalid(message: str, seconds: float, **kept: Any) -> str:
     return text("program_error", seconds=seconds, error={"type": "invalid_result", "message": message}, **kept)
 
 
-def failed(problem: BaseException, transient: tuple[str, ...], limit_s: float | None) -> dict[str, Any]:
-    """Return `status` and `error` for what user code raised."""
+def check_calls(calls: ExampleCalls, *, trusted: bool) -> None:
+    """Check that the program did not return in place of a model that failed; `trusted`: it may.
+
+    Raises:
+        ModelUnavailable: the last call of a model is open.
+    """
+    last = None if trusted else calls.open_model_call()
+    if last is not None:
+        raise ModelUnavailable(
+            "the program returned, but its last call of a model failed: %s; if it answers such failures on purpose, "
+            "set `trust_results`" % evidence_of(last)
+        )
+    calls.judged()
+
+
+def failed(problem: BaseException, calls: ExampleCalls, limit_s: float | None) -> dict[str, Any]:
+    """Return `status` and `error` for what was raised in an example that made these calls."""
     kind = type(problem)  # `isinstance` asks for `__class__`, which can be user code
-    if issubclass(kind, TimeLimit):
-        error = {"type": "timeout", "message": "ran longer than %g s" % (limit_s or 0)}
-        where = user_traceback(problem)
-        return {"status": "timeout", "error": {**error, "traceback": where} if where else error}
-    if issubclass(kind, (InvalidResult, encode.NotJsonError)):
-        return {"status": "program_error", "error": {"type": "invalid_result", "message": str(problem)}}
+    if issubclass(kind, ModelUnavailable):
+        return {"status": "infra_error", "error": {"type": "model_unavailable", "message": str(problem)}}
+    if issubclass(kind, (TimeLimit, InvalidResult, encode.NotJsonError)):
+        status, error = _ended(problem, limit_s)
+        last = calls.open_model_call()
+        if last is not None:
+            status, error["message"] = "infra_error", "%s [%s]" % (error["message"], evidence_of(last))
+        return {"status": status, "error": error}
     if kind is RuntimeError and problem.__cause__ is not None and issubclass(type(problem.__cause__), StopIteration):
         problem = problem.__cause__  # it cannot pass through a coroutine: the interpreter wraps it
-    classification = classify(problem, transient)
+    classification = classify(problem, calls)
     error = describe(problem, classification.evidence)
     if issubclass(kind, ParseFailure):
         error["type"] = PARSE_FAILURE
@@ -167,3 +187,12 @@ def failed(problem: BaseException, transient: tuple[str, ...], limit_s: float | 
         "status": "infra_error" if classification.transient else "program_error",
         "error": error,
     }
+
+
+def _ended(problem: BaseException, limit_s: float | None) -> tuple[str, dict[str, Any]]:
+    """Return status and error of an example that reached its time limit, or returned what is no result."""
+    if not issubclass(type(problem), TimeLimit):
+        return "program_error", {"type": "invalid_result", "message": str(problem)}
+    error = {"type": "timeout", "message": "ran longer than %g s" % (limit_s or 0)}
+    where = user_traceback(problem)
+    return "timeout", {**error, "traceback": where} if where else error

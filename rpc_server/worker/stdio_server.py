@@ -183,7 +183,7 @@ class Server:
         self.channel.answer(request["id"], "error", encode.to_text(error, "error"))
 
     def _program_failed(self, stage: str, problem: BaseException) -> dict[str, Any]:
-        classification = classify(problem, self._config.transient)
+        classification = classify(problem)
         returned = failure(stage, problem, classification.evidence)
         return {
             "code": _PROGRAM_FAILED,

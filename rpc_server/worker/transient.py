@@ -1,114 +1,168 @@
 """Decide whether an exception is an infrastructure failure: a rate limit, an outage or a failing network.
 
-The exceptions behind the one that was raised are read as well, nearest first: its cause or context, the members of a
-group, and exceptions in its attributes and arguments. The first of them that is decisive decides; what lies behind an
-exception that is decided is not read. Of several that are equally near, one infrastructure failure is enough: the
-example is then tried again, which corrects a wrong guess, and a score would not be corrected.
+It is one if it leads to a call of the example that failed in a way that passes, and is open. The exceptions behind the
+one that was raised are read as well, nearest first: its cause or context, the members of a group, and exceptions in its
+attributes and arguments. The first of them that is decisive decides; what lies behind an exception that is decided is
+not read. Of several that are equally near, one infrastructure failure is enough: the example is then tried again, which
+corrects a wrong guess, and a score would not be corrected.
 
-Nothing is imported to find out, so that any library of the program's environment is understood.
+Exceptions of clients whose calls are not seen, such as gRPC's, are judged by what they state: a status, a code, a class
+of the standard library. Nothing is imported to find out, so that any library of the program is understood.
 """
 
 from __future__ import annotations
 
-import errno
-import os
+import re
 from types import TracebackType
-from typing import Any, Iterable, Iterator, NamedTuple
+from typing import Any, Iterator, NamedTuple
 from urllib.parse import urlsplit
 
-DEFAULT_TRANSIENT = (
-    "openai.RateLimitError",
-    "openai.APIConnectionError",
-    "openai.APITimeoutError",
-    "openai.InternalServerError",
-    "anthropic.RateLimitError",
-    "anthropic.APIConnectionError",
-    "anthropic.APITimeoutError",
-    "anthropic.InternalServerError",
-    "anthropic.OverloadedError",
-    "litellm.RateLimitError",
-    "litellm.Timeout",
-    "litellm.ServiceUnavailableError",
-    "litellm.APIConnectionError",
-    "litellm.InternalServerError",
-    "dspy.LMRateLimitError",
-    "dspy.LMTimeoutError",
-    "dspy.LMServerError",
-    "dspy.LMTransportError",
-    "dspy.LMLockTimeoutError",
-    "httpx.TransportError",
-    "httpx2.TransportError",
-    "aiohttp.ClientConnectionError",
-)
-"""Exception types that are infrastructure failures without an HTTP status or an error of the network behind them."""
+from .call_failures import has_network_errno, is_network_error, is_timeout, network_text_in
+from .calls import Call, ExampleCalls
+from .code_origin import is_installed, is_of_the_standard_library, is_of_the_worker
+from .model_apis import is_passing_code, is_passing_status
 
 _MAX_EXCEPTIONS = 64
 _MAX_MESSAGE = 200
 _STATUS_NAMES = ("status_code", "status", "statusCode", "http_status")
 _LAST_ERROR_NAMES = ("lastError", "last_error")
-_NETWORK_TYPES = ("socket.gaierror", "socket.herror", "ssl.SSLError", "http.client.IncompleteRead")
-_TIMEOUT_TYPES = ("socket.timeout", "asyncio.TimeoutError", "concurrent.futures.TimeoutError")  # before Python 3.11
-_NETWORK_ERRNOS = {
-    getattr(errno, name)
-    for name in ("ETIMEDOUT", "ENETDOWN", "ENETUNREACH", "ENETRESET", "EHOSTDOWN", "EHOSTUNREACH")
-    if hasattr(errno, name)
+_GRPC_CODES = {"RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED", "UNAVAILABLE"}
+_SQL_STATES = re.compile(r"08|53|57P")
+"""Classes of SQLSTATE: no connection, too few resources; and PostgreSQL's codes of a server that is shutting down."""
+_CLOSE_CODES = (1006, 1011, 1012, 1013, 1014)
+"""With which a WebSocket closes if the connection broke, or its server fails, restarts or is busy."""
+_HELD_BACK = ("cooldown_time", "retry_after")
+"""Attributes, in seconds, of exceptions by which a client holds a call back itself because of an earlier failure."""
+_NETWORK_NAMES = {
+    *("ConnectionError", "ConnectionRefusedError", "ConnectionResetError", "ConnectionAbortedError", "BrokenPipeError"),
+    "TimeoutError",
 }
-_AWS_THROTTLES = {  # answered with status 400 by some services; from the retry rules of the AWS SDKs
-    "Throttling",
-    "ThrottlingException",
-    "ThrottledException",
-    "RequestThrottled",
-    "RequestThrottledException",
-    "RequestLimitExceeded",
-    "TooManyRequestsException",
-    "ProvisionedThroughputExceededException",
-    "BandwidthLimitExceeded",
-    "SlowDown",
-}
+"""Of the standard library; libraries give them to classes of their own."""
 _LIMITS = {"asyncio", "concurrent", "contextlib", "threading", "anyio", "trio", "async_timeout"}
 """Packages that raise a `TimeoutError` for their caller, which has set the limit."""
 _BUGS = (LookupError, TypeError, AttributeError, NameError, ArithmeticError, AssertionError, ImportError, SyntaxError)
-_STANDARD_LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-_WORKER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _UNREADABLE = object()
 
 
 class Classification(NamedTuple):
-    """Whether an exception is an infrastructure failure, and the evidence: an HTTP status or a network error."""
+    """Whether an exception is an infrastructure failure, and the evidence: an HTTP status or a failed call."""
 
     transient: bool
     evidence: str | None
 
 
-def classify(error: BaseException, names: Iterable[str]) -> Classification:
-    """Classify what user code raised.
+def classify(error: BaseException, calls: ExampleCalls | None = None) -> Classification:
+    """Classify what user code raised; `calls`: those of the example.
 
-    `names` are types of exception that are infrastructure failures, dotted, as the user imports them: `pkg.Name` also
-    means a `Name` defined deeper inside `pkg`. A boolean attribute `retryable` comes before everything else.
+    A boolean attribute `retryable` comes before everything else.
     """
-    names = tuple(names)
     package = _package_of_the_program(error)
+    failed = calls.failed() if calls is not None else []
     queue, seen, rejected = [error], {id(error)}, None
+    is_refused = led_on = named = False
     for node in queue:  # it grows meanwhile
         retryable = _read(node, "retryable")
         if retryable is True:
             return Classification(True, None)
         if retryable is False:
+            is_refused = True
             continue
         status = _http_status(node)
+        led_to = _calls_of(node, status, failed)
+        opened = next((call for call in led_to if calls is not None and calls.is_open(call)), None)
+        if opened is not None:
+            return Classification(True, _status_evidence(node, status) if status is not None else evidence_of(opened))
+        if led_to:
+            led_on = True  # the program continued after it
+            continue
+        if status is None and calls is not None:
+            opened = next((call for call in failed if _is_caller(node, call) and calls.is_unanswered(call)), None)
+            if opened is not None:
+                return Classification(True, evidence_of(opened))
         if status is not None:
             evidence = _status_evidence(node, status)
-            if _is_transient_status(node, status):
+            if is_passing_status(status) or is_passing_code(_aws_code(node) or ""):
                 return Classification(True, evidence)
             rejected = rejected or evidence
             continue
-        if _is_network_error(node, package) or any(_is_named(type(node), name) for name in names):
+        stated = _is_stated_as_passing(node, package)
+        if stated:
             return Classification(True, None if node is error else _network_evidence(node))
-        for behind in _behind(node, package):
-            if id(behind) not in seen and len(queue) < _MAX_EXCEPTIONS:
-                seen.add(id(behind))
-                queue.append(behind)
-    return Classification(False, rejected)
+        if stated is None:
+            named = named or _is_of_the_network_by_its_words(node, package)
+            for behind in _behind(node, package):
+                if id(behind) not in seen and len(queue) < _MAX_EXCEPTIONS:
+                    seen.add(id(behind))
+                    queue.append(behind)
+    last = calls.open_model_call() if calls is not None and not is_refused else None
+    if last is not None:
+        return Classification(True, evidence_of(last))
+    return Classification(named and not led_on and rejected is None and not is_refused, rejected)
+
+
+def evidence_of(call: Call) -> str:
+    """Return how a call failed, and its host."""
+    reason = "HTTP %s" % call.reason if call.reason == str(call.status) else call.reason
+    return "%s from %s" % (reason, call.host)
+
+
+def _calls_of(error: BaseException, status: int | None, failed: list[Call]) -> list[Call]:
+    """Return the failed calls that an exception is of: it was raised by them, or has their status or host."""
+    own = [call for call in failed if call.problem is error]
+    if own or not failed:
+        return own
+    if status is not None:
+        return [call for call in failed if call.status == status]
+    host = _own_host(error)
+    return [call for call in failed if call.host == host]
+
+
+def _is_caller(error: BaseException, call: Call) -> bool:
+    """Return whether the library that made a call, in another task or without handing on what it met, raised this."""
+    last = next(reversed(list(_frames(error))), None)
+    return last is not None and call.caller is not None and last[0].partition(".")[0] == call.caller
+
+
+def _is_stated_as_passing(error: BaseException, package: str | None) -> bool | None:
+    """Return what the exception of a client that is not watched states of itself; None if it states nothing."""
+    code = _read(error, "code")
+    code = _read(error, "status") if code is _UNREADABLE else code
+    if _name_of(code) in _GRPC_CODES:
+        return True
+    sql_state = _read(error, "sqlstate")
+    sql_state = _read(error, "pgcode") if not _is(sql_state, str) else sql_state
+    if _is(sql_state, str):
+        return _SQL_STATES.match(sql_state) is not None
+    received = _read(error, "rcvd")
+    if received is not _UNREADABLE and _read(error, "sent") is not _UNREADABLE:
+        return received is None or _number(received, "code") in _CLOSE_CODES
+    if any(_is(_read(error, held), (int, float)) for held in _HELD_BACK) or is_passing_code(_aws_code(error) or ""):
+        return True
+    kind = type(error)
+    if is_network_error(kind) or (issubclass(kind, OSError) and has_network_errno(_builtin(OSError, "errno", error))):
+        return True
+    is_late = is_timeout(kind) or _read(error, "timeout") is True
+    return True if is_late and _is_raised_by_a_library(error, package) else None
+
+
+def _is_of_the_network_by_its_words(error: BaseException, package: str | None) -> bool:
+    """Return whether a library names an error of the network, by its class or in the operating system's words."""
+    named = any(base.__name__ in _NETWORK_NAMES for base in type(error).__mro__) or network_text_in(_text_of(error))
+    if type(error) is EOFError:  # the standard library has it for files too
+        frames = list(_frames(error))
+        named = bool(frames) and is_installed(frames[-1][1])
+    return named and _is_raised_by_a_library(error, package)
+
+
+def _name_of(code: Any) -> str | None:
+    """Return the name of a code of an enumeration, given as itself or as the method that returns it."""
+    if callable(code):
+        try:
+            code = code()
+        except BaseException:  # noqa: BLE001  # user code
+            return None
+    name = _read(code, "name")
+    return name if type(name) is str else None
 
 
 def _behind(error: BaseException, package: str | None) -> Iterator[BaseException]:
@@ -151,23 +205,9 @@ def _http_status(error: BaseException) -> int | None:
     return next((number for number in found if number is not None and 400 <= number <= 599), None)
 
 
-def _is_transient_status(error: BaseException, status: int) -> bool:
-    return status in (408, 425, 429) or status >= 500 or _aws_code(error) in _AWS_THROTTLES
-
-
 def _aws_code(error: BaseException) -> str | None:
     code = _item(_item(_read(error, "response"), "Error"), "Code")
     return code if type(code) is str else None
-
-
-def _is_network_error(error: BaseException, package: str | None) -> bool:
-    kind = type(error)
-    if issubclass(kind, ConnectionError) or any(_is_named(kind, name) for name in _NETWORK_TYPES):
-        return True
-    if issubclass(kind, OSError) and _builtin(OSError, "errno", error) in _NETWORK_ERRNOS:
-        return True
-    timeout = issubclass(kind, TimeoutError) or any(_is_named(kind, name) for name in _TIMEOUT_TYPES)
-    return timeout and _is_raised_by_a_library(error, package)
 
 
 def _is_raised_by_a_library(error: BaseException, package: str | None) -> bool:
@@ -178,14 +218,13 @@ def _is_raised_by_a_library(error: BaseException, package: str | None) -> bool:
             continue
         if top == package:
             return False
-        installed = os.sep + "site-packages" + os.sep in path or os.sep + "dist-packages" + os.sep in path
-        return installed or path.startswith(_STANDARD_LIBRARY)
+        return is_installed(path) or is_of_the_standard_library(path)
     return False
 
 
 def _package_of_the_program(error: BaseException) -> str | None:
     """Return the package that the worker called; it may be an installed one."""
-    called = (name.partition(".")[0] for name, path in _frames(error) if not path.startswith(_WORKER))
+    called = (name.partition(".")[0] for name, path in _frames(error) if not is_of_the_worker(path))
     return next((package for package in called if package not in _LIMITS), None)
 
 
@@ -199,17 +238,21 @@ def _frames(error: BaseException) -> Iterator[tuple[str, str]]:
 
 
 def _status_evidence(error: BaseException, status: int) -> str:
-    code, executor = _aws_code(error), _host(error)
+    code, host = _aws_code(error), _host(error)
     status_text = "HTTP %d %s" % (status, code) if code not in (None, str(status)) else "HTTP %d" % status
-    return "%s%s, %s" % (status_text, " from %s" % executor if executor else "", _type_name(error))
+    return "%s%s, %s" % (status_text, " from %s" % host if host else "", _type_name(error))
 
 
 def _network_evidence(error: BaseException) -> str:
-    try:
-        message = "".join(str(error))[:_MAX_MESSAGE]
-    except BaseException:  # noqa: BLE001  # `__str__` is user code
-        message = ""
+    message = _text_of(error)[:_MAX_MESSAGE]
     return "%s: %s" % (_type_name(error), message) if message else _type_name(error)
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return "".join(str(error))
+    except BaseException:  # noqa: BLE001  # `__str__` is user code
+        return ""
 
 
 def _type_name(error: BaseException) -> str:
@@ -222,15 +265,22 @@ def _host(error: BaseException) -> str | None:
     """Return host and port of the exception or one behind it; the rest of a URL may hold a key."""
     for _ in range(_MAX_EXCEPTIONS):
         if not str(type(error).__module__).startswith("litellm."):  # whose URLs are made up
-            for holder in (error, *(_read(error, name) for name in ("response", "request", "request_info"))):
-                executor = _host_of_url(_read(holder, "url"))
-                if executor is not None:
-                    return executor
+            own = _own_host(error)
+            if own is not None:
+                return own
         cause, context = _cause(error), _context(error)
         behind = context if cause is None else cause
         if behind is None:
             return None
         error = behind
+    return None
+
+
+def _own_host(error: BaseException) -> str | None:
+    for holder in (error, *(_read(error, name) for name in ("response", "request", "request_info"))):
+        found = _host_of_url(_read(holder, "url"))
+        if found is not None:
+            return found
     return None
 
 
@@ -291,12 +341,3 @@ def _as_number(value: Any) -> int | None:
 def _is(value: Any, kind: type | tuple[type, ...]) -> bool:
     """Check the type without the value's `__class__`, which can be user code."""
     return issubclass(type(value), kind)
-
-
-def _is_named(kind: type, name: str) -> bool:
-    package, _, short = name.rpartition(".")
-    package = package or "builtins"
-    return any(
-        base.__qualname__ == short and (base.__module__ == package or str(base.__module__).startswith(package + "."))
-        for base in kind.__mro__
-    )

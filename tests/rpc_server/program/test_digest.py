@@ -88,7 +88,8 @@ async def test_how_it_is_served_and_how_paths_are_written_make_no_difference(fol
     [
         {"env": {"MODEL": "b"}},
         {"seed_candidate": {"prompt": "y"}},
-        {"transient": ("mine.RateLimit",)},
+        {"trust_results": True},
+        {"model_hosts": ("127.0.0.1:8000",)},
         {"datasets": {"val": Path("rows.jsonl")}},
     ],
 )

@@ -244,7 +244,6 @@ async def test_killing_the_warm_parent_again_and_again_ends_as_the_examples_fail
     ("error", "status"),
     [
         ("Busy()", "infra_error"),
-        ("RateLimitError()", "infra_error"),
         ("ConnectionRefusedError()", "infra_error"),
         ("TimeoutError(110, 'Connection timed out')", "infra_error"),
         ("TimeoutError('my own limit')", "program_error"),
@@ -256,9 +255,3 @@ async def test_a_providers_outage_is_an_infrastructure_failure(program, error, s
     result = await program.one({"do": "raise", "error": error})
     assert result["status"] == status
     assert result["error"]["type"] == error.partition("(")[0]
-
-
-async def test_transient_types_can_be_named_in_the_settings(opened):
-    async with opened("behaves.py", transient=("ValueError",)) as running:
-        assert (await running.one({"do": "raise", "error": "ValueError()"}))["status"] == "infra_error"
-        assert (await running.one({"do": "raise", "error": "RateLimitError()"}))["status"] == "program_error"

@@ -112,7 +112,7 @@ def test_exactly_one_program_is_needed(tmp_path: Path) -> None:
         ("threads = 2", ["program"], ["adapter", "command"]),
         ("threads = 1", ["program"], ["adapter", "command"]),
         ("workers = 2", ["program", "command"], ["adapter"]),
-        ('transient = ["a.B"]', ["program", "adapter"], ["command"]),
+        ('model_hosts = ["a:1"]', ["program", "adapter"], ["command"]),
         ('python = "python3"', ["program", "adapter"], ["command"]),
     ],
 )
@@ -168,7 +168,7 @@ def test_flags_and_variables_are_read_as_a_file_would_hold_them(tmp_path: Path) 
         "seed_candidate": ' {"system": "y"}',
         "port": "0",
         "thread_safe": None,
-        "transient": [],
+        "model_hosts": [],
     }
     settings = load_settings(flags=given, folder=tmp_path, environment={})
     assert settings.command == ("node", "my p.js")

@@ -23,13 +23,6 @@ class Wrong(ConnectionError):
     retryable = False
 
 
-class RateLimitError(Exception):
-    pass
-
-
-RateLimitError.__module__ = "openai._exceptions"
-
-
 class Unreadable(Exception):
     @property
     def retryable(self):

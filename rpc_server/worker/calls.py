@@ -1,0 +1,360 @@
+"""The calls over the network of an example: whose they are, how they ended, and which failure is still open.
+
+A call failed in a way that passes if there was no connection, it was cut, the other side timed out, or it answered that
+it cannot do it now. It is open until the same request succeeds, or a call that the same task began afterwards to that
+host does.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import itertools
+import sys
+import threading
+from typing import Any, Callable, Iterable
+
+from .call_failures import is_passing, reason_of, retry_after_s
+from .code_origin import calling_package
+from .model_apis import Request, is_passing_code, is_passing_status, read_request
+from .model_usage import add_call, tokens_of, usage_of
+from .response_body import ResponseBody
+
+_MAX_TEXT = 256  # of a host's name and of a reason, in the contract
+
+_time = itertools.count()
+_lock = threading.Lock()
+_open: set[ExampleCalls] = set()
+place: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("place", default=None)
+"""The branch of an example that runs here; `INSIDE` where a watched call runs, whose own parts are no calls."""
+
+
+class Branch:
+    """A sequence of calls within an example: those of one task, or of one thread."""
+
+    __slots__ = ("began", "example", "owner", "parent")
+
+    def __init__(self, example: ExampleCalls | None, owner: int, parent: Branch | None) -> None:
+        self.example = example
+        self.owner = owner
+        self.parent = parent
+        self.began = next(_time)
+
+    def is_within(self, other: Branch) -> bool:
+        """Return whether it is the other branch, or one of those that began in that."""
+        branch: Branch | None = self
+        while branch is not None and branch is not other:
+            branch = branch.parent
+        return branch is not None
+
+
+INSIDE = Branch(None, 0, None)
+
+
+class Call:
+    """One exchange with a host. `outcome`: `succeeded`, `failed` in a way that passes, `other`, None while it runs."""
+
+    def __init__(self, branch: Branch, host: str, key: Any, asked: Request, *, is_of_model: bool) -> None:
+        """`key`: equal for the same request. `is_of_model`: also because the user has named the host."""
+        self.branch = branch
+        self.host = host
+        self.key = key
+        self.is_charged = asked.is_of_model
+        self.is_of_model = is_of_model
+        self.model = asked.model
+        self.began = next(_time)
+        self.ended: int | None = None
+        self.outcome: str | None = None
+        self.status: int | None = None
+        self.reason: str | None = None
+        self.retry_after_s: float | None = None
+        self.problem: BaseException | None = None
+        self.caller: str | None = None
+        self.usage: Any = None
+        self._body: ResponseBody | None = None
+        self._on_close: Callable[[], Any] | None = None
+
+    def when_closed(self, forget: Callable[[], Any]) -> None:
+        """Have this run when the example ends: a response may never be read."""
+        self._on_close = forget
+
+    def close(self) -> None:
+        """Leave what is only needed while the example is open."""
+        if self._on_close is not None:
+            self._on_close()
+        self._on_close = self._body = None
+
+    def answered(self, status: int, headers: Any) -> None:
+        """Take the head of the response; `headers`: a mapping whose `get` does not ask for the case of a name."""
+        self.status = status
+        grpc_status = headers.get("grpc-status")
+        if is_passing_status(status) or (status == 400 and is_passing_code(headers.get("x-amzn-errortype") or "")):
+            self._fail(str(status))
+        elif grpc_status in ("4", "8", "14"):
+            self._fail("gRPC status %s" % grpc_status)
+        else:
+            self.outcome = "succeeded" if status < 400 else "other"
+        if self.outcome == "failed":
+            self.retry_after_s = retry_after_s(headers)
+        if self.is_of_model and status < 500:
+            self._body = ResponseBody(headers.get("content-type") or "", headers.get("content-encoding") or "")
+
+    def feed(self, data: bytes) -> None:
+        """Look at the bytes that the program reads."""
+        if self._body is None or not data:
+            return
+        try:
+            self._body.feed(data)
+        except Exception:  # noqa: BLE001  # a body that cannot be decoded is the client's to report
+            self._body = None
+            return
+        self._take_error(self._body)
+
+    def finished(self) -> None:
+        """Take the end of the body."""
+        if self.ended is None or self.outcome == "succeeded":
+            self.ended = next(_time)
+        if self._body is None:
+            return
+        body, self._body = self._body, None
+        try:
+            answer = body.end()
+        except Exception:  # noqa: BLE001  # as above
+            return
+        self._take_error(body)
+        if isinstance(answer, dict):
+            self.usage = answer.get("usage")
+            self.model = self.model or (answer["model"] if isinstance(answer.get("model"), str) else None)
+
+    def take_decoded(self, body: bytes) -> None:
+        """Take a whole body whose encoding the client has undone."""
+        if self._body is not None:
+            self._body.is_decoded()
+        self.feed(body)
+        self.finished()
+
+    def raised(self, problem: BaseException) -> None:
+        """Take what the client's transport raised, before the response or while its body is read."""
+        self.problem = problem
+        if self.outcome == "failed":
+            return
+        if is_passing(problem):
+            self._fail(reason_of(problem))
+        else:
+            self.outcome = "other"
+
+    def _take_error(self, body: ResponseBody) -> None:
+        if body.error is None or self.outcome == "failed":
+            return
+        if body.error.passes:
+            self._fail(body.error.reason)
+        else:
+            self.outcome = "other"
+
+    def _fail(self, reason: str) -> None:
+        if self.caller is None:
+            self.caller = calling_package(sys._getframe())
+        self.outcome = "failed"
+        self.reason = reason[:_MAX_TEXT]
+        self.ended = next(_time)
+
+
+class ExampleCalls:
+    """The calls of one example, while it is open: a context manager.
+
+    A call belongs to the example of its context, which threads and tasks that the program starts take along. Where
+    there is none, as in a thread that was started before, it belongs to the only open example; if there are several,
+    the usage of all of them is unknown.
+
+    `model_hosts`: hosts, with or without a port, to which every call is a model's. `is_batch`: it is a whole batch of
+    an adapter, in which the next call to the same host may be of another row. `takes_strays`: False in a process in
+    which other code than the program's makes calls too.
+    """
+
+    def __init__(self, model_hosts: Iterable[str] = (), *, is_batch: bool = False, takes_strays: bool = True) -> None:
+        self.model_hosts = frozenset(model_hosts)
+        self.takes_strays = takes_strays
+        self._is_batch = is_batch
+        self._calls: list[Call] = []
+        self._judged = 0
+        self._is_usage_known = True
+        self._strays: dict[int, Branch] = {}
+
+    def __enter__(self) -> ExampleCalls:
+        place.set(Branch(self, _owner(), None))
+        with _lock:
+            _open.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with _lock:
+            _open.discard(self)
+        place.set(None)
+        for call in self._calls:
+            call.close()
+
+    def add(self, call: Call) -> None:
+        """Add a call that begins."""
+        self._calls.append(call)
+
+    def lose(self) -> None:
+        """Mark the usage as unknown: a call may belong to this example."""
+        self._is_usage_known = False
+
+    def stray_branch(self) -> Branch:
+        """Return the branch of a thread or task that no example started."""
+        owner = _owner()
+        return self._strays.setdefault(owner, Branch(self, owner, None))
+
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        """The contract's `Usage` of the calls of models; None if there was none, or not everything is known.
+
+        Providers charge for successful responses only.
+        """
+        models: dict[str, dict[str, Any]] = {}
+        for call in self._calls:
+            if call.is_charged and call.status is not None and call.status < 300:
+                if not call.model:
+                    return None
+                add_call(models, call.model, tokens_of(call.usage) if isinstance(call.usage, dict) else None)
+        return usage_of(models) if models and self._is_usage_known else None
+
+    @property
+    def hosts(self) -> dict[str, dict[str, Any]]:
+        """The contract's `HostCalls` by host."""
+        hosts: dict[str, dict[str, Any]] = {}
+        for call in self._calls:
+            if call.outcome not in ("succeeded", "failed"):
+                continue
+            counts = hosts.setdefault(call.host, {"succeeded": 0, "failed": 0})
+            counts[call.outcome] += 1
+            if call.outcome == "failed":
+                counts["reason"] = call.reason
+                counts.pop("retry_after_s", None)
+                if call.retry_after_s is not None:
+                    counts["retry_after_s"] = call.retry_after_s
+        return hosts
+
+    def failed(self) -> list[Call]:
+        """Return the calls that failed in a way that passes."""
+        return [call for call in self._calls if call.outcome == "failed"]
+
+    def is_open(self, failed: Call) -> bool:
+        """Return whether nothing that came after it made up for a failed call."""
+        return not any(call.outcome == "succeeded" and self._is_repaired(failed, call) for call in self._calls)
+
+    def is_unanswered(self, failed: Call) -> bool:
+        """Return whether a failed call is open, and no other one followed it."""
+        return self.is_open(failed) and not any(self._is_after(call, failed) for call in self._calls)
+
+    def open_model_call(self) -> Call | None:
+        """Return a failed call of a model that is open, and the last of its branch since the last judgement."""
+        calls = [call for call in self._calls[self._judged :] if call.is_of_model]
+        for failed in reversed(calls):
+            if failed.outcome != "failed" or any(self._is_after(call, failed) for call in calls):
+                continue
+            if self.is_open(failed):
+                return failed
+        return None
+
+    def judged(self) -> None:
+        """Leave the calls until now out of later judgements: the program has returned from them."""
+        self._judged = len(self._calls)
+
+    def _is_repaired(self, failed: Call, call: Call) -> bool:
+        if call.key == failed.key and (call.ended is None or call.ended > failed.began):
+            return True
+        return call.host == failed.host and self._is_after(call, failed)
+
+    def _is_after(self, call: Call, failed: Call) -> bool:
+        """Return whether a call follows a failed one in the example's own sequence, not beside it."""
+        if failed.ended is None or call.began < failed.ended:
+            return False
+        if self._is_batch and call.host == failed.host and call.key != failed.key:
+            return False
+        return failed.branch.is_within(call.branch) or call.branch.began > failed.ended
+
+
+def begin(method: str, url: str, body: Any = b"") -> Call | None:
+    """Return a new call of the example that runs here; None if there is none, or it is a part of another call.
+
+    `body`: the bytes or text that is sent, or the object that is sent as JSON; None if it is not known.
+    """
+    branch = place.get()
+    if branch is None:
+        branch = getattr(threading.current_thread(), "_evolverpc_place", None)
+    if branch is INSIDE:
+        return None
+    address = _address(url)
+    if branch is not None and branch.example in _open:
+        return _begun(_own_branch(branch), method, url, address, body)
+    with _lock:
+        examples = [example for example in _open if example.takes_strays]
+    if len(examples) == 1:
+        return _begun(examples[0].stray_branch(), method, url, address, body)
+    if len(examples) > 1 and read_request(method, address[1], body).is_of_model:
+        for example in examples:
+            example.lose()
+    return None
+
+
+def carried(here: Branch, function: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    """Call a function as a part of the example that runs `here`, from another thread."""
+    own = here if here is INSIDE else Branch(here.example, _owner(), here)
+    token = place.set(own)
+    try:
+        return function(*given, **options)
+    finally:
+        place.reset(token)
+
+
+def _address(url: str) -> tuple[str, str]:
+    """Return the host, with its port if that is not the scheme's own, and the path."""
+    scheme, _, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    host = host.rpartition("@")[2].partition("?")[0].lower()
+    default = {"http": ":80", "https": ":443"}.get(scheme)
+    if default and host.endswith(default):
+        host = host[: -len(default)]
+    return host[:_MAX_TEXT], (slash + path).partition("?")[0]
+
+
+def _begun(branch: Branch, method: str, url: str, address: tuple[str, str], body: Any) -> Call:
+    host, path = address
+    example: Any = branch.example
+    asked = read_request(method, path, body)
+    is_of_model = asked.is_of_model
+    if not asked.is_of_model and example.model_hosts:
+        is_of_model = host in example.model_hosts or host.rpartition(":")[0] in example.model_hosts
+    call = Call(branch, host, (method, url, _digest(body)), asked, is_of_model=is_of_model)
+    example.add(call)
+    return call
+
+
+def _digest(body: Any) -> Any:
+    """Return what is equal for equal requests: of a body that is not known, something that is equal to nothing."""
+    if isinstance(body, (bytes, str)):
+        return hash(body)
+    return hash(repr(body)) if isinstance(body, (dict, list)) else object()
+
+
+def _own_branch(branch: Branch) -> Branch:
+    """Return the branch of the task or thread that runs here, which may have begun in another one."""
+    owner = _owner()
+    if branch.owner != owner:
+        branch = Branch(branch.example, owner, branch)
+        place.set(branch)
+    return branch
+
+
+def _owner() -> int:
+    """Return what identifies the task or the thread that runs here."""
+    asyncio: Any = sys.modules.get("asyncio")
+    if hasattr(asyncio, "current_task"):
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            task = None
+        if task is not None:
+            return id(task)
+    return threading.get_ident()

@@ -1,0 +1,111 @@
+"""What requests to a model's API and the failures in its responses look like."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+_PATH = re.compile(
+    r"/(chat/completions|completions|responses|embeddings|messages|chat|generate|embed|rerank|predictions"
+    r"|invoke|invoke-with-response-stream|converse|converse-stream)/?$"
+    r"|:(stream)?generateContent$|:(batch)?embedContents?$|:(stream)?rawPredict$|:predict$",
+    re.IGNORECASE,
+)
+"""Of OpenAI, Anthropic, Gemini, Bedrock, Cohere, Ollama, Vertex, Replicate, and what is compatible with them."""
+
+_ASKED = {
+    *("messages", "message", "prompt", "input", "inputs", "inputText", "contents", "content", "requests"),
+    *("texts", "query", "instances", "anthropic_version"),
+}
+"""Fields of which a request to a model has one, beside the name of the model."""
+
+_MODEL_IN_PATH = re.compile(r"/(?:models?|deployments|engines)/([^/:?]+)")
+_WITHOUT_A_NAME = "/chat/completions"
+"""A path that needs no name of a model: servers of a single one expect none."""
+
+PASSING_STATUSES = frozenset((408, 425, 429))
+"""HTTP statuses of failures that pass, beside 500 to 599."""
+
+_PASSING = re.compile(
+    r"rate.?limit|too.?many|overload|quota|exhausted|unavailable|server.?error|^api_error$|internal|time.?d?.?out|deadline"
+    r"|throttl|slow.?down|capacity|request.?limit.?exceeded|bandwidth.?limit|throughput.?exceeded|model.?stream.?error",
+    re.IGNORECASE,
+)
+_LASTING = re.compile(
+    r"invalid|auth|permission|forbidden|denied|not.?found|content|context|policy|safety|too.?large|unsupported|validation",
+    re.IGNORECASE,
+)
+
+
+class Request(NamedTuple):
+    """Whether a request asks a model, and the model's name where it states one."""
+
+    is_of_model: bool
+    model: str | None
+
+
+class StatedError(NamedTuple):
+    """An error that a response states; `passes`: whether it is one that passes."""
+
+    reason: str
+    passes: bool
+
+
+def is_passing_status(status: int) -> bool:
+    """Return whether an HTTP status is of a failure that passes."""
+    return status in PASSING_STATUSES or 500 <= status <= 599
+
+
+def is_passing_code(code: str) -> bool:
+    """Return whether the name of an error, such as `rate_limit_exceeded`, is of a failure that passes."""
+    return _PASSING.search(code) is not None
+
+
+def read_request(method: str, path: str, body: Any) -> Request:
+    """Return what a request asks; `body`: bytes, text or the object that is sent as JSON."""
+    if method != "POST" or _PATH.search(path) is None:
+        return Request(False, None)
+    asked = parsed(body) if isinstance(body, (bytes, str)) else body
+    if not isinstance(asked, dict):
+        return Request(False, None)
+    named = _MODEL_IN_PATH.search(path)
+    model = asked.get("model") or (named and named.group(1))
+    if not _ASKED.intersection(asked) or not (model or path.rstrip("/").endswith(_WITHOUT_A_NAME)):
+        return Request(False, None)
+    return Request(True, model if isinstance(model, str) else None)
+
+
+def stated_error(answer: Any, *, is_error: bool = False) -> StatedError | None:
+    """Return the error that a body, or one event of a stream, states; None if it states none.
+
+    `is_error`: the event itself is called an error. Then it passes, unless it states a reason that lasts.
+    """
+    if isinstance(answer, list):  # Gemini's stream as one JSON text
+        return next((found for found in map(stated_error, answer) if found is not None), None)
+    if not isinstance(answer, dict):
+        return StatedError("error event", True) if is_error else None
+    inner = answer.get("response")
+    error = answer.get("error") or (inner.get("error") if isinstance(inner, dict) else None)
+    if not error:
+        if not is_error and answer.get("type") != "error":
+            return None
+        error, is_error = answer, True
+    codes = [error.get(name) for name in ("code", "status", "type")] if isinstance(error, dict) else []
+    for code in codes:
+        number = int(code) if isinstance(code, (int, str)) and str(code).isdigit() else None
+        if number is not None and 400 <= number <= 599:
+            return StatedError(str(number), is_passing_status(number))
+    names = [code for code in codes if isinstance(code, str) and code != "error"]
+    passing = next(filter(is_passing_code, names), None)
+    if passing is not None:
+        return StatedError(passing, True)
+    return StatedError(names[0] if names else "error", is_error and not any(map(_LASTING.search, names)))
+
+
+def parsed(text: Any) -> Any:
+    """Return the JSON value of a text; None if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,408 @@
+"""The clients whose calls are watched: httpx, lm15, aiohttp, urllib3, `http.client`, and sockets that do not connect.
+
+Each function changes one imported module in place, once. Programs behave as before.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+
+from .calls import INSIDE, Call, begin, carried, place
+
+_CALL = "_evolverpc_call"
+
+
+def watch_httpx(package: Any) -> None:
+    """Watch the transports of httpx or httpx2; others, such as those of tests, use no network or another client."""
+
+    class Stream(package.SyncByteStream):  # type: ignore[misc]  # known at run time only
+        def __init__(self, stream: Any, call: Call) -> None:
+            self._stream = stream
+            self._call = call
+
+        def __iter__(self) -> Iterator[bytes]:
+            return _parts(self._stream, self._call)
+
+        def close(self) -> None:
+            self._stream.close()
+
+    class AsyncStream(package.AsyncByteStream):  # type: ignore[misc]  # as above
+        def __init__(self, stream: Any, call: Call) -> None:
+            self._stream = stream
+            self._call = call
+
+        def __aiter__(self) -> Any:
+            return _async_parts(self._stream, self._call)
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    def begun(request: Any) -> Call | None:
+        body = request.content if hasattr(request, "_content") else None
+        return begin(request.method, str(request.url), body)
+
+    def watched(handle: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(handle)
+        def handle_request(transport: Any, request: Any) -> Any:
+            call = begun(request)
+            if call is None:
+                return handle(transport, request)
+            with _Within(call):
+                response = handle(transport, request)
+            call.answered(response.status_code, response.headers)
+            response.stream = Stream(response.stream, call)
+            return response
+
+        return handle_request
+
+    def watched_async(handle: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(handle)
+        async def handle_async_request(transport: Any, request: Any) -> Any:
+            call = begun(request)
+            if call is None:
+                return await handle(transport, request)
+            with _Within(call):
+                response = await handle(transport, request)
+            call.answered(response.status_code, response.headers)
+            response.stream = AsyncStream(response.stream, call)
+            return response
+
+        return handle_async_request
+
+    package.HTTPTransport.handle_request = watched(package.HTTPTransport.handle_request)
+    package.AsyncHTTPTransport.handle_async_request = watched_async(package.AsyncHTTPTransport.handle_async_request)
+
+
+def watch_lm15(module: Any) -> None:
+    """Watch the transports of lm15, by which DSPy calls models."""
+    transport, async_transport = module.StdlibTransport, module.StdlibAsyncTransport
+    stream, do_stream = transport.stream, async_transport._do_stream
+
+    @functools.wraps(stream)
+    def watched(self: Any, request: Any) -> Any:
+        call = begin(request.method, request.url, request.body)
+        if call is None:
+            return stream(self, request)
+        with _Within(call):
+            response = stream(self, request)
+        call.answered(response.status, {name.lower(): value for name, value in response.headers})
+        response._chunks = _parts(response._chunks, call)
+        return response
+
+    @functools.wraps(do_stream)
+    async def watched_async(self: Any, request: Any) -> Any:
+        call = begin(request.method, request.url, request.body)
+        if call is None:
+            return await do_stream(self, request)
+        with _Within(call):
+            response = await do_stream(self, request)
+        call.answered(response.status, {name.lower(): value for name, value in response.headers})
+        response._chunks = _async_parts(response._chunks, call)
+        return response
+
+    transport.stream, async_transport._do_stream = watched, watched_async
+
+
+def watch_aiohttp(package: Any) -> None:
+    """Watch the requests of sessions, and what is read of their responses."""
+    reader, bodies = package.StreamReader, _AiohttpBodies()
+    session, read, fail = package.ClientSession, reader._read_nowait_chunk, reader.set_exception
+    request = session._request
+
+    @functools.wraps(request)
+    async def watched(self: Any, method: str, url: Any, **options: Any) -> Any:
+        body = options.get("json")
+        if body is None:
+            body = b"" if options.get("data") is None else options["data"]
+        call = begin(method.upper(), str(self._build_url(url)), body)
+        if call is None:
+            return await request(self, method, url, **options)
+        try:
+            with _Within(call):
+                response = await request(self, method, url, **options)
+        except package.ClientResponseError as problem:  # `raise_for_status` of the session
+            call.outcome = None
+            call.answered(problem.status, problem.headers or {})
+            raise
+        call.answered(response.status, response.headers)
+        bodies.add(response.content, call)
+        return response
+
+    def read_nowait_chunk(self: Any, n: int) -> Any:
+        data = read(self, n)
+        if id(self) in bodies.calls:
+            bodies.feed(self, data)
+        return data
+
+    def set_exception(self: Any, problem: Any, *more: Any) -> None:
+        fail(self, problem, *more)
+        call = bodies.calls.pop(id(self), None)
+        if call is not None:
+            call.raised(self.exception() or problem)
+
+    session._request = watched
+    reader._read_nowait_chunk = read_nowait_chunk
+    reader.set_exception = set_exception
+
+
+class _AiohttpBodies:
+    """The calls of the bodies that are being read, by the id of their readers, which take no attributes."""
+
+    def __init__(self) -> None:
+        self.calls: dict[int, Call] = {}
+
+    def add(self, content: Any, call: Call) -> None:
+        if content.exception() is not None:
+            call.raised(content.exception())
+            return
+        self.calls[id(content)] = call
+        call.when_closed(functools.partial(self.calls.pop, id(content), None))
+        content.on_eof(functools.partial(self._end, content))
+
+    def feed(self, content: Any, data: bytes) -> None:
+        self.calls[id(content)].feed(data)
+        self._end(content)
+
+    def _end(self, content: Any) -> None:
+        if content.at_eof():
+            call = self.calls.pop(id(content), None)
+            if call is not None:
+                call.finished()
+
+
+def watch_urllib3_pool(module: Any) -> None:
+    """Watch each attempt of a pool, from the connection on."""
+    pool = module.HTTPConnectionPool
+    make_request = pool._make_request
+
+    @functools.wraps(make_request)
+    def watched(self: Any, conn: Any, method: str, url: str, *more: Any, **options: Any) -> Any:
+        body = options.get("body", more[0] if more else b"")
+        call = begin(method, _url_of(conn, url, self.scheme), b"" if body is None else body)
+        if call is None:
+            return make_request(self, conn, method, url, *more, **options)
+        with _Within(call):
+            response = make_request(self, conn, method, url, *more, **options)
+        call.answered(response.status, response.headers)
+        whole = getattr(response, "_body", None)
+        if isinstance(whole, bytes):  # it was read, and decoded, at once
+            call.take_decoded(whole)
+        else:
+            vars(getattr(response, "_fp", response))[_CALL] = call
+        return response
+
+    pool._make_request = watched
+
+
+def watch_urllib3_response(module: Any) -> None:
+    """Watch what is read of chunked responses, which does not pass through `http.client`."""
+    response = module.HTTPResponse
+    read_chunked, handle_chunk = response.read_chunked, response._handle_chunk
+
+    @functools.wraps(read_chunked)
+    def watched(self: Any, *given: Any, **options: Any) -> Any:
+        call = getattr(self._fp, _CALL, None)
+        if call is None:
+            yield from read_chunked(self, *given, **options)
+            return
+        with _Reading(call):
+            yield from read_chunked(self, *given, **options)
+        call.finished()
+
+    def watched_chunk(self: Any, *given: Any) -> Any:
+        data = handle_chunk(self, *given)
+        call = getattr(self._fp, _CALL, None)
+        if call is not None:
+            call.feed(data)
+        return data
+
+    response.read_chunked = watched
+    response._handle_chunk = watched_chunk
+
+
+def watch_http_client(module: Any) -> None:
+    """Watch connections of the standard library, also below `urllib.request`, and all that is read of responses."""
+    connection, response = module.HTTPConnection, module.HTTPResponse
+    request, getresponse = connection.request, connection.getresponse
+
+    @functools.wraps(request)
+    def watched_request(self: Any, method: str, url: str, body: Any = None, *more: Any, **options: Any) -> Any:
+        call = begin(method, _url_of(self, url), b"" if body is None else body)
+        if call is None:
+            return request(self, method, url, body, *more, **options)
+        with _Within(call):
+            request(self, method, url, body, *more, **options)
+        setattr(self, _CALL, call)
+        return None
+
+    @functools.wraps(getresponse)
+    def watched_getresponse(self: Any, *given: Any, **options: Any) -> Any:
+        call = self.__dict__.pop(_CALL, None)
+        if call is None:
+            return getresponse(self, *given, **options)
+        with _Within(call):
+            found = getresponse(self, *given, **options)
+        call.answered(found.status, found.headers)
+        setattr(found, _CALL, call)
+        return found
+
+    connection.request, connection.getresponse = watched_request, watched_getresponse
+    for name in ("read", "read1", "readline"):
+        setattr(response, name, _watched_read(getattr(response, name), lambda data, _: data))
+    response.readinto = _watched_read(response.readinto, lambda count, into: bytes(memoryview(into)[:count]))
+
+
+def _watched_read(read: Callable[..., Any], data_of: Callable[[Any, Any], bytes]) -> Callable[..., Any]:
+    @functools.wraps(read)
+    def watched(self: Any, *given: Any, **options: Any) -> Any:
+        call = self.__dict__.pop(_CALL, None)  # what reads within it is a part of it
+        if call is None:
+            return read(self, *given, **options)
+        try:
+            result = read(self, *given, **options)
+        except BaseException as problem:
+            call.raised(problem)
+            raise
+        call.feed(data_of(result, given[0] if given else None))
+        if not self.isclosed():
+            setattr(self, _CALL, call)
+        elif self.length:  # bytes that it announced, and did not send
+            call.raised(ConnectionResetError("%s more bytes were announced" % self.length))
+        else:
+            call.finished()
+        return result
+
+    return watched
+
+
+def watch_sockets(module: Any) -> None:
+    """Watch connections that fail, also of clients that speak other protocols, and names that are not found."""
+    connect, getaddrinfo = module.socket.connect, module.getaddrinfo
+
+    @functools.wraps(connect)
+    def watched_connect(self: Any, address: Any) -> Any:
+        try:
+            return connect(self, address)
+        except BlockingIOError:
+            raise
+        except OSError as problem:
+            if isinstance(address, tuple):  # one of an address family with hosts
+                _not_connected(address[0], address[1], problem)
+            raise
+
+    @functools.wraps(getaddrinfo)
+    def watched_getaddrinfo(host: Any, port: Any, *more: Any, **options: Any) -> Any:
+        try:
+            return getaddrinfo(host, port, *more, **options)
+        except OSError as problem:
+            if isinstance(host, str):
+                _not_connected(host, port, problem)
+            raise
+
+    module.socket.connect = watched_connect
+    module.getaddrinfo = watched_getaddrinfo
+
+
+def watch_loops(module: Any) -> None:
+    """Watch connections of event loops that fail."""
+    loop = module.BaseEventLoop
+    create_connection = loop.create_connection
+
+    @functools.wraps(create_connection)
+    async def watched(self: Any, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        try:
+            return await create_connection(self, protocol_factory, host, port, **options)
+        except OSError as problem:
+            if host is not None:
+                _not_connected(host, port, problem)
+            raise
+
+    loop.create_connection = watched
+
+
+def _not_connected(host: Any, port: Any, problem: OSError) -> None:
+    call = begin("CONNECT", "tcp://%s" % host if port is None else "tcp://%s:%s" % (host, port))
+    if call is not None:
+        call.raised(problem)
+
+
+def watch_pools(module: Any) -> None:
+    """Have what is submitted to a pool of threads belong to the example that submits it."""
+    executor = module.ThreadPoolExecutor
+    submit = executor.submit
+
+    @functools.wraps(submit)
+    def watched(self: Any, fn: Any, /, *given: Any, **options: Any) -> Any:
+        here = place.get()
+        if here is None:
+            return submit(self, fn, *given, **options)
+        return submit(self, carried, here, fn, *given, **options)
+
+    executor.submit = watched
+
+
+def watch_threads(module: Any) -> None:
+    """Have threads belong to the example that starts them."""
+    start = module.Thread.start
+
+    @functools.wraps(start)
+    def watched(self: Any) -> None:
+        self._evolverpc_place = place.get()
+        start(self)
+
+    module.Thread.start = watched
+
+
+class _Within:
+    """While it is open, what runs is a part of the call, which takes what is raised."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def __enter__(self) -> None:
+        self._token = place.set(INSIDE)
+
+    def __exit__(self, _: Any, problem: BaseException | None, __: Any) -> None:
+        place.reset(self._token)
+        if problem is not None:
+            self._call.raised(problem)
+
+
+class _Reading:
+    """While it is open, a body is read; the call takes what is raised, but not that the program stops reading."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: Any, problem: BaseException | None, __: Any) -> None:
+        if problem is not None and not isinstance(problem, GeneratorExit):
+            self._call.raised(problem)
+
+
+def _parts(parts: Iterable[bytes], call: Call) -> Iterator[bytes]:
+    with _Reading(call):
+        for part in parts:
+            call.feed(part)
+            yield part
+    call.finished()
+
+
+async def _async_parts(parts: AsyncIterable[bytes], call: Call) -> AsyncIterator[bytes]:
+    with _Reading(call):
+        async for part in parts:
+            call.feed(part)
+            yield part
+    call.finished()
+
+
+def _url_of(connection: Any, target: str, scheme: str = "") -> str:
+    if "://" in target:  # by a proxy
+        return target
+    host = getattr(connection, "_tunnel_host", None) or connection.host
+    port = getattr(connection, "_tunnel_port", None) or connection.port
+    scheme = scheme or ("https" if connection.default_port == 443 else "http")
+    return "%s://%s%s%s" % (scheme, "[%s]" % host if ":" in host else host, ":%s" % port if port else "", target)
