@@ -1,8 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { batchProgramOf, call, evaluate, gate, programOf, served } from "./support.js";
 
-class RateLimitError extends Error {}
-
 function answered(statusCode: number): Error {
   return Object.assign(new Error(`answered ${statusCode}`), { statusCode });
 }
@@ -161,7 +159,6 @@ describe("an error", () => {
   });
   it.each([
     ["has `retryable` true", Object.assign(new Error("busy"), { retryable: true })],
-    ["is a provider's rate limit by its class", new RateLimitError("slow down")],
     ["has the status of an outage", Object.assign(new Error("bad gateway"), { status: 502 })],
     [
       "is the network's, behind fetch",
@@ -182,12 +179,11 @@ describe("an error", () => {
     ["is throttled by AWS", Object.assign(answered(400), { $retryable: { throttling: true } })],
     ["is a name that is not found", Object.assign(new Error("getaddrinfo"), { code: "ENOTFOUND" })],
     ["is `fetch`'s without a cause", new TypeError("fetch failed")],
-    ["is marked by LangChain", Object.assign(new Error("m"), { [Symbol.for("langchain.errors.retryable")]: true })],
   ])("that %s is an infrastructure failure", async (_, error) => {
     expect(await resultOf(() => Promise.reject(error))).toMatchObject({ status: "infra_error", score: null });
   });
   it.each([
-    ["has `retryable` false", Object.assign(new RateLimitError("spent"), { retryable: false })],
+    ["has `retryable` false", Object.assign(answered(429), { retryable: false })],
     ["has the status of a bad request", Object.assign(new Error("bad"), { status: 400 })],
     ["is a plain TypeError", new TypeError("x is undefined")],
     ["is a bad address for `fetch`", new TypeError("fetch failed", { cause: new Error("unknown scheme") })],

@@ -85,9 +85,9 @@ def install_python(folder: Path) -> None:
     subprocess.run([uv, "pip", "install", "--quiet", "--no-build", *target], check=True, timeout=500)
 
 
-def install_node(folder: Path) -> None:
+def install_node(folder: Path, wanted: Path = CALLS / "node") -> None:
     """The libraries for Node, by npm."""
-    shutil.copytree(CALLS / "node", folder)
+    shutil.copytree(wanted, folder)
     omitted = ["--omit=optional", "--omit=peer", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
     subprocess.run(["npm", "ci", *omitted], cwd=folder, check=True, timeout=500, stdout=subprocess.DEVNULL)
 
@@ -243,13 +243,3 @@ async def test_calls_with_libraries_are_steps_in_node(opened, provider):
         if library.endswith(BY_HAND):
             assert result["usage"]["input_tokens"] == tokens
     check_arrivals(versions, ARRIVALS_IN_NODE)
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
-@pytest.mark.skipif(not PACKAGE.is_file(), reason="the TypeScript package has not been built")
-async def test_no_failure_of_a_provider_or_the_network_is_a_score_in_node(opened):
-    folder = node_libraries()
-    command = ("node", str(CALLS / "calls.mjs"), str(PACKAGE), str(folder))
-    limits = {"start_timeout_s": 300.0, "example_timeout_s": REQUEST_TIMEOUT_S}
-    async with opened(command=command, workers=1, **limits) as running:
-        await check(running)

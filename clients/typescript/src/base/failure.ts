@@ -1,8 +1,8 @@
 /** How the contract describes a thrown value: class name, message, and the program's part of the stack. */
 
 import type { ExampleError } from "../generated/types.js";
+import { namesOf } from "./error-values.js";
 import { wellFormed } from "./json.js";
-import { namesOf } from "./transient.js";
 import { isObject } from "./values.js";
 
 const MAX_MESSAGE = 8 * 1024;

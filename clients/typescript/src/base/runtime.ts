@@ -80,7 +80,8 @@ export function loadedScripts(): string[] {
   return urls;
 }
 
-function builtin<Module extends object>(name: string): Module | undefined {
+/** Return a module of Node; undefined in a runtime without it. */
+export function builtin<Module extends object>(name: string): Module | undefined {
   return runtime().process?.getBuiltinModule?.(name) as Module | undefined;
 }
 

@@ -4,11 +4,13 @@ import { describeFailure } from "../base/failure.js";
 import { finite, InvalidResult } from "../base/invalid-result.js";
 import { type JsonValue, NotJson, toExactJson, toJsonValue, wellFormed } from "../base/json.js";
 import type { Notices } from "../base/notices.js";
-import { classify } from "../base/transient.js";
 import { faults } from "../base/validate.js";
 import { isObject, shown } from "../base/values.js";
 import type { ExampleError, ExampleResult, Usage } from "../generated/types.js";
 import { PARSE_FAILURE, ParseFailure } from "../steps/steps.js";
+import type { Call } from "../wire/call.js";
+import type { ExampleCalls } from "../wire/example-calls.js";
+import { judge } from "../wire/verdict.js";
 import { readComponentFeedback } from "./component-feedback.js";
 import { withLog, writtenBy } from "./example-log.js";
 
@@ -59,32 +61,44 @@ export interface Attempt {
   seconds: number;
   usage?: unknown;
   trajectory?: unknown;
+  /** What is known of its calls over the network. */
+  calls: ExampleCalls;
 }
 
 /** The result of an example that threw. */
 export function failedResult(error: unknown, attempt: Attempt): ExampleResult {
-  if (error instanceof InvalidResult || error instanceof NotJson) {
+  const { transient, evidence } = judge(error, attempt.calls);
+  if (!transient && (error instanceof InvalidResult || error instanceof NotJson)) {
     return unscored("program_error", { type: "invalid_result", message: wellFormed(error.message) }, attempt);
   }
-  const { transient, evidence } = classify(error);
   const described = describeFailure(error, evidence);
   if (error instanceof ParseFailure) described.type = PARSE_FAILURE;
   return unscored(transient ? "infra_error" : "program_error", described, attempt);
 }
 
+/** The result of an example whose program returned an output although its last call of a model failed. */
+export function withoutModelResult(call: Call, output: JsonValue, attempt: Attempt): ExampleResult {
+  const message = `the last call of a model failed: ${call}; the option trustResults takes what the program returned`;
+  return { ...unscored("infra_error", { type: "model_unavailable", message: wellFormed(message) }, attempt), output };
+}
+
 /** The result of an example past its deadline; `fault`: what shows that the example itself took too long. */
 export function timedOutResult(timeoutS: number | undefined, fault: string, attempt: Attempt): ExampleResult {
-  return unscored("timeout", { type: "timeout", message: `ran longer than ${timeoutS} s ${fault}` }, attempt);
+  const message = `ran longer than ${timeoutS} s ${fault}`;
+  const { openModelCall: call } = attempt.calls;
+  if (call === undefined) return unscored("timeout", { type: "timeout", message }, attempt);
+  return unscored("infra_error", { type: "timeout", message: wellFormed(`${message} [${call}]`) }, attempt);
 }
 
 /** The same result with its trajectory, if that is JSON. */
 export function withTrajectory(result: ExampleResult, trajectory: unknown): ExampleResult {
-  return { ...result, ...extras({ seconds: result.seconds, trajectory }) };
+  const steps = orUndefined(() => toJsonValue(trajectory));
+  return steps === undefined || steps === null ? result : { ...result, trajectory: steps };
 }
 
 /** The result of an example that was stopped, with its cost until then, or that was never started. */
-export function cancelledResult({ seconds, usage }: Attempt): ExampleResult {
-  return { status: "cancelled", score: null, output: null, ...extras({ seconds, usage }) };
+export function cancelledResult({ trajectory: _, ...attempt }: Attempt): ExampleResult {
+  return { status: "cancelled", score: null, output: null, ...extras(attempt) };
 }
 
 function unscored(status: ExampleResult["status"], error: ExampleError, attempt: Attempt): ExampleResult {
@@ -92,12 +106,18 @@ function unscored(status: ExampleResult["status"], error: ExampleError, attempt:
 }
 
 /** The optional parts of a result; values that are not JSON are omitted. */
-function extras({ seconds, usage, trajectory }: Attempt): Pick<ExampleResult, "seconds" | "usage" | "trajectory"> {
+function extras({
+  seconds,
+  usage,
+  trajectory,
+  calls: { hosts },
+}: Attempt): Pick<ExampleResult, "seconds" | "usage" | "trajectory" | "hosts"> {
   const spent = orUndefined(() => readUsage(usage));
   const steps = orUndefined(() => toJsonValue(trajectory));
   return {
     ...(steps === undefined || steps === null ? {} : { trajectory: steps }),
     ...(spent === undefined ? {} : { usage: spent }),
+    ...(hosts === undefined ? {} : { hosts }),
     seconds,
   };
 }
@@ -167,17 +187,20 @@ const SCORINGS_OWN = [
 /** A result combined with the outcome of its scoring. */
 export function rescored(result: ExampleResult, scoring: ExampleResult): ExampleResult {
   const kept = Object.entries(result).filter(([name]) => !SCORINGS_OWN.includes(name));
-  return withLog({ ...scoring, ...Object.fromEntries(kept) }, writtenBy(result) + writtenBy(scoring));
+  const hosts = { ...result.hosts, ...scoring.hosts };
+  const combined = { ...scoring, ...Object.fromEntries(kept), ...(Object.keys(hosts).length > 0 ? { hosts } : {}) };
+  return withLog(combined, writtenBy(result) + writtenBy(scoring));
 }
 
 /** One result of a program's own `evaluate`; throws `InvalidResult` or `NotJson`. */
 export function readBatchResult(
   given: unknown,
-  seconds: number,
+  { seconds, calls: { hosts } }: Attempt,
   captureTraces: boolean,
   notices: Notices,
 ): ExampleResult {
-  if (!isObject(given)) return { status: "ok", ...readScore(given, notices), output: null, seconds };
+  const seen = hosts === undefined ? {} : { hosts };
+  if (!isObject(given)) return { status: "ok", ...readScore(given, notices), output: null, ...seen, seconds };
   const {
     status = "ok",
     output,
@@ -196,6 +219,7 @@ export function readBatchResult(
     ...(captureTraces && trajectory !== undefined ? { trajectory: toJsonValue(trajectory, "trajectory") } : {}),
     ...(usage === undefined ? {} : { usage: toJsonValue(usage, "usage") }),
     ...(metric_calls === undefined ? {} : { metric_calls }),
+    ...seen,
     seconds: measured,
   };
   const [fault] = faults("ExampleResult", result);

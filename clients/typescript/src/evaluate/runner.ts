@@ -9,7 +9,7 @@
 import type { Cancellation } from "../base/cancellation.js";
 import { unpacked } from "../base/exact-values.js";
 import { InvalidResult } from "../base/invalid-result.js";
-import { toExactJson, toJsonValue } from "../base/json.js";
+import { type JsonValue, toExactJson, toJsonValue } from "../base/json.js";
 import { jsonOrRepr } from "../base/json-or-repr.js";
 import type { Notices } from "../base/notices.js";
 import { joined, summed } from "../base/usage.js";
@@ -25,9 +25,13 @@ import {
 } from "../program/program.js";
 import type { ExampleRow } from "../rows/rows.js";
 import { watchAiSdk } from "../steps/ai-sdk-telemetry.js";
-import { recordsModelCalls } from "../steps/model-calls.js";
 import { runExample, spanStepRecorder } from "../steps/spans.js";
+import { inPlace } from "../steps/step-context.js";
 import { parseFailure, unrecordedStep } from "../steps/steps.js";
+import type { Call } from "../wire/call.js";
+import { ExampleCalls } from "../wire/example-calls.js";
+import { whileRunning } from "../wire/place.js";
+import { watchNetwork } from "../wire/watch.js";
 import { reportComponentFeedback } from "./component-feedback.js";
 import { type Outcome, runWithDeadline } from "./deadline.js";
 import { EventLoopLag } from "./event-loop-lag.js";
@@ -37,10 +41,12 @@ import {
   cancelledResult,
   failedResult,
   finishedResult,
+  type ReadScore,
   readBatchResult,
   readScore,
   rescored,
   timedOutResult,
+  withoutModelResult,
   withTrajectory,
 } from "./example-results.js";
 import type { Slots } from "./slots.js";
@@ -83,6 +89,15 @@ interface DeadlineRules {
   enforcesDeadlines: boolean;
 }
 
+/**
+ * `modelHosts`: hosts at which every call is one of a model. `trustResults`: whether a returned result counts although the
+ * last call of a model failed.
+ */
+interface NetworkRules {
+  modelHosts: ReadonlySet<string>;
+  trustResults: boolean;
+}
+
 export class Runner {
   readonly #lag: EventLoopLag;
   #yieldRequestedAt: number | undefined;
@@ -92,7 +107,9 @@ export class Runner {
     private readonly slots: Slots,
     private readonly notices: Notices,
     private readonly deadlines: DeadlineRules,
+    private readonly network: NetworkRules,
   ) {
+    watchNetwork();
     this.#lag = new EventLoopLag(deadlines.timeoutS ?? Number.POSITIVE_INFINITY);
   }
 
@@ -116,7 +133,7 @@ export class Runner {
       return ended instanceof InconclusiveAttempt ? ended : ended.map((result) => withLog(result, log));
     });
     positions.forEach((position, at) => {
-      evaluation.onResult(position, results?.[at] ?? cancelledResult({ seconds: 0 }));
+      evaluation.onResult(position, results?.[at] ?? cancelledResult({ seconds: 0, calls: new ExampleCalls() }));
     });
   }
 
@@ -154,8 +171,18 @@ export class Runner {
     return limitS === Number.POSITIVE_INFINITY ? undefined : limitS;
   }
 
-  /** Run `work` under a deadline in seconds. */
-  async #timed<Value>(
+  /** Run `work` under a deadline in seconds; what it does over the network is kept in `calls`. */
+  #timed<Value>(
+    work: (signal: AbortSignal) => Promise<Value>,
+    seconds: number | undefined,
+    conditions: AttemptConditions,
+    calls: ExampleCalls,
+  ): Promise<Outcome<Value>> {
+    const place = { recorder: undefined, around: undefined, onUsage: undefined, calls };
+    return whileRunning(calls, () => inPlace(place, () => this.#untilDeadline(work, seconds, conditions)));
+  }
+
+  async #untilDeadline<Value>(
     work: (signal: AbortSignal) => Promise<Value>,
     seconds: number | undefined,
     { alone, cancellation }: AttemptConditions,
@@ -187,6 +214,7 @@ export class Runner {
     const trace: unknown[] = [];
     const usage: Usage = {};
     const scoring: Usage = {};
+    const calls = new ExampleCalls(this.network.modelHosts);
     let measured: Usage | undefined;
     const onUsage = (more: Usage): void => {
       measured = joined(measured, more);
@@ -195,6 +223,7 @@ export class Runner {
     const attempt = (): Attempt & { usage: Usage } => ({
       seconds: clock(),
       usage: summed(conditions.spent, summed(stated(), scoring)),
+      calls,
     });
     const components = Object.keys(candidate);
     const { readsTrajectory = false } = program;
@@ -204,17 +233,20 @@ export class Runner {
       async (signal) => {
         const context = { signal, captureTraces, trace, usage, step, parseFailure };
         if (recorder !== undefined) watchAiSdk();
-        const isMeasured = recorder !== undefined || recordsModelCalls();
         const run = () => program.run(row, { ...candidate }, context);
-        const output = await runExample(recorder, isMeasured ? onUsage : undefined, run);
+        const output = await runExample(recorder, onUsage, calls, run);
         const steps = recorder?.end(true) ?? [];
         const taken = toExactJson(output, "output");
+        const failed = this.#modelFailed(calls);
+        if (failed !== undefined) return withoutModelResult(failed, taken, attempt());
         const judging = (): ScoreContext => {
           const summary = { data, output, score: null, feedback: null };
           const trajectory = readsTrajectory ? toJsonValue(trajectoryOf(steps, trace, summary), "trace") : undefined;
           return { signal, usage: scoring, trajectory };
         };
         const score = program.score && readScore(await program.score(row, output, judging()), this.notices);
+        const unjudged = this.#modelFailed(calls);
+        if (unjudged !== undefined) return withoutModelResult(unjudged, taken, attempt());
         const summary = { data, output, score: score?.score ?? null, feedback: score?.feedback ?? null };
         const trajectory = captureTraces ? trajectoryOf(steps, trace, summary) : undefined;
         const result = finishedResult(taken, score, { ...attempt(), trajectory });
@@ -223,6 +255,7 @@ export class Runner {
       },
       limitS,
       conditions,
+      calls,
     );
     if (ending.kind === "done") return [ending.value];
     const steps = recorder?.end(false) ?? [];
@@ -232,6 +265,11 @@ export class Runner {
     const { error } = failed;
     const summary = { data, output: null, score: null, feedback: null, error };
     return [withTrajectory(failed, trajectoryOf(steps, trace, summary))];
+  }
+
+  /** The call of a model that was the last and failed; undefined if results are taken all the same. */
+  #modelFailed({ openModelCall }: ExampleCalls): Call | undefined {
+    return this.network.trustResults ? undefined : openModelCall;
   }
 
   /** Return the same result with a score; a result that failed or was never run is returned unchanged. */
@@ -246,15 +284,18 @@ export class Runner {
     const scoring = await this.#withIsolatedRerun(1, cancellation, async (conditions) => {
       const clock = stopwatch();
       const usage: Usage = {};
+      const calls = new ExampleCalls(this.network.modelHosts);
       const judge = async (signal: AbortSignal) => {
         const trajectory = this.program.readsTrajectory ? inlineTrajectory(result) : undefined;
         const given = await this.program.score?.(row, unpacked(result.output), { signal, usage, trajectory });
         return readScore(given, this.notices);
       };
-      const [ending, log] = await logged(() => this.#timed(judge, limitS, conditions));
-      const attempt = { seconds: clock(), usage: summed(conditions.spent, usage) };
-      const ended =
-        ending.kind === "done" ? finishedResult(null, ending.value, attempt) : unfinished(ending, limitS, attempt);
+      const [ending, log] = await logged(() => this.#timed(judge, limitS, conditions, calls));
+      const attempt = { seconds: clock(), usage: summed(conditions.spent, usage), calls };
+      const failed = ending.kind === "done" ? this.#modelFailed(calls) : undefined;
+      const done = (score: ReadScore) =>
+        failed === undefined ? finishedResult(null, score, attempt) : withoutModelResult(failed, null, attempt);
+      const ended = ending.kind === "done" ? done(ending.value) : unfinished(ending, limitS, attempt);
       return ended instanceof InconclusiveAttempt ? ended : withLog(ended, log);
     });
     return scoring === undefined ? result : rescored(result, scoring);
@@ -267,6 +308,7 @@ export class Runner {
     conditions: AttemptConditions,
   ): Promise<ExampleResult[] | InconclusiveAttempt> {
     const clock = stopwatch();
+    const calls = new ExampleCalls(this.network.modelHosts);
     const limitS = this.#limitS(requestedS);
     const timeoutS = limitS && limitS * rows.length;
     const batch = rows.map(({ id, row }) => ({ id, data: row }));
@@ -275,19 +317,24 @@ export class Runner {
         readAll(await program.evaluate({ ...candidate }, batch, { captureTraces, signal }), rows.length),
       timeoutS,
       conditions,
+      calls,
     );
-    const seconds = clock() / rows.length;
+    const attempt = { seconds: clock() / rows.length, calls };
     if (ending.kind !== "done") {
-      const failed = unfinished(ending, timeoutS, { seconds });
+      const failed = unfinished(ending, timeoutS, attempt);
       return failed instanceof InconclusiveAttempt ? failed : rows.map(() => failed);
     }
+    const unanswered = this.#modelFailed(calls);
     return ending.value.map((given) => {
       try {
-        const result = readBatchResult(given, seconds, captureTraces, this.notices);
+        const result = readBatchResult(given, attempt, captureTraces, this.notices);
+        const isTaken = result.status === "ok" || result.status === "rollout";
+        if (isTaken && unanswered !== undefined)
+          return withoutModelResult(unanswered, (result.output ?? null) as JsonValue, attempt);
         reportComponentFeedback(result, result.trajectory, Object.keys(candidate), this.notices);
         return result;
       } catch (error) {
-        return failedResult(error, { seconds });
+        return failedResult(error, attempt);
       }
     });
   }

@@ -37,6 +37,10 @@ export interface OptimizeOptions<Data, Output, Component extends string = string
    * own command again, up to this call. Default: false.
    */
   isolated?: boolean | undefined;
+  /** Whether a returned result counts although the last call of a model failed. Default: false. */
+  trustResults?: boolean | undefined;
+  /** Hosts, as `host` or `host:port`, at which every call is one of a model. */
+  modelHosts?: readonly string[] | undefined;
   /** The id of a run to continue, or `last`, with the same program and rows. A completed one needs a larger limit. */
   resume?: string | undefined;
   /** Pauses the run when it is aborted; the promise is then rejected with `OptimizeError`. */
@@ -54,6 +58,8 @@ const OWN_OPTIONS = namesOf<Omit<OptimizeOptions<unknown, unknown>, keyof Optimi
   program: 1,
   propose: 1,
   isolated: 1,
+  trustResults: 1,
+  modelHosts: 1,
   resume: 1,
   signal: 1,
   onEvent: 1,

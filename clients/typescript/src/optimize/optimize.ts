@@ -2,6 +2,7 @@
 
 import type { Finished } from "../generated/optimize.js";
 import type { Program } from "../program/program.js";
+import type { EndpointOptions } from "../server/options.js";
 import { serve } from "../server/serve.js";
 import { asSetupError } from "../server/start-error.js";
 import { serveStdio } from "../server/stdio.js";
@@ -56,7 +57,7 @@ async function optimized(options: AnyOptions): Promise<OptimizeResult> {
   checkOptions(Object(options), calls);
   const program = programOf(options);
   const digest = digestOf(options);
-  if (process.env.GEPA_STDIO !== undefined) return serveStdio(program, { digest }); // a worker of `serveIsolated`
+  if (process.env.GEPA_STDIO !== undefined) return serveStdio(program, { digest, ...networkOptions(options) }); // a worker of `serveIsolated`
   const settings = variablesOf(options);
   const stop = new StopRequests(options.signal);
   try {
@@ -71,20 +72,24 @@ async function optimized(options: AnyOptions): Promise<OptimizeResult> {
   }
 }
 
-function served(
-  program: Program,
-  digest: string,
-  optimizer: string,
-  { exampleTimeoutS, isolated, maxInFlight }: AnyOptions,
-): Promise<ProgramServer> {
+function served(program: Program, digest: string, optimizer: string, options: AnyOptions): Promise<ProgramServer> {
+  const { exampleTimeoutS, isolated, maxInFlight } = options;
   if (isolated) return serveIsolated(optimizer, exampleTimeoutS);
   return serve(program, {
     digest,
+    ...networkOptions(options),
     ownsProcess: false,
     announce: () => {},
     ...(maxInFlight !== undefined && { maxConcurrency: maxInFlight }),
     ...(exampleTimeoutS !== undefined && { exampleTimeoutS }),
   });
+}
+
+function networkOptions({
+  trustResults,
+  modelHosts,
+}: AnyOptions): Pick<EndpointOptions, "trustResults" | "modelHosts"> {
+  return { ...(trustResults !== undefined && { trustResults }), ...(modelHosts !== undefined && { modelHosts }) };
 }
 
 async function runBeside(

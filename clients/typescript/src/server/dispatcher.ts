@@ -74,10 +74,16 @@ export class Dispatcher {
       instanceId: discovery.server.instance_id,
       rows,
       slots,
-      runner: new Runner(program, slots, new Notices(settings.log), {
-        timeoutS: settings.exampleTimeoutS,
-        enforcesDeadlines: !transport.peerEnforcesDeadlines,
-      }),
+      runner: new Runner(
+        program,
+        slots,
+        new Notices(settings.log),
+        {
+          timeoutS: settings.exampleTimeoutS,
+          enforcesDeadlines: !transport.peerEnforcesDeadlines,
+        },
+        settings,
+      ),
       traces: transport.traces,
       maxResultBytes: settings.maxResultBytes,
     });

@@ -5,7 +5,6 @@ import { CallCancelled, ProgramFailed, UnknownCandidate } from "../base/errors.j
 import { describeFailure } from "../base/failure.js";
 import { InvalidResult } from "../base/invalid-result.js";
 import { NotJson, toJsonValue } from "../base/json.js";
-import { classify } from "../base/transient.js";
 import { faults, invalidParams, unpackedParam, type WireTypeName } from "../base/validate.js";
 import { isObject, shown } from "../base/values.js";
 import { runWithDeadline } from "../evaluate/deadline.js";
@@ -27,6 +26,9 @@ import type {
 } from "../generated/types.js";
 import { type CallContext, type Candidate, isBatchProgram, isScoreProgram, type Program } from "../program/program.js";
 import type { ExampleRow, FilledExample, Rows } from "../rows/rows.js";
+import { ExampleCalls } from "../wire/example-calls.js";
+import { places, whileRunning } from "../wire/place.js";
+import { judge } from "../wire/verdict.js";
 import type { Job } from "./jobs.js";
 import { TrajectoryStore } from "./traces.js";
 
@@ -212,11 +214,13 @@ type Work = (context: CallContext) => Promise<unknown>;
 function oneStep(method: string, type: WireTypeName, work: Work): Job {
   const progress: Progress = { done: 0, total: 1 };
   const run = async (cancellation: Cancellation): Promise<unknown> => {
-    const ending = await runWithDeadline(async (signal) => checked(await work({ signal }), type), cancellation);
+    const calls = new ExampleCalls();
+    const watched = () => runWithDeadline(async (signal) => checked(await work({ signal }), type), cancellation);
+    const ending = await whileRunning(calls, () => places?.run({ calls }, watched) ?? watched());
     progress.done = 1;
     if (ending.kind === "done") return ending.value;
     if (ending.kind !== "failed") throw new CallCancelled();
-    throw programFailed(method, ending.error);
+    throw programFailed(method, ending.error, calls);
   };
   return { progress, run };
 }
@@ -229,9 +233,9 @@ function checked(given: unknown, type: WireTypeName): unknown {
   return answer;
 }
 
-function programFailed(stage: string, error: unknown): ProgramFailed {
+function programFailed(stage: string, error: unknown, calls: ExampleCalls): ProgramFailed {
   if (error instanceof InvalidResult || error instanceof NotJson) return new ProgramFailed(error.message, { stage });
-  const { transient, evidence } = classify(error);
+  const { transient, evidence } = judge(error, calls);
   const { type, message, traceback } = describeFailure(error, evidence);
   return new ProgramFailed(`${type}: ${message}`, { stage, log_tail: traceback ?? "" }, transient);
 }

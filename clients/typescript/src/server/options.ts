@@ -19,6 +19,13 @@ export interface EndpointOptions {
   maxResultBytes?: number;
   /** Seconds one example may run, null for no deadline; default 300. */
   exampleTimeoutS?: number | null;
+  /**
+   * Whether a returned result counts although the last call of a model failed: for programs that answer outages on
+   * purpose. Default false: such an example is an `infra_error`, and is tried again.
+   */
+  trustResults?: boolean;
+  /** Hosts, as `host` or `host:port`, at which every call is one of a model, besides the calls that are known by their form. */
+  modelHosts?: readonly string[];
   /** Whether `list_examples` returns the rows, not only their ids; default true. */
   shareRows?: boolean;
   /**
@@ -39,6 +46,8 @@ export const ENDPOINT_OPTIONS = namesOf<EndpointOptions>({
   maxRequestBytes: 1,
   maxResultBytes: 1,
   exampleTimeoutS: 1,
+  trustResults: 1,
+  modelHosts: 1,
   shareRows: 1,
   digest: 1,
   log: 1,
@@ -53,6 +62,8 @@ export interface Settings {
   maxRequestBytes: number;
   maxResultBytes: number;
   exampleTimeoutS: number | undefined;
+  trustResults: boolean;
+  modelHosts: ReadonlySet<string>;
   shareRows: boolean;
   digest: string | undefined;
   log: Log;
@@ -75,8 +86,19 @@ export function settingsOf(options: EndpointOptions): Settings {
     maxRequestBytes: wholeNumber("maxRequestBytes", options.maxRequestBytes ?? 64 * 2 ** 20, 1),
     maxResultBytes: wholeNumber("maxResultBytes", options.maxResultBytes ?? 48 * 2 ** 20, 1),
     exampleTimeoutS: exampleTimeoutS ?? undefined,
+    trustResults: options.trustResults ?? false,
+    modelHosts: hostNames(options.modelHosts ?? []),
     shareRows: options.shareRows ?? true,
     digest,
     log: options.log ?? ((message, error) => console.error(`evolverpc: ${message}`, error ?? "")),
   };
+}
+
+function hostNames(given: readonly string[]): ReadonlySet<string> {
+  const isName = (host: unknown): boolean => typeof host === "string" && /^[^\s/@]+$/.test(host);
+  if (!Array.isArray(given) || !given.every(isName)) {
+    const odd = Array.isArray(given) ? given.find((host) => !isName(host)) : given;
+    throw new SetupError(`\`modelHosts\` must be an array of hosts, such as "models.example:8000", not ${shown(odd)}`);
+  }
+  return new Set(given.map((host) => host.toLowerCase()));
 }

@@ -4,7 +4,6 @@ import { isObject } from "../base/values.js";
 import type { StepHandle } from "../program/run-step.js";
 import { answered } from "./ai-sdk-answers.js";
 import { isTraced, ModelCall } from "./model-calls.js";
-import { inModelCall } from "./step-context.js";
 import { step } from "./steps.js";
 
 /** Events have further fields; `callId` names the call of the AI SDK, such as `generateText`. Version 6 has none. */
@@ -73,7 +72,7 @@ const integration = {
   onError: onFailure,
   onAbort: onFailure,
   async executeLanguageModelCall<Result>({ callId = "", execute }: Execution<Result>): Promise<Result> {
-    return modelCalls.has(callId) ? inModelCall(false, execute) : execute();
+    return modelCalls.get(callId)?.around(execute) ?? execute();
   },
   async executeTool<Result>({ callId, toolCall, execute }: Execution<Result>): Promise<Result> {
     if (toolCall === undefined || isRecordedByAnother()) return execute();

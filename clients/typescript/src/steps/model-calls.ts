@@ -2,22 +2,17 @@
 
 import { jsonOrRepr } from "../base/json-or-repr.js";
 import type { ModelUsage } from "../generated/types.js";
+import type { Call, ModelCallInWork } from "../wire/call.js";
+import { currentCalls } from "../wire/place.js";
+import { failureIn } from "../wire/verdict.js";
 import { MinimalSpan } from "./minimal-span.js";
 import { spanUsage } from "./span-values.js";
 import { recordSpan } from "./spans.js";
 import { currentPlace, inModelCall, type OnUsage } from "./step-context.js";
 
-let isUsed = false;
-
-/** Whether any call is recorded here. Until then, examples without a trajectory need no asynchronous context. */
-export function recordsModelCalls(): boolean {
-  return isUsed;
-}
-
-/** Record calls from now on; `model`: whose calls these are, if that is known. */
-export function useModelCalls(model?: ModelName): void {
-  isUsed = true;
-  if (model !== undefined) traced.add(fullName(model));
+/** Note that the calls of a model are recorded here. */
+export function recordsCallsOf(model: ModelName): void {
+  traced.add(fullName(model));
 }
 
 /** Whether the calls of a model are recorded here. */
@@ -54,6 +49,10 @@ export interface Answered {
 export class ModelCall {
   readonly #span: MinimalSpan;
   readonly #onUsage: OnUsage | undefined;
+  /** Shared by the calls of one within another, such as that of `tracedFetch` in one of `traced`. */
+  readonly #inWork: ModelCallInWork = currentPlace()?.within ?? { wasSeen: false };
+  /** The same call for the verdict on the example, unless parts of it are seen on the network. */
+  readonly watched: Call | undefined;
 
   /** `counts`: whether the call counts as usage of the example. */
   constructor(
@@ -63,7 +62,8 @@ export class ModelCall {
     this.#onUsage = counts ? currentPlace()?.onUsage : undefined;
     const attributes = { "gen_ai.operation.name": "chat", "gen_ai.request.model": model };
     this.#span = new MinimalSpan(`chat ${model}`, attributes, { name: "evolverpc" });
-    if (currentPlace()?.inModelCall || !recordSpan(this.#span)) return;
+    this.watched = currentCalls()?.beginModel(model, this.#inWork);
+    if (currentPlace()?.within !== undefined || !recordSpan(this.#span)) return;
     this.#span.recorded = true;
     this.#span.setAttributes({
       "gen_ai.input.messages": jsonOrRepr(messages), // the program may change them later
@@ -74,14 +74,20 @@ export class ModelCall {
   /** Run what makes the call: calls that are recorded there are this one. If it throws, the call has failed. */
   async run<Result>(make: () => PromiseLike<Result>): Promise<Result> {
     try {
-      return await inModelCall(this.counts, make);
+      return await this.around(make);
     } catch (error) {
       this.fail(error);
       throw error;
     }
   }
 
+  /** Run what makes the call, and leave its end to others. */
+  around<Result>(make: () => Result): Result {
+    return inModelCall(this.#inWork, this.counts, make);
+  }
+
   end({ messages, usage = {} }: Answered): void {
+    this.watched?.completed();
     if (this.#span.ended) return;
     const counts = Object.entries(usage).map(([name, count]) => [ATTRIBUTES[name as keyof ModelUsage], count]);
     Object.assign(this.#span.attributes, Object.fromEntries(counts));
@@ -90,6 +96,9 @@ export class ModelCall {
   }
 
   fail(error: unknown): void {
+    const failure = failureIn(error);
+    if (failure === undefined) this.watched?.broke(error);
+    else this.watched?.fail(failure, error);
     if (this.#span.ended) return;
     const { name, message } = error instanceof Error ? error : new Error(String(error));
     this.#span.recordException({ name, message });

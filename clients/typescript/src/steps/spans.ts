@@ -2,6 +2,7 @@
 
 import type { Notices } from "../base/notices.js";
 import type { Candidate } from "../program/program.js";
+import type { ExampleCalls } from "../wire/example-calls.js";
 import { asyncContextManager, MinimalProvider } from "./minimal-tracing.js";
 import {
   activeContext,
@@ -47,15 +48,15 @@ export function spanStepRecorder(candidate: Candidate, notices: Notices): SpanSt
 /** Run the program on an example. A span without an asynchronous context belongs to the only example that runs. */
 export async function runExample<Output>(
   recorder: StepRecorder | undefined,
-  onUsage: OnUsage | undefined,
+  onUsage: OnUsage,
+  calls: ExampleCalls,
   program: () => Output | Promise<Output>,
 ): Promise<Output> {
   if (recorder !== undefined) await watchSpans(recorder.notices, "before");
   const example = { recorder };
   openExamples.add(example);
   try {
-    const isRecorded = (recorder ?? onUsage) !== undefined;
-    return await (isRecorded ? inPlace({ recorder, around: undefined, onUsage }, program) : program());
+    return await inPlace({ recorder, around: undefined, onUsage, calls }, program);
   } finally {
     openExamples.delete(example);
     if (recorder !== undefined && (await watchSpans(recorder.notices, "after"))) {

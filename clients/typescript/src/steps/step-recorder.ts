@@ -152,8 +152,8 @@ export class StepRecorder {
     const recorded = new RecordedStep(label, inputs);
     this.add(recorded, this.surrounding());
     try {
-      const place = { recorder: this, around: recorded, onUsage: currentPlace()?.onUsage };
-      const result = inPlace(place, () => fn(recorded));
+      const { onUsage, calls } = currentPlace() ?? {};
+      const result = inPlace({ recorder: this, around: recorded, onUsage, calls }, () => fn(recorded));
       if (!isThenable(result)) {
         recorded.end(result);
         return result as never;

@@ -1,0 +1,57 @@
+/** Read values that a program threw: no getter or method of theirs can make the reading fail. */
+
+/** Read a property; undefined if that throws: a getter is the program's code. */
+export function read(holder: unknown, name: string | symbol): unknown {
+  try {
+    return isHolder(holder) || typeof holder === "function"
+      ? (holder as Record<string | symbol, unknown>)[name]
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Read a property, or what the method of that name returns. */
+export function readOrCall(holder: unknown, name: string): unknown {
+  const found = read(holder, name);
+  if (typeof found !== "function" || found.length > 0) return found;
+  try {
+    return found.call(holder);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The values of the object's own properties; no getter is run. */
+export function ownValues(value: object, most: number): unknown[] {
+  try {
+    return Object.values(Object.getOwnPropertyDescriptors(value))
+      .slice(0, most)
+      .map((property) => property.value);
+  } catch {
+    return [];
+  }
+}
+
+/** The `name` of an error and the name of its class. */
+export function namesOf(error: object): [string, string] {
+  const own = read(error, "name");
+  const constructed = read(read(error, "constructor"), "name");
+  return [
+    typeof own === "string" && own !== "" ? own : "Error",
+    typeof constructed === "string" && constructed !== "" ? constructed : "Error",
+  ];
+}
+
+/** Whether a value is an error, of any realm. */
+export function isError(value: unknown): boolean {
+  try {
+    return value instanceof Error || Object.prototype.toString.call(value) === "[object Error]";
+  } catch {
+    return false;
+  }
+}
+
+export function isHolder(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
+}

@@ -1,0 +1,160 @@
+/** Read an answer as it passes, for a failure that it states: in its status, its trailers, its body or an event. */
+
+import { builtin } from "../base/runtime.js";
+import { AWS_THROTTLING, type Failure, passes, passesInGrpc, retryAfterS, statedFailure } from "./failures.js";
+
+/** Bytes of a body that is read as a whole, and of an event: what is longer states no error. */
+const MAX_READ = 64 * 1024;
+
+/** Bytes of a compressed body. */
+const MAX_COMPRESSED = 256 * 1024;
+
+export type Header = (name: string) => string | undefined;
+
+interface Zlib {
+  unzipSync(bytes: Uint8Array, options: object): Uint8Array;
+  brotliDecompressSync(bytes: Uint8Array, options: object): Uint8Array;
+  constants: { Z_SYNC_FLUSH: number; BROTLI_OPERATION_FLUSH: number };
+}
+
+/** One answer: give it the parts of the body, then ask for the failure. */
+export class AnswerReader {
+  readonly #read: "nothing" | "whole" | "events";
+  /** What arrived of a compressed body, which is read at its end. */
+  readonly #compressed: Uint8Array[] = [];
+  #compressedBytes = 0;
+  #kept = "";
+  #failure: Failure | undefined;
+
+  constructor(
+    readonly status: number,
+    private readonly header: Header,
+  ) {
+    const type = header("content-type") ?? "";
+    if (passes(status)) this.#failure = { reason: `HTTP ${status}`, status, retryAfterS: retryAfterS(header) };
+    if (AWS_THROTTLING.test(header("x-amzn-errortype") ?? "")) this.#state({ reason: "throttled", status });
+    this.#trailers(header);
+    if (this.#failure !== undefined) this.#read = "nothing";
+    else if (status === 400) this.#read = header("x-amzn-requestid") === undefined ? "nothing" : "whole";
+    else if (status >= 300) this.#read = "nothing";
+    else if (/event-?stream|ndjson|jsonl|grpc-web/.test(type)) this.#read = "events";
+    else this.#read = /\bjson\b|\+json/.test(type) ? "whole" : "nothing";
+  }
+
+  /** Whether the answer is a stream of events. */
+  get isStream(): boolean {
+    return this.#read === "events";
+  }
+
+  /** Look at a part of the body. */
+  part(bytes: Uint8Array | string): void {
+    if (this.#read === "nothing" || this.#failure !== undefined || this.#kept.length > MAX_READ) return;
+    if (typeof bytes !== "string" && this.#encoding !== undefined) {
+      this.#compressedBytes += bytes.length;
+      if (this.#compressedBytes <= MAX_COMPRESSED) this.#compressed.push(bytes);
+      return;
+    }
+    this.#kept += typeof bytes === "string" ? bytes : textOf(bytes);
+    if (this.#read === "events") this.#events();
+  }
+
+  /** The failure that the answer states so far; with its last part, if it `isComplete`. */
+  failure(isComplete: boolean, trailers?: Header): Failure | undefined {
+    if (trailers !== undefined) this.#trailers(trailers);
+    if (this.#compressed.length > 0) this.#decompress();
+    if (isComplete && this.#failure === undefined && this.#read !== "nothing" && this.#kept.length <= MAX_READ) {
+      if (this.status === 400)
+        this.#state(AWS_THROTTLING.test(this.#kept) ? { reason: "throttled", status: 400 } : undefined);
+      else if (this.#read === "whole")
+        this.#state(this.#kept.includes('"error"') ? stated(this.#kept, false) : undefined);
+      else this.#event(this.#kept);
+    }
+    return this.#failure;
+  }
+
+  get #encoding(): string | undefined {
+    return this.header("content-encoding")?.replace("identity", "") || undefined;
+  }
+
+  #decompress(): void {
+    const parts = this.#compressed.splice(0);
+    const zlib = builtin<Zlib>("node:zlib");
+    if (zlib === undefined || this.#compressedBytes > MAX_COMPRESSED) return;
+    const { BROTLI_OPERATION_FLUSH, Z_SYNC_FLUSH } = zlib.constants;
+    try {
+      const text = textOf(
+        this.#encoding === "br"
+          ? zlib.brotliDecompressSync(joined(parts), { finishFlush: BROTLI_OPERATION_FLUSH })
+          : zlib.unzipSync(joined(parts), { finishFlush: Z_SYNC_FLUSH }),
+      );
+      this.#kept = text;
+      if (this.#read === "events") this.#events();
+    } catch {
+      // Of another encoding: its text is not read.
+    }
+  }
+
+  #state(failure: Failure | undefined): void {
+    if (failure !== undefined) this.#failure ??= { retryAfterS: retryAfterS(this.header), ...failure };
+  }
+
+  #trailers(header: Header): void {
+    const grpc = Number(header("grpc-status") ?? 0);
+    if (passesInGrpc(grpc)) this.#state({ reason: `gRPC status ${grpc}`, status: grpc });
+  }
+
+  /** Look at the events that are complete, and keep the beginning of the next. */
+  #events(): void {
+    const end = Math.max(this.#kept.lastIndexOf("\n\n"), this.#kept.lastIndexOf("\r\n\r\n"));
+    if (end === -1 && this.#kept.length <= MAX_READ) return;
+    const complete = end === -1 ? this.#kept : this.#kept.slice(0, end);
+    this.#kept = end === -1 ? "" : this.#kept.slice(end);
+    if (/error|failed|exception|grpc-status/i.test(complete)) {
+      for (const event of complete.split(/\r?\n\r?\n/)) this.#event(event);
+    }
+  }
+
+  #event(event: string): void {
+    const grpc = /grpc-status: *(4|8|14)\b/i.exec(event)?.[1];
+    const amazon = /:exception-type[^\w:]+(\w+)/.exec(event)?.[1]; // a header of AWS's own kind of event
+    if (grpc !== undefined) this.#state({ reason: `gRPC status ${grpc}`, status: Number(grpc) });
+    if (amazon !== undefined && !/^validation|accessdenied/i.test(amazon)) this.#state({ reason: amazon });
+    const isError = /^event: ?error\r?$/m.test(event);
+    for (const line of event.split(/\r?\n/)) {
+      const data = line.replace(/^data: ?/, "");
+      if (!data.startsWith("{") || !/error|failed/.test(data)) continue;
+      const json = parsed(data);
+      const failure = statedFailure(json, true) ?? (isError ? statedFailure({ error: json }, true) : undefined);
+      this.#state(failure);
+    }
+  }
+}
+
+function stated(text: string, isEvent: boolean): Failure | undefined {
+  return statedFailure(parsed(text), isEvent);
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** One character for each byte: only ASCII is looked for, and a part may end within a character. */
+function textOf(bytes: Uint8Array): string {
+  return latin1.decode(bytes);
+}
+
+const latin1 = new TextDecoder("latin1");
+
+function joined(parts: readonly Uint8Array[]): Uint8Array {
+  const whole = new Uint8Array(parts.reduce((length, { byteLength }) => length + byteLength, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.byteLength;
+  }
+  return whole;
+}

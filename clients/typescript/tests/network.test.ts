@@ -1,0 +1,228 @@
+// What examples do over the network decides whether a failure is theirs. Clients of npm: tests/rpc_server/program/test_network_failures_in_node.py.
+import { createServer, get, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { gzipSync } from "node:zlib";
+import { beforeAll, describe, expect, it } from "vitest";
+import { tracedFetch } from "../src/index.js";
+import { traced } from "../src/steps/ai-sdk.js";
+import { batchProgramOf, evaluate, programOf, served } from "./support.js";
+
+const OVERLOADED = { error: { type: "overloaded_error", message: "Overloaded" } };
+const EVENTS = { "content-type": "text/event-stream" };
+const MODEL = "/v1/chat/completions";
+const asked = { method: "POST", body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "Hi" }] }) };
+const other = { method: "POST", body: JSON.stringify({ model: "m", messages: [] }) };
+
+let host = "";
+let url = "";
+const counts = new Map<string, number>();
+
+function answer(request: IncomingMessage, response: ServerResponse): unknown {
+  const [, how = "", id = ""] = (request.url ?? "").split("/");
+  const json = (status: number, value: unknown, headers = {}) => {
+    response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(value));
+  };
+  if (how === "once") {
+    const count = (counts.get(id) ?? 0) + 1;
+    counts.set(id, count);
+    return json(count === 1 ? 503 : 200, {});
+  }
+  if (/^\d+$/.test(how)) return json(Number(how), {}, { "retry-after": "7" });
+  if (how === "silent") return undefined;
+  if (how === "body") return json(200, OVERLOADED);
+  if (how === "zipped") {
+    response.writeHead(200, { "content-type": "application/json", "content-encoding": "gzip" });
+    return response.end(gzipSync(JSON.stringify(OVERLOADED)));
+  }
+  if (how === "event" || how === "rejection") {
+    response.writeHead(200, EVENTS).write('data: {"choices": []}\n\ndata: {"err');
+    const rest = how === "event" ? 'or": {"message": "no"}}' : 'or": {"type": "invalid_request_error"}}';
+    return setTimeout(() => response.end(`${rest}\n\ndata: [DONE]\n\n`), 5);
+  }
+  return json(200, { choices: [] });
+}
+
+beforeAll(async () => {
+  const server = createServer(answer);
+  await new Promise<void>((resolve) => server.listen(0, resolve));
+  host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  url = `http://${host}`;
+  return () => server.closeAllConnections();
+});
+
+async function resultOf(run: () => unknown, options: object = {}): Promise<any> {
+  return (await evaluate(await served(programOf({ run }), options), [1]))[0];
+}
+
+/** As programs do that take no notice of failures. */
+async function answerOf(how: string, init: RequestInit = asked, path = MODEL): Promise<string> {
+  try {
+    return await (await fetch(`${url}/${how}${path}`, init)).text();
+  } catch {
+    return "";
+  }
+}
+
+const mock = (status: number, body: string, headers = {}) =>
+  tracedFetch(async () => new Response(body, { status, headers }));
+const failing = (parts: object[]) => ({
+  specificationVersion: "v2",
+  provider: "p",
+  modelId: "m",
+  supportedUrls: {},
+  doGenerate: () => Promise.reject(Object.assign(new Error("no"), { statusCode: 529 })),
+  doStream: async () => ({ stream: ReadableStream.from(parts) }),
+});
+
+async function readParts(parts: object[]): Promise<string> {
+  const { stream } = await traced(failing(parts) as never as Parameters<typeof traced>[0]).doStream({});
+  for await (const _ of stream as never as AsyncIterable<unknown>);
+  return "";
+}
+
+describe("an example that returned", () => {
+  it.each<[string, () => unknown]>([
+    ["429", () => answerOf("429")],
+    ["500", () => answerOf("500")],
+    ["an error body in a 200", () => answerOf("body")],
+    ["a compressed error body", () => answerOf("zipped")],
+    ["an error event", () => answerOf("event")],
+    ["another branch that succeeded", () => Promise.all([answerOf("503"), answerOf("200", other)])],
+    [
+      "a page of another host that was found afterwards",
+      async () => [await answerOf("503"), (await fetch(url.replace("127.0.0.1", "localhost"))).status],
+    ],
+    ["a `fetch` of its own", async () => (await mock(429, "")("http://m.example/v1/messages", asked)).text()],
+    [
+      "a `fetch` of its own with an error event",
+      async () =>
+        (
+          await mock(
+            200,
+            'event: error\ndata: {"type":"error","error":{"type":"overloaded_error"}}\n\n',
+            EVENTS,
+          )("http://m.example/v1/messages", asked)
+        ).text(),
+    ],
+    [
+      "a model of its own",
+      () =>
+        traced(failing([]) as never as Parameters<typeof traced>[0])
+          .doGenerate({})
+          .then(String, () => ""),
+    ],
+    [
+      "an error part of a stream",
+      () => readParts([{ type: "error", error: Object.assign(new Error("no"), { statusCode: 429 }) }]),
+    ],
+  ])("after its last call of a model failed by %s is no result", async (_, run) => {
+    expect(await resultOf(run)).toMatchObject({
+      status: "infra_error",
+      score: null,
+      error: { type: "model_unavailable" },
+    });
+    expect(await resultOf(run, { trustResults: true })).toMatchObject({ status: "ok", score: 1 });
+  });
+
+  it.each<[string, () => unknown]>([
+    [
+      "the same request succeeded",
+      async () => [await answerOf("once", asked, `/a${MODEL}`), await answerOf("once", asked, `/a${MODEL}`)],
+    ],
+    ["another request to its host succeeded", async () => [await answerOf("503"), await answerOf("200", other)]],
+    [
+      "it was no call of a model",
+      () => answerOf("503", { method: "POST", body: '{"text": "Hi"}' }, "/channels/1/messages"),
+    ],
+    ["it was refused for what it sent", () => answerOf("400")],
+    ["it was refused by an event", () => answerOf("rejection")],
+    ["the program cancelled it", () => answerOf("silent", { ...asked, signal: AbortSignal.timeout(50) })],
+  ])("is a result if %s", async (_, run) => {
+    expect((await resultOf(run)).status).toBe("ok");
+  });
+
+  it("keeps its output, and names host, reason and the option", async () => {
+    const result = await resultOf(() => answerOf("429").then(() => "sorry"));
+    const message = `the last call of a model failed: HTTP 429 from ${host}; the option trustResults takes what the program returned`;
+    expect(result).toMatchObject({ output: "sorry", error: { message } });
+    expect(result.hosts).toEqual({ [host]: { succeeded: 0, failed: 1, reason: "429", retry_after_s: 7 } });
+    expect((await resultOf(() => answerOf("200"))).hosts).toEqual({ [host]: { succeeded: 1, failed: 0 } });
+  });
+
+  it("has called a model at each host of `modelHosts`", async () => {
+    const run = () => answerOf("503", { method: "POST", body: "Hi" }, "/ask");
+    expect((await resultOf(run)).status).toBe("ok");
+    expect((await resultOf(run, { modelHosts: [host] })).status).toBe("infra_error");
+    await expect(served(programOf(), { modelHosts: "models" as never })).rejects.toThrow(
+      "`modelHosts` must be an array",
+    );
+  });
+
+  it("is not scored if the judge's model failed, nor one of a batch", async () => {
+    const score = async () => Number((await answerOf("503")) === "never");
+    expect(await evaluate(await served(programOf({ score })), [1])).toMatchObject([{ status: "infra_error" }]);
+    const judge = batchProgramOf({ evaluate: async (_, batch) => answerOf("503").then(() => batch.map(() => 1)) });
+    expect(await evaluate(await served(judge), [1, 2])).toMatchObject([
+      { status: "infra_error" },
+      { status: "infra_error" },
+    ]);
+  });
+});
+
+describe("an example that threw", () => {
+  const throwing = (text: string, before: () => unknown) => async () => {
+    await before();
+    throw new Error(text);
+  };
+  const tool = (how: string) => answerOf(how, {}, "/tool");
+  it.each<[string, () => unknown, string]>([
+    ["names the status of a failed call", throwing("the tool answered 503", () => tool("503")), "infra_error"],
+    ["names no call, after a call of a model failed", throwing("no answer", () => answerOf("429")), "infra_error"],
+    ["names no call, after a tool failed", throwing("no answer", () => tool("503")), "program_error"],
+    [
+      "names a status that the program dealt with",
+      throwing("503", async () => [await tool("503"), await tool("200")]),
+      "program_error",
+    ],
+    [
+      "names a status that was the program's own",
+      throwing("the tool answered 404", () => tool("404")),
+      "program_error",
+    ],
+    [
+      "has an error with a status that the program dealt with",
+      async () => {
+        await Promise.all([tool("503")]);
+        await tool("200");
+        throw Object.assign(new Error("late"), { status: 503 });
+      },
+      "program_error",
+    ],
+    [
+      "waited as long as it wanted",
+      async () => fetch(`${url}/silent`, { signal: AbortSignal.timeout(50) }),
+      "program_error",
+    ],
+    [
+      "has the error of a connection",
+      () => new Promise((_, reject) => get("http://127.0.0.1:1/", () => {}).on("error", reject)),
+      "infra_error",
+    ],
+  ])("and %s is judged by its calls", async (_, run, status) => {
+    expect((await resultOf(run)).status).toBe(status);
+  });
+
+  it("names host and reason of the call", async () => {
+    const result = await resultOf(throwing("no answer", () => answerOf("event")));
+    expect(result.error.message).toBe(`no answer [error in its answer from ${host}]`);
+  });
+
+  it("and one past its deadline is no fault of the program if its last call of a model failed", async () => {
+    const hang = (how: string) => async () => {
+      await answerOf(how);
+      await new Promise(() => {});
+    };
+    expect((await resultOf(hang("503"), { exampleTimeoutS: 0.3 })).status).toBe("infra_error");
+    expect((await resultOf(hang("200"), { exampleTimeoutS: 0.3 })).status).toBe("timeout");
+  });
+});
