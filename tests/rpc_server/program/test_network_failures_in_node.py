@@ -1,4 +1,4 @@
-"""Client libraries of Node as they are installed: no failure of a host becomes a score, and no healthy example is held up."""
+"""Clients of npm as they are installed: no failure of a host becomes a score, and no healthy example is held up."""
 
 import shutil
 from pathlib import Path

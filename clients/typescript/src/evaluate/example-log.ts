@@ -1,7 +1,7 @@
 /** What a program writes while an example runs, kept with that example. */
 
-import { asyncStorage } from "../base/runtime.js";
 import type { ExampleResult } from "../generated/types.js";
+import { places } from "../wire/place.js";
 
 /** Characters kept of what one example writes: the first and the last half. */
 const MAX_LOG = 16 * 1024;
@@ -9,7 +9,6 @@ const HALF = MAX_LOG / 2;
 /** Characters that each half keeps at least if it is cut at the end of a line. */
 const WHOLE_LINES = HALF / 2;
 
-const logs = asyncStorage<ExampleLog>();
 const open = new Set<ExampleLog>();
 
 /** The first and the last of a text, with the number of characters that are left out between. */
@@ -40,7 +39,7 @@ export class ExampleLog {
 
 /** Keep what is written from here: with the example that runs here, else with the only one that runs. */
 export function writeToLog(text: string): void {
-  const log = logs?.getStore() ?? (open.size === 1 ? [...open][0] : undefined);
+  const log = places?.getStore()?.log ?? (open.size === 1 ? [...open][0] : undefined);
   log?.write(text);
 }
 
@@ -49,7 +48,7 @@ export async function logged<Value>(work: () => Promise<Value>): Promise<[Value,
   const log = new ExampleLog();
   open.add(log);
   try {
-    const value = await (logs === undefined ? work() : logs.run(log, work));
+    const value = await (places === undefined ? work() : places.run({ calls: undefined, log }, work));
     return [value, log.text];
   } finally {
     open.delete(log);

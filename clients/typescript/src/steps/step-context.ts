@@ -24,7 +24,7 @@ export function currentPlace(): Place | undefined {
 
 /** Run work in a place; as it is, in a runtime that cannot follow asynchronous calls. */
 export function inPlace<Result>(place: Place, work: () => Result): Result {
-  return places === undefined ? work() : places.run(place, work);
+  return places === undefined ? work() : places.run({ ...place, log: places.getStore()?.log }, work);
 }
 
 /**

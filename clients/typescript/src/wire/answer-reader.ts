@@ -20,6 +20,7 @@ interface Zlib {
 /** One answer: give it the parts of the body, then ask for the failure. */
 export class AnswerReader {
   readonly #read: "nothing" | "whole" | "events";
+  readonly #encoding: string | undefined;
   /** What arrived of a compressed body, which is read at its end. */
   readonly #compressed: Uint8Array[] = [];
   #compressedBytes = 0;
@@ -31,6 +32,7 @@ export class AnswerReader {
     private readonly header: Header,
   ) {
     const type = header("content-type") ?? "";
+    this.#encoding = header("content-encoding")?.replace("identity", "") || undefined;
     if (passes(status)) this.#failure = { reason: `HTTP ${status}`, status, retryAfterS: retryAfterS(header) };
     if (AWS_THROTTLING.test(header("x-amzn-errortype") ?? "")) this.#state({ reason: "throttled", status });
     this.#trailers(header);
@@ -72,10 +74,6 @@ export class AnswerReader {
     return this.#failure;
   }
 
-  get #encoding(): string | undefined {
-    return this.header("content-encoding")?.replace("identity", "") || undefined;
-  }
-
   #decompress(): void {
     const parts = this.#compressed.splice(0);
     const zlib = builtin<Zlib>("node:zlib");
@@ -105,10 +103,11 @@ export class AnswerReader {
 
   /** Look at the events that are complete, and keep the beginning of the next. */
   #events(): void {
-    const end = Math.max(this.#kept.lastIndexOf("\n\n"), this.#kept.lastIndexOf("\r\n\r\n"));
+    const newline = this.#kept.lastIndexOf("\n\n");
+    const end = newline === -1 ? this.#kept.lastIndexOf("\r\n\r\n") : newline;
     if (end === -1 && this.#kept.length <= MAX_READ) return;
     const complete = end === -1 ? this.#kept : this.#kept.slice(0, end);
-    this.#kept = end === -1 ? "" : this.#kept.slice(end);
+    this.#kept = end === -1 || end + 2 === this.#kept.length ? "" : this.#kept.slice(end);
     if (/error|failed|exception|grpc-status/i.test(complete)) {
       for (const event of complete.split(/\r?\n\r?\n/)) this.#event(event);
     }
@@ -144,7 +143,12 @@ function parsed(text: string): unknown {
 
 /** One character for each byte: only ASCII is looked for, and a part may end within a character. */
 function textOf(bytes: Uint8Array): string {
-  return latin1.decode(bytes);
+  return "latin1Slice" in bytes ? (bytes as LatinBytes).latin1Slice() : latin1.decode(bytes);
+}
+
+/** A `Buffer` of Node. */
+interface LatinBytes extends Uint8Array {
+  latin1Slice(): string;
 }
 
 const latin1 = new TextDecoder("latin1");

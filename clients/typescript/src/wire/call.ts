@@ -7,6 +7,8 @@ import { isModelPath, isModelRequest } from "./model-requests.js";
 /** Bytes of a request that are kept until its answer: they identify it, and show whether it is one of a model. */
 const MAX_KEPT = 1024 * 1024;
 
+const utf8 = new TextDecoder();
+
 /** Failed calls by the errors that their transports threw. */
 const byError = new WeakMap<object, Call>();
 
@@ -38,8 +40,6 @@ export class Call {
   stoppedBy: unknown;
   /** Whether another call of the example ran meanwhile. */
   isParallel = false;
-  /** Whether it is one of a model; known when it has ended. */
-  isModel = false;
   /** When it began and ended, in the order of the example's events. */
   began = 0;
   endedAt = 0;
@@ -125,14 +125,14 @@ export class Call {
   #end(outcome: Outcome): void {
     if (this.hasEnded) return;
     this.outcome = outcome;
-    this.isModel = this.#isModel();
     this.owner.ended(this);
     this.#answer = undefined;
     if (outcome === "failed") this.#identity();
     this.#sent = [];
   }
 
-  #isModel(): boolean {
+  /** Whether it is one of a model; to be asked when it ends, while its request is known. */
+  isOfModel(): boolean {
     const { modelHosts } = this.owner;
     if (this.within || modelHosts.has(this.host) || modelHosts.has(this.host.replace(/:\d+$/, ""))) return true;
     const path = this.path.split("?")[0] ?? "";
@@ -141,7 +141,7 @@ export class Call {
   }
 
   #body(): string {
-    return this.#sent.map((part) => (typeof part === "string" ? part : new TextDecoder().decode(part))).join("");
+    return this.#sent.map((part) => (typeof part === "string" ? part : utf8.decode(part))).join("");
   }
 
   #identity(): string {

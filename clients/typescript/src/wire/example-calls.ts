@@ -19,7 +19,7 @@ export class ExampleCalls implements CallOwner {
   readonly #open = new Set<Call>();
   readonly #stopped: Call[] = [];
   readonly #hosts: Hosts = {};
-  /** Calls of models that have ended, without those before which all that is here began. */
+  /** Failed calls of models, without those that had ended when another call of a model began. */
   #models: Call[] = [];
   #clock = 0;
   #isOver = false;
@@ -52,11 +52,12 @@ export class ExampleCalls implements CallOwner {
     this.#running.delete(call);
     call.endedAt = ++this.#clock;
     this.#count(call);
-    if (call.isModel) {
+    const isFailed = call.outcome === "failed";
+    if ((isFailed || this.#models.length > 0) && call.isOfModel()) {
       this.#models = this.#models.filter(({ endedAt }) => endedAt > call.began);
-      this.#models.push(call);
+      if (isFailed) this.#models.push(call);
     }
-    if (call.outcome === "failed") {
+    if (isFailed) {
       this.#open.add(call);
       if (this.#failed.push(call) > MAX_FAILED) this.#failed.shift();
     } else if (call.outcome === "succeeded") {

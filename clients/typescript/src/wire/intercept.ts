@@ -1,12 +1,29 @@
-/** Look at the calls of one object's method. */
+/** Look at the calls of methods before the methods themselves run. */
 
-/** Call `look` with the arguments of each call before the method itself runs. */
-export function intercept(target: object, name: string, look: (...given: never[]) => void): void {
-  const method = (target as Record<string, unknown>)[name];
+type Method = (this: unknown, ...given: unknown[]) => unknown;
+
+/** Call `look` with the receiver and the arguments of each call of a method of this object, or of those that inherit it. */
+export function intercept<Target extends object>(
+  target: Target,
+  name: string,
+  look: (receiver: Target, ...given: never[]) => void,
+): void {
+  const method = (target as Record<string, unknown>)[name] as Method | undefined;
   if (typeof method !== "function") return;
-  const value = function (this: unknown, ...given: unknown[]): unknown {
-    look(...(given as never[]));
+  const value: Method = function (...given) {
+    look(this as Target, ...(given as never[]));
     return method.apply(this, given);
   };
   Object.defineProperty(target, name, { value, configurable: true, writable: true, enumerable: false });
+}
+
+/** A function that does its work once for each prototype of the objects that it gets. */
+export function oncePerPrototype<Target extends object>(work: (prototype: Target) => void): (target: Target) => void {
+  const done = new WeakSet<object>();
+  return (target) => {
+    const prototype = Object.getPrototypeOf(target) as Target;
+    if (done.has(prototype)) return;
+    done.add(prototype);
+    work(prototype);
+  };
 }

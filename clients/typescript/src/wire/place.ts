@@ -9,6 +9,8 @@ export interface Place {
   calls: ExampleCalls | undefined;
   /** The call of a model, known by its client, that runs here: what goes over the network is a part of it. */
   within?: ModelCallInWork | undefined;
+  /** What keeps the text that the example writes. One storage for all: each costs time at every promise. */
+  log?: { write(text: string): void } | undefined;
 }
 
 /** The places of all examples; the type of a place is that of the folder that asks. */

@@ -2,7 +2,7 @@
 
 import { builtin } from "../base/runtime.js";
 import type { Call } from "./call.js";
-import { intercept } from "./intercept.js";
+import { intercept, oncePerPrototype } from "./intercept.js";
 import { beginCall } from "./place.js";
 
 interface Http2 {
@@ -19,8 +19,6 @@ type Headers = Record<string, string | string[] | number | undefined>;
 
 /** Names of the hosts of sessions. */
 const hosts = new WeakMap<object, string>();
-const watchedPrototypes = new WeakSet<object>();
-
 /** Watch the streams of all sessions from now on; none in a runtime without this module. */
 export function watchHttp2(): void {
   const http2 = builtin<Http2>("node:http2");
@@ -30,16 +28,12 @@ export function watchHttp2(): void {
     const session = connect.apply(this, given);
     const [authority] = given;
     if (URL.canParse(String(authority))) hosts.set(session, new URL(String(authority)).host);
-    const prototype = Object.getPrototypeOf(session) as Session;
-    if (!watchedPrototypes.has(prototype)) {
-      watchedPrototypes.add(prototype);
-      watchRequests(prototype);
-    }
+    watchRequests(session);
     return session;
   };
 }
 
-function watchRequests(prototype: Session): void {
+const watchRequests = oncePerPrototype<Session>((prototype) => {
   const { request } = prototype;
   prototype.request = function (this: Session, headers: Headers = {}, ...given) {
     const stream = request.call(this, headers, ...given);
@@ -48,19 +42,19 @@ function watchRequests(prototype: Session): void {
     if (call !== undefined) watch(stream, call);
     return stream;
   };
-}
+});
 
 function watch(stream: object, call: Call): void {
   let trailers: Headers = {};
   for (const name of ["write", "end"]) {
-    intercept(stream, name, (part: unknown) => {
+    intercept(stream, name, (_, part: unknown) => {
       if (typeof part === "string" || part instanceof Uint8Array) call.sent(part);
     });
   }
-  intercept(stream, "push", (part: Uint8Array | null) => {
+  intercept(stream, "push", (_, part: Uint8Array | null) => {
     if (part !== null) call.received(part);
   });
-  intercept(stream, "emit", (event: string, given: unknown) => {
+  intercept(stream, "emit", (_, event: string, given: unknown) => {
     if (event === "response") call.answered(Number((given as Headers)[":status"]), headerOf(given as Headers));
     else if (event === "trailers") trailers = given as Headers;
     else if (event === "error") call.broke(given);

@@ -3,7 +3,8 @@
 import { read } from "../base/error-values.js";
 import { builtin } from "../base/runtime.js";
 import type { Header } from "./answer-reader.js";
-import { intercept } from "./intercept.js";
+import type { Call } from "./call.js";
+import { intercept, oncePerPrototype } from "./intercept.js";
 import { beginCall } from "./place.js";
 import { type FrameSocket, watchWebSocket } from "./websocket-frames.js";
 
@@ -11,37 +12,61 @@ interface Channels {
   subscribe(name: string, onMessage: (message: { request: UndiciRequest }) => void): void;
 }
 
-/** What undici calls on its requests; the second name is that of version 8. */
 interface UndiciRequest {
   origin: string | URL;
   method: string;
   path: string;
+  [watched]?: Call;
 }
+
+const watched = Symbol("evolverpc.call");
 
 /** Watch all requests from now on; in a runtime without undici there are none. */
 export function watchUndici(): void {
-  builtin<Channels>("node:diagnostics_channel")?.subscribe("undici:request:create", ({ request }) => watch(request));
+  builtin<Channels>("node:diagnostics_channel")?.subscribe("undici:request:create", ({ request }) => {
+    watchMethods(request);
+    const { origin, method, path } = request;
+    const call = beginCall(hostOf(origin), method, path);
+    if (call !== undefined) request[watched] = call;
+  });
 }
 
-function watch(request: UndiciRequest): void {
-  const { origin, method, path } = request;
-  const { host } = new URL(String(origin));
-  const call = beginCall(host, method, path);
-  if (call === undefined) return;
-  const on = (names: readonly string[], look: (...given: never[]) => void): void => {
-    const name = names.find((each) => typeof read(request, each) === "function");
-    if (name !== undefined) intercept(request, name, look);
+/** What undici calls on a request as it proceeds; the second names are those of version 8. */
+const watchMethods = oncePerPrototype<UndiciRequest>((prototype) => {
+  const on = (names: readonly string[], look: (call: Call, ...given: never[]) => void): void => {
+    const name = names.find((each) => typeof read(prototype, each) === "function");
+    if (name === undefined) return;
+    intercept(prototype, name, (request, ...given) => {
+      const call = request[watched];
+      if (call !== undefined && !call.hasEnded) look(call, ...given);
+    });
   };
-  on(["onBodySent"], (part: Uint8Array) => call.sent(part));
-  on(["onHeaders", "onResponseStart"], (status: number, headers: unknown) => call.answered(status, headerOf(headers)));
-  on(["onData", "onResponseData"], (part: Uint8Array) => call.received(part));
-  on(["onComplete", "onResponseEnd"], (trailers: unknown) => call.completed(headerOf(trailers)));
-  on(["onError", "onResponseError"], (error: unknown) => call.broke(error));
-  on(["onUpgrade", "onRequestUpgrade"], (status: number, _headers: unknown, socket: FrameSocket) => {
+  on(["onBodySent"], (call, part: Uint8Array) => call.sent(part));
+  on(["onHeaders", "onResponseStart"], (call, status: number, headers: unknown) => {
+    call.answered(status, headerOf(headers));
+  });
+  on(["onData", "onResponseData"], (call, part: Uint8Array) => call.received(part));
+  on(["onComplete", "onResponseEnd"], (call, trailers: unknown) => call.completed(headerOf(trailers)));
+  on(["onError", "onResponseError"], (call, error: unknown) => call.broke(error));
+  on(["onUpgrade", "onRequestUpgrade"], (call, status: number, _headers: unknown, socket: FrameSocket) => {
     call.answered(status, () => undefined);
     call.completed();
-    watchWebSocket(socket, host, path);
+    watchWebSocket(socket, call.host);
   });
+});
+
+const hosts = new Map<string, string>();
+
+/** The host of an origin; those of recent requests are kept. */
+function hostOf(origin: string | URL): string {
+  if (typeof origin !== "string") return origin.host;
+  let host = hosts.get(origin);
+  if (host === undefined) {
+    host = new URL(origin).host;
+    if (hosts.size > 1000) hosts.clear();
+    hosts.set(origin, host);
+  }
+  return host;
 }
 
 /** Headers as undici has them: a list of names and values in turn, of bytes, or an object. */
@@ -52,8 +77,10 @@ function headerOf(headers: unknown): Header {
       return value === undefined ? undefined : String(value);
     };
   }
+  const values = new Map<string, unknown>();
+  for (let at = 0; at < headers.length; at += 2) values.set(String(headers[at]).toLowerCase(), headers[at + 1]);
   return (name) => {
-    const at = headers.findIndex((each, index) => index % 2 === 0 && String(each).toLowerCase() === name);
-    return at === -1 ? undefined : String(headers[at + 1]);
+    const value = values.get(name);
+    return value === undefined ? undefined : String(value);
   };
 }

@@ -11,19 +11,19 @@ export interface FrameSocket {
 const CLOSE = 8;
 
 /** Watch what the host sends; the connection is a call of its own, which has no end but these. */
-export function watchWebSocket(socket: FrameSocket, host: string, path: string): void {
-  const call = beginCall(host, "WEBSOCKET", path);
+export function watchWebSocket(socket: FrameSocket, host: string): void {
+  const call = beginCall(host, "WEBSOCKET", "");
   if (call === undefined) return;
   const frames = new FrameReader((opcode, code) => {
     if (opcode === CLOSE && code >= 1011 && code <= 1013) call.fail({ reason: `closed with ${code}`, status: code });
     else if (opcode === CLOSE) call.completed();
   });
   call.answered(101, () => undefined);
-  intercept(socket, "emit", (event: string, part: Uint8Array) => {
+  intercept(socket, "emit", (_, event: string, part: Uint8Array) => {
     if (event === "data") frames.read(part);
     else if (event === "end" || event === "error") call.fail({ reason: "closed with 1006", status: 1006 });
   });
-  intercept(socket, "destroy", (error: unknown) => call.broke(error));
+  intercept(socket, "destroy", (_, error: unknown) => call.broke(error));
 }
 
 /** Reads the heads of a server's frames, which are not masked, and the code of a frame that closes. */

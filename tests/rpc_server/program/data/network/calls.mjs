@@ -1,5 +1,5 @@
 // Calls the scripted server of answers.mjs by the client and with the failure that each example names, or as a program that
-// is healthy would. Clients retry nothing by themselves, except where a name says so.
+// is healthy would. No client retries a call.
 // The first argument is the package, the second the folder in which the libraries are installed, the others are the clients.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -34,7 +34,7 @@ function urlOf(failure) {
   return failure === "DNS" ? "http://models.invalid" : `http://127.0.0.1:${ports.web}/${failure}`;
 }
 
-/** The texts of a stream of whatever parts. */
+/** The texts of the parts of a stream. */
 async function textOf(stream, read) {
   let text = "";
   for await (const part of stream) text += read(part) ?? "";
