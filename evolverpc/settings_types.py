@@ -41,9 +41,6 @@ class OptimizeSettings(TypedDict, total=False):
     patience: int | None
     """Stop after N iterations without a better candidate."""
 
-    stop_when_certain: float | None
-    """Stop when the rest of the budget is unlikely to raise the best validation score by more than X."""
-
     target_score: float | None
     """Stop at this score on the validation rows."""
 
@@ -112,6 +109,9 @@ class OptimizeSettings(TypedDict, total=False):
 
     perfect_score: float
     """The score that is perfect."""
+
+    score_range: Sequence[float] | None
+    """The lowest and the highest score that there can be: the test of a certificate rests on them."""
 
     proposals: str
     """Proposals per iteration: P from P parents, or N from each of them."""

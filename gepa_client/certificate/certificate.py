@@ -11,6 +11,7 @@ from gepa_client.analysis.statistics.shrinkage import Shrunk, shrink
 from gepa_client.certificate.evidence import Evidence, read_evidence
 from gepa_client.certificate.leaks import Leaks, find_leaks
 from gepa_client.certificate.settings_digest import settings_digest
+from gepa_client.certificate.units import by_unit
 from gepa_client.certificate.verdict import Verdict, allowed_error, judge
 from gepa_client.errors import NoCertificate
 from gepa_client.evolution.names import component_texts
@@ -18,9 +19,9 @@ from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.steer_entries import Propose
 from gepa_client.journal.store import Store
+from gepa_client.settings.run_config import score_range_of
 
-FORMAT_VERSION: Literal[2] = 2
-"""Version 1 allowed the n-th opening of the test rows an error of 5 % / n, and had no `budget.unreported`."""
+FORMAT_VERSION: Literal[3] = 3
 
 
 class _CertificatePart(BaseModel):
@@ -28,16 +29,19 @@ class _CertificatePart(BaseModel):
 
 
 class SealedTest(_CertificatePart):
-    """Seed and best candidate on the sealed test rows; `seed` and `best` are means of the rows' mean scores.
+    """Seed and best candidate on the sealed test rows; `seed` and `best` are means of the units' mean scores.
 
+    `units`: rows that differ; those that are equal, apart from white space and the order of keys, count as one.
     `repeats`: how often each row was scored with each of the two. `opened`: candidates other than the seed that the run
-    has scored on these rows.
+    has scored on these rows. `score_range`: the lowest and the highest score that there can be, on which the test
+    rests: as declared, else from 0 to the perfect score.
 
-    `low` to `high`: the interval of the mean difference per row at `confidence`, 1 less the `error` that the run may
+    `low` to `high`: the interval of the mean difference of a unit at `confidence`, 1 less the `error` that the run may
     spend on this opening; `p_value`: two-sided, a difference if it is at most `error`.
     """
 
     rows: int
+    units: int
     repeats: int
     repeats_reason: str
     opened: int
@@ -50,6 +54,7 @@ class SealedTest(_CertificatePart):
     p_value: float
     error: float
     method: str
+    score_range: tuple[float, float]
 
 
 class Validation(_CertificatePart):
@@ -139,7 +144,7 @@ class Certificate(_CertificatePart):
     """
 
     format: Literal["evolverpc-certificate"] = "evolverpc-certificate"
-    version: Literal[2] = FORMAT_VERSION
+    version: Literal[3] = FORMAT_VERSION
     verdict: Verdict
     statement: str
     run: str
@@ -173,14 +178,17 @@ def certify(store: Store, run: StoredRun) -> Certificate:
     if found.faults:
         raise NoCertificate("the record contradicts itself: " + "; ".join(found.faults))
     best, seed = found.best, found.candidates[0]
-    verdict, compared = _compare(found)
+    score_range = _range(found)
+    before, after = (by_unit(found.rows["test"], scores) for scores in found.test)
+    verdict, compared = _compare(found, before, after, score_range)
     test = SealedTest(
-        rows=compared.rows,
+        rows=len(found.test[0]),
+        units=len(before),
         repeats=found.plan.count,
         repeats_reason=found.plan.reason,
         opened=found.opened,
-        seed=fmean(map(fmean, found.test[0])),
-        best=fmean(map(fmean, found.test[1])),
+        seed=fmean(map(fmean, before)),
+        best=fmean(map(fmean, after)),
         difference=compared.difference,
         low=compared.low,
         high=compared.high,
@@ -188,17 +196,19 @@ def certify(store: Store, run: StoredRun) -> Certificate:
         p_value=compared.p_value,
         error=allowed_error(found.opened),
         method=compared.method,
+        score_range=score_range,
     )
     noise = found.noise
     by_hand = _by_hand(found)
+    leaks = find_leaks(component_texts(best.texts), component_texts(seed.texts), found.rows)
     return Certificate(
         verdict=verdict,
-        statement=_statement(verdict, best, test) + _steered(by_hand),
+        statement=_statement(verdict, best, test) + _steered(by_hand) + _leaking(leaks, test),
         run=run.id,
         program={name: found.program.get(name) for name in ("name", "version", "digest")},
         candidate=best.index,
         test=test,
-        validation=_validation(found),
+        validation=_validation(found, score_range),
         noise=None if noise is None else NoiseFound(rows=noise.rows, within=noise.within, between=noise.between),
         budget=UsedBudget(
             evaluations=found.evaluations,
@@ -208,11 +218,7 @@ def certify(store: Store, run: StoredRun) -> Certificate:
             unreported=found.unreported,
         ),
         by_hand=by_hand,
-        leaks=find_leaks(
-            component_texts(best.texts),
-            component_texts(seed.texts),
-            {split: rows for split, rows in found.rows.items() if split != "train"},
-        ),
+        leaks=leaks,
         digests=Digests(
             seed=digest_of(seed.texts),
             best=digest_of(best.texts),
@@ -223,24 +229,47 @@ def certify(store: Store, run: StoredRun) -> Certificate:
     )
 
 
-def _compare(found: Evidence) -> tuple[Verdict, PairedComparison]:
-    """Compare seed and best on the test rows, within the error of this opening.
+def _range(found: Evidence) -> tuple[float, float]:
+    """Return the range of scores that the run declares.
 
     Raises:
-        NoCertificate: there is a single row.
+        NoCertificate: a recorded score is outside of it.
     """
-    seed, best = found.test
+    lowest, highest = score_range_of(found.run.config)
+    least, most = found.seen
+    if lowest <= least and most <= highest and lowest < highest:
+        return lowest, highest
+    example = f"--score-range={min(least, lowest):g},{max(most, highest, least + 1):g}"
+    raise NoCertificate(
+        f"scores from {least:g} to {most:g} are recorded, but a certificate rests on the range that scores can have, "
+        f"here {lowest:g} to {highest:g}: declare the lowest and the highest score that there can be, such as "
+        f"{example}; `gepa-client resume` takes it too and evaluates nothing again"
+    )
+
+
+def _compare(
+    found: Evidence, seed: list[list[float]], best: list[list[float]], score_range: tuple[float, float]
+) -> tuple[Verdict, PairedComparison]:
+    """Compare seed and best by their scores of each unit, within the error of this opening.
+
+    Raises:
+        NoCertificate: there is a single unit.
+    """
     if len(seed) < 2:
-        raise NoCertificate("a single test row cannot show a difference: give more to the next run")
+        rows = len(found.test[0])
+        which = "a single test row" if rows == 1 else f"{rows:,} test rows that are all equal"
+        raise NoCertificate(f"{which} cannot show a difference: give more to the next run")
     if found.best.index == 0:
         confidence = 1 - allowed_error(found.opened)
         same = PairedComparison(len(seed), 0.0, 0.0, 0.0, confidence, 1.0, "none: the best candidate is the seed")
         return "no difference", same
-    return judge(seed, best, found.opened)
+    return judge(seed, best, score_range, found.opened)
 
 
 def _statement(verdict: Verdict, best: CandidateRecord, test: SealedTest) -> str:
     rows = counted(test.rows, "sealed test row")
+    if test.units < test.rows:
+        rows += f" that count as {test.units:,}, since equal rows count once,"
     if best.index == 0:
         return f"no difference: no candidate is better than the seed, which scores {test.seed:.4g} on {rows}"
     result = verdict if verdict != "no difference" else "no difference that these rows can show"
@@ -272,7 +301,19 @@ def _steered(by_hand: ByHand | None) -> str:
     return f"; the run was steered by {counted(by_hand.requests, 'request')} of users{whose}"
 
 
-def _validation(found: Evidence) -> Validation:
+def _leaking(leaks: Leaks, test: SealedTest) -> str:
+    """Return what the statement adds about leaks, which weaken it."""
+    found = [f"the best candidate contains texts of {counted(leaks.rows, 'validation or test row')}"] * bool(leaks.rows)
+    names = {"train": "training", "val": "validation"}
+    found += [
+        f"{shared:,} of {counted(test.rows, 'test row')} are {names[split]} rows too"
+        for split, shared in leaks.shared.items()
+        if shared
+    ]
+    return f"; this is weakened by leaks: {', and '.join(found)}" if found else ""
+
+
+def _validation(found: Evidence, score_range: tuple[float, float]) -> Validation:
     best = found.best
     rows = sorted(best.scores, key=int)
     whole = [kept for kept in found.candidates if kept.scores.keys() == best.scores.keys()]
@@ -291,8 +332,8 @@ def _validation(found: Evidence) -> Validation:
         seed=fmean(found.candidates[0].scores.values()),
         best=fmean(best.scores.values()),
         estimate=None if shrunk is None else shrunk.estimate,
-        low=None if shrunk is None else shrunk.low,
-        high=None if shrunk is None else shrunk.high,
+        low=None if shrunk is None else max(shrunk.low, score_range[0]),
+        high=None if shrunk is None else min(shrunk.high, score_range[1]),
         left=len(left) if len(left) > 1 else None,
         left_seed=fmean(left_seed) if left_seed is not None and len(left) > 1 else None,
     )

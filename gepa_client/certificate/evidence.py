@@ -69,7 +69,7 @@ class Evidence:
     was reported; `unpriced`: results of an unknown price; `unreported`: those of the program that reported no usage.
     `digests`: of rows, entries, attempts and candidates. `steered`: requests of users, by the number of their entry.
     `best_by_hand`: whether the best candidate, or one that it descends from, has texts by hand. `faults`: what in the
-    record contradicts the rest of it.
+    record contradicts the rest of it. `seen`: the lowest and the highest score of the whole record.
     """
 
     run: StoredRun
@@ -93,6 +93,7 @@ class Evidence:
     steered: Mapping[int, SteerEntry]
     best_by_hand: bool
     faults: list[str]
+    seen: tuple[float, float]
 
 
 def read_evidence(store: Store, run: StoredRun) -> Evidence:
@@ -154,6 +155,7 @@ def read_evidence(store: Store, run: StoredRun) -> Evidence:
         steered=journal.steered,
         best_by_hand=bool(_ancestry(best, candidates) & journal.by_hand(candidates)),
         faults=faults,
+        seen=(min(journal.seen), max(journal.seen)),
     )
 
 
@@ -194,6 +196,7 @@ class _RecordedEntries:
         self.steered: dict[int, SteerEntry] = {}
         self.commitment: Commitment | None = None
         self.evaluations = self.raced_out = 0
+        self.seen: set[float] = set()
         digest = hashlib.blake2b(digest_size=16)
         for part in sorted(parts or store.parts(run.id)):
             for entry in entries(store, run.id, part):
@@ -224,6 +227,7 @@ class _RecordedEntries:
         score = score_of(orjson.loads(answer), self._failure_score)
         if abs(score) > LARGEST_SCORE:
             raise NoCertificate(f"a score is {score:g}: beyond {LARGEST_SCORE:g} scores cannot be compared")
+        self.seen.add(score)
         return score
 
     def noise(self) -> Noise | None:

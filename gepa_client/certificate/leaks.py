@@ -1,10 +1,11 @@
-"""Texts of validation and test rows that the best candidate contains: found word for word, or nearly."""
+"""Texts of validation and test rows that the best candidate contains, and test rows that the search had already."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
 from gepa_client.analysis.copied_text import copied_texts, nearly_copied_texts, strings_in
+from gepa_client.certificate.units import shared_rows
 from gepa_client.journal.history import RecordedRow
 
 NEARBY = 200
@@ -32,28 +33,38 @@ class Leak(BaseModel):
 
 
 class Leaks(BaseModel):
-    """Leaks in a candidate. `searched`: how many rows have known contents, by split; `rows`: how many rows leak."""
+    """Leaks in a candidate. `searched`: how many rows have known contents, by split; `rows`: how many rows leak.
+
+    `shared`: how many test rows are equal to training rows (`train`) and to validation rows (`val`), apart from white
+    space and the order of keys.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     searched: dict[str, int]
     rows: int
     listed: list[Leak]
+    shared: dict[str, int]
 
 
 def find_leaks(texts: Mapping[str, str], seed: Mapping[str, str], splits: Mapping[str, Sequence[RecordedRow]]) -> Leaks:
-    """Return the texts of rows of `splits` that the candidate `texts` contains, and that its `seed` does not."""
+    """Return the texts of rows that the candidate `texts` contains, and that its `seed` does not.
+
+    `splits`: all rows of the run; training rows may stand in a text, but not among the test rows.
+    """
     known = list(seed.values())
+    sealed = {split: rows for split, rows in splits.items() if split != "train"}
     leaks = [
         leak
-        for split, rows in splits.items()
+        for split, rows in sealed.items()
         for component, text in texts.items()
         for leak in _in_component(split, rows, component, text, known)
     ]
     return Leaks(
-        searched={split: sum(row.data is not None for row in rows) for split, rows in splits.items()},
+        searched={split: sum(row.data is not None for row in rows) for split, rows in sealed.items()},
         rows=len({(leak.split, leak.row) for leak in leaks}),
         listed=leaks[:LISTED],
+        shared=shared_rows(splits),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 from gepa_client.analysis.statistics.paired import PairedComparison, compare
 
 ERROR = 0.05
-"""The probability that any certificate of a run states "improved" or "worse" of candidates that are alike."""
+"""The probability that any certificate of a run states "improved" of one that is no better; "worse" likewise."""
 
 Verdict = Literal["improved", "no difference", "worse"]
 
@@ -22,18 +22,22 @@ def allowed_error(opening: int) -> float:
 
 
 def judge(
-    seed: Sequence[Sequence[float]], best: Sequence[Sequence[float]], opening: int = 1
+    seed: Sequence[Sequence[float]],
+    best: Sequence[Sequence[float]],
+    score_range: tuple[float, float] = (0.0, 1.0),
+    opening: int = 1,
 ) -> tuple[Verdict, PairedComparison]:
-    """Return the verdict on the scores by test row and repeat, and the comparison that it follows from.
+    """Return the verdict on the scores by unit and repeat, and the comparison that it follows from.
 
-    A difference needs both p at most the allowed error, and no 0 in the interval at 1 less that error: p is exact, the
-    interval is not, and a certificate must not state "improved" beside an interval with 0 in it.
+    `score_range`, and the order of the units: as of `compare`. A difference needs both p at most the allowed error, and
+    no 0 in the interval at 1 less that error: McNemar's p is exact, the interval beside it is not, and a certificate
+    must not state "improved" beside an interval with 0 in it.
 
     Raises:
         ValueError: as `compare`.
     """
     error = allowed_error(opening)
-    found = compare(seed, best, confidence=1 - error)
+    found = compare(seed, best, score_range=score_range, error=error)
     if found.p_value > error or found.low <= 0 <= found.high:
         return "no difference", found
     return "improved" if found.difference > 0 else "worse", found

@@ -1,7 +1,7 @@
 """How noisy the seed's scores are, which gains a run's rows can show, and what proposals take."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 from pydantic import BaseModel
 
@@ -26,7 +26,7 @@ PROPOSALS = 20
 class NeededRows(BaseModel, frozen=True):
     """What shows a gain of the mean score: `rows` evaluated once, or `repeats` of the validation rows; None: nothing.
 
-    "Shows" is a paired test at the error of a certificate, 4 %, that finds the gain in 80 % of runs.
+    "Shows" is the test of a certificate, at its error of 4 %, that finds the gain in 80 % of runs.
     """
 
     gain: float
@@ -67,12 +67,19 @@ class NoiseReport(BaseModel, frozen=True):
         validation_rows: int,
         test_rows: int | None,
         training_only: bool = False,
+        score_range: tuple[float, float] = (0.0, 1.0),
     ) -> Self:
         """Return the report for the scores of the seed by row and repeat; at least two rows.
 
         `identical`: whether the outputs of each row were the same each time. `training_only`: as the member.
+        `test_rows`: those that differ. `score_range`: the lowest and the highest score that there can be.
         """
         found = noise.estimate(scores)
+        test: dict[str, Any] = {
+            "error": ERROR,
+            "size": score_range[1] - score_range[0],
+            "exact": {score for row in scores for score in row} <= set(score_range),
+        }
         repeated = found.repeats > 1
         return cls(
             rows=found.rows,
@@ -84,14 +91,14 @@ class NoiseReport(BaseModel, frozen=True):
             between_rows=found.between**0.5,
             validation_rows=validation_rows,
             training_only=training_only,
-            smallest_gain=power.smallest_gain(found, validation_rows, 1, error=ERROR),
+            smallest_gain=power.smallest_gain(found, validation_rows, 1, **test),
             test_rows=test_rows,
-            smallest_test_gain=power.smallest_gain(found, test_rows, 1, error=ERROR) if test_rows else None,
+            smallest_test_gain=power.smallest_gain(found, test_rows, 1, **test) if test_rows else None,
             needed=[
                 NeededRows(
                     gain=gain,
-                    rows=power.rows_needed(found, gain, 1, error=ERROR),
-                    repeats=power.repeats_needed(found, gain, validation_rows, error=ERROR),
+                    rows=power.rows_needed(found, gain, 1, **test),
+                    repeats=power.repeats_needed(found, gain, validation_rows, **test),
                 )
                 for gain in GAINS
             ],

@@ -46,11 +46,12 @@ from gepa_client.fleet.host_evidence import HostEvidence
 from gepa_client.gepa.noise_warning import noise_warning
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, list_server_rows
 from gepa_client.journal.requests import digest_of
+from gepa_client.journal.row_content import content_key
 from gepa_client.run import splits
 from gepa_client.run.resolved_settings import endpoints, evolve_of, is_deterministic, metric_call_budget, scorers
 from gepa_client.selection.search_rows import default_sample, rows_searched
 from gepa_client.settings.groups import Evolve
-from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
+from gepa_client.settings.run_config import NO_PROPOSER, RunConfig, score_range_of
 from gepa_client.transport.address import rpc_url
 from gepa_client.transport.calls import CALL_TIMEOUT_S
 from gepa_client.transport.event_loop import GroupTask, run_group
@@ -297,7 +298,7 @@ class _ServerCheck:
             self.config, texts=len(self.texts), train=len(train), val=len(val) if val is not None else None
         )
         self.validation_rows, self.training_only = len(train if val is None else val), val is None
-        self.test_rows = len(test) if test is not None else None
+        self.test_rows = None if test is None else len({content_key(row.wire, row.data) for row in test})
         validates = f", {len(val)} of them kept for validation" if kept and val is not None else ""
         self.note("rows", "ok", f"{len(rows)} training rows of {splits.described(sources['train'])}{validates}")
         given = {"train": rows, "val": None if kept else val, "test": test}
@@ -362,6 +363,7 @@ class _ServerCheck:
             validation_rows=self.validation_rows,
             test_rows=self.test_rows,
             training_only=self.training_only,
+            score_range=score_range_of(self.config.recorded()),
         )
         warnings = [noise_warning(row, scores) for (_, row), scores in zip(rows, scores_of, strict=True)]
         found = next(filter(None, warnings), None) if is_deterministic(self.config, self.discovery) else None

@@ -31,6 +31,8 @@ CHECK_SETTINGS = (
         "deterministic",
         "evolve",
         "ignore_findings",
+        "perfect_score",
+        "score_range",
     ),
 )
 """The settings that `gepa-client check` has flags for."""

@@ -44,8 +44,7 @@ class ScoreOnTestRows(Fact):
 class CertificateFound(Fact):
     """The certificate, or in `none` why there is none; then all other members are None.
 
-    `low` to `high`: the interval of the mean `difference` per row at `confidence`. `validation_note`: how to read the
-    interval of the estimate if an end lies beyond the scale of the scores.
+    `low` to `high`: the interval of the mean `difference` per row at `confidence`.
     """
 
     type: Literal["certificate"] = "certificate"
@@ -65,7 +64,6 @@ class CertificateFound(Fact):
     validation_estimate: float | None
     validation_low: float | None
     validation_high: float | None
-    validation_note: str | None
 
 
 class LeakFound(Part):
@@ -81,12 +79,16 @@ class LeakFound(Part):
 
 
 class LeaksFound(Fact):
-    """Texts of validation and test rows in the best candidate. `searched`: rows by split; `rows`: how many leak."""
+    """Texts of validation and test rows in the best candidate. `searched`: rows by split; `rows`: how many leak.
+
+    `shared`: how many test rows are equal to training rows (`train`) and to validation rows (`val`).
+    """
 
     type: Literal["leaks"] = "leaks"
     searched: dict[str, int]
     rows: int
     listed: list[LeakFound]
+    shared: dict[str, int]
 
 
 class Copied(Fact):

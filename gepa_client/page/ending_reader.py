@@ -6,7 +6,6 @@ from gepa_client.analysis.copied_examples import copied_examples
 from gepa_client.analysis.explanation import explain
 from gepa_client.analysis.retried_examples import retried_examples
 from gepa_client.certificate.certificate import Certificate, certify
-from gepa_client.certificate.interval_notes import estimate_note
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import COMMITMENT, StoredRun
 from gepa_client.journal.store import Store
@@ -87,14 +86,13 @@ class EndingReader:
             except NoCertificate as error:
                 record.no_certificate = str(error)
         if record.certificate is not None:
-            perfect = run.config.get("perfect_score")
-            self._log.add(_certificate_event(record.certificate, 1.0 if perfect is None else float(perfect)))
+            self._log.add(_certificate_event(record.certificate))
             self._log.add(LeaksFound.model_validate({"type": "leaks", **record.certificate.leaks.model_dump()}))
         elif record.no_certificate is not None:
             self._log.add(CertificateFound(**{**NO_CERTIFICATE, "none": record.no_certificate}))
 
 
-def _certificate_event(found: Certificate, perfect: float) -> CertificateFound:
+def _certificate_event(found: Certificate) -> CertificateFound:
     test, validation = found.test, found.validation
     return CertificateFound(
         none=None,
@@ -113,7 +111,6 @@ def _certificate_event(found: Certificate, perfect: float) -> CertificateFound:
         validation_estimate=validation.estimate,
         validation_low=validation.low,
         validation_high=validation.high,
-        validation_note=estimate_note(found, perfect),
     )
 
 

@@ -9,8 +9,7 @@ from typing import Any
 from evolverpc_common.display_text import counted, line, plain
 from gepa_client.analysis.explanation import Change, Explanation, MovedRows, PairedScores
 from gepa_client.analysis.proposals import AnalyzedProposal, ComparedRow, Excerpt
-from gepa_client.certificate.certificate import Certificate, NoiseFound
-from gepa_client.certificate.interval_notes import difference_note, estimate_note
+from gepa_client.certificate.certificate import NoiseFound
 from gepa_client.certificate.leaks import Leaks
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.history import selection_name
@@ -110,27 +109,20 @@ def certificate_facts(record: RunRecord) -> list[tuple[str, str]]:
             luck += "" if validation.left_seed is None else f"{validation.left_seed:.4g} -> "
         interval = f"95 % interval {validation.low:.4g} to {validation.high:.4g}"
         chosen += f"; {luck}{validation.estimate:.4g} ({interval})"
-        if note := estimate_note(found, perfect_score(record)):
-            chosen += f"; {note}"
     if dropped := validation.compared - validation.complete:
         chosen += (
             f"; {counted(dropped, 'proposal')} more {'was' if dropped == 1 else 'were'} compared and dropped in races"
         )
     return [
-        ("verdict", statement(record, found)),
+        ("verdict", found.statement),
         ("test", f"each of {counted(test.rows, 'row')} was scored {times}: {test.repeats_reason}; {test.method}"),
+        ("scores", f"from {test.score_range[0]:g} to {test.score_range[1]:g}: on this range the test rests"),
         (record.selection, chosen),
         ("noise", "not known" if noise is None else noise_summary(noise)),
         ("took", f"{budget.evaluations:,} results of the search and {budget.test_evaluations:,} of the test"),
         ("copied rows", leak_summary(found.leaks)),
         ("committed to", found.digests.test_rows),
     ]
-
-
-def statement(record: RunRecord, found: Certificate) -> str:
-    """Return what a certificate states, and how to read an interval with an end that no difference can have."""
-    note = difference_note(found, perfect_score(record))
-    return found.statement if note is None else f"{found.statement}; {note}"
 
 
 def perfect_score(record: RunRecord) -> float:

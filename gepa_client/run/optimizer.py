@@ -44,7 +44,7 @@ from gepa_client.run.resolved_settings import is_deterministic, race_sample
 from gepa_client.run.run_errors import error_details, stop_for, stop_reason
 from gepa_client.run.run_watcher import FailFastCallback, RunCounters, RunWatcher
 from gepa_client.run.stop_conditions import BetweenIterations
-from gepa_client.run.stoppers import BudgetStop, CertainStop, NothingNewStop, PerfectStop, SteeredStops, Stop, stoppers
+from gepa_client.run.stoppers import BudgetStop, NothingNewStop, PerfectStop, SteeredStops, Stop, stoppers
 from gepa_client.run.tie_break import best_and_seed_scores, best_of_rest, compare_ties, recorded_best, reserved_calls
 from gepa_client.selection.race_parents import behind_best
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
@@ -270,7 +270,7 @@ class Optimization:
         perfect = PerfectStop(config.perfect_score, steering.dropped, selection, len(val) < len(splits.val))
         stops: list[Stop] = [
             *([] if config.past_perfect else [perfect]),
-            *stoppers(config, lambda: journal.recorded_further, steering.dropped),
+            *stoppers(config, steering.dropped),
             *([] if self.adapter.known is None else [NothingNewStop()]),
             BetweenIterations(config, journal),
             BudgetStop(
@@ -339,7 +339,7 @@ class Optimization:
         prices.config = prices.config.model_copy(update=dict(limits))
         if (calls := limits.get("max_metric_calls")) is not None:
             for stop in stops:
-                if isinstance(stop, BudgetStop | CertainStop):
+                if isinstance(stop, BudgetStop):
                     stop.max_metric_calls = int(calls) - reserved
 
     def _of_search(self, reserved: int) -> RunConfig:

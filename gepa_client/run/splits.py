@@ -2,14 +2,14 @@
 
 import asyncio
 import hashlib
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evolverpc_common.settings.definition import flag_of
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.gepa.row_loaders import AnyRow, RowLoader, ServerRow, check_carried, load_rows, numbered
+from gepa_client.gepa.row_loaders import AnyRow, RowLoader, check_carried, load_rows, numbered
+from gepa_client.journal.row_content import content_key
 from gepa_client.settings.groups import LEAST_TO_SPLIT, RECORDED_ROWS, VAL_FRACTION, Rows, is_file
 from gepa_client.settings.run_config import RunConfig
 
@@ -211,15 +211,13 @@ def warnings(splits: Splits, config: RunConfig) -> list[str]:
 
 
 def common(first: RowLoader, second: RowLoader) -> list[tuple[str, str]]:
-    """Return `(id in second, id in first)` of equal rows; rows without data are compared by split and id."""
+    """Return `(id in second, id in first)` of equal rows, as `content_key` compares them."""
     known = {_key(row): row.id for row in reversed(first.rows)}
     return [(row.id, known[key]) for row in second.rows if (key := _key(row)) in known]
 
 
 def _key(row: AnyRow) -> str:
-    if isinstance(row, ServerRow) and row.data is None:
-        return f"{row.split}/{row.id}"
-    return json.dumps(row.data, sort_keys=True)
+    return content_key(row.wire, row.data)
 
 
 def _overlap(shared: list[tuple[str, str]], name: str, size: int, other: str, meaning: str) -> str:

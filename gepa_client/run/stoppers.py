@@ -8,19 +8,12 @@ from gepa.core.state import GEPAState
 from gepa.utils import MaxCandidateProposalsStopper, NoImprovementStopper, ScoreThresholdStopper, StopperProtocol
 from gepa.utils.stop_condition import MaxTrackedCandidatesStopper
 
-from gepa_client.analysis.statistics.further_gain import further_gain
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.candidate_pool import PoolWithout
 from gepa_client.steering.steering import Steering
 
 LEAST_IDLE = 100
 """Iterations in a row that evaluate nothing before a search ends."""
-
-UNLIKELY = 0.05
-"""The chance of a further gain below which a search ends."""
-
-LEAST_ITERATIONS = 10
-"""Iterations before which a search does not end for want of a likely gain."""
 
 _STOPPERS: dict[str, Any] = {
     "patience": NoImprovementStopper,
@@ -158,54 +151,6 @@ class BudgetStop:
 
 
 @dataclass
-class CertainStop:
-    """Ends a search when it is unlikely that the best validation score rises by more than `gain`.
-
-    `max_metric_calls`, `max_iterations`: limits of the run, at least one of them. `recorded`: whether the record
-    continues from here, perhaps with other limits. `reason`: as in `StateStop`.
-    """
-
-    gain: float
-    max_metric_calls: int | None
-    max_iterations: int | None
-    recorded: Callable[[], bool] = lambda: False
-    reason: str | None = None
-
-    def __call__(self, gepa_state: GEPAState[Any, Any]) -> bool:
-        """Return whether the search is over."""
-        done, seed_rows = gepa_state.i + 1, len(gepa_state.prog_candidate_val_subscores[0])
-        if done < LEAST_ITERATIONS or self.recorded():
-            return False
-        scores, found_at = gepa_state.program_full_scores_val_set, gepa_state.num_metric_calls_by_discovery
-        calls = gepa_state.total_num_evals - seed_rows
-        gains: list[float] = []
-        best, recent = scores[0], 0
-        for score, at in zip(scores[1:], found_at[1:], strict=True):
-            if score > best:
-                gains.append(score - best)
-                best = score
-                recent += at - seed_rows >= calls / 2
-        left = self._left(done, calls / done, gepa_state.total_num_evals)
-        further = further_gain(gains, recent, left / (done / 2), self.gain)
-        if further.chance >= UNLIKELY:
-            return False
-        sizes = f", the later ones by {further.mean:.2g} on average" if further.mean is not None else ""
-        self.reason = (
-            f"stop_when_certain of {self.gain:g} is reached: a chance of {100 * further.chance:.2g} % that the best "
-            f"score of {best:.4g} rises by more in {left:,.0f} further iterations; it rose {len(gains)} "
-            f"times in {done:,}, {recent} of them in the later half{sizes}"
-        )
-        return True
-
-    def _left(self, done: int, calls_each: float, calls: int) -> float:
-        """Return the iterations that the limits leave."""
-        left = [] if self.max_iterations is None else [float(self.max_iterations - done)]
-        if self.max_metric_calls is not None:
-            left.append((self.max_metric_calls - calls) / max(calls_each, 1.0))
-        return max(0.0, min(left))
-
-
-@dataclass
 class SteeredStops:
     """The stoppers of a search, in their order, once the requests that users made of it are in force."""
 
@@ -223,15 +168,7 @@ class SteeredStops:
         return next(stop.max_metric_calls for stop in self.stops if isinstance(stop, BudgetStop))
 
 
-def stoppers(
-    config: RunConfig, recorded: Callable[[], bool] = lambda: False, dropped: Set[int] = frozenset()
-) -> list[Stop]:
-    """Return the stoppers that the settings ask for, in the order of the settings.
-
-    `recorded`: as in `CertainStop`; `dropped`: as in `StateStop`.
-    """
+def stoppers(config: RunConfig, dropped: Set[int] = frozenset()) -> list[Stop]:
+    """Return the stoppers that the settings ask for, in the order of the settings; `dropped`: as in `StateStop`."""
     given = {name: getattr(config, name) for name in _STOPPERS}
-    stops: list[Stop] = [StateStop(name, value, dropped) for name, value in given.items() if value is not None]
-    if config.stop_when_certain is not None:
-        stops.append(CertainStop(config.stop_when_certain, config.max_metric_calls, config.max_iterations, recorded))
-    return stops
+    return [StateStop(name, value, dropped) for name, value in given.items() if value is not None]

@@ -19,6 +19,8 @@ def flag_words(name: str, value: Any) -> list[str]:
         value = json.dumps(without_secrets(name, value))
     if name == "store":
         value = without_secrets(name, value)
+    if setting.parse is not None and isinstance(value, list | tuple):
+        value = ",".join(map(str, value))
     words = []
     for item in map(str, value if isinstance(value, list | tuple) else [value]):
         words += [f"{setting.flag}={item}"] if item.startswith("-") else [setting.flag, item]

@@ -31,6 +31,18 @@ def _comparable(score: float) -> float:
 
 Score = Annotated[float, AfterValidator(_comparable)]
 
+
+def _numbers(text: str) -> Any:
+    """Return the numbers of a text such as `-1,1`; what is none stays for the model, which reports it."""
+    return [part.strip() for part in text.split(",")]
+
+
+def _growing(ends: tuple[float, float] | None) -> tuple[float, float] | None:
+    if ends is not None and not ends[0] < ends[1]:
+        raise ValueError("give the lowest score, then the highest one, such as 0,100")
+    return ends
+
+
 VAL_FRACTION, LEAST_TO_SPLIT = 0.2, 50
 """The default share of the training rows that is kept for validation, and the rows from which it holds: a candidate's
 score over fewer than 10 validation rows is mostly chance."""
@@ -183,10 +195,6 @@ class BudgetSettings(SettingsGroup, title="Budget"):
     )
     max_reflection_cost: PositiveFloat | None = setting(None, "Stop after X US dollars spent on the reflection model.")
     patience: PositiveInt | None = setting(None, "Stop after N iterations without a better candidate.")
-    stop_when_certain: PositiveFloat | None = setting(
-        None,
-        "Stop when the rest of the budget is unlikely to raise the best validation score by more than X.",
-    )
     target_score: Score | None = setting(None, "Stop at this score on the validation rows.")
     past_perfect: bool = setting(False, "Continue although a candidate has the perfect score on every validation row.")
     max_iterations: PositiveInt | None = setting(None, "Stop after N iterations.")
@@ -267,6 +275,14 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
     batch_sampler: Literal["epoch_shuffled"] = setting("epoch_shuffled", "How minibatches are drawn.", rare=True)
     skip_perfect_score: bool = setting(True, "Do not reflect on a minibatch of perfect scores.", rare=True)
     perfect_score: Score = setting(1.0, "The score that is perfect.", rare=True)
+    score_range: Annotated[tuple[Score, Score] | None, AfterValidator(_growing)] = setting(
+        None,
+        "The lowest and the highest score that there can be: the test of a certificate rests on them.",
+        rare=True,
+        metavar="LOW,HIGH",
+        shown="0 and perfect_score",
+        parse=_numbers,
+    )
 
 
 class SearchSettings(SettingsGroup, title="Search"):

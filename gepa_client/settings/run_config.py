@@ -1,6 +1,7 @@
 """The settings of one run: all groups together, and the rules between settings of several groups."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -115,6 +116,12 @@ SAMPLING = re.compile(r"single|(same_parent|independent):([1-9]\d*)|pxn:([1-9]\d
 SELECTION = re.compile(r"all|best|top_k:([1-9]\d*)")
 
 
+def score_range_of(config: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the lowest and the highest score that there can be, by the settings of a run as they are recorded."""
+    lowest, highest = config.get("score_range") or (0.0, config.get("perfect_score", 1.0))
+    return float(lowest), float(highest)
+
+
 class RunConfig(
     OutputSettings,
     TrackingSettings,
@@ -157,10 +164,6 @@ class RunConfig(
             )
         if self.race_rows == 0 and self.race_final_rows:
             raise ValueError("`race_final_rows` has no effect: `race_rows` is 0, so that no validation row is left")
-        if self.stop_when_certain is not None and self.max_iterations is None and self.given(CALL_BUDGETS) is None:
-            raise ValueError(
-                "`stop_when_certain` judges what is left of a limit: give `max_metric_calls` or `max_iterations` too"
-            )
         for needed, names in DEPENDS.items():
             for name in names:
                 unused = name in self.model_fields_set and getattr(self, name) not in (None, False, (), "")

@@ -401,7 +401,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
       validation_estimate: (means[best] as number) - 0.02,
       validation_low: (means[best] as number) - 0.07,
       validation_high: (means[best] as number) + 0.03,
-      validation_note: null,
     });
     events.push({ type: "tested", candidate: 0, score: 0.42, rows: 25, repeats: 1 });
   }

@@ -3,17 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from statistics import fmean
 
 from gepa_client.analysis.statistics import student_t
+from gepa_client.analysis.statistics.bounded_mean import mean_test
 
-LARGEST_DENOMINATOR = 1_000_000
-"""A score that is a fraction with at most this denominator is taken as that fraction: 0.1 + 0.2 equals 0.3."""
-
-COUNT_BITS = 1 << 23
-"""The size of the counts of all sums of differences. Differences that would need more are rounded to a grid that does
-not: the p-value is then exact for the rounded differences. With 300 rows the grid has 27,000 steps."""
+EXACT = "McNemar's exact test; interval: Student's t with Agresti and Min's added rows"
+BOUNDED = "bet on the mean of bounded differences; interval: the means that the same test does not reject"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +30,23 @@ class PairedComparison:
 
 
 def compare(
-    first: Sequence[Sequence[float]], second: Sequence[Sequence[float]], *, confidence: float = 0.95
+    first: Sequence[Sequence[float]],
+    second: Sequence[Sequence[float]],
+    *,
+    score_range: tuple[float, float] = (0.0, 1.0),
+    error: float = 0.05,
 ) -> PairedComparison:
     """Compare two candidates. The scores are by row, then by repeat; a row counts by its mean over the repeats.
 
-    Give both candidates as many repeats of a row: the p-value is exact for these alone.
+    `score_range`: the lowest and the highest score that there can be. `error`: of finding a difference where there is
+    none, two-sided. If each row's mean is one of the two ends of the range, the test is McNemar's; else it is valid
+    for any scores of the range. Each side has half of the error, and the scores choose between two tests: so a second
+    candidate that is no better is found better with a probability of at most `error`, whatever the scores are.
+
+    The order of the rows must not follow from their scores.
 
     Raises:
-        ValueError: fewer than two rows, not the same rows, or a row without a score.
+        ValueError: fewer than two rows, not the same rows, a row without a score, or a score outside the range.
     """
     if len(first) != len(second):
         raise ValueError(f"the candidates have scores of {len(first)} and {len(second)} rows: compare the same rows")
@@ -50,18 +55,27 @@ def compare(
     for row, (one, other) in enumerate(zip(first, second, strict=True)):
         if not one or not other:
             raise ValueError(f"row {row} has no score of the {'second' if one else 'first'} candidate")
-    differences = [_mean(other) - _mean(one) for one, other in zip(first, second, strict=True)]
-    every = [score for rows in (first, second) for row in rows for score in row]
-    low, high = interval([float(each) for each in differences], confidence, spread=max(every) - min(every))
-    binary = len({abs(each) for each in differences if each}) <= 1
+    lowest, highest = score_range
+    outside = [each for rows in (first, second) for row in rows for each in row if not lowest <= each <= highest]
+    if outside:
+        raise ValueError(f"a score of {outside[0]:g} is not from {lowest:g} to {highest:g}")
+    size = highest - lowest
+    before, after = [fmean(row) for row in first], [fmean(row) for row in second]
+    differences = [other - one for one, other in zip(before, after, strict=True)]
+    if {*before, *after} <= {lowest, highest}:
+        low, high = interval(differences, 1 - error, spread=size)
+        p_value, method = mcnemar_p(differences), EXACT
+    else:
+        found = mean_test([max(-size, min(each, size)) for each in differences], size, error)
+        low, high, p_value, method = found.low, found.high, found.p_value, BOUNDED
     return PairedComparison(
         rows=len(differences),
-        difference=float(sum(differences) / len(differences)),
-        low=low,
-        high=high,
-        confidence=confidence,
-        p_value=sign_flip_p(differences),
-        method=f"exact {'McNemar' if binary else 'sign-flip'} test; Student's t with Agresti and Min's added rows",
+        difference=fmean(differences),
+        low=max(low, -size),
+        high=min(high, size),
+        confidence=1 - error,
+        p_value=p_value,
+        method=method,
     )
 
 
@@ -73,7 +87,7 @@ def interval(differences: Sequence[float], confidence: float, *, spread: float =
     the interval is too narrow where few rows differ.
 
     Source: Agresti and Min, Effects and non-effects of paired identical observations in comparing proportions with
-    binary matched-pairs data, Statistics in Medicine 23 (2004), for scores of 0 and 1; here for any scores.
+    binary matched-pairs data, Statistics in Medicine 23 (2004).
     """
     squares = [each * each for each in differences if each]
     rows = len(differences) + 2
@@ -84,46 +98,16 @@ def interval(differences: Sequence[float], confidence: float, *, spread: float =
     return mean - half, mean + half
 
 
-def sign_flip_p(differences: Sequence[float | Fraction]) -> float:
-    """Return the two-sided p-value of no difference, given one difference a row.
+def mcnemar_p(differences: Sequence[float]) -> float:
+    """Return the two-sided p-value of as many rows that win as rows that lose, by the signs of their differences.
 
-    If the two candidates are alike, each difference may have had the other sign. The p-value is the share of all
-    2^rows choices of signs whose sum is at least as far from 0 as the observed one. It is counted exactly, as the
-    coefficients of the product of (1 + x^|difference|), in one integer with a field of rows + 1 bits for each power
-    of x. With scores of 0 and 1 it is McNemar's exact test.
-
-    Sources: Fisher, The Design of Experiments (1935), section 21; Pagano and Tritchler, On obtaining permutation
-    distributions in polynomial time, Journal of the American Statistical Association 78 (1983).
+    Source: McNemar, Note on the sampling error of the difference between correlated proportions, Psychometrika 12
+    (1947); exact by the binomial distribution.
     """
-    steps = _whole([Fraction(each) for each in differences])
-    observed, width = abs(sum(steps)), len(steps) + 1
-    if not observed:
-        return 1.0
-    counts = 1
-    for step in map(abs, steps):
-        counts += counts << (step * width)
-    least = (sum(map(abs, steps)) + observed) // 2  # of the sum of those that are positive
-    extreme = (counts >> (least * width)) % ((1 << width) - 1)  # the sum of the fields that are left
-    return float(min(Fraction(2 * extreme, 1 << len(steps)), Fraction(1)))
-
-
-def _whole(differences: list[Fraction]) -> list[int]:
-    """Return the differences in steps of a grid that holds them all, or of the finest that there is room for."""
-    step = Fraction(1, math.lcm(*(each.denominator for each in differences)))
-    total = sum(map(abs, differences), Fraction(0))
-    step = max(step, total * (len(differences) + 1) / COUNT_BITS)
-    steps = [round(each / step) for each in differences]
-    common = math.gcd(*steps) or 1
-    return [each // common for each in steps]
-
-
-def _mean(scores: Sequence[float]) -> Fraction:
-    return sum(map(_fraction, scores), Fraction(0)) / len(scores)
-
-
-def _fraction(score: float) -> Fraction:
-    exact = Fraction(score)
-    if exact.denominator <= LARGEST_DENOMINATOR:
-        return exact
-    simple = exact.limit_denominator(LARGEST_DENOMINATOR)
-    return simple if float(simple) == score else exact
+    wins, losses = sum(each > 0 for each in differences), sum(each < 0 for each in differences)
+    unequal = wins + losses
+    ways = tail = 1
+    for fewer in range(min(wins, losses)):
+        ways = ways * (unequal - fewer) // (fewer + 1)
+        tail += ways
+    return min(1.0, 2 * tail / (1 << unequal))

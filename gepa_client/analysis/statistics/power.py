@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from statistics import NormalDist
+from typing import Any
 
 from gepa_client.analysis.statistics.noise import Noise
 
@@ -14,54 +15,73 @@ MOST = 1 << 20
 """Rows or repeats beyond which none are counted as enough."""
 
 
-def variance_of_difference(noise: Noise, gain: float, repeats: int) -> float:
+SPREADS, RESERVE = 1.1, 1.4
+"""Of the bet on bounded differences: how many times the spread of the exact test it needs, and the share of one row's
+largest difference that the mean must exceed it by besides. Fitted: `benchmarks/certificate.py` compares them."""
+
+
+def variance_of_difference(noise: Noise, gain: float, repeats: int, size: float = 1.0) -> float:
     """Return the variance of one row's difference between the seed and a candidate that is `gain` better.
 
     That of two candidates whose true scores correlate as `ALIKE`; that of the rows which make up the gain, half of
     which now win and half of which no longer lose; and the noise of both. It is at least that
-    of a gain by rows that win 1 while none loses: a seed that fails on all rows shows no variance at all.
+    of a gain by rows that win `size` while none loses: a seed that fails on all rows shows no variance at all.
     """
-    lifted = max(gain * (1 - gain), 0.0)
+    lifted = max(gain * (size - gain), 0.0)
     return max(2 * (1 - ALIKE) * noise.between + lifted / 2, lifted) + 2 * noise.within / repeats
 
 
-def chance(noise: Noise, gain: float, rows: int, repeats: int, *, error: float = 0.05) -> float:
+def chance(
+    noise: Noise, gain: float, rows: int, repeats: int, *, error: float = 0.05, size: float = 1.0, exact: bool = True
+) -> float:
     """Return the chance that a two-sided paired test at `error` shows that gain.
+
+    `size`: the largest difference of a row. `exact`: whether the scores are the two ends of their range, so that with
+    one repeat the test is McNemar's; else it is the bet on bounded differences.
 
     Sources: Connor, Sample size for testing differences in proportions for the paired-sample design, Biometrics 43
     (1987), with the variance of any scores in place of that of proportions; and the correction for continuity of the
-    exact test, one step of one row's score (Edwards, Psychometrika 13 (1948)).
+    exact test, one row's largest difference (Edwards, Psychometrika 13 (1948)).
     """
-    variance = variance_of_difference(noise, gain, repeats)
-    beyond = (gain - 1 / (rows * repeats)) * math.sqrt(rows)
-    beyond -= NormalDist().inv_cdf(1 - error / 2) * math.sqrt(variance + gain * gain)
-    return NormalDist().cdf(beyond / math.sqrt(variance)) if variance else float(beyond >= 0)
+    variance = variance_of_difference(noise, gain, repeats, size)
+    spread, normal = math.sqrt(variance / rows), NormalDist().inv_cdf(1 - error / 2)
+    second_moment = variance + gain * gain
+    wealth = math.log(2 / error)
+    if exact and repeats == 1:
+        beyond = gain - size / rows - normal * math.sqrt(second_moment / rows)
+    elif rows * second_moment > 2 * wealth * size * size:
+        beyond = gain - RESERVE * size / rows - SPREADS * normal * spread
+    else:  # each bet is on all of the wealth, which grows by its logarithm
+        beyond = gain - second_moment / (2 * size) - size * wealth / rows
+    return NormalDist().cdf(beyond / spread) if spread else float(beyond >= 0)
 
 
-def smallest_gain(noise: Noise, rows: int, repeats: int, *, error: float = 0.05, power: float = 0.8) -> float:
-    """Return the smallest gain of the mean score that a paired test shows with chance `power`.
+def smallest_gain(
+    noise: Noise, rows: int, repeats: int, *, power: float = 0.8, size: float = 1.0, **test: Any
+) -> float:
+    """Return the smallest gain of the mean score that a paired test shows with chance `power`; `test`: as `chance`.
 
     It is infinite if there are too few rows to show any.
     """
-    low, high = 0.0, 1.0
-    while chance(noise, high, rows, repeats, error=error) < power:
+    low, high = 0.0, size
+    while chance(noise, high, rows, repeats, size=size, **test) < power:
         low, high = high, 2 * high
         if math.isinf(high):
             return high
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if chance(noise, middle, rows, repeats, error=error) < power else (low, middle)
+        low, high = (middle, high) if chance(noise, middle, rows, repeats, size=size, **test) < power else (low, middle)
     return high
 
 
-def rows_needed(noise: Noise, gain: float, repeats: int, *, error: float = 0.05, power: float = 0.8) -> int | None:
+def rows_needed(noise: Noise, gain: float, repeats: int, *, power: float = 0.8, **test: Any) -> int | None:
     """Return how many rows show a gain of that size with chance `power`; None if no number of them does."""
-    return _fewest(lambda rows: chance(noise, gain, rows, repeats, error=error) >= power)
+    return _fewest(lambda rows: chance(noise, gain, rows, repeats, **test) >= power)
 
 
-def repeats_needed(noise: Noise, gain: float, rows: int, *, error: float = 0.05, power: float = 0.8) -> int | None:
+def repeats_needed(noise: Noise, gain: float, rows: int, *, power: float = 0.8, **test: Any) -> int | None:
     """Return how many repeats of each row show a gain of that size; None if no number of them does."""
-    return _fewest(lambda repeats: chance(noise, gain, rows, repeats, error=error) >= power)
+    return _fewest(lambda repeats: chance(noise, gain, rows, repeats, **test) >= power)
 
 
 def _fewest(enough: Callable[[int], bool]) -> int | None:

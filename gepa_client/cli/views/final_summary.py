@@ -276,14 +276,14 @@ def _failed_examples(ended: RunSummary) -> list[str]:
 
 
 def _certified(ended: RunSummary) -> list[tuple[str, str]]:
-    """Return whether the gain is certified, why it is not if it could be, and rows that the best candidate contains."""
+    """Return whether the gain is certified, why it is not if it could be, and which rows the best contains."""
     record = ended.record
     found = record.certificate
     if found is None:
         reason = record.no_certificate
         return [("no certificate", reason)] if reason and (record.sealed or ended.settings.require) else []
     copied = [("copied rows", fields.leak_summary(found.leaks))] if found.leaks.rows else []
-    return [("gain", fields.statement(record, found)), *copied]
+    return [("gain", found.statement), *copied]
 
 
 def _refused(record: RunRecord) -> str | None:

@@ -41,6 +41,9 @@ class Certified(Made):
     repeated: int = 0
     """Evaluations of the search, the first ones, that were made again with another score."""
 
+    contents: Sequence[Any] | None = None
+    """The data of each test row; by default all differ."""
+
     committed: bool = True
     tested: tuple[int, ...] = (0, BEST)
     raced: tuple[tuple[str, ...], ...] = ()
@@ -59,6 +62,8 @@ class Certified(Made):
     @property
     def test_rows(self) -> list[dict[str, Any]]:
         """The test rows as `start` records them."""
+        if self.contents is not None:
+            return [{"id": str(at), "data": data} for at, data in enumerate(self.contents)]
         return [
             {"id": str(at), "data": {"text": f"test row {at}", "label": "red"}} for at in range(len(self.scores[0]))
         ]

@@ -9,7 +9,6 @@ import pytest
 from gepa_client.analysis.statistics.noise import Noise
 from gepa_client.analysis.statistics.paired import compare
 from gepa_client.certificate.certificate import Certificate, certify
-from gepa_client.certificate.interval_notes import difference_note, estimate_note
 from gepa_client.certificate.repeats import decide, recorded_plan
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.journal import Journal
@@ -30,9 +29,10 @@ def test_a_gain_on_the_sealed_rows_is_certified_with_its_numbers(tmp_path: Path)
     assert found.verdict == "improved"
     assert found.candidate == BEST
     seed, best = ([[score] for score in scores] for scores in TEST_SCORES)
-    expected = compare(seed, best, confidence=0.96)
+    expected = compare(seed, best, error=0.04)
     test = found.test
-    assert (test.rows, test.repeats, test.opened, test.seed, test.best) == (12, 1, 1, 0.0, 10 / 12)
+    assert (test.rows, test.units, test.repeats, test.opened, test.seed, test.best) == (12, 12, 1, 1, 0.0, 10 / 12)
+    assert test.score_range == (0, 1)
     assert (test.difference, test.low, test.high, test.p_value) == (
         expected.difference, expected.low, expected.high, expected.p_value,
     )  # fmt: skip
@@ -60,8 +60,68 @@ def test_the_verdict_follows_the_paired_scores(
 
 @pytest.mark.parametrize("score", [1e-90, 1e90, -1e90])
 def test_scores_may_have_any_size_that_can_be_squared(tmp_path: Path, score: float) -> None:
-    found = certified(tmp_path, scores=([0.0] * 12, [score] * 12)).test
+    ends = sorted((-abs(score), abs(score), 1.0))
+    found = certified(tmp_path, scores=([0.0] * 12, [score] * 12), config={"score_range": [ends[0], ends[-1]]}).test
     assert found.low < found.difference < found.high
+
+
+def test_equal_rows_count_once_whatever_their_white_space_and_their_order_of_keys(tmp_path: Path) -> None:
+    """40 rows of 4 contents, of which the best candidate wins 3."""
+    same = ({"a": "red car", "b": 1}, {"b": 1, "a": " red\n car "})
+    contents = [{"c": content} if content else same[copy % 2] for content in range(4) for copy in range(10)]
+    best = [1.0] * 30 + [0.0] * 10
+    found = certified(tmp_path, scores=([0.0] * 40, best), contents=contents)
+    assert (found.test.rows, found.test.units, found.test.difference) == (40, 4, 0.75)
+    assert (found.verdict, found.test.p_value) == ("no difference", 2 / 2**3)
+    assert "on 40 sealed test rows that count as 4, since equal rows count once, the seed scores" in found.statement
+    shuffled = certified(tmp_path, run_id="shuffled", scores=([0.0] * 40, best[::-1]), contents=contents[::-1])
+    assert shuffled.test == found.test
+
+
+def test_the_order_of_the_rows_does_not_matter(tmp_path: Path) -> None:
+    seed, contents = [at / 40 for at in range(12)], [{"text": f"row {at}"} for at in range(12)]
+    best = [score + 0.5 for score in seed]
+    one = certified(tmp_path, scores=(seed, best), contents=contents)
+    other = certified(tmp_path, run_id="r", scores=(seed[::-1], best[::-1]), contents=contents[::-1])
+    assert one.test == other.test
+    assert 0 < one.test.p_value < 1
+
+
+def test_rows_that_are_all_equal_give_no_certificate(tmp_path: Path) -> None:
+    with pytest.raises(NoCertificate, match="3 test rows that are all equal cannot show a difference"):
+        certified(tmp_path, scores=([0.0] * 3, [1.0] * 3), contents=["same", "same ", "same"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "best", "remedy"),
+    [
+        ({}, 1.5, "--score-range=0,1.5"),
+        ({}, -2.0, "--score-range=-2,1"),
+        ({"perfect_score": 0.0}, 0.0, "--score-range=0,1"),
+        ({"score_range": [0.0, 100.0]}, 1.5, None),
+        ({"perfect_score": 100.0}, 50.0, None),
+    ],
+)
+def test_a_score_outside_the_declared_range_gives_no_certificate_but_the_remedy(
+    tmp_path: Path, settings: dict[str, Any], best: float, remedy: str | None
+) -> None:
+    changes: dict[str, Any] = {"scores": ([0.0] * 12, [best] * 12), "config": settings}
+    if remedy is None:
+        assert certified(tmp_path, **changes).test.score_range[1] == 100
+        return
+    with pytest.raises(NoCertificate, match=f"are recorded, but a certificate rests on the range .*{remedy};"):
+        certified(tmp_path, **changes)
+
+
+def test_the_statement_says_what_leaks_weaken_it(tmp_path: Path) -> None:
+    copied = "Which of these two bills was charged by mistake, and on which day of the month?"
+    contents = [{"text": copied}, {"need": " red "}, *({"text": f"other {at}"} for at in range(10))]
+    found = certified(tmp_path, contents=contents, texts=("", "red", "blue", "red blue", f"red\ngreen\nblue {copied}"))
+    assert found.leaks.shared == {"train": 1, "val": 0}
+    assert found.statement.endswith(
+        "; this is weakened by leaks: the best candidate contains texts of 1 validation or test row, and 1 of 12 test "
+        "rows are training rows too"
+    )
 
 
 @pytest.mark.parametrize("score", [1e160, -1e308])
@@ -74,7 +134,7 @@ def test_repeats_count_as_one_row_each(tmp_path: Path) -> None:
     seed, best = [[0.0, 0.5]] * 6, [[1.0, 0.0]] * 6
     found = certified(tmp_path, scores=(seed, best))
     assert (found.test.rows, found.test.repeats, found.test.seed, found.test.best) == (6, 2, 0.25, 0.5)
-    assert found.test.p_value == compare(seed, best).p_value
+    assert found.test.p_value == compare(seed, best, error=0.04).p_value
 
 
 def test_rows_that_were_opened_before_ask_for_more(tmp_path: Path) -> None:
@@ -184,19 +244,7 @@ def test_a_fork_has_no_certificate_unless_it_begins_at_0(tmp_path: Path) -> None
     store.close()
 
 
-def test_an_interval_that_leaves_the_scale_of_the_scores_comes_with_how_to_read_it(tmp_path: Path) -> None:
-    found = certified(tmp_path)
-    assert found.validation.high is not None and found.validation.high > 1
-    note = f"the interval can end beyond the scale: if no score can be above 1, read {found.validation.high:.4g} as 1"
-    assert estimate_note(found, 1.0) == note
-    assert estimate_note(found, 100.0) is None, "the scale has room"
-    assert estimate_note(found, 0.5) is None, "a score above the perfect one: the scale is another one"
-    assert difference_note(found, 100.0) is None
-
-
-def test_an_interval_of_the_difference_that_no_difference_can_have_is_explained(tmp_path: Path) -> None:
+def test_intervals_end_with_the_range_of_scores(tmp_path: Path) -> None:
     found = certified(tmp_path, scores=([0.0] * 2, [1.0] * 2))
-    assert found.test.high > 1
-    assert (difference_note(found, 1.0) or "").startswith(
-        f"the interval can end beyond the scale: if no difference can be above 1, read {found.test.high:.4g} as 1"
-    )
+    assert found.validation.high == 1
+    assert found.test.high == 1

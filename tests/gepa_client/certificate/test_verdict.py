@@ -31,8 +31,8 @@ def test_runs_that_open_the_same_rows_again_and_again_err_in_at_most_5_percent()
     drawn = random.Random(16)
     wrong = 0
     for _ in range(RUNS):
-        seed, *candidates = ([[drawn.randint(0, 4) / 4] for _ in range(12)] for _ in range(OPENINGS + 1))
-        wrong += any(judge(seed, each, at)[0] != "no difference" for at, each in enumerate(candidates, 1))
+        seed, *candidates = ([[float(drawn.random() < 0.5)] for _ in range(40)] for _ in range(OPENINGS + 1))
+        wrong += any(judge(seed, each, opening=at)[0] != "no difference" for at, each in enumerate(candidates, 1))
     assert 0 < wrong / RUNS <= 0.05
 
 
@@ -42,4 +42,15 @@ def test_a_difference_needs_the_test_and_the_interval() -> None:
     assert judge(BEST, SEED)[0] == "worse"
     six = [[1.0]] * 6 + [[0.0]] * 6
     assert judge(SEED, six)[1].p_value == 2 / 2**6 <= allowed_error(1)
-    assert judge(SEED, six, 2)[0] == "no difference"
+    assert judge(SEED, six, opening=2)[0] == "no difference"
+
+
+@pytest.mark.parametrize("rows", [10, 20, 72])
+def test_small_gains_with_rare_large_losses_are_no_improvement(rows: int) -> None:
+    """+0.02 on 97 % of rows and -1 on 3 %: the true mean difference is below 0."""
+    drawn, runs = random.Random(17), 40
+    wrong = 0
+    for _ in range(runs):
+        best = [[0.0 if drawn.random() < 0.03 else 1.0] for _ in range(rows)]
+        wrong += judge([[0.98 if score == [1.0] else 1.0] for score in best], best)[0] == "improved"
+    assert wrong <= 0.05 * runs

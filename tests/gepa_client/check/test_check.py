@@ -854,3 +854,16 @@ def test_gains_beyond_the_best_score_are_not_stated_for_test_rows_either() -> No
     scores = [[float(at != 0)] * 2 for at in range(15)]
     report = NoiseReport.of(scores, identical=True, validation_rows=2000, test_rows=3)
     assert report.about_power.endswith("; with 3 test rows, even a gain from the seed's 0.93 to 1.00 is easily missed")
+
+
+def test_scores_between_the_ends_of_their_range_need_more_rows() -> None:
+    whole = [[float(at % 3 != 0)] * 2 for at in range(15)]
+    graded = [[0.99 * score for score in row] for row in whole]
+
+    def needed(scores: list[list[float]], **given: Any) -> list[int | None]:
+        report = NoiseReport.of(scores, identical=True, validation_rows=100, test_rows=50, **given)
+        return [each.rows for each in report.needed]
+
+    exact, bounded = needed(whole), needed(graded)
+    assert all(1 < (more or 0) / (fewer or 1) < 1.5 for fewer, more in zip(exact[:2], bounded[:2], strict=True))
+    assert needed(whole, score_range=(0.0, 2.0))[0] != exact[0]

@@ -59,8 +59,8 @@ async def test_without_validation_rows_the_training_rows_are_used_with_a_warning
 
 
 async def test_rows_in_two_splits_are_counted_and_named(tmp_path: Path) -> None:
-    (tmp_path / "train.json").write_text(json.dumps([{"a": 1, "b": 2}, {"a": 2}, {"a": 3}]))
-    (tmp_path / "val.json").write_text(json.dumps([{"a": 9}, {"b": 2, "a": 1}, {"a": 3}]))
+    (tmp_path / "train.json").write_text(json.dumps([{"a": 1, "b": 2}, {"a": 2}, {"a": "x y"}]))
+    (tmp_path / "val.json").write_text(json.dumps([{"a": 9}, {"b": 2, "a": 1}, {"a": " x\n y"}]))
     found = await splits.find(
         config(trainset=str(tmp_path / "train.json"), valset=str(tmp_path / "val.json")), {}, held
     )

@@ -453,8 +453,7 @@ export interface ScoreOnTestRows {
 /**
  * The certificate, or in `none` why there is none; then all other members are None.
  *
- * `low` to `high`: the interval of the mean `difference` per row at `confidence`. `validation_note`: how to read the
- * interval of the estimate if an end lies beyond the scale of the scores.
+ * `low` to `high`: the interval of the mean `difference` per row at `confidence`.
  */
 export interface CertificateFound {
   id: number;
@@ -475,10 +474,11 @@ export interface CertificateFound {
   validation_estimate: number | null;
   validation_low: number | null;
   validation_high: number | null;
-  validation_note: string | null;
 }
 /**
  * Texts of validation and test rows in the best candidate. `searched`: rows by split; `rows`: how many leak.
+ *
+ * `shared`: how many test rows are equal to training rows (`train`) and to validation rows (`val`).
  */
 export interface LeaksFound {
   id: number;
@@ -488,6 +488,9 @@ export interface LeaksFound {
   };
   rows: number;
   listed: LeakFound[];
+  shared: {
+    [k: string]: number;
+  };
 }
 /**
  * A text of a row in a component of the best candidate. `line`: where it begins, from 1.

@@ -388,8 +388,7 @@ function Certificate({ view }: { view: View }) {
         <p>
           Without the luck of the choice, its score on the {selectingRow(view)}s is estimated as{" "}
           {score(certificate.validation_estimate)}, between {score(certificate.validation_low)} and{" "}
-          {score(certificate.validation_high)}
-          {certificate.validation_note !== null && ` (${certificate.validation_note})`}.
+          {score(certificate.validation_high)}.
         </p>
       )}
       {tested.length > 0 && (

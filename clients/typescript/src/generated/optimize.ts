@@ -49,10 +49,6 @@ export interface OptimizeSettings {
    */
   patience?: number;
   /**
-   * Stop when the rest of the budget is unlikely to raise the best validation score by more than X.
-   */
-  stopWhenCertain?: number;
-  /**
    * Stop at this score on the validation rows.
    */
   targetScore?: number;
@@ -150,6 +146,13 @@ export interface OptimizeSettings {
    * The score that is perfect. Default: 1.
    */
   perfectScore?: number;
+  /**
+   * The lowest and the highest score that there can be: the test of a certificate rests on them. Default: 0 and perfectScore.
+   *
+   * @minItems 2
+   * @maxItems 2
+   */
+  scoreRange?: [number, number];
   /**
    * Proposals per iteration: P from P parents, or N from each of them. Default: 1.
    */
@@ -357,7 +360,6 @@ export const SETTINGS: readonly string[] = [
   "maxFullEvals",
   "maxReflectionCost",
   "patience",
-  "stopWhenCertain",
   "targetScore",
   "pastPerfect",
   "maxIterations",
@@ -381,6 +383,7 @@ export const SETTINGS: readonly string[] = [
   "batchSampler",
   "skipPerfectScore",
   "perfectScore",
+  "scoreRange",
   "proposals",
   "candidateSelectionStrategy",
   "selectionStrategy",

@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from gepa_client.analysis.statistics import noise, paired, power
+from gepa_client.analysis.statistics import bounded_mean, noise, paired, power
 
 
 def pair(draw, rows, repeats, *, gain, spread):
@@ -24,11 +24,11 @@ def test_the_smallest_gain_is_shown_by_four_tests_in_five_or_a_few_more(rows, re
     draw = random.Random(2)
     about = noise.Noise(rows, 2, within=0.25 - spread * spread, between=spread * spread)
     gain = power.smallest_gain(about, rows, repeats)
-    shown, runs = 0, 250
+    shown, runs = 0, 250 if repeats == 1 and spread == 0.5 else 60
     for _ in range(runs):
         found = paired.compare(*pair(draw, rows, repeats, gain=gain, spread=spread))
         shown += found.p_value < 0.05 and found.difference > 0
-    assert 0.76 <= shown / runs <= 0.96
+    assert 0.72 <= shown / runs <= 0.98
 
 
 def test_rows_and_repeats_needed_are_the_fewest_that_show_the_gain():
@@ -42,6 +42,18 @@ def test_rows_and_repeats_needed_are_the_fewest_that_show_the_gain():
 
 def test_no_number_of_repeats_replaces_rows():
     assert power.repeats_needed(noise.Noise(40, 2, within=0.1, between=0.09), 0.05, 40) is None
+
+
+def test_rows_that_the_bet_needs_show_the_gain_as_often_as_stated():
+    """Graded scores; the benchmark `certificate` has more of them."""
+    about, draw, runs = noise.Noise(40, 2, within=0.0, between=0.04), random.Random(3), 60
+    rows = power.rows_needed(about, 0.1, 1, exact=False)
+    deviation = power.variance_of_difference(about, 0.1, 1) ** 0.5
+    tests = (
+        bounded_mean.mean_test([max(-1.0, min(draw.gauss(0.1, deviation), 1.0)) for _ in range(rows)], 1.0, 0.05)
+        for _ in range(runs)
+    )
+    assert 0.7 <= sum(test.low > 0 for test in tests) / runs <= 0.95
 
 
 def test_five_discordant_rows_can_show_nothing_and_six_can():
