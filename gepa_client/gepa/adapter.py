@@ -39,6 +39,7 @@ from gepa_client.gepa.reflective_datasets import (
     propose_new_texts,
 )
 from gepa_client.gepa.row_loaders import AnyRow, RowLoader, as_row, list_server_rows
+from gepa_client.gepa.versions import captures_traces
 from gepa_client.journal.entries import EVALUATE, RETRACE
 from gepa_client.journal.journal import Journal, KeyedCall, gather_recorded
 from gepa_client.journal.mutation_entries import CommitGraph
@@ -244,15 +245,12 @@ class RemoteAdapter:
 
         A program with a `batch_evaluate` of its own (the capability) gets all of them in one call.
 
-        `capture_traces`: given by GEPA's main branch. Without it everything is traced, as GEPA 0.1 expects, unless
-        `callbacks` are installed and GEPA will not read the traces. A program that wants whole batches always traces.
+        Without `callbacks`, traces are captured unless `capture_traces` is False; with them, of what GEPA reads alone,
+        as `captures_traces` decides.
         """
-        wanted = self._trace_policy.wanted()
-        if capture_traces is None:
-            # A GEPA adapter may evaluate differently when it traces, and in one process GEPA 0.1 has it trace all that
-            # it evaluates here: the same run needs the same request.
-            capture_traces = wanted or self.discovery.limits.whole_batches
-        return self._evaluate(items, trace=capture_traces, together="batch_evaluate" in self.discovery.capabilities)
+        parents, whole_batches = self._trace_policy.wanted(), self.discovery.limits.whole_batches
+        trace = captures_traces(capture_traces, parents=parents, whole_batches=whole_batches)
+        return self._evaluate(items, trace=trace, together="batch_evaluate" in self.discovery.capabilities)
 
     def score_rows(self, part: str, candidate: Candidate, rows: Sequence[Any]) -> Batch:
         """Evaluate rows that GEPA never sees, in a stream of their own beside the search."""

@@ -46,8 +46,8 @@ class Failures:
 class TracePolicy:
     """A GEPA callback: with it installed, the adapter traces parents' minibatches and nothing else.
 
-    GEPA 0.1 calls `batch_evaluate` for parents, children and full validation alike, without naming which needs traces.
-    But only candidates already in the pool, whose traces GEPA reads, are announced with a `candidate_idx`.
+    GEPA has children traced as parents are, and 0.1.4 full validation too, and does not read these traces. But only
+    candidates already in the pool, whose traces it reads, are announced with a `candidate_idx`.
     """
 
     def __init__(self) -> None:

@@ -13,6 +13,7 @@ from gepa.strategies.proposal_selection import SelectionStrategy
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.statistics.sequential import last_look
 from gepa_client.gepa.row_loaders import AnyRow, RowLoader
+from gepa_client.gepa.versions import cache_batch
 from gepa_client.journal.requests import digest_of
 
 Proposal = CandidateProposal[Any]
@@ -134,9 +135,7 @@ class PairedAcceptance:
         for digest, (candidate, rows), batch in zip(wanted, items, batches, strict=True):
             scores[digest] = dict(zip(rows, batch.scores, strict=True))
             state.increment_evals(len(rows) if batch.num_metric_calls is None else batch.num_metric_calls)
-            if state.evaluation_cache is not None:
-                objectives = list(batch.objective_scores) if batch.objective_scores else None
-                state.evaluation_cache.put_batch(candidate, rows, batch.outputs, batch.scores, objectives)
+            cache_batch(state, candidate, rows, batch)
         for one, rows in zip(pending, further, strict=True):
             before, after = scores[digest_of(one.parent)], scores[digest_of(one.proposal.candidate)]
             one.before |= {row: before[row] for row in rows}

@@ -12,6 +12,7 @@ from gepa.strategies.proposal_selection import SelectionStrategy
 
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.evaluation_results import Batch
+from gepa_client.gepa.versions import cache_batch, cached_scores
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.run_events import RacedOut
 from gepa_client.selection.race_blocks import BlockRace, RacedProposal
@@ -95,17 +96,14 @@ class RacedSelection:
     def _entered(
         self, proposal: CandidateProposal[Any], pool: Sequence[Mapping[int, float]], state: GEPAState[Any, Any]
     ) -> RacedProposal:
-        cache = state.evaluation_cache
-        known = cache.get_batch(proposal.candidate, list(self.val.all_ids()))[0] if cache is not None else {}
-        scores = {row_id: each.score for row_id, each in known.items()}
+        known = cached_scores(state, proposal.candidate, self.val.all_ids())
         parent = state.prog_candidate_val_subscores[proposal.parent_program_ids[0]]
-        return RacedProposal(proposal.candidate, targets(pool, parent), scores)
+        return RacedProposal(proposal.candidate, targets(pool, parent), known)
 
     def _count(self, loser: RacedProposal, state: GEPAState[Any, Any]) -> None:
         state.increment_evals(len(loser.evaluated))
-        if (cache := state.evaluation_cache) is not None and loser.evaluated:
-            batch = self._batch(loser, loser.evaluated)
-            cache.put_batch(loser.candidate, loser.evaluated, batch.outputs, batch.scores, batch.objective_scores)
+        if loser.evaluated:
+            cache_batch(state, loser.candidate, loser.evaluated, self._batch(loser, loser.evaluated))
 
     def _batch(self, proposal: RacedProposal, row_ids: Sequence[int]) -> Batch:
         return self.adapter.batch(self.val.fetch(row_ids), [proposal.results[row_id] for row_id in row_ids])
@@ -128,7 +126,9 @@ class RacingAdapter:
         self._adapter = adapter
         self._race = race
 
-    def batch_evaluate(self, items: Sequence[tuple[Candidate, Sequence[Any]]]) -> list[Batch]:
+    def batch_evaluate(
+        self, items: Sequence[tuple[Candidate, Sequence[Any]]], capture_traces: bool | None = None
+    ) -> list[Batch]:
         """Return the results that a race has of its survivors, in the first call after it; else evaluate.
 
         Raises: as the adapter.
@@ -136,7 +136,7 @@ class RacingAdapter:
         survivors = self._race.take_survivors()
         if survivors:
             return [survivors[digest_of(candidate)] for candidate, _ in items]
-        evaluated: list[Batch] = self._adapter.batch_evaluate(items)
+        evaluated: list[Batch] = self._adapter.batch_evaluate(items, capture_traces)
         return evaluated
 
     def __getattr__(self, name: str) -> Any:

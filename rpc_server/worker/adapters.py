@@ -6,6 +6,7 @@ import binascii
 import copy
 import dataclasses
 import gc
+import inspect
 import os
 import sys
 import threading
@@ -111,7 +112,7 @@ class AdapterProgram:
                     answers = [await executor.within(limit_s, self._evaluate_batch(data, params["candidate"], capture))]
                     _check_lengths(answers[0], len(batch), capture)
                 else:
-                    answers = await executor.within(limit_s, self._evaluate_items(items))
+                    answers = await executor.within(limit_s, self._evaluate_items(items, capture))
                     _check_answers(answers, items, capture)
             outputs = [encode.json_or_repr(output) for answer in answers for output in answer.outputs]
             results.check_calls(calls, trusted=self._config.trust_results)
@@ -127,8 +128,11 @@ class AdapterProgram:
     async def _evaluate_batch(self, data: list[Any], candidate: dict[str, str], capture: bool) -> Any:
         return self._adapter.evaluate(data, candidate, capture_traces=capture)
 
-    async def _evaluate_items(self, items: list[tuple[dict[str, str], list[Any]]]) -> Any:
-        return self._adapter.batch_evaluate(items)
+    async def _evaluate_items(self, items: list[tuple[dict[str, str], list[Any]]], capture: bool) -> Any:
+        batch_evaluate = self._adapter.batch_evaluate
+        if _takes(batch_evaluate, "capture_traces"):  # an interface newer than GEPA 0.1.4's
+            return batch_evaluate(items, capture_traces=capture)
+        return batch_evaluate(items)
 
     def _results(self, answer: Any, capture: bool, seconds: float, hosts: dict[str, Any]) -> list[str]:
         size = len(answer.scores)
@@ -261,6 +265,13 @@ def _check_lengths(answer: Any, expected: int, capture: bool) -> None:
             raise InvalidResult("evaluate() returned a %s without `%s`" % (encode.dotted(type(answer)), name))
         if len(values) != expected and (capture or name != "trajectories"):
             raise InvalidResult("evaluate() returned %d %s for %d examples" % (len(values), name, expected))
+
+
+def _takes(function: Any, name: str) -> bool:
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # it has no signature, as one written in C
+        return False
 
 
 def _with_rows(items: list[dict[str, Any]], data: list[Any]) -> list[tuple[dict[str, str], list[Any]]]:

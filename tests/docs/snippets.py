@@ -109,6 +109,7 @@ NOT_RUN = {
     "docs/guides/python.md: gepa-server --program program.py --port 8000 --token-file token": "the first line runs in test_commands.py; the second has a package of the reader's own",
     "docs/guides/python.md: gepa-server --adapter package.module:Class --port 8000 --token-file token": "a class of the reader's own; tests/rpc_server/program/test_adapters.py serves such classes",
     "docs/guides/python.md: gepa-client optimize http://127.0.0.1:8000 --score-with http://127.0.0.1:8001 --trainset rows.jsonl --max-metric-calls 500 \\": "tests/gepa_client holds scoring by another server",
+    "docs/gepa-versions.md: git clone https://github.com/gepa-ai/gepa ../gepa": "downloads GEPA; tests/scripts/test_with_gepa.py runs the script",
     "docs/guides/sandboxes.md: pip install '.[server,client,sandbox]'     # in the clone; [agent] too if code evolves; and bubblewrap: apt install bubblewrap": "a repository of the reader's own and a paid model; `make demo-sandbox` and tests/sandbox_runtime run such sandboxes",
     'docs/guides/sandboxes.md: secret_headers = ["api.example.com Authorization=Bearer EXAMPLE_TOKEN", "gitlab.example.com PRIVATE-TOKEN=GITLAB_TOKEN"]': "hosts of the reader's own; tests/sandbox_runtime/gateway/test_secret_headers.py sends such requests",
     'docs/guides/sandboxes.md: base = os.environ["GATEWAY_URL_API_EXAMPLE_COM"]': "in a sandbox of the reader's own; tests/sandbox_runtime/gateway/test_secret_headers.py sends such requests",

@@ -34,6 +34,11 @@ def served(gepa_server, tmp_path):
     return start, lambda: log.read_text(encoding="utf-8").splitlines()
 
 
+def candidates_of(call):
+    """How many candidates a call of the adapter had."""
+    return len(json.loads(call[call.index("[") :]))
+
+
 def optimize(adapter, rows, **options):
     result = gepa.optimize(
         dict(SEED),
@@ -57,14 +62,14 @@ def test_it_gets_the_same_calls_and_gives_the_same_run_as_in_one_process(served,
     with start() as url, RemoteAdapter(url) as adapter:
         assert optimize(adapter, WORDS) == in_one_process
     assert calls() == local.read_text(encoding="utf-8").splitlines()
-    assert max(len(json.loads(call.partition(" ")[2])) for call in calls()) > 1
+    assert max(map(candidates_of, calls())) > 1
 
 
 def test_batches_of_several_candidates_travel_in_one_call_with_a_strategy_too(served):
     start, calls = served
     with start() as url, RemoteAdapter(url) as adapter:
         optimize(adapter, WORDS, reflection_strategy=ProgramReflection(adapter), callbacks=adapter.callbacks)
-    assert max(len(json.loads(call.partition(" ")[2])) for call in calls()) > 1
+    assert max(map(candidates_of, calls())) > 1
 
 
 def test_items_beyond_the_largest_batch_travel_in_several_calls(served):
@@ -83,11 +88,12 @@ def test_items_beyond_the_largest_batch_travel_in_several_calls(served):
 
 @pytest.mark.parametrize("traced", [True, False])
 def test_batch_evaluate_captures_traces_if_requested(served, traced):
-    start, _ = served
+    start, calls = served
     items = [(SEED, [Row("1", WORDS[1])]), ({"rules": "word1"}, [Row("2", WORDS[2])])]
     with start() as url, RemoteAdapter(url) as adapter:
         batches = adapter.batch_evaluate(items, capture_traces=traced)
     assert [batch.trajectories is not None for batch in batches] == [traced, traced]
+    assert calls() == ["batch_evaluate [1, 1]" if traced else "batch_evaluate untraced [1, 1]"]
 
 
 async def test_several_candidates_are_refused_if_not_offered_or_if_their_sizes_do_not_add_up(served):

@@ -16,8 +16,8 @@ class Adapter:
     def evaluate(self, batch, candidate, capture_traces=False):  # noqa: ARG002 - GEPA's signature
         return self._evaluated("evaluate", [(candidate, batch)])[0]
 
-    def batch_evaluate(self, items):
-        return self._evaluated("batch_evaluate", items)
+    def batch_evaluate(self, items, *, capture_traces=True):
+        return self._evaluated("batch_evaluate" if capture_traces else "batch_evaluate untraced", items)
 
     def _evaluated(self, method, items):
         time.sleep(WAIT_S)
