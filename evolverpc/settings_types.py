@@ -108,7 +108,7 @@ class OptimizeSettings(TypedDict, total=False):
     """Do not reflect on a minibatch of perfect scores."""
 
     perfect_score: float
-    """The score that is perfect."""
+    """The highest score that a row can have; such a row is not reflected on."""
 
     score_range: Sequence[float] | None
     """The lowest and the highest score that there can be: the test of a certificate rests on them."""

@@ -149,8 +149,9 @@ def _model_cost(name: str, taken: Mapping[str, Any], prices: "PriceTable") -> fl
     read, output = taken.get("input_tokens"), taken.get("output_tokens")
     if price is None or read is None or output is None:
         return None
-    cached, written = (taken.get(part) or 0 for part in ("cached_input_tokens", "cache_write_tokens"))
-    tokens = TokenCounts(max(read - cached - written, 0), cached, written, 0, output)
+    parts = ("cached_input_tokens", "cache_write_tokens", "cache_write_hour_tokens")
+    cached, written, for_an_hour = (taken.get(part) or 0 for part in parts)
+    tokens = TokenCounts(max(read - cached - written, 0), cached, written, min(for_an_hour, written), output)
     return price.cost(tokens, taken.get("calls") or 1)
 
 

@@ -51,10 +51,10 @@ class ExampleError(ResultModel):
 
 
 class ModelUsage(ResultModel):
-    """What the calls of one model took. A field left out is unknown; the two parts of the input are then zero.
+    """What the calls of one model took. A field left out is unknown; the parts of the input are then zero.
 
     `input_tokens`: all that was read, `cached_input_tokens` of them from a cache, `cache_write_tokens` of them written
-    to one. `output_tokens`: reasoning included.
+    to one, of which `cache_write_hour_tokens` for an hour rather than for minutes. `output_tokens`: reasoning included.
     """
 
     calls: Annotated[int, Field(ge=0), WHOLE] | None = None
@@ -62,6 +62,7 @@ class ModelUsage(ResultModel):
     output_tokens: Annotated[int, Field(ge=0), WHOLE] | None = None
     cached_input_tokens: Annotated[int, Field(ge=0), WHOLE] | None = None
     cache_write_tokens: Annotated[int, Field(ge=0), WHOLE] | None = None
+    cache_write_hour_tokens: Annotated[int, Field(ge=0), WHOLE] | None = None
 
 
 ModelName = Annotated[str, Field(min_length=1, max_length=256)]

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from evolverpc_common.exact_values import MAX_SAFE_INTEGER
 from protocol.base import WHOLE, Candidate, Items, JsonValue, Params, RequestModel, ResultModel
-from protocol.evaluation import Example, ExampleResult
+from protocol.evaluation import Example, ExampleResult, Usage
 
 ReflectiveDataset = dict[str, Items[dict[str, JsonValue]]]
 """Component name -> records, each a JSON object such as `{"Inputs", "Generated Outputs", "Feedback"}` (GEPA's)."""
@@ -49,11 +49,13 @@ class MakeReflectiveDatasetResult(ResultModel):
     """Records for each component asked for; `adapter_state` where the program keeps any.
 
     `images` (capability `images`): the images that the records name by `{"$image": id}`, by id, each of them once.
+    `usage`: of the models that the program called for the records; left out if it called none.
     """
 
     dataset: ReflectiveDataset
     adapter_state: JsonValue = None
     images: dict[str, ImageContent] | None = None
+    usage: Usage | None = None
 
 
 class ProposeNewTextsParams(Params):
@@ -72,8 +74,9 @@ class ProposeNewTextsResult(ResultModel):
     """Component name -> new text, for components that were asked for.
 
     `refused`: why what the program gave for a component is no text, by component: it has another type, or half of a
-    surrogate pair.
+    surrogate pair. `usage`: of the models that the program called for the texts; left out if it called none.
     """
 
     texts: dict[str, str]
     refused: dict[str, str] | None = None
+    usage: Usage | None = None

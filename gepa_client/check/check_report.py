@@ -265,9 +265,16 @@ NO_SCORE = (
 
 
 def scores_verdict(
-    results: Sequence[Result], texts: Mapping[str, str], scorers: Sequence[str], *, evolves: bool
+    results: Sequence[Result],
+    texts: Mapping[str, str],
+    scorers: Sequence[str],
+    *,
+    evolves: bool,
+    perfect: float | None = None,
 ) -> tuple[StepVerdict, str]:
     """Judge the scores. `texts`: of the seed. `scorers`: the servers that score. `evolves`: as `examples_verdict`.
+
+    `perfect`: the score from which on a row is not reflected on; None if every row is.
 
     Scores that are all 0 are an error only if the outputs show that something is broken.
     """
@@ -276,6 +283,8 @@ def scores_verdict(
     scores = [result["score"] for result in results if result["score"] is not None]
     if not scores:
         return "skipped", "no example has a score"
+    if perfect is not None and max(scores) > perfect:
+        return _above_perfect(scores, perfect)
     if any(scores):
         return "ok", f"{min(scores):g} to {max(scores):g}, mean {mean(scores):.3g}"
     if are_blank(texts):
@@ -296,6 +305,17 @@ def scores_verdict(
         f"every score is 0 on the {len(results)} rows tried{same}: a run learns nothing until a candidate scores above "
         "0 somewhere. Is the score function right?"
     )
+
+
+def _above_perfect(scores: Sequence[float], perfect: float) -> tuple[StepVerdict, str]:
+    """Judge scores of which some are above the perfect one; a run proposes nothing from a minibatch of such rows."""
+    above = sum(score > perfect for score in scores)
+    scale = 10 ** math.ceil(math.log10(max(scores))) if max(scores) > 0 else 0
+    advice = f"give the highest score that a row can have, such as --perfect-score {scale:g}"
+    if above == len(scores):
+        found = f"every score ({min(scores):g} to {max(scores):g}) is above the perfect score of {perfect:g}"
+        return "failed", f"{found}, so a run would propose nothing: {advice}"
+    return "warning", f"{above} of {len(scores)} scores are above the perfect score of {perfect:g}: {advice}"
 
 
 def hold_scores_alone(results: Sequence[Result], records: Sequence[Mapping[str, JsonValue]]) -> bool:

@@ -333,7 +333,9 @@ class _ServerCheck:
         if not self.config.score_with and any(result["status"] == "rollout" for result in results):
             self.note("score function", "failed", NO_SCORE)
             return
-        self.note("scores", *scores_verdict(results, self.texts, self.config.score_with, evolves=self.evolves))
+        perfect = self.config.perfect_score if self.config.skip_perfect_score else None
+        judged = scores_verdict(results, self.texts, self.config.score_with, evolves=self.evolves, perfect=perfect)
+        self.note("scores", *judged)
         await self._reflect([rows[at] for at in first], results[: len(first)])
         if all(step.verdict != "failed" for step in self.steps):
             await self._measure_noise([(at, rows[at]) for at in first], results)

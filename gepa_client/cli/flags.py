@@ -23,7 +23,7 @@ CHECK_SETTINGS = (
     *SandboxSettings.model_fields,
     *("fleet", "token_file", "allow_insecure", "allow_mixed_programs", "score_with", "score_token_file"),
     *("max_in_flight", "example_timeout_s"),
-    *("trainset", "valset", "testset", "val_fraction", "max_metric_calls", "auto", "max_full_evals"),
+    *("trainset", "valset", "testset", "val_fraction", "max_metric_calls", "perfect_score", "auto", "max_full_evals"),
     *(
         "reflection_lm",
         "reflection_lm_kwargs",

@@ -365,7 +365,12 @@ class RemoteAdapter:
         """
         try:
             proposing = propose_new_texts(
-                self.fleet, self.journal, jobs, self.call_timeout_s, takes_images=self.offers("images")
+                self.fleet,
+                self.journal,
+                jobs,
+                self.call_timeout_s,
+                takes_images=self.offers("images"),
+                prices=self._evaluator.prices,
             )
             answers = self.wait_for(proposing)
         except (RpcError, ClientError) as error:

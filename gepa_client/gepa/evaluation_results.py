@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from gepa.core.adapter import EvaluationBatch
 
@@ -12,7 +12,9 @@ from gepa_client.errors import BadResponse
 from gepa_client.gepa.row_loaders import AnyRow
 from gepa_client.journal.history import score_of
 from gepa_client.transport.calls import INCONCLUSIVE, InconclusiveResult, Reply
-from protocol import JsonValue
+from protocol import JsonValue, Usage
+
+T = TypeVar("T")
 
 Results = list[dict[str, Any]]
 """`ExampleResult`s as received, one for each example, in order."""
@@ -119,6 +121,12 @@ def reply_with(rows: Sequence[AnyRow], prices: PriceTable, results: Results) -> 
             raise InconclusiveResult(_inconclusive(row, result), Reply(results, result["status"], **cost))
     outcome = next((result["status"] for result in results if result["status"] != "ok"), "ok")
     return Reply(results, outcome, **cost)
+
+
+def priced_reply(value: T, usage: Usage | None, prices: PriceTable) -> Reply[T]:
+    """Return the reply of a call that runs no examples, with what its model calls cost."""
+    reported = None if usage is None else priced(usage.model_dump(exclude_none=True), prices)
+    return Reply(value, usage=reported, unpriced=int(reported is not None and reported.get("cost_usd") is None))
 
 
 def instance_of(result: Mapping[str, Any]) -> str | None:

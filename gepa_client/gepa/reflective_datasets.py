@@ -11,10 +11,11 @@ from typing import Any
 from gepa.image import Image
 
 from evolverpc_common.exact_values import MAX_SAFE_INTEGER, readable
+from evolverpc_common.model_prices import PriceTable
 from gepa_client.errors import BadResponse, Interrupted
 from gepa_client.fleet import Fleet, Pin
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem
-from gepa_client.gepa.evaluation_results import Trajectory, instance_of
+from gepa_client.gepa.evaluation_results import Trajectory, instance_of, priced_reply
 from gepa_client.gepa.row_loaders import EXACT_VALUES
 from gepa_client.journal.entries import PROPOSAL, REFLECTIVE_DATASET
 from gepa_client.journal.journal import Journal, KeyedCall, execute_missing, gather_recorded
@@ -185,7 +186,9 @@ class ReflectiveDatasets:
         call = Call(
             "make_reflective_dataset",
             params,
-            functools.partial(_dataset_of, keeps_state=STATE_KEY in self.discovery.capabilities),
+            functools.partial(
+                _dataset_of, keeps_state=STATE_KEY in self.discovery.capabilities, prices=self.evaluator.prices
+            ),
             about=REFLECTIVE_DATASET,
             timeout_s=self.call_timeout_s,
             optional={"seed": "steps"},
@@ -218,14 +221,14 @@ class ReflectiveDatasets:
         return answers
 
 
-def _dataset_of(answer: JsonValue, *, keeps_state: bool) -> Reply[dict[str, Any]]:
+def _dataset_of(answer: JsonValue, *, keeps_state: bool, prices: PriceTable) -> Reply[dict[str, Any]]:
     made = validated(MakeReflectiveDatasetResult, answer)
     value: dict[str, Any] = {"dataset": made.dataset}
     if made.images:
         value["images"] = {name: image.model_dump() for name, image in made.images.items()}
     if keeps_state:
         value[STATE_KEY] = made.adapter_state
-    return Reply(value)
+    return priced_reply(value, made.usage, prices)
 
 
 def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,7 +237,13 @@ def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def propose_new_texts(
-    fleet: Fleet, journal: Journal, jobs: Sequence[ProposalJob], call_timeout_s: float, *, takes_images: bool
+    fleet: Fleet,
+    journal: Journal,
+    jobs: Sequence[ProposalJob],
+    call_timeout_s: float,
+    *,
+    takes_images: bool,
+    prices: PriceTable,
 ) -> list[ProposedTexts | Exception]:
     """Return new texts by component for each job, in order; the exception for a job that failed in the program.
 
@@ -250,7 +259,7 @@ async def propose_new_texts(
         call = Call(
             "propose_new_texts",
             params,
-            lambda answer: Reply(_proposed(validated(ProposeNewTextsResult, answer))),
+            functools.partial(_texts_of, prices=prices),
             about=PROPOSAL,
             needs="proposals",
             timeout_s=call_timeout_s,
@@ -259,6 +268,11 @@ async def propose_new_texts(
         key = request_key(PROPOSAL, f"have the program propose new texts, job {at}", params)
         calls.append(KeyedCall(key, call, functools.partial(_checked, job[2])))
     return await gather_recorded(journal, fleet, calls)
+
+
+def _texts_of(answer: JsonValue, *, prices: PriceTable) -> Reply[ProposedTexts]:
+    made = validated(ProposeNewTextsResult, answer)
+    return priced_reply(_proposed(made), made.usage, prices)
 
 
 def _params(

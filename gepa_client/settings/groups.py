@@ -274,7 +274,7 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
     module_selector: Literal["round_robin", "all"] = setting("round_robin", "Components that one proposal changes.")
     batch_sampler: Literal["epoch_shuffled"] = setting("epoch_shuffled", "How minibatches are drawn.", rare=True)
     skip_perfect_score: bool = setting(True, "Do not reflect on a minibatch of perfect scores.", rare=True)
-    perfect_score: Score = setting(1.0, "The score that is perfect.", rare=True)
+    perfect_score: Score = setting(1.0, "The highest score that a row can have; such a row is not reflected on.")
     score_range: Annotated[tuple[Score, Score] | None, AfterValidator(_growing)] = setting(
         None,
         "The lowest and the highest score that there can be: the test of a certificate rests on them.",

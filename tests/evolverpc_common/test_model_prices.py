@@ -12,6 +12,8 @@ TABLE = {
         "mode": "chat",
         "input_cost_per_token": 2e-6,
         "cache_read_input_token_cost": 1e-6,
+        "cache_creation_input_token_cost": 3e-6,
+        "cache_creation_input_token_cost_above_1hr": 5e-6,
         "output_cost_per_token": 8e-6,
         "input_cost_per_token_above_200k_tokens": 4e-6,
     },
@@ -37,6 +39,8 @@ def cost(models: dict[str, dict[str, Any]], given: dict[str, tuple[float, float]
         ({"gpt-x": TAKEN}, 0.0028),
         ({"openai/gpt-x": TAKEN}, 0.0028),
         ({"gpt-x": {**TAKEN, "cached_input_tokens": 400}}, 0.0024),
+        ({"gpt-x": {**TAKEN, "cache_write_tokens": 400}}, 0.0032),
+        ({"gpt-x": {**TAKEN, "cache_write_tokens": 400, "cache_write_hour_tokens": 300}}, 0.0038),
         ({"gpt-x": TAKEN, "groq/llama": TAKEN}, 0.0039),
         ({"gpt-x": {"calls": 3, "input_tokens": 300_000, "output_tokens": 0}}, 0.6),  # 100,000 each
         ({"gpt-x": {"calls": 1, "input_tokens": 300_000, "output_tokens": 0}}, 1.2),

@@ -269,7 +269,7 @@ def test_very_large_numbers_are_printed_like_any_other(serve: Serve, cli: Cli) -
     def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         return {**scored(data, candidate), "score": 1e14, "usage": {"cost_usd": 1e14}}
 
-    ended = cli("check", serve(learned(evaluate=evaluate)))
+    ended = cli("check", serve(learned(evaluate=evaluate)), "--perfect-score", 1e14)
     assert ended.status == 0, ended.stdout
     assert "ok scores: 1e+14 to 1e+14, mean 1e+14" in ended.stdout
 
@@ -337,6 +337,18 @@ def test_scores_of_0_on_all_rows_are_a_warning_if_the_outputs_differ(serve: Serv
     script.evaluate = lambda *given: {**scored(*given), "feedback": "expected undefined"}
     undefined = cli("check", serve(script)).stdout
     assert "every score is 0 on the 50 rows tried, and every feedback is 'expected undefined': " in undefined
+
+
+def test_scores_above_the_perfect_score_are_a_finding(serve: Serve, cli: Cli) -> None:
+    url = serve(Script(datasets={"train": rows(15)}, evaluate=answering(lambda data: data["text"], lambda at: 40 + at)))
+    ended = cli("check", url)
+    assert ended.status == 1
+    shown = " ".join(ended.stdout.split())
+    assert "failed scores: every score (40 to 54) is above the perfect score of 1" in shown
+    assert "--perfect-score 100" in shown
+    assert cli("check", url, "--perfect-score", 100).status == 0
+    some = Script(datasets={"train": rows(15)}, evaluate=answering(lambda data: data["text"], lambda at: at % 3))
+    assert "warning scores: 5 of 15 scores are above" in " ".join(cli("check", serve(some)).stdout.split())
 
 
 def test_no_more_rows_are_tried_than_the_limits_of_the_run_allow(serve: Serve, cli: Cli, tmp_path: Path) -> None:

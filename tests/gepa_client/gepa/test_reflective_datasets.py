@@ -214,3 +214,25 @@ def test_each_request_has_a_seed_of_its_own_made_from_the_runs_where_steps_are_o
     else:
         assert first[0] != first[1]
         assert other == [seed + 7 for seed in first]
+
+
+@pytest.mark.parametrize(
+    ("usage", "spent"),
+    [
+        ({"cost_usd": 0.25}, (0.25, 0)),
+        ({"models": {"gpt-4o-mini": {"calls": 1, "input_tokens": 10**6, "output_tokens": 0}}}, (0.15, 0)),
+        ({"calls": 2}, (0.0, 1)),
+        (None, (0.0, 0)),
+    ],
+)
+def test_models_called_for_records_and_texts_count_in_what_the_run_spent(server, usage, spent):
+    server.capabilities.append("proposals")
+    paid = {} if usage is None else {"usage": usage}
+    server.replies["make_reflective_dataset"] = lambda _: {"dataset": {"system": [{"Feedback": "f"}]}, **paid}
+    server.replies["propose_new_texts"] = lambda _: {"texts": {"system": "better"}, **paid}
+    with RemoteAdapter(server.url) as adapter:
+        records = adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
+        assert adapter.propose([(SEED, records, ["system"])]) == [{"system": "better"}]
+        for kind in ("reflective_dataset", "proposal"):
+            tally = adapter.journal.spending[kind]
+            assert (tally.cost_usd, tally.unpriced) == (pytest.approx(spent[0]), spent[1])

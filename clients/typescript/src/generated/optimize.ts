@@ -143,7 +143,7 @@ export interface OptimizeSettings {
    */
   skipPerfectScore?: boolean;
   /**
-   * The score that is perfect. Default: 1.
+   * The highest score that a row can have; such a row is not reflected on. Default: 1.
    */
   perfectScore?: number;
   /**

@@ -187,10 +187,10 @@ export interface Usage {
   } | null;
 }
 /**
- * What the calls of one model took. A field left out is unknown; the two parts of the input are then zero.
+ * What the calls of one model took. A field left out is unknown; the parts of the input are then zero.
  *
  * `input_tokens`: all that was read, `cached_input_tokens` of them from a cache, `cache_write_tokens` of them written
- * to one. `output_tokens`: reasoning included.
+ * to one, of which `cache_write_hour_tokens` for an hour rather than for minutes. `output_tokens`: reasoning included.
  */
 export interface ModelUsage {
   calls?: number | null;
@@ -198,6 +198,7 @@ export interface ModelUsage {
   output_tokens?: number | null;
   cached_input_tokens?: number | null;
   cache_write_tokens?: number | null;
+  cache_write_hour_tokens?: number | null;
 }
 /**
  * Stop a call. Its finished examples keep their results, the others become `cancelled`.
@@ -534,6 +535,7 @@ export interface MakeReflectiveDatasetParams {
  * Records for each component asked for; `adapter_state` where the program keeps any.
  *
  * `images` (capability `images`): the images that the records name by `{"$image": id}`, by id, each of them once.
+ * `usage`: of the models that the program called for the records; left out if it called none.
  */
 export interface MakeReflectiveDatasetResult {
   dataset: {
@@ -545,6 +547,7 @@ export interface MakeReflectiveDatasetResult {
   images?: {
     [k: string]: ImageContent;
   } | null;
+  usage?: Usage | null;
 }
 /**
  * Describe the code of a candidate to a reflection model that is about to request a change of it.
@@ -616,7 +619,7 @@ export interface ProposeNewTextsParams {
  * Component name -> new text, for components that were asked for.
  *
  * `refused`: why what the program gave for a component is no text, by component: it has another type, or half of a
- * surrogate pair.
+ * surrogate pair. `usage`: of the models that the program called for the texts; left out if it called none.
  */
 export interface ProposeNewTextsResult {
   texts: {
@@ -625,6 +628,7 @@ export interface ProposeNewTextsResult {
   refused?: {
     [k: string]: string;
   } | null;
+  usage?: Usage | null;
 }
 /**
  * A request; without `id` a notification, which gets no answer.
