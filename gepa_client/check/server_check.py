@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import json
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -37,6 +38,7 @@ from gepa_client.check.estimate_text import STARTS_S
 from gepa_client.check.missing_fields import missing_fields
 from gepa_client.check.noise_report import PROPOSALS, NoiseReport, proposal_calls
 from gepa_client.check.preflight import client_of, discovered
+from gepa_client.check.reflection_call import call_reflection_model
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.fleet.endpoints_file import Address
@@ -202,9 +204,33 @@ class _ServerCheck:
         rows = await self._rows()
         if any(step.verdict == "failed" for step in self.steps):
             self.note("evaluate", "skipped", "no row is tried until what failed is fixed")
+            return
+        model = self.config.reflection_lm
+        calling = None if model is None else self._call_reflection_model(model)
+        await self._try(rows)
+        if calling is not None:
+            self.note("proposals", *await calling)
+        elif "proposals" in self.discovery.capabilities:
+            self.note("proposals", "ok", "by the program itself (not called here)")
         else:
-            await self._try(rows)
-        self._proposals()
+            self.note("proposals", "warning", NO_PROPOSER)
+
+    def _call_reflection_model(self, model: str) -> asyncio.Future[tuple[StepVerdict, str]]:
+        """Begin the call of the reflection model beside the rows; a check that is stopped does not wait for its end."""
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[tuple[StepVerdict, str]] = loop.create_future()
+
+        def settle(ended: tuple[StepVerdict, str]) -> None:
+            if not found.cancelled():
+                found.set_result(ended)
+
+        def call() -> None:
+            ended = call_reflection_model(model, self.config.reflection_lm_kwargs or {})
+            with contextlib.suppress(RuntimeError):  # the check was stopped, and its loop is closed
+                loop.call_soon_threadsafe(settle, ended)
+
+        threading.Thread(target=call, name="reflection", daemon=True).start()
+        return found
 
     def _code(self) -> None:
         """Note what would be changed, code or prompts; nothing for a program without code."""
@@ -569,14 +595,6 @@ class _ServerCheck:
             self.note("reflective dataset", "warning", f"{message}, such as what was expected and why it is wrong")
         else:
             self.note("reflective dataset", "ok", about)
-
-    def _proposals(self) -> None:
-        if self.config.reflection_lm is not None:
-            self.note("proposals", "ok", f"by {self.config.reflection_lm} (not called here)")
-        elif "proposals" in self.discovery.capabilities:
-            self.note("proposals", "ok", "by the program itself (not called here)")
-        else:
-            self.note("proposals", "warning", NO_PROPOSER)
 
 
 def _spread_over(untried: Sequence[int], count: int) -> list[int]:

@@ -162,7 +162,7 @@ class LiteLLMModel:
                     **{"drop_params": True, "num_retries": 0, "max_retries": 0, **self.kwargs},
                 )
             except Exception as error:
-                if attempt == self.max_attempts or not _may_pass(error):
+                if attempt == self.max_attempts or not may_pass(error):
                     if (lost := _lost_connection(error)) is not None:
                         raise ConnectionLost(f"the model {self.name} does not answer at {lost}; {ADDRESS}") from error
                     raise
@@ -251,7 +251,7 @@ def _price(litellm: Any, completion: Any) -> float | None:
     return float(cost) if cost else None
 
 
-def _may_pass(error: Exception) -> bool:
+def may_pass(error: Exception) -> bool:
     """Whether the same request may succeed later: rate limits, server errors, time-outs and lost connections."""
     if is_hopeless(error):
         return False

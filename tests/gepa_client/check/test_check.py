@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from gepa_client.check import server_check
 from gepa_client.check.check_report import trace_size
@@ -410,14 +411,15 @@ def test_images_in_the_records_are_judged_by_whether_the_reflection_model_takes_
     models = ["openai/o3-mini", "openai/gpt-4o", "openai/unlisted"]
     ended = subprocess.run(
         [sys.executable, "-c", CHECK_EACH, url, *models],
-        env=environment() | {"OPENAI_API_KEY": "never used", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        env=environment()
+        | {"OPENAI_API_KEY": "never used", "OPENAI_BASE_URL": CLOSED, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
         check=True,
     )
     without, seeing, unlisted, rest = re.split(r"status \d\n", ended.stdout)
-    assert re.findall(r"status (\d)\n", ended.stdout) == ["0", "0", "0"], ended.stdout + ended.stderr
+    assert re.findall(r"status (\d)\n", ended.stdout) == ["1", "1", "1"], ended.stdout + ended.stderr
     assert rest == ""
     assert "warning reflective dataset: 1 records for rules" in without
     assert "1 different images, but openai/o3-mini takes no images and reads their type and size" in without
@@ -453,6 +455,37 @@ def test_a_server_that_is_not_there_ends_with_2(cli: Cli) -> None:
     assert (
         "cannot connect to http://127.0.0.1:9: connection refused. Is a server running, on this port?" in ended.stdout
     )
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "verdict", "shown"),
+    [
+        (200, None, "ok", "by openai/own, which answered one call in"),
+        (401, "Incorrect API key provided", "failed", "Incorrect API key provided"),
+        (404, "The model `own` does not exist", "failed", "The model `own` does not exist"),
+        (400, "Invalid model name passed in model=own", "failed", "Invalid model name passed in model=own"),
+        (503, "loading", "warning", "loading (a run calls it again)"),
+    ],
+)
+def test_the_reflection_model_is_called_once_before_a_budget_is_spent(
+    serve: Serve, cli: Cli, host: Host, status: int, error: str | None, verdict: str, shown: str
+) -> None:
+    script, called = learned(), []
+
+    async def complete(request: web.Request) -> web.Response:
+        called.append(request.path)
+        if error is None:
+            return await script.complete(request)
+        return web.json_response({"error": {"message": error}}, status=status)
+
+    url, model = serve(script), host.serve(complete, "/v1/chat/completions")
+    arguments = json.dumps({"api_base": model.removesuffix("/chat/completions"), "api_key": "k"})
+    ended = cli("check", url, "--reflection-lm", "openai/own", "--reflection-lm-kwargs", arguments)
+    assert called == ["/v1/chat/completions"]
+    [found] = [each for each in " ".join(ended.stdout.split()).split(" noise: ") if " proposals: " in each]
+    assert f"{verdict} proposals: " in found
+    assert shown in found
+    assert ended.status == int(verdict == "failed")
 
 
 def test_a_missing_proposer_is_a_warning(serve: Serve, cli: Cli) -> None:
