@@ -73,8 +73,7 @@ class ExamplesRequest(ProcessRequest):
 
     def answered(self, message: dict[str, Any], *, late: bool, evidence: str | None, seconds: float, log: Log) -> None:
         """Give each example its result, or the failure that the response stands for."""
-        own = timeouts(message)
-        if late and evidence is not None and not (own and all(own)):
+        if late and evidence is not None and not _are_no_scores(message):
             self.discard(message)
             written = "".join(
                 example_results.written_by(one) for one in _results(message) or () if isinstance(one, dict)
@@ -258,6 +257,12 @@ def _results(message: dict[str, Any]) -> list[Any] | None:
 def timeouts(message: dict[str, Any]) -> list[bool]:
     """Return for each result in a response whether it is a time-out; empty without results."""
     return [isinstance(one, dict) and one.get("status") == "timeout" for one in _results(message) or ()]
+
+
+def _are_no_scores(message: dict[str, Any]) -> bool:
+    """Return whether every result in a response states by itself that the example failed by time or infrastructure."""
+    statuses = {one.get("status") if isinstance(one, dict) else None for one in _results(message) or (None,)}
+    return statuses <= {"timeout", "infra_error"}
 
 
 def stated_seconds(message: dict[str, Any], *, cancelled: bool) -> float | None:

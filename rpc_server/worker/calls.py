@@ -29,11 +29,14 @@ place: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("place", d
 
 
 class Branch:
-    """A sequence of calls within an example: those of one task, or of one thread."""
+    """A sequence of calls within an example: those of one task, or of one thread.
+
+    `owner`: what identifies that; None until it runs. `began`: when it was created, not when it first ran.
+    """
 
     __slots__ = ("began", "example", "owner", "parent")
 
-    def __init__(self, example: ExampleCalls | None, owner: int, parent: Branch | None) -> None:
+    def __init__(self, example: ExampleCalls | None, owner: int | None, parent: Branch | None) -> None:
         self.example = example
         self.owner = owner
         self.parent = parent
@@ -51,7 +54,10 @@ INSIDE = Branch(None, 0, None)
 
 
 class Call:
-    """One exchange with a host. `outcome`: `succeeded`, `failed` in a way that passes, `other`, None while it runs."""
+    """One exchange with a host.
+
+    `outcome`: `succeeded`, `failed` in a way that passes, `cancelled` by the program, `other`, None while it runs.
+    """
 
     def __init__(self, branch: Branch, host: str, key: Any, asked: Request, *, is_of_model: bool) -> None:
         """`key`: equal for the same request. `is_of_model`: also because the user has named the host."""
@@ -86,7 +92,8 @@ class Call:
     def answered(self, status: int, headers: Any) -> None:
         """Take the head of the response; `headers`: a mapping whose `get` does not ask for the case of a name."""
         self.status = status
-        grpc_status = headers.get("grpc-status")
+        content_type = headers.get("content-type") or ""
+        grpc_status = headers.get("grpc-status") if "grpc" in content_type else None
         if is_passing_status(status) or (status == 400 and is_passing_code(headers.get("x-amzn-errortype") or "")):
             self._fail(str(status))
         elif grpc_status in ("4", "8", "14"):
@@ -96,7 +103,7 @@ class Call:
         if self.outcome == "failed":
             self.retry_after_s = retry_after_s(headers)
         if self.is_of_model and status < 500:
-            self._body = ResponseBody(headers.get("content-type") or "", headers.get("content-encoding") or "")
+            self._body = ResponseBody(content_type, headers.get("content-encoding") or "")
 
     def feed(self, data: bytes) -> None:
         """Look at the bytes that the program reads."""
@@ -140,7 +147,7 @@ class Call:
         if is_passing(problem):
             self._fail(reason_of(problem))
         else:
-            self.outcome = "other"
+            self.outcome = "other" if isinstance(problem, Exception) else "cancelled"
 
     def _take_error(self, body: ResponseBody) -> None:
         if body.error is None or self.outcome == "failed":
@@ -245,21 +252,24 @@ class ExampleCalls:
 
     def is_unanswered(self, failed: Call) -> bool:
         """Return whether a failed call is open, and no other one followed it."""
-        return self.is_open(failed) and not any(self._is_after(call, failed) for call in self._calls)
+        return self._is_last(failed, self._calls) and self.is_open(failed)
 
     def open_model_call(self) -> Call | None:
         """Return a failed call of a model that is open, and the last of its branch since the last judgement."""
         calls = [call for call in self._calls[self._judged :] if call.is_of_model]
         for failed in reversed(calls):
-            if failed.outcome != "failed" or any(self._is_after(call, failed) for call in calls):
-                continue
-            if self.is_open(failed):
+            if failed.outcome == "failed" and self._is_last(failed, calls) and self.is_open(failed):
                 return failed
         return None
 
     def judged(self) -> None:
         """Leave the calls until now out of later judgements: the program has returned from them."""
         self._judged = len(self._calls)
+
+    def _is_last(self, failed: Call, calls: list[Call]) -> bool:
+        """Return whether no call followed a failed one, but for a repetition that was not waited for."""
+        after = (call for call in calls if self._is_after(call, failed))
+        return all(call.key == failed.key and call.outcome in (None, "cancelled") for call in after)
 
     def _is_repaired(self, failed: Call, call: Call) -> bool:
         if call.key == failed.key and (call.ended is None or call.ended > failed.began):
@@ -298,10 +308,15 @@ def begin(method: str, url: str, body: Any = b"") -> Call | None:
     return None
 
 
-def carried(here: Branch, function: Callable[..., Any], *given: Any, **options: Any) -> Any:
-    """Call a function as a part of the example that runs `here`, from another thread."""
-    own = here if here is INSIDE else Branch(here.example, _owner(), here)
-    token = place.set(own)
+def branched() -> Branch | None:
+    """Return the branch for a task or thread that is created here; None outside of examples."""
+    here = place.get()
+    return here if here is None or here is INSIDE else Branch(here.example, None, here)
+
+
+def carried(branch: Branch, function: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    """Call a function in a branch, from another thread."""
+    token = place.set(branch)
     try:
         return function(*given, **options)
     finally:
@@ -341,7 +356,10 @@ def _digest(body: Any) -> Any:
 def _own_branch(branch: Branch) -> Branch:
     """Return the branch of the task or thread that runs here, which may have begun in another one."""
     owner = _owner()
-    if branch.owner != owner:
+    if branch.owner is None:
+        branch.owner = owner
+        place.set(branch)
+    elif branch.owner != owner:
         branch = Branch(branch.example, owner, branch)
         place.set(branch)
     return branch
@@ -350,11 +368,6 @@ def _own_branch(branch: Branch) -> Branch:
 def _owner() -> int:
     """Return what identifies the task or the thread that runs here."""
     asyncio: Any = sys.modules.get("asyncio")
-    if hasattr(asyncio, "current_task"):
-        try:
-            task = asyncio.current_task()
-        except RuntimeError:
-            task = None
-        if task is not None:
-            return id(task)
+    if hasattr(asyncio, "current_task") and asyncio._get_running_loop() is not None:
+        return id(asyncio.current_task())
     return threading.get_ident()

@@ -13,7 +13,8 @@ of the standard library. Nothing is imported to find out, so that any library of
 from __future__ import annotations
 
 import re
-from types import TracebackType
+import sys
+from types import ModuleType, TracebackType
 from typing import Any, Iterator, NamedTuple
 from urllib.parse import urlsplit
 
@@ -127,7 +128,7 @@ def _is_stated_as_passing(error: BaseException, package: str | None) -> bool | N
     """Return what the exception of a client that is not watched states of itself; None if it states nothing."""
     code = _read(error, "code")
     code = _read(error, "status") if code is _UNREADABLE else code
-    if _name_of(code) in _GRPC_CODES:
+    if _name_of(code) in _GRPC_CODES or (_is(code, str) and is_passing_code(code) and _is_of_a_library(type(error))):
         return True
     sql_state = _read(error, "sqlstate")
     sql_state = _read(error, "pgcode") if not _is(sql_state, str) else sql_state
@@ -152,6 +153,12 @@ def _is_of_the_network_by_its_words(error: BaseException, package: str | None) -
         frames = list(_frames(error))
         named = bool(frames) and is_installed(frames[-1][1])
     return named and _is_raised_by_a_library(error, package)
+
+
+def _is_of_a_library(kind: type) -> bool:
+    module = sys.modules.get(str(kind.__module__))
+    file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+    return isinstance(file, str) and is_installed(file)
 
 
 def _name_of(code: Any) -> str | None:

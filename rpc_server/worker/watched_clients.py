@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 
-from .calls import INSIDE, Call, begin, carried, place
+from .calls import INSIDE, Call, begin, branched, carried, place
 
 _CALL = "_evolverpc_call"
 
@@ -50,7 +50,7 @@ def watch_httpx(package: Any) -> None:
                 return handle(transport, request)
             with _Within(call):
                 response = handle(transport, request)
-            call.answered(response.status_code, response.headers)
+            call.answered(response.status_code, _by_name(response.headers.raw))
             response.stream = Stream(response.stream, call)
             return response
 
@@ -64,7 +64,7 @@ def watch_httpx(package: Any) -> None:
                 return await handle(transport, request)
             with _Within(call):
                 response = await handle(transport, request)
-            call.answered(response.status_code, response.headers)
+            call.answered(response.status_code, _by_name(response.headers.raw))
             response.stream = AsyncStream(response.stream, call)
             return response
 
@@ -305,9 +305,9 @@ def watch_sockets(module: Any) -> None:
 
 
 def watch_loops(module: Any) -> None:
-    """Watch connections of event loops that fail."""
+    """Watch connections of event loops that fail, and have each task be a branch of the example that creates it."""
     loop = module.BaseEventLoop
-    create_connection = loop.create_connection
+    create_connection, create_task = loop.create_connection, loop.create_task
 
     @functools.wraps(create_connection)
     async def watched(self: Any, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
@@ -318,7 +318,18 @@ def watch_loops(module: Any) -> None:
                 _not_connected(host, port, problem)
             raise
 
-    loop.create_connection = watched
+    @functools.wraps(create_task)
+    def watched_task(self: Any, coro: Any, **options: Any) -> Any:
+        branch = branched()
+        if branch is None or branch is INSIDE:
+            return create_task(self, coro, **options)
+        token = place.set(branch)  # the task copies it
+        try:
+            return create_task(self, coro, **options)
+        finally:
+            place.reset(token)
+
+    loop.create_connection, loop.create_task = watched, watched_task
 
 
 def _not_connected(host: Any, port: Any, problem: OSError) -> None:
@@ -334,10 +345,10 @@ def watch_pools(module: Any) -> None:
 
     @functools.wraps(submit)
     def watched(self: Any, fn: Any, /, *given: Any, **options: Any) -> Any:
-        here = place.get()
-        if here is None:
+        branch = branched()
+        if branch is None:
             return submit(self, fn, *given, **options)
-        return submit(self, carried, here, fn, *given, **options)
+        return submit(self, carried, branch, fn, *given, **options)
 
     executor.submit = watched
 
@@ -348,7 +359,7 @@ def watch_threads(module: Any) -> None:
 
     @functools.wraps(start)
     def watched(self: Any) -> None:
-        self._evolverpc_place = place.get()
+        self._evolverpc_place = branched()
         start(self)
 
     module.Thread.start = watched
@@ -397,6 +408,10 @@ async def _async_parts(parts: AsyncIterable[bytes], call: Call) -> AsyncIterator
             call.feed(part)
             yield part
     call.finished()
+
+
+def _by_name(headers: Any) -> dict[str, str]:
+    return {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in headers}
 
 
 def _url_of(connection: Any, target: str, scheme: str = "") -> str:

@@ -58,12 +58,12 @@ class ScriptedHost:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection."""
-        with suppress(ConnectionError, asyncio.IncompleteReadError):  # the client may leave at any time
-            while await self._exchange(reader, writer):
-                pass
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):  # the client may leave at any time
+                while await self._exchange(reader, writer):
+                    pass
+        finally:
+            writer.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         first, _, rest = (await reader.readuntil(b"\r\n\r\n")).decode().partition("\r\n")

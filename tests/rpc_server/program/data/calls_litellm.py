@@ -2,8 +2,6 @@
 
 import os
 
-import httpx  # noqa: F401  # which litellm uses: imported here, so that its first call is counted too
-
 seed_candidate = {"prompt": "Answer."}
 
 
