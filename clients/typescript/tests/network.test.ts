@@ -30,6 +30,7 @@ function answer(request: IncomingMessage, response: ServerResponse): unknown {
   if (/^\d+$/.test(how)) return json(Number(how), {}, { "retry-after": "7" });
   if (how === "silent") return undefined;
   if (how === "body") return json(200, OVERLOADED);
+  if (how === "words") return json(200, { error: "the model is overloaded" });
   if (how === "zipped") {
     response.writeHead(200, { "content-type": "application/json", "content-encoding": "gzip" });
     return response.end(gzipSync(JSON.stringify(OVERLOADED)));
@@ -86,6 +87,7 @@ describe("an example that returned", () => {
     ["500", () => answerOf("500")],
     ["an error body in a 200", () => answerOf("body")],
     ["a compressed error body", () => answerOf("zipped")],
+    ["an error in words in a 200", () => answerOf("words")],
     ["an error event", () => answerOf("event")],
     ["another branch that succeeded", () => Promise.all([answerOf("503"), answerOf("200", other)])],
     [

@@ -76,7 +76,10 @@ export class Call {
   }
 
   answered(status: number, header: Header): void {
-    if (status >= 200) this.#answer = new AnswerReader(status, header);
+    if (status < 200 && status !== 101) return;
+    this.#answer = new AnswerReader(status, header);
+    const failure = this.#answer.failure(false);
+    if (failure !== undefined) this.fail(failure);
   }
 
   received(part: Uint8Array | string): void {

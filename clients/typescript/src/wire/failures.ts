@@ -64,6 +64,7 @@ export const AWS_THROTTLING =
 
 const STATES_OUTAGE =
   /rate.?limit|too.?many|quota|overload|exhausted|throttl|server.?error|internal|unavailable|time.?out|capacity|model.?stream.?error/i;
+const MESSAGE_OF_OUTAGE = /rate.?limit|overloaded|too many requests|quota|unavailable|try again/i;
 const STATES_REJECTION =
   /invalid|auth|permission|forbidden|denied|not.?found|too.?large|too.?long|context|content|policy|filter|moderation/i;
 
@@ -76,16 +77,19 @@ export function statedFailure(json: unknown, isEvent: boolean): Failure | undefi
   const answer = Array.isArray(json) ? json[0] : json;
   if (!isHolder(answer) || read(answer, "jsonrpc") !== undefined) return undefined;
   const inner = read(answer, "response");
-  const error =
-    read(answer, "error") ?? read(inner, "error") ?? (read(answer, "type") === "error" ? answer : undefined);
+  const named = read(answer, "error") ?? read(inner, "error");
+  const error = named ?? (read(answer, "type") === "error" ? answer : undefined);
+  if (typeof error === "string") return statedFailure({ error: { message: error } }, isEvent);
   if (!isHolder(error)) return undefined;
   const stated = ["code", "type", "status", "reason"].map((name) => read(error, name));
   const status = stated.map(Number).find((number) => number >= 400 && number <= 599);
   if (status !== undefined) return passes(status) ? { reason: `${status} in its answer`, status } : undefined;
   const words = stated.filter((each): each is string => typeof each === "string" && each !== "error");
-  const outage = words.find((word) => STATES_OUTAGE.test(word));
+  const message = String(read(error, "message") ?? "");
+  const isOutage = MESSAGE_OF_OUTAGE.test(message);
+  const outage = words.find((word) => STATES_OUTAGE.test(word)) ?? (isOutage ? message : undefined);
   if (outage !== undefined) return { reason: `${outage.slice(0, 60)} in its answer` };
-  if (!isEvent || words.some((word) => STATES_REJECTION.test(word))) return undefined;
+  if (!isEvent || [...words, message].some((word) => STATES_REJECTION.test(word))) return undefined;
   return { reason: `${(words[0] ?? "error").slice(0, 60)} in its answer` };
 }
 

@@ -16,6 +16,8 @@ const MAX_VALUES = 64;
 const MAX_MESSAGE = 200;
 /** Shorter messages of a transport's error may be in any text. */
 const MIN_QUOTED = 8;
+/** Smaller statuses, those of gRPC, may be any number of a text. */
+const MIN_IN_TEXT = 400;
 
 /** Whether a thrown value is an infrastructure failure, and what shows it: an HTTP status, an error, an open call. */
 export interface Verdict {
@@ -85,9 +87,9 @@ function ofStatus(status: number): (call: Call) => boolean {
 /** Whether an error without a status names a failed call: its code, the transport's message, its status or its host. */
 function isLinked(value: object, { code, message, failure, host }: Call): boolean {
   const text = String(read(value, "message") ?? "");
-  if (failure?.status !== undefined) {
-    if (Number(read(value, "code")) === failure.status || new RegExp(`\\b${failure.status}\\b`).test(text)) return true;
-  }
+  const { status } = failure ?? {};
+  if (status !== undefined && Number(read(value, "code")) === status) return true;
+  if (status !== undefined && status >= MIN_IN_TEXT && new RegExp(`\\b${status}\\b`).test(text)) return true;
   if (code !== undefined && (read(value, "code") === code || text.includes(code))) return true;
   if (message !== undefined && message.length >= MIN_QUOTED && text.includes(message)) return true;
   return isError(value) && hostOf(value) === host;
