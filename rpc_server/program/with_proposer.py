@@ -7,6 +7,7 @@ from typing import Any
 
 from protocol.errors import ProgramFailed
 from rpc_server.program.program import Program
+from rpc_server.worker.calls import ExampleCalls
 from rpc_server.worker.functions import TEXTS_ADVICE, fault_of_texts, proposed
 from rpc_server.worker.reflective_records import put_back
 from rpc_server.worker.stdio_server import failure
@@ -44,12 +45,14 @@ class WithProposer:
             return await self._program.call(method, params)
         components = params["components_to_update"]
         dataset = put_back(params["reflective_dataset"], params.get("images") or {})
+        calls = ExampleCalls(takes_strays=False)
         try:
-            texts = await asyncio.to_thread(self._propose, dict(params["candidate"]), dataset, list(components))
-            if inspect.isawaitable(texts):
-                texts = await texts
+            with calls:
+                texts = await asyncio.to_thread(self._propose, dict(params["candidate"]), dataset, list(components))
+                if inspect.isawaitable(texts):
+                    texts = await texts
         except Exception as problem:  # the user's function may raise anything
             raise ProgramFailed(**failure("propose", problem)) from problem
         if (fault := fault_of_texts(texts, components)) is not None:
             raise ProgramFailed(f"propose() returned {fault}; {TEXTS_ADVICE}", stage="propose")
-        return proposed(texts)
+        return {**proposed(texts), "usage": calls.usage}

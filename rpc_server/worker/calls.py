@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterable
 from .call_failures import is_passing, reason_of, retry_after_s
 from .code_origin import calling_package
 from .model_apis import Request, is_passing_code, is_passing_status, read_request
-from .model_usage import add_call, tokens_of, usage_of
+from .model_usage import add_call, tokens_of, usage_in, usage_of
 from .response_body import ResponseBody
 
 _MAX_TEXT = 256  # of a host's name and of a reason, in the contract
@@ -129,7 +129,7 @@ class Call:
             return
         self._take_error(body)
         if isinstance(answer, dict):
-            self.usage = answer.get("usage")
+            self.usage = usage_in(answer)
             self.model = self.model or (answer["model"] if isinstance(answer.get("model"), str) else None)
 
     def take_decoded(self, body: bytes) -> None:
@@ -214,17 +214,19 @@ class ExampleCalls:
 
     @property
     def usage(self) -> dict[str, Any] | None:
-        """The contract's `Usage` of the calls of models; None if there was none, or not everything is known.
+        """The contract's `Usage` of the calls of models, which is their number alone if not everything is known.
 
-        Providers charge for successful responses only.
+        None if there was no call. Providers charge for successful responses only.
         """
+        charged = [call for call in self._calls if call.is_charged and call.status is not None and call.status < 300]
+        if not charged:
+            return None
+        if not self._is_usage_known or not all(call.model for call in charged):
+            return {"calls": len(charged)}
         models: dict[str, dict[str, Any]] = {}
-        for call in self._calls:
-            if call.is_charged and call.status is not None and call.status < 300:
-                if not call.model:
-                    return None
-                add_call(models, call.model, tokens_of(call.usage) if isinstance(call.usage, dict) else None)
-        return usage_of(models) if models and self._is_usage_known else None
+        for call in charged:
+            add_call(models, str(call.model), tokens_of(call.usage) if isinstance(call.usage, dict) else None)
+        return usage_of(models)
 
     @property
     def hosts(self) -> dict[str, dict[str, Any]]:

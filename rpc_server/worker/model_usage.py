@@ -57,33 +57,58 @@ def join_usage(usage: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, 
     return total
 
 
+def usage_in(answer: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the `usage` of a provider's answer; None if it has none, or if its tokens have no usual price.
+
+    Tokens of priority tiers, and searches and other tools that the provider ran, cost more than the counts show.
+    """
+    usage = _object(answer.get("usage"))
+    tools = [item for item in _list(answer.get("output")) if str(_object(item).get("type")).endswith("_call")]
+    own = [item for item in tools if item["type"] not in ("function_call", "custom_tool_call")]
+    messages = [_object(_object(choice).get("message")) for choice in _list(answer.get("choices"))]
+    cited = any(message.get("annotations") for message in messages)
+    searches = any(_object(usage.get("server_tool_use")).values())
+    is_priority = "priority" in (answer.get("service_tier"), usage.get("service_tier"))
+    return None if not usage or own or cited or searches or is_priority else usage
+
+
 def tokens_of(usage: dict[str, Any]) -> dict[str, int] | None:
-    """Return the contract's `ModelCallUsage` of a provider's `usage`; None if it has no counts.
+    """Return the contract's `ModelCallUsage` of a provider's `usage`; None if one of the counts is missing.
 
     Of OpenAI's chat completions, embeddings and responses, and Anthropic's messages, which count cached input apart.
     """
+    hour = 0
     if "prompt_tokens" in usage:
         details = _object(usage.get("prompt_tokens_details"))
-        spoken = _count(details.get("audio_tokens"))
-        spoken += _count(_object(usage.get("completion_tokens_details")).get("audio_tokens"))
-        if spoken:
+        if details.get("audio_tokens") or _object(usage.get("completion_tokens_details")).get("audio_tokens"):
             return None  # these have prices of their own
-        read, output = _count(usage["prompt_tokens"]), _count(usage.get("completion_tokens"))
+        read, output = usage["prompt_tokens"], usage.get("completion_tokens")
+        if "completion_tokens" not in usage and usage.get("total_tokens") == read:
+            output = 0  # of embeddings
     elif "input_tokens" in usage and ("input_tokens_details" in usage or "total_tokens" in usage):
         details = _object(usage.get("input_tokens_details"))
-        read, output = _count(usage["input_tokens"]), _count(usage.get("output_tokens"))
+        read, output = usage["input_tokens"], usage.get("output_tokens")
     elif "input_tokens" in usage:
         cached = _count(usage.get("cache_read_input_tokens"))
         written = _count(usage.get("cache_creation_input_tokens"))
+        hour = _count(_object(usage.get("cache_creation")).get("ephemeral_1h_input_tokens"))
         details = {"cached_tokens": cached, "cache_write_tokens": written}
-        read, output = _count(usage["input_tokens"]) + cached + written, _count(usage.get("output_tokens"))
+        read, output = usage["input_tokens"], usage.get("output_tokens")
+        read = read + cached + written if type(read) is int else None
     else:
+        return None
+    if type(read) is not int or type(output) is not int or read < 0 or output < 0:
         return None
     cached = min(_count(details.get("cached_tokens")), read)
     written = min(_count(details.get("cache_write_tokens", details.get("cache_creation_tokens"))), read - cached)
     counts = {"input_tokens": read, "output_tokens": output}
-    further = {"cached_input_tokens": cached, "cache_write_tokens": written}
-    return {**counts, **{name: count for name, count in further.items() if count}}
+    parts = (("cached_input_tokens", cached), ("cache_write_tokens", written))
+    further = (*parts, ("cache_write_hour_tokens", min(hour, written)))
+    return {**counts, **{name: count for name, count in further if count}}
+
+
+def _list(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else []
 
 
 def _object(found: Any) -> dict[str, Any]:

@@ -119,6 +119,9 @@ _METHOD_NOT_FOUND = -32601
 _INVALID_PARAMS = -32602
 _MARKED = "has markers"
 _PROGRAM_FAILED = -32025
+_CHARGED = ("make_reflective_dataset", "propose_new_texts")
+"""Methods whose result states what the program's models took for them; those of examples state it by example."""
+
 CALL_CANCELLED = {"code": -32027, "message": "Call cancelled", "data": {"retryable": True}}
 _DEEP = 5_000  # levels of recursion for reading; the server bounds what it sends
 
@@ -167,7 +170,7 @@ class Server:
             if name == "discover":
                 text = encode.to_text(self._discovery(), "discover")
             elif name in self._program.methods:
-                text = await self._program.methods[name](params, executor)
+                text = await self._text(name, params, executor)
             else:
                 raise ContractError(_METHOD_NOT_FOUND, "Method not found", method=name)
         except ContractError as error:
@@ -177,6 +180,16 @@ class Server:
             self.respond_error(request, CALL_CANCELLED if stopped else self._program_failed(name, problem))
         else:
             self.channel.answer(request["id"], "result", text)
+
+    async def _text(self, name: str, params: dict[str, Any], executor: Executor) -> str:
+        """Return the result of a method of the program, with the usage of models that it called beside its examples."""
+        method = self._program.methods[name]
+        if name not in _CHARGED:
+            return str(await method(params, executor))
+        with self._config.calls() as calls:
+            text = str(await method(params, executor))
+        usage = calls.usage
+        return text if usage is None else '%s,"usage":%s}' % (text[:-1], encode.to_text(usage, "usage"))
 
     def respond_error(self, request: dict[str, Any], error: dict[str, Any]) -> None:
         """Respond with an error."""
