@@ -36,7 +36,7 @@ class InexactValueError(ValueError):
     """A value cannot be carried exactly; the message begins with its path."""
 
 
-def loads(text: bytes | str) -> Any:
+def loads(text: bytes | bytearray | str) -> Any:
     """Parse JSON with all digits of integers, and halves of surrogate pairs, which `orjson` changes or refuses.
 
     Raises:
@@ -58,7 +58,7 @@ def loads(text: bytes | str) -> Any:
         raise orjson.JSONDecodeError(str(error), text if isinstance(text, str) else text.decode(), 0) from None
 
 
-def has_long_integers(text: bytes | str) -> bool:
+def has_long_integers(text: bytes | bytearray | str) -> bool:
     """Return whether JSON may have an integer that some readers round."""
     content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     # Searching bytes with all digits alike is ten times as fast as a pattern.

@@ -108,7 +108,7 @@ class AnswerForm:
             return "ambiguous"
         if not read.text:
             return "empty"
-        if (self.lacks_block(answer) and block_expected) or (not read.has_block and _ANALYSIS.match(answer)):
+        if not read.has_block and ((self.block and block_expected) or _ANALYSIS.match(answer)):
             return "monologue"
         return None
 

@@ -51,7 +51,9 @@ class _Block:
     @property
     def text(self) -> str:
         """Its content without the indentation that the opening fence has too."""
-        return "\n".join(line[min(self.indent, len(line) - len(line.lstrip(" \t"))) :] for line in self.lines).strip()
+        indented = re.compile(rf"[ \t]{{0,{self.indent}}}")
+        lines = [indented.sub("", line, count=1) for line in self.lines] if self.indent else self.lines
+        return "\n".join(lines).strip()
 
 
 @dataclass(frozen=True)

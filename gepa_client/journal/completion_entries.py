@@ -10,13 +10,15 @@ from protocol import JsonValue
 CUT_OFF: Literal["length"] = "length"
 """The `finish_reason` of an answer that ended at the limit of tokens, as litellm reports it for every provider."""
 
+HALF_CHARACTER: Literal["half_character"] = "half_character"
+"""In its place, of an answer that holds half of a surrogate pair."""
+
 
 class _Faulty(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     text: str
-    finish_reason: Literal["length"] | None = None
-    half_character: Literal[True] | None = None
+    finish_reason: Literal["length", "half_character"]
 
 
 CompletionJson = str | _Faulty
@@ -27,7 +29,7 @@ CompletionJson = str | _Faulty
 class CompletionEntry:
     """An answer. `cut_off`: it ended at the limit of tokens.
 
-    `half_character`: it held half of a surrogate pair, of which `text` has the escape.
+    `half_character`: it did not, but held half of a surrogate pair, of which `text` has the escape.
     """
 
     text: str
@@ -38,18 +40,13 @@ class CompletionEntry:
     def of(cls, answer: str, *, cut_off: bool) -> Self:
         """Return the entry of a model's answer."""
         text = answer.encode("utf-8", "backslashreplace").decode()
-        return cls(text, cut_off, text != answer)
+        return cls(text, cut_off, not cut_off and text != answer)
 
     def to_json(self) -> JsonValue:
         """Return what the journal holds."""
         if not self.cut_off and not self.half_character:
             return self.text
-        faulty = _Faulty(
-            text=self.text,
-            finish_reason=CUT_OFF if self.cut_off else None,
-            half_character=True if self.half_character else None,
-        )
-        return faulty.model_dump(exclude_none=True)
+        return _Faulty(text=self.text, finish_reason=CUT_OFF if self.cut_off else HALF_CHARACTER).model_dump()
 
     @classmethod
     def from_json(cls, recorded: JsonValue) -> Self:
@@ -57,4 +54,4 @@ class CompletionEntry:
         if not isinstance(recorded, dict):
             return cls(str(recorded))
         faulty = _Faulty.model_validate(recorded)
-        return cls(faulty.text, faulty.finish_reason is not None, faulty.half_character is not None)
+        return cls(faulty.text, faulty.finish_reason == CUT_OFF, faulty.finish_reason == HALF_CHARACTER)

@@ -18,7 +18,7 @@ def read(body: bytes | bytearray) -> Any:
     """
     try:
         value = orjson.loads(body)
-        return loads(bytes(body)) if has_long_integers(bytes(body)) else value
+        return loads(body) if has_long_integers(body) else value
     except orjson.JSONDecodeError as error:
         raise ParseError(reason=str(error)) from None
 

@@ -12,6 +12,7 @@ from typing import Any, Callable
 from . import encode, model_usage, reflective_records, results, spans
 from .calls import ExampleCalls
 from .errors import Cancelled, InvalidResult, ModelUnavailable, ProgramProblem
+from .exact_values import packed
 from .program_loading import Config, seed_from
 from .stdio_server import Executor
 from .steps import Trace, warn, warn_of_feedback
@@ -133,7 +134,7 @@ class FunctionProgram:
         texts: list[str] = []
         for example, result in zip(params["batch"], params["results"]):  # noqa: B905  # Python 3.8 has no `strict`
             if result["status"] not in ("ok", "rollout"):
-                texts.append(encode.exact_text(result, "results"))
+                texts.append(encode.to_text({**result, "output": packed(result.get("output"))}, "results"))
                 continue
             example_run = _ExampleRun(example["data"], {}, self._config.calls(), is_trace_wanted=False)
             example_run.output = result.get("output")

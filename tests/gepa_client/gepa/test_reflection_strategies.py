@@ -220,3 +220,36 @@ def test_well_formed_answers_are_proposed_as_without_a_check_and_asked_for_once(
     prompts.clear()
     assert checked == ConcurrentReflection(well_formed).propose(jobs())
     assert asked == sorted(prompts)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"), [("```\nhalf \ud83d\n```", "not text"), ("```\none\n```\nor\n```\ntwo\n```", "ambiguous")]
+)
+def test_an_answer_whose_text_cannot_be_used_is_asked_for_once_more_with_the_reason(answer, reason):
+    prompts = []
+
+    def second_time_right(prompt):
+        prompts.append(prompt)
+        return answer if len(prompts) == 1 else "````\nnew\n```\nexample\n```\n````"
+
+    reflection = ConcurrentReflection(second_time_right, check=AnswerCheck())
+    [proposal] = reflection.propose([({"a": "text a"}, {"a": [{"x": 1}]}, ["a"])])
+    assert proposal.new_texts == {"a": "new\n```\nexample\n```"}
+    assert reflection.take_unusable() == [Unusable("a", reason, asked_again=True)]
+    assert "could not be used: it " in prompts[1]
+
+
+def test_marks_of_a_template_in_a_text_stay_as_they_are():
+    reflection = ConcurrentReflection(model, "<curr_param> | <side_info>")
+    prompt = reflection.prompt({"a": "Read <side_info> and <curr_param>."}, {"a": [{"x": "<curr_param>"}]}, "a")
+    assert prompt.startswith("Read <side_info> and <curr_param>. | # Example 1")
+    assert prompt.rstrip().endswith("<curr_param>")
+
+
+def test_texts_of_a_program_that_are_none_are_left_out(server, adapter):
+    answer = {"texts": {"b": "new"}, "refused": {"c": "a dict is no text"}}
+    server.replies["propose_new_texts"] = lambda _: answer
+    reflection = ProgramReflection(adapter)
+    [(proposal, _)] = reflection.reflect_many([({"b": "old", "c": "old"}, {"b": [], "c": []}, ["b", "c"])])
+    assert proposal.new_texts == {"b": "new"}
+    assert reflection.take_unusable() == [Unusable("c", "not text")]
