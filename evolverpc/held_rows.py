@@ -15,7 +15,7 @@ def held_rows(given: dict[str, Any]) -> HeldRows:
     """Return the rows of each split that has a `dspy.Example` among them, and leave lists of all others in `given`."""
     held = {}
     for name, rows in given.items():
-        if not isinstance(rows, Iterable) or isinstance(rows, str) or hasattr(rows, "iloc"):  # a file, or a table
+        if not isinstance(rows, Iterable) or isinstance(rows, str) or hasattr(type(rows), "columns"):  # a file, a table
             continue
         given[name] = rows = list(rows)
         example = next((type(row) for row in rows if hasattr(row, "with_inputs")), None)
