@@ -288,7 +288,8 @@ def _of_proposals(timing: "RunEstimate") -> str:
         text += f", {about_usd(most)}" if most < CENT else f", about ${least:.2f} to ${most:.2f}"
     if timing.race_rows is not None:
         text += (
-            f"; with --validation race they take {timing.race_calls:,} at most, as each is scored on at most "
-            f"{timing.race_rows} validation rows"
+            f"; on {timing.race_rows} of the validation rows, chosen at random, they take {timing.race_calls:,} at "
+            "most: give these as --valset, or --validation race, which also compares the best candidate with the seed "
+            "on other rows"
         )
     return text
