@@ -332,8 +332,8 @@ How often an A/A run is called improved:
 {table(("rule", "share"), ((words, f"{figures[key]:g}") for words, key in rules))}
 
 - `uncovered` {figures["uncovered"]:g}: the share of 95 % intervals that do not hold the true gain. It is held by
-  {covered["aa"]:g} of those of A/A runs, and by {covered["gain"]:g} of the others; more often by those of the bet, in noisy
-  runs.
+  {covered["aa"]:g} of those of A/A runs, and by {covered["gain"]:g} of the others; more often by those of the bet, in
+  noisy runs.
 - The certificate calls {figures["gain_improved"]:g} of the others improved.
 - `certified` {figures["certified"]:g}: the share of {figures["certified_runs"]} comparisons that show a true gain of 5
   points on as many test rows as `check` asks for ({figures["certified_rows"]:,} on average), by 15 rows that it
