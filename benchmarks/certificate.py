@@ -1,4 +1,4 @@
-"""How often a certificate's rule finds a gain where there is none, and how much power it has, by kinds of scores.
+"""How often a certificate's rule finds a gain that does not exist, and how much power it has, by kinds of scores.
 
 Each test draws the scores of a seed and of another candidate on test rows, counts equal rows as one, and applies the
 rule of a first certificate. In the first grid the true mean difference is 0 or below; in the second there is a gain.

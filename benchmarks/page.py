@@ -373,7 +373,7 @@ The share of tests that state "improved" where the true mean difference is 0 or 
 
 {grid("no_gain")}
 
-The same where there is a gain, of {figures["runs"] // 2:,} each: this is the power, and what the validity costs.
+The same with a gain, of {figures["runs"] // 2:,} each: this is the power, and what the validity costs.
 
 {grid("gain")}
 

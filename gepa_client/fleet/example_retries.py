@@ -79,7 +79,7 @@ class ExampleRetries:
     def judge(self, results: Sequence[Result]) -> list[Result]:
         """Return the results of the attempt, those that are the candidate's failure as `program_error`.
 
-        The others stay as they are; `open` says whether an example must be tried again.
+        The others stay as they are; `open` states whether an example must be tried again.
         """
         self._cancelled = any(result["status"] == "cancelled" for result in results)
         pairs = list(zip(self._examples, results, strict=False))  # no results of an answer that was too large

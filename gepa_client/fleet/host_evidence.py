@@ -9,7 +9,7 @@ from typing import Any
 from gepa_client.fleet import cooldown
 
 Place = tuple[str, str | None]
-"""An endpoint and a host that its program calls; None stands for whatever the program needs, if no host is named."""
+"""An endpoint and a host that its program calls; None stands for all that the program needs, if no host is named."""
 
 LONGEST_REASON = 256
 SUCCEEDED = ("ok", "rollout")

@@ -168,7 +168,7 @@ class Call:
 class ExampleCalls:
     """The calls of one example, while it is open: a context manager.
 
-    A call belongs to the example of its context, which threads and tasks that the program starts take along. Where
+    A call belongs to the example of its context, which threads and tasks that the program starts take along. If
     there is none, as in a thread that was started before, it belongs to the only open example; if there are several,
     the usage of all of them is unknown.
 

@@ -2,7 +2,7 @@
 
 A bet against the claim "the mean is at most m": before each value, a share of the wealth is put on its being more than
 the claim expects. If the claim is true, the wealth is expected to stay what it was at most, so it is 1 / error or more
-with a probability of at most `error` (Markov's inequality), whatever the distribution. A rare large loss that may not
+with a probability of at most `error` (Markov's inequality), for any distribution. A rare large loss that may not
 have been seen yet limits what small gains can earn.
 
 The shares decide only about the power. Each is the one that reaches the target in the values that are left, by the

@@ -65,7 +65,7 @@ def test_scores_may_have_any_size_that_can_be_squared(tmp_path: Path, score: flo
     assert found.low < found.difference < found.high
 
 
-def test_equal_rows_count_once_whatever_their_white_space_and_their_order_of_keys(tmp_path: Path) -> None:
+def test_equal_rows_count_once_for_any_white_space_and_order_of_keys(tmp_path: Path) -> None:
     """40 rows of 4 contents, of which the best candidate wins 3."""
     same = ({"a": "red car", "b": 1}, {"b": 1, "a": " red\n car "})
     contents = [{"c": content} if content else same[copy % 2] for content in range(4) for copy in range(10)]
@@ -113,7 +113,7 @@ def test_a_score_outside_the_declared_range_gives_no_certificate_but_the_remedy(
         certified(tmp_path, **changes)
 
 
-def test_the_statement_says_what_leaks_weaken_it(tmp_path: Path) -> None:
+def test_the_statement_names_the_leaks_that_weaken_it(tmp_path: Path) -> None:
     copied = "Which of these two bills was charged by mistake, and on which day of the month?"
     contents = [{"text": copied}, {"need": " red "}, *({"text": f"other {at}"} for at in range(10))]
     found = certified(tmp_path, contents=contents, texts=("", "red", "blue", "red blue", f"red\ngreen\nblue {copied}"))

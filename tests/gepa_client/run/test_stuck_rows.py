@@ -69,7 +69,7 @@ def test_a_row_that_always_fails_gets_the_failure_score_and_the_run_ends_as_any_
     ]
 
 
-def test_a_host_that_is_away_for_all_rows_pauses_the_run_which_then_goes_on_as_an_undisturbed_one(
+def test_a_host_that_is_away_for_all_rows_pauses_the_run_which_then_continues_as_an_undisturbed_one(
     serve: Serve, cli: Cli
 ) -> None:
     arguments = ("--max-metric-calls", 60, "--no-check", "--json")

@@ -24,7 +24,7 @@ def without_gain():
 
 @pytest.mark.parametrize("rows", [10, 40, 150])
 @pytest.mark.parametrize("kind", without_gain())
-def test_at_most_half_of_the_error_finds_a_gain_where_there_is_none(kind, rows):
+def test_at_most_half_of_the_error_finds_a_gain_that_does_not_exist(kind, rows):
     draw, runs = random.Random(rows), 3000 // rows
     found = sum(mean_test([without_gain()[kind](draw) for _ in range(rows)], 1.0, ERROR).low > 0 for _ in range(runs))
     limit = ERROR / 2 * runs
