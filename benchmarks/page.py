@@ -362,7 +362,7 @@ def _certificate(figures: Figures) -> str:
         return table(("differences", *(f"{size} rows" for size in sizes)), rows)
 
     named = "; ".join(
-        f"{each['rows']} rows for a gain of {gain}, which {each['shown']:g} of tests show"
+        f"{each['rows']} rows for {gain}, which {each['shown']:g} of tests show"
         for gain, each in figures["named"].items()
     )
     return f"""

@@ -46,6 +46,11 @@ class Leaks(BaseModel):
     listed: list[Leak]
     shared: dict[str, int]
 
+    @property
+    def any(self) -> bool:
+        """Whether there is one."""
+        return bool(self.rows or sum(self.shared.values()))
+
 
 def find_leaks(texts: Mapping[str, str], seed: Mapping[str, str], splits: Mapping[str, Sequence[RecordedRow]]) -> Leaks:
     """Return the texts of rows that the candidate `texts` contains, and that its `seed` does not.

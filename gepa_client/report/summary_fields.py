@@ -89,7 +89,8 @@ def story(record: RunRecord, explained: Explanation | None) -> list[str]:
         made += "was kept." if explained.kept == 1 else "were kept."
         sentences += [made, *([] if record.certificate is not None else _certainty(explained, record))]
     if record.certificate is not None:
-        sentences.append(f"Verdict of the certificate: {record.certificate.verdict}.")
+        weakened = ", weakened by leaks" if record.certificate.leaks.any else ""
+        sentences.append(f"Verdict of the certificate: {record.certificate.verdict}{weakened}.")
     return sentences
 
 
@@ -115,8 +116,11 @@ def certificate_facts(record: RunRecord) -> list[tuple[str, str]]:
         )
     return [
         ("verdict", found.statement),
-        ("test", f"each of {counted(test.rows, 'row')} was scored {times}: {test.repeats_reason}; {test.method}"),
-        ("scores", f"from {test.score_range[0]:g} to {test.score_range[1]:g}: on this range the test rests"),
+        (
+            "test",
+            f"each of {counted(test.rows, 'row')} was scored {times}: {test.repeats_reason}; for scores from "
+            f"{test.score_range[0]:g} to {test.score_range[1]:g}: {test.method}",
+        ),
         (record.selection, chosen),
         ("noise", "not known" if noise is None else noise_summary(noise)),
         ("took", f"{budget.evaluations:,} results of the search and {budget.test_evaluations:,} of the test"),

@@ -32,9 +32,13 @@ def _comparable(score: float) -> float:
 Score = Annotated[float, AfterValidator(_comparable)]
 
 
-def _numbers(text: str) -> Any:
-    """Return the numbers of a text such as `-1,1`; what is none stays for the model, which reports it."""
-    return [part.strip() for part in text.split(",")]
+def _ends(text: str) -> tuple[float, float]:
+    """Return the two numbers of a text such as `-1,1`."""
+    try:
+        lowest, highest = map(float, text.split(","))
+    except ValueError:
+        raise ValueError(f"give the lowest and the highest score, such as 0,100 (given: {text!r})") from None
+    return lowest, highest
 
 
 def _growing(ends: tuple[float, float] | None) -> tuple[float, float] | None:
@@ -281,7 +285,7 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
         rare=True,
         metavar="LOW,HIGH",
         shown="0 and perfect_score",
-        parse=_numbers,
+        parse=_ends,
     )
 
 

@@ -38,10 +38,10 @@ def compare(
 ) -> PairedComparison:
     """Compare two candidates. The scores are by row, then by repeat; a row counts by its mean over the repeats.
 
-    `score_range`: the lowest and the highest score that there can be. `error`: of finding a difference that does not
-    exist, two-sided. If each row's mean is one of the two ends of the range, the test is McNemar's; else it is valid
-    for any scores of the range. Each side has half of the error, and the scores choose between two tests: so a second
-    candidate that is no better is found better with a probability of at most `error`, for any distribution of scores.
+    `score_range`: the lowest and the highest score that there can be. `error`: a second candidate that is no better is
+    found better with at most this probability, for any distribution of scores; one that is no worse likewise. If each
+    row's mean is one of the two ends of the range, the test is McNemar's; else it is valid for any scores of the range.
+    Each side of both has half of the error, as the scores choose between them.
 
     The order of the rows must not follow from their scores.
 

@@ -65,7 +65,7 @@ def test_scores_may_have_any_size_that_can_be_squared(tmp_path: Path, score: flo
     assert found.low < found.difference < found.high
 
 
-def test_equal_rows_count_once_for_any_white_space_and_order_of_keys(tmp_path: Path) -> None:
+def test_rows_that_are_equal_but_for_white_space_and_the_order_of_keys_count_once(tmp_path: Path) -> None:
     """40 rows of 4 contents, of which the best candidate wins 3."""
     same = ({"a": "red car", "b": 1}, {"b": 1, "a": " red\n car "})
     contents = [{"c": content} if content else same[copy % 2] for content in range(4) for copy in range(10)]

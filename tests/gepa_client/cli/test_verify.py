@@ -31,6 +31,22 @@ def without_gain(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, 
     return {"status": "ok", "score": 0.5, "output": "the same", "seconds": 0.0}
 
 
+def test_a_completed_run_is_certified_once_its_range_of_scores_is_declared(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    words.evaluate = lambda row, candidate: (found := scored(row, candidate)) | {"score": 2 * found["score"] - 1}
+    ended = cli("optimize", serve(words), *RUN)
+    text = " ".join(ended.stdout.split())
+    assert "scores from -1 to 1 are recorded, but a certificate rests on the range that scores can have" in text
+    evaluated = len(words.calls("evaluate"))
+    again = cli("resume", "last", "--score-range=-1,1")
+    assert again.status == 0, again.stdout + again.stderr
+    assert len(words.calls("evaluate")) == evaluated
+    certificate = json.loads((only_run(tmp_path) / "certificate.json").read_text())
+    assert (certificate["verdict"], certificate["test"]["score_range"]) == ("improved", [-1, 1])
+    assert cli("verify", "last", "--require", "improved").status == 0
+
+
 def test_a_gain_is_certified_verified_and_replayed(
     serve: Serve, cli: Cli, words: Script, types: Types, tmp_path: Path
 ) -> None:
@@ -54,7 +70,7 @@ def test_a_gain_is_certified_verified_and_replayed(
     assert old.status == 2
     text = " ".join(old.stderr.split())
     assert "the format of this certificate has version 1, and evolverpc " in text
-    assert " verifies version 2: nothing was checked." in text
+    assert " verifies version 3: nothing was checked." in text
     assert types(old.stderr, "gepa-client replay").status == 0
     assert json.loads((tmp_path / "again" / "certificate.json").read_text()) == certificate
     assert cli("export", "last", "--output", "run.json").status == 0

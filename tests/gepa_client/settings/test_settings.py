@@ -15,6 +15,7 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.run.fingerprint import ADDED_SETTINGS, IDENTITY_SETTINGS, identity_settings
 from gepa_client.run.strategies import PASSED
 from gepa_client.settings import loading
+from gepa_client.settings.flag_words import flag_words
 from gepa_client.settings.groups import BudgetSettings, OutputSettings, SandboxSettings, TrackingSettings
 from gepa_client.settings.loading import from_record, load
 from gepa_client.settings.run_config import REPLACED, RunConfig
@@ -33,6 +34,8 @@ MAY_CHANGE = frozenset(
         # how often they are scored: what was decided is recorded
         "test_repeats",
         "race_final_rows",
+        # what the certificate rests on and states
+        "score_range",
         # when to stop
         *BudgetSettings.model_fields,
         # how fast a model is asked
@@ -135,6 +138,15 @@ def test_a_wrong_value_is_named_by_flag_or_by_file_and_key(tmp_path: Path) -> No
     path = written(tmp_path, f'url = "{URL}"\nmax_metric_calls = "many"\n')
     with pytest.raises(SettingsError, match=r"run\.toml:2: `max_metric_calls`: must be a valid integer"):
         load(path, {})
+
+
+def test_a_range_of_scores_is_two_numbers_that_grow_and_its_flag_is_written_as_it_is_read() -> None:
+    for given in ("-1,1", (-1.0, 1.0), [-1, 1]):
+        found = load(None, {"url": [URL], "max_metric_calls": 5, "score_range": given})
+        assert found.score_range == (-1, 1)
+        assert flag_words("score_range", found.recorded()["score_range"]) == ["--score-range=-1.0,1.0"]
+    for wrong, rule in (("3,1", "then the highest one"), ("0", "such as 0,100"), ("a,b", "such as 0,100")):
+        assert rule in fault(score_range=wrong)
 
 
 @pytest.mark.parametrize("name", ["failure_score", "perfect_score", "target_score"])
