@@ -2,17 +2,18 @@
 
 type Method = (this: unknown, ...given: unknown[]) => unknown;
 
-/** Call `look` with the receiver and the arguments of each call of a method of this object, or of those that inherit it. */
+/** Call `look` with the receiver and the first arguments of each call of a method of this object, or of those that inherit it. */
 export function intercept<Target extends object>(
   target: Target,
   name: string,
-  look: (receiver: Target, ...given: never[]) => void,
+  look: (receiver: Target, first: never, second: never, third: never) => void,
 ): void {
   const method = (target as Record<string, unknown>)[name] as Method | undefined;
   if (typeof method !== "function") return;
-  const value: Method = function (...given) {
-    look(this as Target, ...(given as never[]));
-    return method.apply(this, given);
+  const value: Method = function (first, second, third) {
+    look(this as Target, first as never, second as never, third as never);
+    // biome-ignore lint/complexity/noArguments: a list made for each call costs more than all else here
+    return method.apply(this, arguments as never);
   };
   Object.defineProperty(target, name, { value, configurable: true, writable: true, enumerable: false });
 }

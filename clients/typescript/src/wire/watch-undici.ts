@@ -33,12 +33,15 @@ export function watchUndici(): void {
 
 /** What undici calls on a request as it proceeds; the second names are those of version 8. */
 const watchMethods = oncePerPrototype<UndiciRequest>((prototype) => {
-  const on = (names: readonly string[], look: (call: Call, ...given: never[]) => void): void => {
+  const on = (
+    names: readonly string[],
+    look: (call: Call, first: never, second: never, third: never) => void,
+  ): void => {
     const name = names.find((each) => typeof read(prototype, each) === "function");
     if (name === undefined) return;
-    intercept(prototype, name, (request, ...given) => {
+    intercept(prototype, name, (request, first, second, third) => {
       const call = request[watched];
-      if (call !== undefined && !call.hasEnded) look(call, ...given);
+      if (call !== undefined && !call.hasEnded) look(call, first, second, third);
     });
   };
   on(["onBodySent"], (call, part: Uint8Array) => call.sent(part));
