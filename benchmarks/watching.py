@@ -2,7 +2,9 @@
 
 Servers of one program, of both checkouts and in both languages, run at once; each example makes 20 calls to a model on
 loopback, whole answers or streams of 40 events. Rounds go to the checkouts in turn. A figure is the median over rounds
-of the ratio of seconds within a round. The last line is JSON; the exit status is 1 if a ratio is above the limit.
+of the ratio of seconds within a round; `processor` has the same of the processor time of all processes together, which
+other load on the machine changes less. The last line is JSON; the exit status is 1 if a ratio of seconds is above the
+limit.
 """
 
 import argparse
@@ -73,22 +75,35 @@ def command_of(language: str, checkout: Path) -> list[str]:
     return [server, "--program", "watched_program.py", "--python", sys.executable, "--workers", "1"]
 
 
-async def seconds_of(session: aiohttp.ClientSession, url: str, way: str, examples: int) -> float:
-    """Return the seconds of some examples, one after another."""
+def processor_s() -> float:
+    """Return the processor time of this process and of all below it; 0 except on Linux."""
+    waiting, nanoseconds = [os.getpid()], 0
+    while waiting:
+        for thread in Path(f"/proc/{waiting.pop()}/task").glob("*"):
+            with contextlib.suppress(OSError):  # it has ended
+                nanoseconds += int((thread / "schedstat").read_text().split()[0])
+                waiting += map(int, (thread / "children").read_text().split())
+    return nanoseconds / 1e9
+
+
+async def seconds_of(session: aiohttp.ClientSession, url: str, way: str, examples: int) -> tuple[float, float]:
+    """Return the seconds of some examples, one after another, and those of processors."""
     batch = [{"id": "a", "data": {"way": way}}]
     params = {"candidate": {"rules": "Answer."}, "batch": batch}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "evaluate", "params": params}).encode()
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), processor_s()
     for _ in range(examples):
         async with session.post(url, data=body, headers={"Content-Type": "application/json"}) as response:
             text = await response.read()
         assert b'"status":"ok"' in text, text[:300]
-    return time.perf_counter() - began
+    return time.perf_counter() - began, processor_s() - worked
 
 
-async def measure(baseline: Path, languages: list[str], rounds: int, examples: int, model: str) -> dict[str, float]:
-    """Return the median ratio by language and way."""
-    ratios: dict[str, list[float]] = {}
+async def measure(
+    baseline: Path, languages: list[str], rounds: int, examples: int, model: str
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the median ratios of seconds and of processor time, each by language and way."""
+    ratios: dict[str, list[tuple[float, float]]] = {}
     env = {"MODEL_URL": model}
     async with contextlib.AsyncExitStack() as stack:
         opened: dict[tuple[str, str], tuple[Any, str]] = {}
@@ -105,8 +120,14 @@ async def measure(baseline: Path, languages: list[str], rounds: int, examples: i
                     order = ("this", "baseline") if number % 2 else ("baseline", "this")
                     taken = {name: await seconds_of(*opened[language, name], way, examples) for name in order}
                     if number:  # the first round warms up
-                        ratios.setdefault(f"{language}_{way}", []).append(taken["this"] / taken["baseline"])
-    return {name: round(statistics.median(values), 3) for name, values in ratios.items()}
+                        pairs = zip(taken["this"], taken["baseline"], strict=True)
+                        seconds, worked = (this / other if other else 1.0 for this, other in pairs)
+                        ratios.setdefault(f"{language}_{way}", []).append((seconds, worked))
+    both = (
+        {name: round(statistics.median(value[part] for value in values), 3) for name, values in ratios.items()}
+        for part in (0, 1)
+    )
+    return next(both), next(both)
 
 
 def main() -> int:
@@ -127,10 +148,12 @@ def main() -> int:
         try:
             model = f"http://127.0.0.1:{int(process.stdout.readline())}/v1/chat/completions"
             baseline = given.baseline.resolve()
-            figures = asyncio.run(measure(baseline, given.languages, given.rounds, given.examples, model))
+            found = asyncio.run(measure(baseline, given.languages, given.rounds, given.examples, model))
         finally:
             process.terminate()
-    print(json.dumps({**figures, "limit": LIMIT, "rounds": given.rounds, "calls": 20 * given.examples}))
+    figures, processor = found
+    settings = {"limit": LIMIT, "rounds": given.rounds, "calls": 20 * given.examples}
+    print(json.dumps({**figures, "processor": processor, **settings}))
     return int(any(figure > LIMIT for figure in figures.values()))
 
 

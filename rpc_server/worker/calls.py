@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterable
 
 from .call_failures import is_passing, reason_of, retry_after_s
 from .code_origin import calling_package
-from .model_apis import Request, is_passing_code, is_passing_status, read_request
+from .model_apis import Request, StatedError, is_passing_code, is_passing_status, prompt_of, read_request
 from .model_usage import add_call, tokens_of, usage_in, usage_of
 from .response_body import ResponseBody
 
@@ -67,6 +67,7 @@ class Call:
         self.is_charged = asked.is_of_model
         self.is_of_model = is_of_model
         self.model = asked.model
+        self.prompt: Any = None
         self.began = next(_time)
         self.ended: int | None = None
         self.outcome: str | None = None
@@ -107,14 +108,16 @@ class Call:
 
     def feed(self, data: bytes) -> None:
         """Look at the bytes that the program reads."""
-        if self._body is None or not data:
+        body = self._body
+        if body is None:
             return
         try:
-            self._body.feed(data)
+            body.feed(data)
         except Exception:  # noqa: BLE001  # a body that cannot be decoded is the client's to report
             self._body = None
             return
-        self._take_error(self._body)
+        if body.error is not None:
+            self._take_error(body.error)
 
     def finished(self) -> None:
         """Take the end of the body."""
@@ -127,7 +130,8 @@ class Call:
             answer = body.end()
         except Exception:  # noqa: BLE001  # as above
             return
-        self._take_error(body)
+        if body.error is not None:
+            self._take_error(body.error)
         if isinstance(answer, dict):
             self.usage = usage_in(answer)
             self.model = self.model or (answer["model"] if isinstance(answer.get("model"), str) else None)
@@ -149,11 +153,11 @@ class Call:
         else:
             self.outcome = "other" if isinstance(problem, Exception) else "cancelled"
 
-    def _take_error(self, body: ResponseBody) -> None:
-        if body.error is None or self.outcome == "failed":
+    def _take_error(self, error: StatedError) -> None:
+        if self.outcome == "failed":
             return
-        if body.error.passes:
-            self._fail(body.error.reason)
+        if error.passes:
+            self._fail(error.reason)
         else:
             self.outcome = "other"
 
@@ -173,14 +177,14 @@ class ExampleCalls:
     the usage of all of them is unknown.
 
     `model_hosts`: hosts, with or without a port, to which every call is a model's. `is_batch`: it is a whole batch of
-    an adapter, in which the next call to the same host may be of another row. `takes_strays`: False in a process in
-    which other code than the program's makes calls too.
+    an adapter, in which another call may be of another row, unless it asks the same. `takes_strays`: False in a process
+    in which other code than the program's makes calls too.
     """
 
     def __init__(self, model_hosts: Iterable[str] = (), *, is_batch: bool = False, takes_strays: bool = True) -> None:
         self.model_hosts = frozenset(model_hosts)
         self.takes_strays = takes_strays
-        self._is_batch = is_batch
+        self.is_batch = is_batch
         self._calls: list[Call] = []
         self._judged = 0
         self._is_usage_known = True
@@ -282,7 +286,7 @@ class ExampleCalls:
         """Return whether a call follows a failed one in the example's own sequence, not beside it."""
         if failed.ended is None or call.began < failed.ended:
             return False
-        if self._is_batch and call.host == failed.host and call.key != failed.key:
+        if self.is_batch and call.prompt != failed.prompt:
             return False
         return failed.branch.is_within(call.branch) or call.branch.began > failed.ended
 
@@ -344,6 +348,8 @@ def _begun(branch: Branch, method: str, url: str, address: tuple[str, str], body
     if not asked.is_of_model and example.model_hosts:
         is_of_model = host in example.model_hosts or host.rpartition(":")[0] in example.model_hosts
     call = Call(branch, host, (method, url, _digest(body)), asked, is_of_model=is_of_model)
+    if example.is_batch:
+        call.prompt = call.key if asked.asked is None else hash(prompt_of(asked.asked))
     example.add(call)
     return call
 

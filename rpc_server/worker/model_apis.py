@@ -38,11 +38,16 @@ _LASTING = re.compile(
 )
 
 
+_MAX_NAME = 64
+"""Characters of the name of an error; what is longer is a sentence."""
+
+
 class Request(NamedTuple):
-    """Whether a request asks a model, and the model's name where it states one."""
+    """Whether a request asks a model; the model's name where it states one, and the fields that it asks with."""
 
     is_of_model: bool
-    model: str | None
+    model: str | None = None
+    asked: dict[str, Any] | None = None
 
 
 class StatedError(NamedTuple):
@@ -65,21 +70,26 @@ def is_passing_code(code: str) -> bool:
 def read_request(method: str, path: str, body: Any) -> Request:
     """Return what a request asks; `body`: bytes, text or the object that is sent as JSON."""
     if method != "POST" or _PATH.search(path) is None:
-        return Request(False, None)
+        return Request(False)
     asked = parsed(body) if isinstance(body, (bytes, str)) else body
     if not isinstance(asked, dict):
-        return Request(False, None)
+        return Request(False)
     named = _MODEL_IN_PATH.search(path)
     model = asked.get("model") or (named and named.group(1))
     if not _ASKED.intersection(asked) or not (model or path.rstrip("/").endswith(_WITHOUT_A_NAME)):
-        return Request(False, None)
-    return Request(True, model if isinstance(model, str) else None)
+        return Request(False)
+    return Request(True, model if isinstance(model, str) else None, asked)
 
 
-def stated_error(answer: Any, *, is_error: bool = False) -> StatedError | None:
+def prompt_of(asked: dict[str, Any]) -> str:
+    """Return what is equal for requests that ask the same, also of another model or host."""
+    return repr([(name, asked[name]) for name in sorted(_ASKED.intersection(asked))])
+
+
+def stated_error(answer: Any, *, in_stream: bool = False, is_error: bool = False) -> StatedError | None:
     """Return the error that a body, or one event of a stream, states; None if it states none.
 
-    `is_error`: the event itself is called an error. Then it passes, unless it states a reason that lasts.
+    An error `in_stream` passes, unless it states a reason that lasts. `is_error`: the event itself is called an error.
     """
     if isinstance(answer, list):  # Gemini's stream as one JSON text
         return next((found for found in map(stated_error, answer) if found is not None), None)
@@ -90,17 +100,17 @@ def stated_error(answer: Any, *, is_error: bool = False) -> StatedError | None:
     if not error:
         if not is_error and answer.get("type") != "error":
             return None
-        error, is_error = answer, True
-    codes = [error.get(name) for name in ("code", "status", "type")] if isinstance(error, dict) else []
+        error, in_stream = answer, True
+    codes = [error.get(name) for name in ("code", "status", "type")] if isinstance(error, dict) else [error]
     for code in codes:
         number = int(code) if isinstance(code, (int, str)) and str(code).isdigit() else None
         if number is not None and 400 <= number <= 599:
             return StatedError(str(number), is_passing_status(number))
     names = [code for code in codes if isinstance(code, str) and code != "error"]
-    passing = next(filter(is_passing_code, names), None)
+    passing = next((name for name in names if len(name) <= _MAX_NAME and is_passing_code(name)), None)
     if passing is not None:
         return StatedError(passing, True)
-    return StatedError(names[0] if names else "error", is_error and not any(map(_LASTING.search, names)))
+    return StatedError(names[0][:_MAX_NAME] if names else "error", in_stream and not any(map(_LASTING.search, names)))
 
 
 def parsed(text: Any) -> Any:

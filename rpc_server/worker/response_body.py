@@ -29,32 +29,35 @@ class ResponseBody:
         self._chunks: list[bytes] | None = None
         self._size = 0
         self._is_error_event = False
-        self._read: Callable[[bytes], None] | None = None
+        self.feed: Callable[[bytes], object] = bytes
+        """Look at the next bytes."""
         if _AMAZON in content_type:
-            self._read = self._read_amazon
+            self.feed = self._read_amazon
         elif _EVENTS.search(content_type):
-            self._read = self._read_lines
+            self.feed = self._read_lines if self._decode is bytes else self._read_encoded
         elif "json" in content_type or not content_type:
             self._chunks = []
+            self.feed = self._keep
 
     def is_decoded(self) -> None:
         """Take what follows as it is."""
         self._decode = bytes
 
-    def feed(self, data: bytes) -> None:
-        """Look at the next bytes."""
+    def _keep(self, data: bytes) -> None:
         if self._chunks is not None:
             self._size += len(data)
             self._chunks.append(data)
             if self._size > _MAX_JSON:
                 self._chunks = None
-        elif self._read is not None and self.error is None and self._decode is not None:
-            self._read(self._decode(data))
+
+    def _read_encoded(self, data: bytes) -> None:
+        if self._decode is not None:
+            self._read_lines(self._decode(data))
 
     def end(self) -> Any:
         """Return the JSON value of the complete body; None of a stream, or if it cannot be read."""
         if self._chunks is None:
-            if self._read == self._read_lines and self._rest:
+            if self._rest:
                 self._read_lines(b"\n")
             return None
         text = b"".join(self._chunks)
@@ -64,9 +67,9 @@ class ResponseBody:
 
     def _read_lines(self, data: bytes) -> None:
         """Look at complete lines; one is parsed only if it may be an error."""
-        text = self._rest + data
+        text = self._rest + data if self._rest else data
         if b"rror" not in text and not self._is_error_event:
-            self._rest = text[text.rfind(b"\n") + 1 :][:_MAX_LINE]
+            self._rest = b"" if text.endswith(b"\n") else text[text.rfind(b"\n") + 1 :][:_MAX_LINE]
             return
         *lines, rest = text.split(b"\n")
         self._rest = rest[:_MAX_LINE]
@@ -78,12 +81,12 @@ class ResponseBody:
             self._is_error_event = line[6:].strip() == b"error"
         elif line and (self._is_error_event or b'"error"' in line):
             given = line[5:] if line.startswith(b"data:") else line
-            self.error = self.error or stated_error(parsed(given), is_error=self._is_error_event or given is line)
-            self._is_error_event = False
+            is_error, self._is_error_event = self._is_error_event, False
+            self.error = self.error or stated_error(parsed(given), in_stream=True, is_error=is_error)
 
     def _read_amazon(self, data: bytes) -> None:
         found = _EXCEPTION.search(self._rest + data)
-        self._rest = data[-64:]
+        self._rest = b"" if found else data[-64:]
         if found:
             name = found.group(1).decode()
             self.error = StatedError(name, is_passing_code(name))

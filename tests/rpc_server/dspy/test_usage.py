@@ -1,4 +1,6 @@
-"""The tokens of a DSPy program's calls of models are in its results; answers from DSPy's cache cost nothing."""
+"""The calls of models of a DSPy program: their tokens, those that DSPy's cache answers, and those that fail."""
+
+import pytest
 
 from tests.rpc_server.model_provider import COUNTED, provider
 
@@ -23,3 +25,17 @@ async def test_calls_of_a_dspy_program_are_counted_and_cached_ones_are_free(open
     models = {"openai/gpt-4o-mini": COUNTED}
     assert first["usage"] == {"calls": 1, "input_tokens": 100, "output_tokens": 20, "models": models}
     assert again["usage"] == {"cost_usd": 0.0, "calls": 0}
+
+
+@pytest.mark.parametrize(
+    ("program", "metric", "kind"),
+    [("Ask", "metric", None), ("Hiding", "metric", "model_unavailable"), ("Silent", "judged", "model_unavailable")],
+)
+async def test_an_outage_of_the_programs_or_the_metrics_model_is_no_score(opened, provider, program, metric, kind):
+    env = {"PROVIDER_URL": provider.replace("/v1", "/refused/v1"), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    async with opened(f"litellm_program.{program}", metric=f"litellm_program.{metric}", env=env) as running:
+        result = await running.one({"question": "why?"})
+    assert result["status"] == "infra_error", result
+    assert result["error"]["type"] == (kind or result["error"]["type"])
+    [calls] = result["hosts"].values()
+    assert (calls["succeeded"], calls["reason"]) == (0, "429")

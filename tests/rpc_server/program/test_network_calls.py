@@ -10,7 +10,7 @@ from tests.rpc_server.scripted_host import CLOSES, HTTP_FAILURES, SOCKET_FAILURE
 from tests.support.installed import installed
 
 CALLS = Path(__file__).parent / "data" / "wire"
-PAGE = Path(__file__).parents[3] / "docs" / "network-calls.md"
+PAGE = Path(__file__).parents[3] / "docs" / "frameworks.md"
 HERE = ("openai", "openai stream", "anthropic stream", "httpx async", "aiohttp", "requests stream", "http.client")
 """Clients of the environment of the tests, one for each way in which calls are seen."""
 

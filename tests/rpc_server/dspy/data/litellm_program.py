@@ -19,6 +19,29 @@ class Ask(dspy.Module):
         return self.ask(question=question)
 
 
+class Hiding(Ask):
+    """Answers nothing where the model does not."""
+
+    def forward(self, question):
+        try:
+            return super().forward(question)
+        except Exception:  # noqa: BLE001  # that is what it shows
+            return dspy.Prediction(answer="so")
+
+
+class Silent(Ask):
+    """Asks no model."""
+
+    def forward(self, question):  # noqa: ARG002  # the signature's
+        return dspy.Prediction(answer="so")
+
+
+def judged(example, prediction, trace=None):
+    """Ask a model about the answer, and accept it if that fails."""
+    Hiding()(question=prediction.answer)
+    return 1.0
+
+
 def metric(example, prediction, trace=None):
     return float(prediction.answer == "so")
 
