@@ -1,9 +1,12 @@
 """Replace known secrets in text, JSON values and streams of bytes."""
 
+import base64
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import orjson
 
@@ -12,6 +15,9 @@ REDACTED = "[redacted]"
 MIN_SECRET_LENGTH = 8
 MIN_WORD_LENGTH = 20
 """Shorter values (the second: values of letters alone) are not replaced, because ordinary text holds them too."""
+
+SHORTEST_DECLARED = 6
+"""Characters of the shortest declared secret that is replaced: shorter ones match words by chance."""
 
 _SECRET_NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTHORIZATION)$", re.IGNORECASE)
 
@@ -23,21 +29,29 @@ def secrets_of(environment: Mapping[str, str] | None = None) -> list[str]:
 
 
 class Secrets:
-    """Values that must not be written down. Secrets may be added while other threads redact."""
+    """Values that must not be written down. Secrets may be added while other threads redact.
 
-    def __init__(self, values: Iterable[str] = ()) -> None:
+    Each is replaced as it is, line by line, and as JSON, a URL or base64 hold it. `declared`: the values are known to
+    be secrets, not guessed by the names of variables, so that only those below `SHORTEST_DECLARED` are left alone.
+    """
+
+    def __init__(self, values: Iterable[str] = (), *, declared: bool = False) -> None:
+        self._declared = declared
+        self._values: list[str] = []
         self._plain: list[str] = []
         self._encoded: list[bytes] = []
         self._learn(values)
 
     def add(self, value: str) -> None:
         """Add a secret that becomes known later, such as a token whose file is written during the run."""
-        if value not in self._plain:
-            self._learn([*self._plain, value])
+        if value not in self._values:
+            self._learn([*self._values, value])
 
     def _learn(self, values: Iterable[str]) -> None:
-        found = {value for value in values if len(value) >= (MIN_WORD_LENGTH if value.isalpha() else MIN_SECRET_LENGTH)}
-        longest_first = sorted(found, key=len, reverse=True)  # one may contain another
+        self._values = list(values)
+        lines = {line.strip() for value in self._values for line in (value, *value.splitlines())}
+        found = {form for line in lines if self._is_long_enough(line) for form in _forms(line)}
+        longest_first = sorted(found, key=lambda form: (-len(form), form))  # one may contain another
         self._plain = longest_first  # new lists: other threads may be iterating over the old ones
         self._encoded = [orjson.dumps(value)[1:-1] for value in longest_first]
 
@@ -51,11 +65,29 @@ class Secrets:
             data = orjson.dumps(self._redacted(orjson.loads(data), verbatim))
         return data
 
+    def redact_json(self, data: bytes) -> bytes:
+        """Return JSON, or any other text, with every secret replaced; unchanged without one."""
+        if not any(secret in data for secret in self._encoded):
+            return data
+        try:
+            return orjson.dumps(self.redact(orjson.loads(data)))
+        except orjson.JSONDecodeError:
+            return self.redact_text(data.decode("utf-8", "replace")).encode()
+
+    def redact(self, value: Any) -> Any:
+        """Return a value of JSON with every secret replaced, in keys too."""
+        return self._redacted(value, frozenset())
+
     def redact_text(self, text: str) -> str:
         """Return the text with every secret replaced."""
         for secret in self._plain:
             text = text.replace(secret, REDACTED)
         return text
+
+    def _is_long_enough(self, value: str) -> bool:
+        if self._declared:
+            return len(value) >= SHORTEST_DECLARED
+        return len(value) >= (MIN_WORD_LENGTH if value.isalpha() else MIN_SECRET_LENGTH)
 
     def _redacted(self, value: Any, verbatim: Set[str]) -> Any:
         if isinstance(value, str):
@@ -68,6 +100,24 @@ class Secrets:
                 for key, part in value.items()
             }
         return value
+
+
+def _forms(value: str) -> set[str]:
+    """Return a value as text may hold it: as it is, within JSON and URLs, and within base64 of a longer text."""
+    data = value.encode("utf-8", "surrogatepass")
+    within = [  # the characters that come of its own bits alone, after any number of other bytes
+        base64.b64encode(bytes(before) + data).decode()[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
+        for before in range(3)
+    ]
+    return {
+        value,
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        *(quote(value, safe=safe, errors="surrogatepass") for safe in ("", "/")),
+        quote_plus(value, errors="surrogatepass"),
+        *within,
+        *(part.replace("+", "-").replace("/", "_") for part in within),
+    }
 
 
 class StreamRedactor:

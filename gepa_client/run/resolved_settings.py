@@ -181,10 +181,10 @@ def known_secrets(config: RunConfig, store: str) -> list[str]:
     inside = [text for key, value in values.items() for text in _left_out(value, without_secrets(key, value))]
     password = (urlsplit(store).password if "://" in store else None) or ""
     passwords = {password, unquote(password)} - {""}
-    headers = map(parse_secret_header, config.secret_headers)
+    named = (*config.pass_env, *(variable for *_, variable in map(parse_secret_header, config.secret_headers)))
     return [
         *secrets_of(),
-        *(os.environ[variable] for *_, variable in headers if variable in os.environ),
+        *(os.environ[variable] for variable in named if variable in os.environ),
         *inside,
         *_tokens([*listed_endpoints(config), *scorers(config)]),
         *passwords,

@@ -17,6 +17,7 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from evolverpc_common.files import remove_tree, replace_file
+from evolverpc_common.redaction import Secrets
 from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.evolution.checkout import CheckoutError
 from gepa_client.journal.entries import StoredRun
@@ -71,10 +72,19 @@ LONGEST_DELAY_S = 60.0
 
 @dataclass(frozen=True)
 class Revealed:
-    """A tenant's secrets for a job, batch or step: variables by name, and entries of `secret_headers`."""
+    """A tenant's secrets for a job, batch or step: variables by name, and entries of `secret_headers`.
+
+    `unused`: the values of secrets that no process is given.
+    """
 
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     headers: tuple[str, ...] = ()
+    unused: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Every value, which nothing that is kept may hold."""
+        return (*self.variables.values(), *self.unused)
 
 
 @dataclass(frozen=True)
@@ -128,7 +138,8 @@ class Attempt:
         self._is_out_of_money = False
         self._folder = parts.folder / job.id
         self._messages: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._logs = JobLogs(parts.records, job, {}, {})
+        self._secrets = Secrets()
+        self._logs = JobLogs(parts.records, job, {}, self._secrets)
         self._beaten = self._looked = self._renewed = self._copied = self._counted = 0.0
         self._stopped: float | None = None
 
@@ -200,7 +211,7 @@ class Attempt:
             if line is None:
                 break
             with contextlib.suppress(ValidationError):  # nothing else is written by our own process
-                last = Ended.model_validate_json(line)
+                last = Ended.model_validate_json(self._secrets.redact_json(line))
         return last or Ended(status="interrupted", reason="the job process ended before its job was over")
 
     def _keep(self, process: JobProcess) -> None:
@@ -259,7 +270,8 @@ class Attempt:
         self._write_token()
         revealed = parts.secrets(job.tenant)
         printed = {"job": folder / "job.log", "driver": folder / "results" / RUN_LOG}
-        self._logs = JobLogs(parts.records, job, printed, revealed.variables)
+        self._secrets = Secrets(revealed.values, declared=True)
+        self._logs = JobLogs(parts.records, job, printed, self._secrets)
         self._logs.add(f"attempt {job.attempts} begins")
         settings = {name: value for name, value in job.settings.items() if name not in BUDGETS}
         settings |= {"sandbox": parts.sandbox, "repo": job.repo_url}
@@ -277,6 +289,7 @@ class Attempt:
             isolated=parts.sandbox == "bubblewrap",
             front=front,
             secrets=dict(revealed.variables),
+            redacted=revealed.values,
             allow_networks=tuple(map(str, parts.git.policy.allow_networks)),
         )
         return order, git
@@ -364,7 +377,8 @@ class Attempt:
         job, parts = self._job, self._parts
         program = program_of(parts.journals, parts.records, job, artifacts)
         try:
-            return with_code(program, parts.journals, partial(parts.git.fetch, job))
+            made = with_code(program, parts.journals, partial(parts.git.fetch, job))
+            return Program.model_validate_json(self._secrets.redact_json(made.model_dump_json().encode()))
         except (CheckoutError, RepositoryRefused, SandboxError) as error:
             if job.setbacks < TRIES_OF_CODE:
                 raise

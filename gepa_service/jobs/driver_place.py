@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from evolverpc_common.network_addresses import parse_networks
+from evolverpc_common.redaction import Secrets
+from evolverpc_common.untrusted_files import plain_files
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
 from gepa_client.journal.run_events import Event, FleetChanged
 from gepa_client.run.control_messages import ModelCallMessage, RefusalMessage
@@ -19,6 +21,7 @@ from gepa_service.jobs.event_thread import EventThread
 from gepa_service.jobs.http_front import HttpFront
 from gepa_service.jobs.job_environment import basic_environment
 from gepa_service.jobs.job_order import JobOrder
+from gepa_service.jobs.relays import Relays, listen_here
 from sandbox_runtime import Closed
 from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts
 
@@ -61,8 +64,20 @@ def place_for(
             with thread.entered(isolated(order, session, daemon)) as place:
                 yield place
         else:
-            with thread.entered(model_access(order, session, GatewayPorts())) as gateway:
-                yield DriverPlace(_in_process(order, model_variables(gateway)), session, order.api)
+            with thread.entered(_here(order, session)) as place:
+                yield place
+
+
+@contextlib.asynccontextmanager
+async def _here(order: JobOrder, session: SandboxSession) -> AsyncIterator[DriverPlace]:
+    secrets, shared = order.secrets_of_tenant(), order.folder / "shared"
+    shared.mkdir(mode=0o700, exist_ok=True)
+    async with (
+        model_access(order, session, GatewayPorts()) as gateway,
+        Relays(listen_here, shared, session.settings.fleet, order.token_file, secrets) as relays,
+    ):
+        sandboxes = RelayedSandboxes(session, relays.fleet, relays.original, secrets)
+        yield DriverPlace(_in_process(order, model_variables(gateway)), sandboxes, order.api)
 
 
 @contextlib.asynccontextmanager
@@ -117,12 +132,14 @@ class RelayedSandboxes(NoSandboxes):
     """The session of a job's sandboxes for a driver that reaches them at other addresses.
 
     `fleet`: the endpoints file that the driver reads. `original`: the sandboxes' addresses by those that it knows.
+    `secrets`: are replaced in what the driver is told: programs choose the names of models and hosts that they ask.
     """
 
-    def __init__(self, session: SandboxSession, fleet: Path, original: Mapping[str, str]) -> None:
+    def __init__(self, session: SandboxSession, fleet: Path, original: Mapping[str, str], secrets: Secrets) -> None:
         super().__init__(session.settings.model_copy(update={"fleet": fleet}))
         self._session = session
         self._original = original
+        self._secrets = secrets
 
     @property
     def has_gateway(self) -> bool:
@@ -133,23 +150,28 @@ class RelayedSandboxes(NoSandboxes):
 
     @contextlib.contextmanager
     def reporting_to(self, driver: Driver) -> Iterator[None]:
-        with self._session.reporting_to(driver):
+        with self._session.reporting_to(_WithoutSecrets(driver, self._secrets)):
             yield
 
     def check_findings(self) -> list[Log]:
         return self._session.check_findings()
 
     def collect_artifacts(self, endpoint: str, folder: Path) -> list[Log]:
-        return self._session.collect_artifacts(self._address(endpoint), folder)
+        logs = self._session.collect_artifacts(self._address(endpoint), folder)
+        for name, file in plain_files(folder):
+            data = file.read()
+            if (clean := self._secrets.redact_json(data)) != data:
+                (folder / name).write_bytes(clean)
+        return logs
 
     def write_connections(self, file: Path | None) -> list[Log]:
         return self._session.write_connections(file)
 
     def end(self) -> list[ModelCallMessage | RefusalMessage]:
-        return self._session.end()
+        return [type(each).model_validate(self._secrets.redact(each.model_dump())) for each in self._session.end()]
 
     def forward(self, driver: Driver, show: Show) -> None:
-        self._session.forward(driver, show)
+        self._session.forward(_WithoutSecrets(driver, self._secrets), show)
 
     def observe(self, event: Event) -> None:
         self._session.observe(self._outside(event))
@@ -162,6 +184,20 @@ class RelayedSandboxes(NoSandboxes):
     def _address(self, url: str) -> str:
         known = {_server(inside): outside for inside, outside in self._original.items()}
         return known.get(_server(url), url)
+
+
+@dataclass(frozen=True)
+class _WithoutSecrets:
+    """A driver that gets messages without secrets."""
+
+    driver: Driver
+    secrets: Secrets
+
+    def send(self, message: Mapping[str, object]) -> None:
+        self.driver.send(self.secrets.redact(dict(message)))
+
+    def stop(self, reason: str | None = None) -> None:
+        self.driver.stop(None if reason is None else self.secrets.redact_text(reason))
 
 
 def _server(url: str) -> str:

@@ -4,15 +4,15 @@ Paths begin with the name of a route. Each route leads to one server, which chec
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import aiohttp
 from aiohttp import web
-from multidict import CIMultiDict
-from yarl import URL
 
+from evolverpc_common.redaction import Secrets
 from gepa_service.jobs.event_thread import EventThread
+from gepa_service.jobs.forwarding import forwarded, forwarding_session
 from gepa_service.jobs.front_port import free_port
 from gepa_service.jobs.job_order import Front
 from sandbox_runtime import SandboxError
@@ -20,31 +20,26 @@ from sandbox_runtime import SandboxError
 PROGRAMS = "programs"
 """The route to the gateway of the programs."""
 
-CONNECT_S = 30.0
-OF_ONE_HOP = (
-    *("Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "TE", "Trailer"),
-    *("Transfer-Encoding", "Upgrade"),
-)
-
 
 class HttpFront:
     """Forwards requests by the first part of their path. `url`: how it is reached from elsewhere."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        self._targets: dict[str, str] = {}
+        self._targets: dict[str, tuple[str, Secrets | None]] = {}
 
-    def route(self, name: str, target: str) -> str:
-        """Let a path of this name lead to the server `target`; return its address from elsewhere."""
-        self._targets[name] = target.rstrip("/")
+    def route(self, name: str, target: str, secrets: Secrets | None = None) -> str:
+        """Let a path of this name lead to the server `target`; return its address from elsewhere.
+
+        `secrets`: are replaced in its answers.
+        """
+        self._targets[name] = target.rstrip("/"), secrets
         return f"{self.url}/{name}"
 
     @contextlib.asynccontextmanager
     async def listening(self, port: int) -> AsyncIterator["HttpFront"]:
         """Answer on a port of every address of this machine, for the block. Raises `OSError`: it is taken."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
-        connector = aiohttp.TCPConnector(limit=0)
-        async with aiohttp.ClientSession(connector=connector, auto_decompress=False, timeout=timeout) as client:
+        async with forwarding_session(aiohttp.TCPConnector(limit=0)) as client:
 
             async def forward(request: web.Request) -> web.StreamResponse:
                 return await self._forwarded(request, client)
@@ -64,22 +59,8 @@ class HttpFront:
         target = self._targets.get(name)
         if target is None:
             raise web.HTTPNotFound(text="the path begins with the name of no route")
-        try:
-            async with client.request(
-                request.method,
-                URL(f"{target}/{rest}", encoded=True),
-                headers=_onward(request.headers, "Host"),
-                data=request.content if request.can_read_body else None,
-                allow_redirects=False,
-            ) as answer:
-                reply = web.StreamResponse(status=answer.status, headers=_onward(answer.headers))
-                await reply.prepare(request)
-                async for piece in answer.content.iter_any():
-                    await reply.write(piece)
-                await reply.write_eof()
-                return reply
-        except (aiohttp.ClientError, TimeoutError, ConnectionError):
-            raise web.HTTPBadGateway(text="the server behind this address does not answer") from None
+        to, secrets = target
+        return await forwarded(request, client, f"{to}/{rest}", secrets)
 
 
 @contextlib.contextmanager
@@ -101,10 +82,3 @@ def fronted(front: Front | None) -> Iterator[tuple[dict[str, Any], HttpFront | N
         except OSError as error:
             raise SandboxError(f"port {front.port}, by which sandboxes reach this job, is taken: {error}") from error
         yield {"gateway_port": port, "gateway_url": gateway}, opened
-
-
-def _onward(headers: Mapping[str, str], *without: str) -> "CIMultiDict[str]":
-    kept: CIMultiDict[str] = CIMultiDict(headers)
-    for name in (*OF_ONE_HOP, *without):
-        kept.popall(name, None)
-    return kept

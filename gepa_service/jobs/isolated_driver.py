@@ -7,6 +7,7 @@ the keys. The container is one of `sandbox_runtime`: own namespaces, own user, l
 import asyncio
 import contextlib
 import os
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
@@ -65,7 +66,14 @@ async def isolated(
         await container.start()
         models = gateway.open_session("driver", Closed())
         await models.serve(*await container.listen(MODELS_PORT, TUNNEL_PORT))
-        relays = await stack.enter_async_context(Relays(container, shared, session.settings.fleet, order.token_file))
+
+        async def listen(port: int) -> socket.socket:
+            [listening] = await container.listen(port)
+            return listening
+
+        secrets = order.secrets_of_tenant()
+        relays = Relays(listen, shared, session.settings.fleet, order.token_file, secrets)
+        await stack.enter_async_context(relays)
         [journal] = await container.listen(JOURNAL_PORT)
         await stack.enter_async_context(journal_relay(journal, order.api, order.run_id))
         keys = models.env(MODELS_URL, TUNNEL_URL).items()
@@ -78,7 +86,7 @@ async def isolated(
             TOKEN_FILE_VARIABLE: str(relays.token),
         }
         launch = _Launch(asyncio.get_running_loop(), container, variables, daemon is not None)
-        sandboxes = RelayedSandboxes(session, relays.fleet, relays.original)
+        sandboxes = RelayedSandboxes(session, relays.fleet, relays.original, secrets)
         yield DriverPlace(launch, sandboxes, f"http://127.0.0.1:{JOURNAL_PORT}")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.redaction import Secrets
 from evolverpc_common.untrusted_files import open_plain
 from gepa_service.model.job import Job
 from gepa_service.model.job_log import LARGEST_CHUNK, LogChunk, LogLine
@@ -17,10 +18,6 @@ READ_AT_ONCE = 256 << 10
 LARGEST_LOG = 8 << 20
 """Bytes of one file that an attempt records; the rest stays in the file."""
 
-SHORTEST_SECRET = 6
-"""Characters of the shortest secret that is taken out of lines: shorter ones match words by chance."""
-
-HIDDEN = "[secret]"
 _log = logging.getLogger(__name__)
 
 
@@ -38,10 +35,10 @@ class _File:
 class JobLogs:
     """Copies complete lines of files from where they end now. Used by one thread.
 
-    `files`: by the source that their lines are marked with. `secrets`: values that are taken out.
+    `files`: by the source that their lines are marked with. `secrets`: are taken out.
     """
 
-    def __init__(self, records: RecordStore, job: Job, files: Mapping[str, Path], secrets: Mapping[str, str]) -> None:
+    def __init__(self, records: RecordStore, job: Job, files: Mapping[str, Path], secrets: Secrets) -> None:
         self._records, self._job = records, job
         self._files = [_File(source, path) for source, path in files.items()]
         for file in self._files:
@@ -94,15 +91,7 @@ class JobLogs:
             self._lines.append(self._line(file.source, "more was printed, which is not recorded"))
 
     def _line(self, source: str, text: str) -> LogLine:
-        return LogLine(at=now(), source=source, text=without_secrets(text, self._secrets)[:LONGEST_LINE])
-
-
-def without_secrets(text: str, secrets: Mapping[str, str]) -> str:
-    """Return the text with `HIDDEN` in place of each value, and of each line of a value."""
-    parts = {line.strip() for value in secrets.values() for line in value.splitlines()}
-    for part in sorted((each for each in parts if len(each) >= SHORTEST_SECRET), key=len, reverse=True):
-        text = text.replace(part, HIDDEN)
-    return text
+        return LogLine(at=now(), source=source, text=self._secrets.redact_text(text)[:LONGEST_LINE])
 
 
 def _bytes_of(path: Path, offset: int) -> bytes:

@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from evolverpc_common.redaction import Secrets
+
 End = Literal["completed", "paused", "failed", "cancelled", "interrupted"]
 
 
@@ -24,6 +26,7 @@ class JobOrder(BaseModel):
     `settings`: of the job, with what the service decides. `budget`: the limits that are in force now. `isolated`: the
     optimizer runs in a container, else in a process with an environment of its own. `front`: given if sandboxes and
     optimizer are at Modal. `secrets`: the tenant's, which the gateway uses; this line alone carries them.
+    `redacted`: values that nothing that is kept may hold: of all secrets of the tenant, used here or not.
     `allow_networks`: besides the public ones, where models and other hosts of the gateway may be.
     """
 
@@ -38,7 +41,12 @@ class JobOrder(BaseModel):
     isolated: bool
     front: Front | None = None
     secrets: dict[str, str] = {}
+    redacted: tuple[str, ...] = ()
     allow_networks: tuple[str, ...] = ()
+
+    def secrets_of_tenant(self) -> Secrets:
+        """Return what replaces the secrets of the tenant."""
+        return Secrets(self.redacted, declared=True)
 
 
 class Ended(BaseModel):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
+from evolverpc_common.redaction import Secrets
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
 from gepa_client.run.supervisor import DRIVER, LaunchedDriver
 from gepa_client.sandboxing.session import SandboxSession
@@ -68,7 +69,8 @@ async def at_modal(order: JobOrder, session: SandboxSession, front: HttpFront) -
             limits=LIMITS,
         )
         sandbox = await runtime.start_without_server(spec)
-        servers = _Servers(front)
+        secrets = order.secrets_of_tenant()
+        servers = _Servers(front, secrets)
         shared = order.folder / "shared"
         shared.mkdir(mode=0o700, exist_ok=True)
         mirror = FleetMirror(shared, session.settings.fleet, order.token_file, servers.address, _Writer(sandbox))
@@ -80,7 +82,7 @@ async def at_modal(order: JobOrder, session: SandboxSession, front: HttpFront) -
         }
         yield DriverPlace(
             launch=_LaunchAtModal(asyncio.get_running_loop(), sandbox, variables),
-            sandboxes=RelayedSandboxes(session, mirror.fleet, servers.original),
+            sandboxes=RelayedSandboxes(session, mirror.fleet, servers.original, secrets),
             store=order.api,
             fleet=Path(SHARED, FLEET),
         )
@@ -91,13 +93,14 @@ class _Servers:
     """The servers of a job's sandboxes as the front forwards to them. `original`: their own, by those addresses."""
 
     front: HttpFront
+    secrets: Secrets
     original: dict[str, str] = field(default_factory=dict)
     _by_target: dict[str, str] = field(default_factory=dict)
 
     async def address(self, target: str) -> str:
         """Return the address by which the driver reaches a server."""
         if target not in self._by_target:
-            found = self.front.route(f"server-{len(self._by_target)}", target)
+            found = self.front.route(f"server-{len(self._by_target)}", target, self.secrets)
             self._by_target[target] = found
             self.original[found] = target
         return self._by_target[target]

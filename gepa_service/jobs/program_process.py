@@ -13,6 +13,7 @@ from typing import IO
 
 from pydantic import ValidationError
 
+from evolverpc_common.redaction import Secrets
 from gepa_service.jobs.program_messages import MESSAGES, WorkFailed, WorkMessage, WorkOrder
 
 SILENT_S = 0.5
@@ -26,9 +27,13 @@ LAST_MESSAGES_S = 1.0
 
 
 class ProgramProcess:
-    """A process of `program_main`, which is a session of its own. `environment`: whole. `folder`: where it runs."""
+    """A process of `program_main`, which is a session of its own.
 
-    def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
+    `environment`: whole. `folder`: where it runs. `secrets`: are replaced in all that it reports.
+    """
+
+    def __init__(self, environment: Mapping[str, str], folder: Path, secrets: Secrets) -> None:
+        self._secrets = secrets
         self._messages: queue.SimpleQueue[WorkMessage | None] = queue.SimpleQueue()
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "gepa_service.jobs.program_main"],
@@ -76,7 +81,7 @@ class ProgramProcess:
         with contextlib.suppress(ValueError):  # closed
             for line in lines:
                 try:
-                    self._messages.put(MESSAGES.validate_json(line))
+                    self._messages.put(MESSAGES.validate_json(self._secrets.redact_json(line)))
                 except ValidationError:
                     self._messages.put(WorkFailed(message="the process printed what is no message"))
         self._messages.put(None)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from gepa_client.errors import JournalError
-from gepa_service.jobs.job_logs import without_secrets
 from gepa_service.jobs.month_spending import NOTHING_LEFT
 from gepa_service.jobs.program_claim import ClaimedWork
 from gepa_service.jobs.program_messages import (
@@ -107,9 +106,9 @@ class ProgramRun:
         work, counts = self._work, self._work.counts
         failure = self._failure or (None if self._over is not None else WorkFailed(message="the process ended early"))
         if failure is not None and failure.interrupted and work.record.attempts < MOST_ATTEMPTS:
-            work.requeue(self._without_secrets(failure.message), attempts=work.record.attempts)
+            work.requeue(failure.message, attempts=work.record.attempts)
         elif failure is not None:
-            why = self._without_secrets("\n".join([failure.message, *self._log]))
+            why = "\n".join([failure.message, *self._log]).strip()
             status: WorkStatus = "partial" if counts["done"] > counts["failed"] else "failed"
             work.end(status, why)
         elif work.record.what == "step":
@@ -119,9 +118,6 @@ class ProgramRun:
             whole: WorkStatus = "completed" if not counts["failed"] else "partial"
             nothing = counts["done"] and counts["failed"] == counts["done"]
             work.end("failed" if nothing else whole, reason)
-
-    def _without_secrets(self, text: str) -> str:
-        return without_secrets(text, self._order.secrets).strip()
 
     def _end_process(self) -> None:
         """End the process; keep the results and count the cost that it reports last."""

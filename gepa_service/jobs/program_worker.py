@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evolverpc_common.redaction import Secrets
 from gepa_client.errors import JournalError
 from gepa_client.settings.groups import SandboxKind
 from gepa_service.jobs.attempt import Revealed
@@ -153,7 +154,7 @@ class ProgramWorker:
                 return
             with opened_front(self._machine.forward) as front:
                 order = self._order(claimed, front, revealed)
-                process = ProgramProcess(environment, Path(folder))
+                process = ProgramProcess(environment, Path(folder), Secrets(revealed.values, declared=True))
                 ProgramRun(claimed, process, order, self._has_spent_all).to_end(stop)
 
     def _environment(self, work: ProgramWork, folder: Path) -> dict[str, str]:

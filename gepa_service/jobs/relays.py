@@ -1,102 +1,74 @@
-"""Relays from a container's own loopback to the servers of a job's sandboxes.
+"""Relays from addresses that a driver reaches to the servers of its job's sandboxes, which replace secrets in answers.
 
-The driver reads a copy of the sandboxes' endpoints file that has the relays' addresses.
+A program may repeat a secret that it was given. So the driver never sees one: what it records, and what a replay gives
+it, is what it saw. It reads a copy of the sandboxes' endpoints file that has the relays' addresses.
 """
 
-import asyncio
-import ssl
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self
-from urllib.parse import urlsplit, urlunsplit
 
-from gepa_client.transport.address import socket_of
+from aiohttp import web
+
+from evolverpc_common.redaction import Secrets
+from gepa_client.transport.address import http_url
+from gepa_client.transport.http_transport import connector
 from gepa_service.jobs.fleet_mirror import FleetMirror
-from sandbox_runtime.backends.bubblewrap.container import Container
+from gepa_service.jobs.forwarding import forwarded, forwarding_session
 
 FIRST_PORT = 20_000
-PIECE = 1 << 16
+
+Listen = Callable[[int], Awaitable[socket.socket]]
+"""Returns a socket that listens on this port of the driver's loopback."""
+
+
+async def listen_here(_port: int) -> socket.socket:
+    """Return a socket that listens on any port of this machine's loopback."""
+    return socket.create_server(("127.0.0.1", 0))
 
 
 class Relays:
     """Use it in an `async with` block. `shared`: the folder that the driver reads. `original`, by relayed address."""
 
-    def __init__(self, container: Container, shared: Path, fleet: Path | None, token: Path) -> None:
-        self._container = container
+    def __init__(self, listen: Listen, shared: Path, fleet: Path | None, token: Path, secrets: Secrets) -> None:
+        self._listen = listen
+        self._secrets = secrets
         self._mirror = FleetMirror(shared, fleet, token, self.add)
-        self._servers: list[asyncio.Server] = []
+        self._open = AsyncExitStack()
         self._by_target: dict[str, str] = {}
-        self._connections: set[asyncio.Task[None]] = set()
         self.original: dict[str, str] = {}
         self.fleet, self.token = self._mirror.fleet, self._mirror.token
 
     async def __aenter__(self) -> Self:
-        await self._mirror.__aenter__()
+        try:
+            await self._mirror.__aenter__()
+        except BaseException:
+            await self._open.aclose()
+            raise
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._mirror.__aexit__()
-        for server in self._servers:
-            server.close()
-        for connection in tuple(self._connections):
-            connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+    async def __aexit__(self, *exception: object) -> None:
+        await self._mirror.__aexit__(*exception)
+        await self._open.aclose()
 
     async def add(self, target: str) -> str:
-        """Return the address inside that leads to this one outside."""
+        """Return the address for the driver that leads to this one."""
         if target not in self._by_target:
-            port = FIRST_PORT + len(self._by_target)
-            [listening] = await self._container.listen(port)
+            client = await self._open.enter_async_context(forwarding_session(connector(target)))
+            base = http_url(target).rstrip("/")
 
-            async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                task = asyncio.current_task()
-                assert task is not None  # noqa: S101  within a coroutine there is one
-                self._connections.add(task)
-                try:
-                    await _relayed(target, reader, writer)
-                except asyncio.CancelledError:
-                    return  # the relays close
-                finally:
-                    self._connections.discard(task)
+            async def forward(request: web.Request) -> web.StreamResponse:
+                return await forwarded(request, client, base + request.raw_path, self._secrets)
 
-            self._servers.append(await asyncio.start_server(relay, sock=listening))
-            parts = urlsplit(target)
-            path = "" if parts.path == "/" else parts.path
-            self._by_target[target] = urlunsplit(("http", f"127.0.0.1:{port}", path, "", ""))
-            self.original[self._by_target[target]] = target
+            application = web.Application(client_max_size=0)
+            application.router.add_route("*", "/{path:.*}", forward)
+            runner = web.AppRunner(application, access_log=None, handler_cancellation=True, auto_decompress=False)
+            await runner.setup()
+            self._open.push_async_callback(runner.cleanup)
+            listening = await self._listen(FIRST_PORT + len(self._by_target))
+            await web.SockSite(runner, listening).start()
+            address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            self._by_target[target], self.original[address] = address, target
         return self._by_target[target]
-
-
-async def _relayed(target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Carry one connection to its end."""
-    try:
-        try:
-            beyond, there = await _connected(target)
-        except OSError:
-            return
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(_carried(reader, there))
-                group.create_task(_carried(beyond, writer))
-        except* OSError:
-            pass  # one side is gone, and so is the relayed connection
-        finally:
-            there.transport.abort()
-    finally:
-        writer.transport.abort()
-
-
-async def _connected(target: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    path = socket_of(target)
-    if path is not None:
-        return await asyncio.open_unix_connection(path)
-    parts = urlsplit(target)
-    secure = ssl.create_default_context() if parts.scheme == "https" else None
-    return await asyncio.open_connection(parts.hostname, parts.port or (443 if secure else 80), ssl=secure)
-
-
-async def _carried(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
-    while piece := await source.read(PIECE):
-        to.write(piece)
-        await to.drain()
-    if to.can_write_eof():
-        to.write_eof()

@@ -22,4 +22,5 @@ def revealed(vault: Vault, tenant: str) -> Revealed:
         for name, secret in usable.items()
         for header in secret.headers
     )
-    return Revealed({name: secret.value for name, secret in usable.items()}, headers)
+    unused = tuple(secret.value for name, secret in found.items() if name not in usable)
+    return Revealed({name: secret.value for name, secret in usable.items()}, headers, unused)

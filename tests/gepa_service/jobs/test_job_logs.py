@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gepa_service.jobs.job_logs import HIDDEN, LONGEST_LINE, JobLogs
+from evolverpc_common.redaction import REDACTED, Secrets
+from gepa_service.jobs.job_logs import LONGEST_LINE, JobLogs
 from gepa_service.model.job import Job
 from gepa_service.model.job_log import LogChunk
 from gepa_service.records.open_records import open_records
@@ -31,13 +32,15 @@ def test_lines_are_recorded_once_when_they_are_complete_and_secrets_are_taken_ou
 ) -> None:
     file = tmp_path / "job.log"
     file.write_text("of an earlier attempt\n")
-    logs = JobLogs(records, JOB, {"job": file}, {"KEY": "sk-0123456789", "PEM": "-----BEGIN\nline-of-the-key\n"})
+    logs = JobLogs(
+        records, JOB, {"job": file}, Secrets(["sk-0123456789", "-----BEGIN\nline-of-the-key\n"], declared=True)
+    )
     logs.add("attempt 2 begins")
     with file.open("a") as printed:
         printed.write("one sk-0123456789\ntwo line-of-the-key\nthr")
         printed.flush()
         logs.write()
-        assert lines(records) == ["attempt 2 begins", f"one {HIDDEN}", f"two {HIDDEN}"]
+        assert lines(records) == ["attempt 2 begins", f"one {REDACTED}", f"two {REDACTED}"]
         printed.write("ee\n" + "x" * (LONGEST_LINE + 10))
     logs.write(last=True)
     logs.write(last=True)
@@ -47,7 +50,7 @@ def test_lines_are_recorded_once_when_they_are_complete_and_secrets_are_taken_ou
 def test_a_link_or_a_pipe_in_place_of_a_file_is_not_read(records: RecordStore, tmp_path: Path) -> None:
     (tmp_path / "private").write_text("of another\n")
     link, pipe = tmp_path / "link", tmp_path / "pipe"
-    logs = JobLogs(records, JOB, {"driver": link, "job": pipe}, {})
+    logs = JobLogs(records, JOB, {"driver": link, "job": pipe}, Secrets())
     link.symlink_to(tmp_path / "private")
     os.mkfifo(pipe)
     logs.write(last=True)
