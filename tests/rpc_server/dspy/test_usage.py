@@ -29,7 +29,11 @@ async def test_calls_of_a_dspy_program_are_counted_and_cached_ones_are_free(open
 
 @pytest.mark.parametrize(
     ("program", "metric", "kind"),
-    [("Ask", "metric", None), ("Hiding", "metric", "model_unavailable"), ("Silent", "judged", "model_unavailable")],
+    [
+        ("Ask", "metric", None),
+        ("Hiding", "metric", "model_unavailable"),
+        ("Silent", "judged_by_a_model", "model_unavailable"),
+    ],
 )
 async def test_an_outage_of_the_programs_or_the_metrics_model_is_no_score(opened, provider, program, metric, kind):
     env = {"PROVIDER_URL": provider.replace("/v1", "/refused/v1"), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}

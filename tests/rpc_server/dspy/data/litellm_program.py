@@ -36,7 +36,7 @@ class Silent(Ask):
         return dspy.Prediction(answer="so")
 
 
-def judged(example, prediction, trace=None):
+def judged_by_a_model(example, prediction, trace=None):
     """Ask a model about the answer, and accept it if that fails."""
     Hiding()(question=prediction.answer)
     return 1.0
