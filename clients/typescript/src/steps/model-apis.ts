@@ -98,13 +98,25 @@ export function readEvents(api: ModelApi, body: string): Answered {
 }
 
 function answered(api: ModelApi, answer: Json): Answered {
-  return { messages: api.answered(answer), usage: isObject(answer.usage) ? tokensOf(answer.usage) : undefined };
+  const hasUsualPrice = isObject(answer.usage) && !costsMore(answer);
+  return { messages: api.answered(answer), usage: hasUsualPrice ? tokensOf(object(answer.usage)) : undefined };
 }
 
-/** The contract's counts of a provider's `usage`; undefined if it has none, or of audio, which has prices of its own. */
+/** Whether an answer cost more than its counts show: a priority tier, or searches and other tools of the provider's. */
+function costsMore(answer: Json): boolean {
+  const usage = object(answer.usage);
+  const tools = list(answer.output).filter(({ type }) => String(type).endsWith("_call"));
+  const own = tools.some(({ type }) => type !== "function_call" && type !== "custom_tool_call");
+  const cited = list(answer.choices).some(({ message }) => list(object(message).annotations).length > 0);
+  const searches = Object.values(object(usage.server_tool_use)).some(Boolean);
+  return own || cited || searches || answer.service_tier === "priority" || usage.service_tier === "priority";
+}
+
+/** The contract's counts of a provider's `usage`; undefined if one is missing, or of audio, which has its own prices. */
 function tokensOf(usage: Json): ModelUsage | undefined {
   const input = usage.prompt_tokens ?? usage.input_tokens;
-  if (typeof input !== "number") return undefined;
+  const output = usage.completion_tokens ?? usage.output_tokens;
+  if (!isCount(input) || !isCount(output)) return undefined;
   const details = object(usage.prompt_tokens_details ?? usage.input_tokens_details);
   if (count(details.audio_tokens) + count(object(usage.completion_tokens_details).audio_tokens) > 0) return undefined;
   // Anthropic's input tokens are without those that are read from its cache or written to it.
@@ -112,11 +124,13 @@ function tokensOf(usage: Json): ModelUsage | undefined {
   const [cached, written] = isAnthropic
     ? [count(usage.cache_read_input_tokens), count(usage.cache_creation_input_tokens)]
     : [count(details.cached_tokens), count(details.cache_write_tokens ?? details.cache_creation_tokens)];
+  const hour = Math.min(count(object(usage.cache_creation).ephemeral_1h_input_tokens), written);
   return {
     input_tokens: input + (isAnthropic ? cached + written : 0),
-    output_tokens: count(usage.completion_tokens ?? usage.output_tokens),
+    output_tokens: output,
     ...(cached > 0 ? { cached_input_tokens: cached } : {}),
     ...(written > 0 ? { cache_write_tokens: written } : {}),
+    ...(hour > 0 ? { cache_write_hour_tokens: hour } : {}),
   };
 }
 
@@ -145,6 +159,10 @@ function list(value: unknown): Json[] {
 
 function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
 }
 
 function count(value: unknown): number {

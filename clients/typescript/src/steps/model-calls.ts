@@ -112,4 +112,5 @@ const ATTRIBUTES: Record<keyof ModelUsage, string> = {
   output_tokens: "gen_ai.usage.output_tokens",
   cached_input_tokens: "gen_ai.usage.cache_read.input_tokens",
   cache_write_tokens: "gen_ai.usage.cache_creation.input_tokens",
+  cache_write_hour_tokens: "evolverpc.usage.cache_write_hour_tokens",
 };

@@ -44,6 +44,7 @@ const TOKENS: readonly (readonly [keyof ModelUsage, ...string[]])[] = [
     "llm.token_count.prompt_details.cache_write",
     "ai.usage.inputTokenDetails.cacheWriteTokens",
   ],
+  ["cache_write_hour_tokens", "evolverpc.usage.cache_write_hour_tokens"],
 ];
 
 /** Whether a span is one of a model call, a tool, an agent or a chain; undefined for any other. */
@@ -143,7 +144,12 @@ export function spanUsage(attributes: Attributes): Usage {
   const cost = firstOf(attributes, "gen_ai.usage.cost", "llm.cost.total");
   const usage: Usage =
     typeof cost === "number" && Number.isFinite(cost) && cost >= 0 ? { calls: 1, cost_usd: cost } : { calls: 1 };
-  const { cached_input_tokens: _cached, cache_write_tokens: _written, ...sums } = counts;
+  const {
+    cached_input_tokens: _cached,
+    cache_write_tokens: _written,
+    cache_write_hour_tokens: _hour,
+    ...sums
+  } = counts;
   if (typeof model !== "string" || model === "" || model.length > LONGEST_MODEL) return { ...usage, ...sums };
   if (Object.keys(counts).length === 0) return { ...usage, models: { [model]: { calls: 1 } } };
   const known = { input_tokens: 0, output_tokens: 0 };
