@@ -331,7 +331,7 @@ it("values that are not JSON are replaced by type and text, and the rest of them
     set: { type: "Set", repr: "Set(1) { 1 }" },
     broken: { type: "Object", repr: "{ x: [Getter] }" },
     when: "1970-01-01T00:00:00.000Z",
-    half: "\ufffd",
+    half: "\\ud800",
     bytes: { type: "Uint8Array", repr: "Uint8Array(2) [ 0, 0 ]" },
     fn: { type: "function", repr: "[Function: max]" },
   });
