@@ -29,7 +29,15 @@ it("throws without a token, and without a program", () => {
 it("serves the core, and what the program offers, without a store", async () => {
   const handle = handler(programOf({ datasets: { train: [1] } }), { token });
   const { result } = await answered(handle(request("discover")));
-  expect(result.capabilities).toEqual(["batch", "example_timeout", "scoring", "steps", "datasets", "openrpc"]);
+  expect(result.capabilities).toEqual([
+    "batch",
+    "example_timeout",
+    "scoring",
+    "steps",
+    "datasets",
+    "exact_values",
+    "openrpc",
+  ]);
   expect((await answered(handle(request("evaluate", params)))).result.results[0].output).toBe("x");
   for (const method of ["get_result", "cancel"]) {
     expect((await answered(handle(request(method, { call_id: "a" })))).error.code).toBe(-32601);

@@ -446,7 +446,10 @@ it("a new scoring replaces the feedback on components", async () => {
 it("in a runtime without Node's modules steps are recorded through the context, one after another", async () => {
   vi.resetModules();
   const builtin = vi.spyOn(process, "getBuiltinModule").mockReturnValue(undefined as never);
-  onTestFinished(() => builtin.mockRestore());
+  onTestFinished(() => {
+    builtin.mockRestore();
+    vi.resetModules(); // else the tests of the next file get these modules, which found none of Node's
+  });
   const web = await import("../src/web.js");
   const run = (_: unknown, __: unknown, context: RunContext) =>
     context.step({ name: "outer" }, {}, () =>
