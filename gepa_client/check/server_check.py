@@ -96,9 +96,16 @@ Trying = Callable[[Trial], None]
 
 
 async def check_server(
-    config: RunConfig, examples: int, trying: Trying = lambda _trial: None, *, repeats: int = 1
+    config: RunConfig,
+    examples: int,
+    trying: Trying = lambda _trial: None,
+    *,
+    repeats: int = 1,
+    calls_model: bool = True,
 ) -> CheckReport:
     """Handshake, up to `examples` training rows with traces, and one reflective dataset; spends no budget.
+
+    `calls_model`: the reflection model is called once, from this process.
 
     If no step fails, the rows are evaluated until each was `repeats` times, which shows how noisy the scores are, if
     those limits allow it.
@@ -129,7 +136,8 @@ async def check_server(
                 return CheckReport(
                     url=server.url, steps=[*_as_warnings(unreachable), _failure(config, "handshake", error)]
                 )
-            check = _ServerCheck(config, client, discovery, servers[number + 1 :], examples, repeats, trying)
+            others = servers[number + 1 :]
+            check = _ServerCheck(config, client, discovery, others, examples, repeats, trying, calls_model)
             check.steps += _as_warnings(unreachable)
             await check.run()
             return check.report(server.url)
@@ -145,6 +153,7 @@ class _ServerCheck:
     wanted: int
     repeats: int
     trying: Trying
+    calls_model: bool
     steps: list[CheckStep] = field(default_factory=list)
     examples: list[CheckedExample] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
@@ -206,10 +215,12 @@ class _ServerCheck:
             self.note("evaluate", "skipped", "no row is tried until what failed is fixed")
             return
         model = self.config.reflection_lm
-        calling = None if model is None else self._call_reflection_model(model)
+        calling = self._call_reflection_model(model) if model is not None and self.calls_model else None
         await self._try(rows)
         if calling is not None:
             self.note("proposals", *await calling)
+        elif model is not None:
+            self.note("proposals", "ok", f"by {model} (not called here)")
         elif "proposals" in self.discovery.capabilities:
             self.note("proposals", "ok", "by the program itself (not called here)")
         else:
