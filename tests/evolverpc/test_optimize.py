@@ -375,7 +375,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "texts as rows": ({"trainset": ["a"]}, "trainset: row 0 is a str: give a list of dicts, or a file"),
     "no rows": ({"trainset": iter(())}, "trainset has no rows"),
     "not rows": ({"valset": 3}, "valset is a int: give a list of dicts, or a file"),
-    "not JSON": ({"testset": [{}, {"n": {1}}]}, "testset: row 1 cannot be written as JSON"),
+    "not JSON": ({"testset": [{}, {"n": {1}}]}, "testset: row 1: n is of type set, which JSON lacks"),
     "no program": ({"program": None}, "`program` is missing: give the path of a Python file"),
     "a notebook": ({"program": "a.ipynb"}, "`program` is a.ipynb, a notebook: give its functions"),
     "no file": ({"program": "uints.py"}, "uints.py (did you mean units.py?)"),

@@ -620,6 +620,13 @@ CODE = {GIT_BRANCH: git_branch("main", "1" * 40), ADDED_COMPONENTS: "{}"}
 MODEL = ("--reflection-lm", "openai/none", "--reflection-lm-kwargs", '{"api_key": "x"}')
 
 
+@pytest.fixture(autouse=True)
+def _model(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the models that a test names answer."""
+    url = host.serve(Script().complete, "/chat/completions")
+    monkeypatch.setenv("OPENAI_BASE_URL", url.removesuffix("/chat/completions"))
+
+
 def evolving(*capabilities: str, **given: Any) -> Script:
     """A program whose candidates name a commit."""
     script = learned(capabilities=("datasets", *capabilities), **given)

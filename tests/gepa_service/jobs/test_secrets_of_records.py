@@ -12,9 +12,11 @@ from urllib.parse import quote
 
 import pytest
 
+from gepa_client.errors import NoSuchRun
 from gepa_service.jobs.attempt import Revealed
 from gepa_service.model.job import Job
 from gepa_service.model.program_version import Program
+from tests.faults.execution_log import until
 from tests.gepa_service.platform import Platform, platform, processes_of, working
 from tests.sandbox_runtime.source.repositories import commit
 
@@ -33,7 +35,7 @@ seed_candidate = {"prompt": "plain " + secret}
 
 
 def run(example, candidate):
-    time.sleep(0.03)
+    time.sleep(0.06)
     return {"echo": echo, secret: candidate["prompt"], "n": example["n"]}
 
 
@@ -86,6 +88,12 @@ def submitted(service: Platform, folder: Path) -> Job:
     return service.submit(folder / "program", settings)
 
 
+def recorded(service: Platform, job: Job) -> int:
+    with contextlib.suppress(NoSuchRun):
+        return service.journals.parts(job.id).get("search", 0)
+    return 0
+
+
 def found_in(content: bytes) -> set[str]:
     return {form for form in FORMS if form.encode() in content}
 
@@ -97,7 +105,7 @@ def test_no_secret_is_kept_and_a_killed_job_repeats_itself(service: Platform, tm
     whole, killed = submitted(service, tmp_path), submitted(service, tmp_path)
     with working(service.parts(), at_once=1):
         assert (found := service.ended(whole)).status == "completed", f"{found!r}\n{service.log(whole)}"
-        service.until(killed, lambda job: job.progress.metric_calls > 20)
+        until(lambda: recorded(service, killed) > 25, "the job to have evaluated some examples")
         for pid in processes_of(killed):
             with contextlib.suppress(ProcessLookupError):  # one ends with another
                 os.kill(pid, signal.SIGKILL)

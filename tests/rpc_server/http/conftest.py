@@ -57,6 +57,7 @@ class FakeProgram:
         capture_traces: bool,
         items: Sequence[CandidateItem] | None = None,  # noqa: ARG002 - not offered
         timeout_s: float | None = None,  # noqa: ARG002  # see the interface
+        group: str | None = None,  # noqa: ARG002  # see the interface
         on_result: Callable[[int, ResultDict], None],
     ) -> None:
         for position, example in enumerate(batch):

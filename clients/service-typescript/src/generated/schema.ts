@@ -1141,8 +1141,7 @@ export interface components {
          * CertificateFound
          * @description The certificate, or in `none` why there is none; then all other members are None.
          *
-         *     `low` to `high`: the interval of the mean `difference` per row at `confidence`. `validation_note`: how to read the
-         *     interval of the estimate if an end lies beyond the scale of the scores.
+         *     `low` to `high`: the interval of the mean `difference` per row at `confidence`.
          */
         CertificateFound: {
             /** Best */
@@ -1185,8 +1184,6 @@ export interface components {
             validation_high: number | null;
             /** Validation Low */
             validation_low: number | null;
-            /** Validation Note */
-            validation_note: string | null;
             /** Verdict */
             verdict: ("improved" | "no difference" | "worse") | null;
         };
@@ -1960,6 +1957,9 @@ export interface components {
         /**
          * Leaks
          * @description Leaks in a candidate. `searched`: how many rows have known contents, by split; `rows`: how many rows leak.
+         *
+         *     `shared`: how many test rows are equal to training rows (`train`) and to validation rows (`val`), apart from white
+         *     space and the order of keys.
          */
         Leaks: {
             /** Listed */
@@ -1970,10 +1970,16 @@ export interface components {
             searched: {
                 [key: string]: number;
             };
+            /** Shared */
+            shared: {
+                [key: string]: number;
+            };
         };
         /**
          * LeaksFound
          * @description Texts of validation and test rows in the best candidate. `searched`: rows by split; `rows`: how many leak.
+         *
+         *     `shared`: how many test rows are equal to training rows (`train`) and to validation rows (`val`).
          */
         LeaksFound: {
             /**
@@ -1987,6 +1993,10 @@ export interface components {
             rows: number;
             /** Searched */
             searched: {
+                [key: string]: number;
+            };
+            /** Shared */
+            shared: {
                 [key: string]: number;
             };
             /**
@@ -2577,7 +2587,7 @@ export interface components {
             ignore_findings?: ("evaluate" | "scores" | "reflective_dataset")[];
             /**
              * Max Attempts
-             * @description Attempts per example if the infrastructure fails.
+             * @description Attempts per example before a failure of the infrastructure pauses the run.
              * @default 5
              */
             max_attempts?: number;
@@ -2721,7 +2731,7 @@ export interface components {
             patience?: number | null;
             /**
              * Perfect Score
-             * @description The score that is perfect.
+             * @description The highest score that a row can have; such a row is not reflected on.
              * @default 1
              */
             perfect_score?: number;
@@ -2839,6 +2849,14 @@ export interface components {
              */
             sandboxes?: number;
             /**
+             * Score Range
+             * @description The lowest and the highest score that there can be: the test of a certificate rests on them.
+             */
+            score_range?: [
+                number,
+                number
+            ] | null;
+            /**
              * Secret Headers
              * @description Header that the gateway sets in requests to a host, from a variable of this environment; repeatable.
              * @default []
@@ -2868,11 +2886,6 @@ export interface components {
              * @default true
              */
             skip_perfect_score?: boolean;
-            /**
-             * Stop When Certain
-             * @description Stop when the rest of the budget is unlikely to raise the best validation score by more than X.
-             */
-            stop_when_certain?: number | null;
             /**
              * Target Score
              * @description Stop at this score on the validation rows.
@@ -3689,12 +3702,14 @@ export interface components {
         };
         /**
          * SealedTest
-         * @description Seed and best candidate on the sealed test rows; `seed` and `best` are means of the rows' mean scores.
+         * @description Seed and best candidate on the sealed test rows; `seed` and `best` are means of the units' mean scores.
          *
+         *     `units`: rows that differ; those that are equal, apart from white space and the order of keys, count as one.
          *     `repeats`: how often each row was scored with each of the two. `opened`: candidates other than the seed that the run
-         *     has scored on these rows.
+         *     has scored on these rows. `score_range`: the lowest and the highest score that there can be, on which the test
+         *     rests: as declared, else from 0 to the perfect score.
          *
-         *     `low` to `high`: the interval of the mean difference per row at `confidence`, 1 less the `error` that the run may
+         *     `low` to `high`: the interval of the mean difference of a unit at `confidence`, 1 less the `error` that the run may
          *     spend on this opening; `p_value`: two-sided, a difference if it is at most `error`.
          */
         SealedTest: {
@@ -3722,8 +3737,15 @@ export interface components {
             repeats_reason: string;
             /** Rows */
             rows: number;
+            /** Score Range */
+            score_range: [
+                number,
+                number
+            ];
             /** Seed */
             seed: number;
+            /** Units */
+            units: number;
         };
         /**
          * SecretHeader
