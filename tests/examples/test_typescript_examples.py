@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gepa_client.check.reflection_call import PROMPT
 from gepa_client.cli.model_server import Conversation, ModelServer
 from tests.support.forked_client import ForkServer
 from tests.support.forked_commands import write_commands
@@ -53,6 +54,8 @@ def install(folder: Path) -> None:
 
 
 def answer(conversation: Conversation) -> str:
+    if conversation.last == PROMPT:
+        return "ready"
     reflected = REFLECTED.search(conversation.last)
     if reflected is not None:
         rules = [f"{label}: what its name means" for label in EXPECTED.findall(conversation.last)]
