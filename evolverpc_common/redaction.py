@@ -105,7 +105,7 @@ class Secrets:
 def _forms(value: str) -> set[str]:
     """Return a value as text may hold it: as it is, within JSON and URLs, and within base64 of a longer text."""
     data = value.encode("utf-8", "surrogatepass")
-    within = [  # the characters that come of its own bits alone, after any number of other bytes
+    within = [  # the characters that hold its own bits alone, after any number of other bytes
         base64.b64encode(bytes(before) + data).decode()[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
         for before in range(3)
     ]

@@ -132,7 +132,7 @@ class RelayedSandboxes(NoSandboxes):
     """The session of a job's sandboxes for a driver that reaches them at other addresses.
 
     `fleet`: the endpoints file that the driver reads. `original`: the sandboxes' addresses by those that it knows.
-    `secrets`: are replaced in what the driver is told: programs choose the names of models and hosts that they ask.
+    `secrets`: are replaced in each message to the driver: programs choose the names of models and hosts that they ask.
     """
 
     def __init__(self, session: SandboxSession, fleet: Path, original: Mapping[str, str], secrets: Secrets) -> None:
