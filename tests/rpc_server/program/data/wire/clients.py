@@ -9,7 +9,6 @@ import contextlib
 import importlib
 import json
 import os
-import sys
 import urllib.request
 from http.client import HTTPConnection, HTTPSConnection
 from importlib.metadata import version
@@ -399,10 +398,7 @@ for package in dict.fromkeys(CALLS[name][0] for name in USED if name):
 
 def run(example, candidate):
     if example["client"] is None:
-        return {
-            name: sys.version.split()[0] if package is None else version(package)
-            for name, (package, _) in CALLS.items()
-        }
+        return {name: "of Python" if package is None else version(package) for name, (package, _) in CALLS.items()}
     _, call = CALLS[example["client"]]
     try:
         result = call(example["url"])
