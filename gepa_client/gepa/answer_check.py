@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
+from evolverpc_common.exact_values import is_unicode
 from gepa_client.gepa.fenced_text import MARKS, read_answer
 from gepa_client.gepa.prompt_text import Prompt
 from gepa_client.gepa.record_budget import BYTES_PER_TOKEN, tokens_of
@@ -41,15 +42,6 @@ def extracted(answer: str) -> str:
     """Return the text that GEPA takes from an answer, for runs that check none: all from its first mark to its last."""
     text: str = InstructionProposalSignature.output_extractor(answer.strip())["new_instruction"]
     return text
-
-
-def is_unicode(text: str) -> bool:
-    """Return whether a text has no half of a surrogate pair, which UTF-8 cannot encode."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def wants_block(template: str) -> bool:
