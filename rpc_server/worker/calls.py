@@ -89,6 +89,7 @@ class Call:
         if self._on_close is not None:
             self._on_close()
         self._on_close = self._body = None
+        self.branch.example = None  # which refers to its calls
 
     def answered(self, status: int, headers: Any) -> None:
         """Take the head of the response; `headers`: a mapping whose `get` does not ask for the case of a name."""
@@ -105,6 +106,11 @@ class Call:
             self.retry_after_s = retry_after_s(headers)
         if self.is_of_model and status < 500:
             self._body = ResponseBody(content_type, headers.get("content-encoding") or "")
+
+    @property
+    def skips(self) -> Callable[[bytes], bool]:
+        """What returns whether bytes need not be fed, in less time than that takes."""
+        return self._body.skips if self._body is not None else bool
 
     def feed(self, data: bytes) -> None:
         """Look at the bytes that the program reads."""

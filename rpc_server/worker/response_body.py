@@ -29,15 +29,25 @@ class ResponseBody:
         self._chunks: list[bytes] | None = None
         self._size = 0
         self._is_error_event = False
-        self.feed: Callable[[bytes], object] = bytes
-        """Look at the next bytes."""
+        self._skips = False
+        self._read: Callable[[ResponseBody, bytes], None] | None = None  # of the class: a bound one would be a cycle
         if _AMAZON in content_type:
-            self.feed = self._read_amazon
+            self._read = ResponseBody._read_amazon
         elif _EVENTS.search(content_type):
-            self.feed = self._read_lines if self._decode is bytes else self._read_encoded
+            self._skips = self._decode is bytes
+            self._read = ResponseBody._read_lines if self._skips else ResponseBody._read_encoded
         elif "json" in content_type or not content_type:
             self._chunks = []
-            self.feed = self._keep
+            self._read = ResponseBody._keep
+
+    def skips(self, data: bytes) -> bool:
+        """Return whether there is nothing to look at in the next bytes, as in nearly all events."""
+        return self._skips and not self._rest and b"rror" not in data and data.endswith(b"\n")
+
+    def feed(self, data: bytes) -> None:
+        """Look at the next bytes."""
+        if self._read is not None:
+            self._read(self, data)
 
     def is_decoded(self) -> None:
         """Take what follows as it is."""
@@ -79,9 +89,10 @@ class ResponseBody:
     def _read_line(self, line: bytes) -> None:
         if line.startswith(b"event:"):
             self._is_error_event = line[6:].strip() == b"error"
+            self._skips = not self._is_error_event and self._decode is bytes
         elif line and (self._is_error_event or b'"error"' in line):
             given = line[5:] if line.startswith(b"data:") else line
-            is_error, self._is_error_event = self._is_error_event, False
+            is_error, self._is_error_event, self._skips = self._is_error_event, False, self._decode is bytes
             self.error = self.error or stated_error(parsed(given), in_stream=True, is_error=is_error)
 
     def _read_amazon(self, data: bytes) -> None:

@@ -395,17 +395,21 @@ class _Reading:
 
 
 def _parts(parts: Iterable[bytes], call: Call) -> Iterator[bytes]:
+    skips = call.skips
     with _Reading(call):
         for part in parts:
-            call.feed(part)
+            if not skips(part):
+                call.feed(part)
             yield part
     call.finished()
 
 
 async def _async_parts(parts: AsyncIterable[bytes], call: Call) -> AsyncIterator[bytes]:
+    skips = call.skips
     with _Reading(call):
         async for part in parts:
-            call.feed(part)
+            if not skips(part):
+                call.feed(part)
             yield part
     call.finished()
 
