@@ -31,16 +31,17 @@ place: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("place", d
 class Branch:
     """A sequence of calls within an example: those of one task, or of one thread.
 
-    `owner`: what identifies that; None until it runs. `began`: when it was created, not when it first ran.
+    `owner`: what identifies that; None until it runs. `began`: when it was created, not when it first ran. `waited`:
+    when it last waited for what it gave to a pool of threads.
     """
 
-    __slots__ = ("began", "example", "owner", "parent")
+    __slots__ = ("began", "example", "owner", "parent", "waited")
 
     def __init__(self, example: ExampleCalls | None, owner: int | None, parent: Branch | None) -> None:
         self.example = example
         self.owner = owner
         self.parent = parent
-        self.began = next(_time)
+        self.began = self.waited = next(_time)
 
     def is_within(self, other: Branch) -> bool:
         """Return whether it is the other branch, or one of those that began in that."""
@@ -294,7 +295,13 @@ class ExampleCalls:
             return False
         if self.is_batch and call.prompt != failed.prompt:
             return False
-        return failed.branch.is_within(call.branch) or call.branch.began > failed.ended
+        branch, began = call.branch, call.began
+        while not failed.branch.is_within(branch):
+            began = branch.began
+            if branch.parent is None:
+                break
+            branch = branch.parent
+        return began > failed.ended  # what the branch of both began, or else the thread that no example started
 
 
 def begin(method: str, url: str, body: Any = b"") -> Call | None:
@@ -324,6 +331,21 @@ def branched() -> Branch | None:
     """Return the branch for a task or thread that is created here; None outside of examples."""
     here = place.get()
     return here if here is None or here is INSIDE else Branch(here.example, None, here)
+
+
+def submitted() -> Branch | None:
+    """Return the branch of what is given to a pool here; what a thread gives before it waits is given at one time."""
+    here, branch = place.get(), branched()
+    if here is not None and branch is not None and branch is not here and not _is_in_loop():
+        branch.began = here.waited
+    return branch
+
+
+def waited() -> None:
+    """Take that what runs here has waited for what it gave to a pool."""
+    here = place.get()
+    if here is not None and here is not INSIDE:
+        here.waited = next(_time)
 
 
 def carried(branch: Branch, function: Callable[..., Any], *given: Any, **options: Any) -> Any:
@@ -381,7 +403,9 @@ def _own_branch(branch: Branch) -> Branch:
 
 def _owner() -> int:
     """Return what identifies the task or the thread that runs here."""
+    return id(sys.modules["asyncio"].current_task()) if _is_in_loop() else threading.get_ident()
+
+
+def _is_in_loop() -> bool:
     asyncio: Any = sys.modules.get("asyncio")
-    if hasattr(asyncio, "current_task") and asyncio._get_running_loop() is not None:
-        return id(asyncio.current_task())
-    return threading.get_ident()
+    return hasattr(asyncio, "current_task") and asyncio._get_running_loop() is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 
-from .calls import INSIDE, Call, begin, branched, carried, place
+from .calls import INSIDE, Call, begin, branched, carried, place, submitted, waited
 
 _CALL = "_evolverpc_call"
 
@@ -340,17 +340,24 @@ def _not_connected(host: Any, port: Any, problem: OSError) -> None:
 
 def watch_pools(module: Any) -> None:
     """Have what is submitted to a pool of threads belong to the example that submits it."""
-    executor = module.ThreadPoolExecutor
-    submit = executor.submit
+    executor, future = module.ThreadPoolExecutor, module._base.Future
+    submit, result = executor.submit, future.result
 
     @functools.wraps(submit)
     def watched(self: Any, fn: Any, /, *given: Any, **options: Any) -> Any:
-        branch = branched()
+        branch = submitted()
         if branch is None:
             return submit(self, fn, *given, **options)
         return submit(self, carried, branch, fn, *given, **options)
 
-    executor.submit = watched
+    @functools.wraps(result)
+    def watched_result(self: Any, *given: Any, **options: Any) -> Any:
+        try:
+            return result(self, *given, **options)
+        finally:
+            waited()
+
+    executor.submit, future.result = watched, watched_result
 
 
 def watch_threads(module: Any) -> None:

@@ -46,7 +46,10 @@ def swallowed_last():
 
 def in_a_pool():
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(ask, ("500", "ok"), ("one", "two")))
+        first = pool.submit(ask, "500", "one")
+        while not first.done():  # before the second is given
+            time.sleep(0.01)
+        return [given.result() for given in (first, pool.submit(ask, "ok", "two"))]
 
 
 async def in_a_branch():
