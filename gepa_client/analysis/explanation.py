@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import orjson
 
@@ -11,15 +12,17 @@ from gepa_client.analysis.proposals import (
     AnalyzedProposal,
     ComparedRow,
     ProposalHistory,
+    RowResult,
     TextChange,
-    compared_row,
+    excerpt,
     marked_texts,
+    row_result,
     text_changes,
 )
 from gepa_client.analysis.ties import best_candidate, pool_at
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import CandidateRecord, StoredRun
-from gepa_client.journal.history import Results, entries, results_at, selection_rows
+from gepa_client.journal.history import Results, entries, results_at, score_of, selection_rows
 from gepa_client.journal.store import Store
 
 STEPS_SHOWN = 40
@@ -214,15 +217,16 @@ def _changes(
         for row in rows[:ROWS_SHOWN]
         if row in by_id
     }
-    recorded = results_at(store, run.id, places.values(), history.evaluations)
     failure_score = float(run.config.get("failure_score") or 0.0)
+    excerpts = partial(row_result, failure_score=failure_score)
+    recorded = results_at(store, run.id, places.values(), history.evaluations, excerpts)
 
     def group(before: CandidateRecord, after: CandidateRecord, moved_rows: Sequence[int]) -> MovedRows:
         shown = [by_id[row] for row in moved_rows[:ROWS_SHOWN] if row in by_id]
         return MovedRows(
             len(moved_rows),
             tuple(
-                compared_row(row.id, row.data, *_both(recorded, before, after, row.row_id), failure_score, split)
+                ComparedRow(row.id, excerpt(row.data), *_both(recorded, before, after, row.row_id), split)
                 for row in shown
             ),
         )
@@ -266,8 +270,8 @@ def _left(before: CandidateRecord, after: CandidateRecord, perfect: float) -> li
 
 
 def _both(
-    recorded: Results, before: CandidateRecord, after: CandidateRecord, row_id: int
-) -> tuple[dict[str, object] | None, dict[str, object] | None]:
+    recorded: Results[RowResult], before: CandidateRecord, after: CandidateRecord, row_id: int
+) -> tuple[RowResult | None, RowResult | None]:
     return recorded.get((before.index, row_id)), recorded.get((after.index, row_id))
 
 
@@ -276,11 +280,8 @@ def _test_scores(store: Store, run: StoredRun, best: CandidateRecord) -> PairedS
     failure_score = float(run.config.get("failure_score") or 0.0)
 
     def scores(index: int) -> dict[int, float]:
-        answers = {entry.number: orjson.loads(entry.answer) for entry in entries(store, run.id, f"test-{index}")}
-        return {
-            number: float(answer["score"]) if answer.get("status") == "ok" else failure_score
-            for number, answer in answers.items()
-        }
+        found = entries(store, run.id, f"test-{index}")
+        return {entry.number: score_of(orjson.loads(entry.answer), failure_score) for entry in found}
 
     before = scores(0)
     after = scores(best.index) if best.index else before

@@ -113,18 +113,28 @@ def _best_outputs(
     """By row the outputs of the candidates best there; a later one that gave no output changes nothing, as in GEPA."""
     if not run.config.get("track_best_outputs", True):
         return None
-    recorded = results(store, run.id, candidates, validation_rows(store, run.id))
+    wanted = {row: _not_below_earlier(candidates, str(row)) for row in rows}
+    by_id = {row.row_id: row for row in validation_rows(store, run.id)}
+    places = ((kept, by_id[row]) for row, best in wanted.items() if row in by_id for kept, _ in best)
+    outputs = results(store, run.id, places, lambda result: result.get("output"))
     found: dict[int, list[tuple[int, Any]]] = {}
-    for row in rows:
-        highest = float("-inf")
-        for index, kept in enumerate(candidates):
-            score = kept.scores.get(str(row))
-            output = recorded.get((index, row), {}).get("output")
-            if score is None or score < highest:
-                continue
-            if index == 0 or (output is not None and score > highest):
-                found[row] = [(index, output)]
+    for row, best in wanted.items():
+        for kept, is_better in best:
+            output = outputs.pop((kept.index, row), None)
+            if kept.index == 0 or (output is not None and is_better):
+                found[row] = [(kept.index, output)]
             elif output is not None:
-                found.setdefault(row, []).append((index, output))
+                found.setdefault(row, []).append((kept.index, output))
+    return found
+
+
+def _not_below_earlier(candidates: list[CandidateRecord], row: str) -> list[tuple[CandidateRecord, bool]]:
+    """Return the candidates whose score on a row no earlier one exceeds, and whether it exceeds all of those."""
+    found = []
+    highest = float("-inf")
+    for kept in candidates:
+        score = kept.scores.get(row)
+        if score is not None and score >= highest:
+            found.append((kept, score > highest))
             highest = score
     return found

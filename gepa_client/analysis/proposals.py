@@ -3,8 +3,9 @@
 import ast
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
@@ -152,18 +153,6 @@ def excerpt(value: Any, limit: int = VALUE_SHOWN) -> Excerpt | None:
     return Excerpt(text[:limit], max(0, len(text) - limit))
 
 
-def compared_row(
-    row: str,
-    data: Any,
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any] | None,
-    failure_score: float,
-    split: str = "train",
-) -> ComparedRow:
-    """Return the excerpts of two `ExampleResult`s of one row."""
-    return ComparedRow(row, excerpt(data), _row_result(before, failure_score), _row_result(after, failure_score), split)
-
-
 def marked_texts(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[TextChange, ...]:
     """Return every component of the second candidate with all of its words, those that are new marked; none removed."""
     old = component_texts(dict(before))
@@ -248,7 +237,7 @@ class ProposalHistory:
         """The numbers of the entries of evaluations, by the digest of their request."""
         train = selection_rows(store, run.id).get("train", []) if train is None else train
         self._rows = {repr(row.id): row for row in train}
-        self._cache: dict[int, Any] = {}
+        self._minibatches: dict[int, tuple[int | None, list[tuple[RecordedRow, RowResult]]]] = {}
         self._reuses = False
         self._races: list[int] = []
         self._jobs = list(self._found(until))
@@ -312,7 +301,7 @@ class ProposalHistory:
                     yield from group
                     group = []
                 self._reuses = True
-                numbers = list(itertools.chain.from_iterable(self._answers({entry.number})[entry.number]))
+                numbers = list(itertools.chain.from_iterable(self._answers([entry.number])[entry.number]))
                 for earlier in entries_at(self._store, self._run.id, SEARCH, set(numbers) - known.keys()):
                     known[earlier.number] = replace(earlier, answer=b"")
                     self.evaluations.setdefault(earlier.digest, []).append(earlier.number)
@@ -331,7 +320,7 @@ class ProposalHistory:
 
     def _read_answers(self) -> None:
         """Read what was proposed."""
-        answers = self._answers({entry.number for job in self._jobs for entry in job.answers})
+        answers = self._answers(entry.number for job in self._jobs for entry in job.answers)
         for job in self._jobs:
             for entry in job.answers:
                 answer = answers[entry.number]
@@ -383,20 +372,23 @@ class ProposalHistory:
             read_answer(completion.text).text if self._run.config.get("check_answers") else extracted(completion.text)
         )
 
-    def _answers(self, numbers: set[int]) -> dict[int, Any]:
-        """Return the answers of these entries; each is read once."""
-        missing = numbers - self._cache.keys()
-        for entry in entries_at(self._store, self._run.id, SEARCH, missing) if missing else ():
-            self._cache[entry.number] = orjson.loads(entry.answer)
-        return {number: self._cache[number] for number in numbers}
+    def _answers(self, numbers: Iterable[int]) -> dict[int, Any]:
+        """Return the answers of these entries, in their order. Those of evaluations may be large: none is kept."""
+        found = entries_at(self._store, self._run.id, SEARCH, numbers)
+        return {entry.number: orjson.loads(entry.answer) for entry in found}
 
     # --- details -----------------------------------------------------------------------------------------------------
 
-    def _minibatch(self, job: _Job) -> tuple[int | None, list[Entry]]:
-        """Return the parent's index and the evaluations that the dataset was made from; none if no minibatch fits it.
+    def _minibatch(self, job: _Job) -> tuple[int | None, list[tuple[RecordedRow, RowResult]]]:
+        """Return the parent's index, and rows and results that the dataset was made from; none if no minibatch fits it.
 
         The digest of a dataset's request is that of its parent, its rows and their results, so it names the minibatch.
         """
+        if job.number not in self._minibatches:
+            self._minibatches[job.number] = self._read_minibatch(job)
+        return self._minibatches[job.number]
+
+    def _read_minibatch(self, job: _Job) -> tuple[int | None, list[tuple[RecordedRow, RowResult]]]:
         parents = {digest_of(kept.texts)[:SHOWN]: kept for kept in reversed(self._candidates)}
         for end in range(len(job.evaluated), job.size - 1, -job.size) if job.size else ():
             window = list(job.evaluated[end - job.size : end])
@@ -405,17 +397,15 @@ class ProposalHistory:
             parent = parents.get(about[0].candidate) if about[0] is not None else None
             if parent is None or len(rows) < len(window):
                 break  # not traced: these were evaluated for their scores
-            answers = self._answers({entry.number for entry in window})
-            scored = [
-                [digest_of(row.example) if row is not None else None, _without_trace(answers[entry.number])]
-                for row, entry in zip(rows, window, strict=True)
-            ]
+            answers = self._answers(entry.number for entry in window)
+            both = [(row, answers[entry.number]) for row, entry in zip(rows, window, strict=True) if row is not None]
+            scored = [[digest_of(row.example), _without_trace(answer)] for row, answer in both]
             key = request_key(REFLECTIVE_DATASET, "", parent.texts, scored, job.components)
             if key.digest == job.dataset.digest:
-                return parent.index, window
+                return parent.index, [(row, row_result(answer, self._failure_score)) for row, answer in both]
         return None, []
 
-    def _after(self, job: _Job, parent: CandidateRecord, rows: Sequence[RecordedRow]) -> list[dict[str, Any] | None]:
+    def _after(self, job: _Job, parent: CandidateRecord, rows: Sequence[RecordedRow]) -> list[RowResult | None]:
         """Return the results of the proposed candidate on the rows of its minibatch; None for one not recorded."""
         child = digest_of(job.child_of(parent.texts))
         found: list[int | None] = []
@@ -424,28 +414,31 @@ class ProposalHistory:
             later = [number for key in keys for number in self.evaluations.get(key, ()) if number > job.number]
             reused = [number for key in keys for number in self.evaluations.get(key, ()) if self._reuses]
             found.append(min(later, default=max(reused, default=None)))
-        answers = self._answers({number for number in found if number is not None})
-        return [answers[number] if number is not None else None for number in found]
+        answers = self._answers(number for number in found if number is not None)
+        results = {number: row_result(answer, self._failure_score) for number, answer in answers.items()}
+        return [results[number] if number is not None else None for number in found]
 
     def _lost(self, job: _Job, parent: CandidateRecord) -> str | None:
         """Return how the proposal lost the first race after it; None if it did not."""
-        candidate, numbers = digest_of(job.child_of(parent.texts))[:SHOWN], set(self._races)
-        for number, decision in sorted(self._answers(numbers).items()):
+        candidate = digest_of(job.child_of(parent.texts))[:SHOWN]
+        for number, decision in self._decisions.items():
             for found in decision["proposals"] if number > job.number else ():
                 if found["candidate"] == candidate and found["drops"]:
                     return race_text(found["compared"], decision["validation_rows"], found["mean"])
         return None
+
+    @cached_property
+    def _decisions(self) -> dict[int, Any]:
+        return self._answers(self._races)
 
     def _proposal(self, job: _Job, *, texts: bool, shown: int | None) -> AnalyzedProposal:
         index, window = self._minibatch(job)
         parent = self._candidates[index] if index is not None else None
         compared: list[ComparedRow] = []
         if parent is not None:
-            about = [evaluated_of(entry.about) for entry in window]
-            rows = [self._rows[one.quoted_id] for one in about if one is not None]
-            before = self._answers({entry.number for entry in window})
-            for entry, row, after in zip(window, rows, self._after(job, parent, rows), strict=True):
-                compared.append(compared_row(row.id, row.data, before[entry.number], after, self._failure_score))
+            afterwards = self._after(job, parent, [row for row, _ in window])
+            for (row, before), after in zip(window, afterwards, strict=True):
+                compared.append(ComparedRow(row.id, excerpt(row.data), before, after))
         whole = bool(compared) and all(row.after is not None for row in compared)
         before_sum = sum(row.before.score for row in compared if row.before is not None) if compared else None
         after_sum = sum(row.after.score for row in compared if row.after is not None) if whole else None
@@ -453,7 +446,7 @@ class ProposalHistory:
         is_new = not checked or parent is None or job.child_of(parent.texts) != parent.texts
         lost = self._lost(job, parent) if parent is not None and job.candidate is None else None
         outcome, why = _outcome(job, before_sum, after_sum, len(compared), is_new=is_new, lost=lost)
-        dataset = self._answers({job.number})[job.number].get("dataset") or {}
+        dataset = self._answers([job.number])[job.number].get("dataset") or {}
         return AnalyzedProposal(
             number=job.number,
             parent=index,
@@ -501,9 +494,8 @@ def _outcome(
     return "rejected", f"not better on its minibatch: {scores}"
 
 
-def _row_result(result: Mapping[str, Any] | None, failure_score: float) -> RowResult | None:
-    if result is None:
-        return None
+def row_result(result: Mapping[str, Any], failure_score: float) -> RowResult:
+    """Return the excerpts of an `ExampleResult`."""
     error = result.get("error") or {}
     message = f"{error.get('type')}: {error.get('message')}" if error else None
     score = result.get("score") if result["status"] == "ok" else None

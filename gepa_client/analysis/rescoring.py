@@ -127,7 +127,7 @@ async def rescore_run(
         raise JournalError(
             f"run {run.id} is {run.status} and has nothing to score: no candidate was evaluated on its validation rows"
         )
-    recorded = results(store, run.id, candidates, rows)
+    recorded = results(store, run.id, itertools.product(candidates, rows), dict)
     outputs: dict[bytes, _RecordedOutput] = {}
     keys: dict[tuple[int, int], bytes] = {}
     for kept, row in itertools.product(candidates, rows):
@@ -158,7 +158,7 @@ async def rescore_run(
 def _row_score(
     kept: CandidateRecord,
     row: RecordedRow,
-    recorded: Results,
+    recorded: Results[dict[str, Any]],
     answers: dict[bytes, dict[str, Any]],
     keys: dict[tuple[int, int], bytes],
     failure_score: float,

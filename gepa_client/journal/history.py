@@ -1,9 +1,9 @@
 """Queries over a recorded run: the server, the rows, each candidate's result on each row."""
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import bisect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -16,8 +16,9 @@ DISCOVERY, TRAIN, VAL, TEST = 0, 1, 2, 3
 LAST = 4
 """Entries that are looked at from the end: a stop may be the very last, more of them are not."""
 
-Results = dict[tuple[int, int], dict[str, Any]]
-"""The recorded `ExampleResult` by candidate index and GEPA's row id."""
+T = TypeVar("T")
+Results = dict[tuple[int, int], T]
+"""What is kept of the recorded `ExampleResult` by candidate index and GEPA's row id."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,10 @@ class RecordedRow:
     def id(self) -> str:
         """The row's own id: its place in its file, or its name on the server."""
         return str(self.example["id"])
+
+
+Place = tuple[CandidateRecord, RecordedRow]
+"""A candidate on a row."""
 
 
 def discovery(store: Store, run_id: str) -> dict[str, Any] | None:
@@ -103,28 +108,29 @@ def score_of(result: Mapping[str, Any], failure_score: float) -> float:
     return float(result["score"]) if result.get("status") == "ok" else failure_score
 
 
-def results(store: Store, run_id: str, candidates: Sequence[CandidateRecord], rows: Sequence[RecordedRow]) -> Results:
-    """Return each candidate's recorded result on each row; pairs without one are absent.
+def results(store: Store, run_id: str, places: Iterable[Place], keep: Callable[[dict[str, Any]], T]) -> Results[T]:
+    """Return what `keep` returns of each candidate's recorded result on a row; pairs without one are absent.
 
     A row may have been run with a candidate more than once. The result meant is the one that gave the score GEPA kept;
     without such a score, the last before the candidate entered the pool. Traced results count only without others.
     """
-    return _meant(_requests(itertools.product(candidates, rows)), entries(store, run_id, SEARCH))
+    return _meant(_requests(places), entries(store, run_id, SEARCH), keep)
 
 
 def results_at(
     store: Store,
     run_id: str,
-    places: Iterable[tuple[CandidateRecord, RecordedRow]],
+    places: Iterable[Place],
     numbers: Mapping[str, Sequence[int]],
-) -> Results:
-    """Return the same for some pairs of candidate and row; only their results are read.
+    keep: Callable[[dict[str, Any]], T],
+) -> Results[T]:
+    """Return the same, but only the results of these pairs are read.
 
     `numbers`: of the entries of evaluations, by the digest of their request.
     """
     requests = _requests(places)
     wanted = (number for digest in requests for number in numbers.get(digest, ()))
-    return _meant(requests, entries_at(store, run_id, SEARCH, wanted))
+    return _meant(requests, entries_at(store, run_id, SEARCH, wanted), keep)
 
 
 def entries(
@@ -147,9 +153,11 @@ def entries(
 
 def entries_at(store: Store, run_id: str, part: str, numbers: Iterable[int]) -> Iterator[Entry]:
     """Yield the entries of a part that have one of these numbers, in order, fetched page by page."""
-    ordered = sorted(set(numbers))
-    for start in range(0, len(ordered), PAGE):
-        yield from store.entries_at(run_id, part, ordered[start : start + PAGE])
+    left = sorted(set(numbers))
+    while left:
+        page = store.entries_at(run_id, part, left[:PAGE])
+        yield from page
+        left = left[bisect.bisect_right(left, page[-1].number) if page else PAGE :]
 
 
 def all_rows(store: Store, run_id: str) -> Iterator[Row]:
@@ -178,7 +186,7 @@ _Requests = dict[str, list[tuple[CandidateRecord, int, bool]]]
 """Candidate, GEPA's row id and whether it was traced, by the digest of the request; candidates may have equal texts."""
 
 
-def _requests(places: Iterable[tuple[CandidateRecord, RecordedRow]]) -> _Requests:
+def _requests(places: Iterable[Place]) -> _Requests:
     texts: dict[int, str] = {}
     examples: dict[int, str] = {}
     wanted: _Requests = {}
@@ -191,9 +199,9 @@ def _requests(places: Iterable[tuple[CandidateRecord, RecordedRow]]) -> _Request
     return wanted
 
 
-def _meant(wanted: _Requests, recorded: Iterable[Entry]) -> Results:
+def _meant(wanted: _Requests, recorded: Iterable[Entry], keep: Callable[[dict[str, Any]], T]) -> Results[T]:
     """Return, of the results of each request, the one that `results` describes."""
-    found: dict[tuple[int, int], tuple[tuple[bool, bool, bool, int], dict[str, Any]]] = {}
+    found: dict[tuple[int, int], tuple[tuple[bool, bool, bool, int], T]] = {}
     for entry in recorded:
         if entry.kind != EVALUATE or entry.digest not in wanted:
             continue
@@ -204,8 +212,8 @@ def _meant(wanted: _Requests, recorded: Iterable[Entry]) -> Results:
             rank = (gave, early, not trace, entry.number if early else -entry.number)
             before = found.get((kept.index, row_id))
             if before is None or rank > before[0]:
-                found[kept.index, row_id] = (rank, answer)
-    return {place: answer for place, (_, answer) in found.items()}
+                found[kept.index, row_id] = (rank, keep(answer))
+    return {place: kept for place, (_, kept) in found.items()}
 
 
 def _gave(answer: dict[str, Any], score: float | None) -> bool:

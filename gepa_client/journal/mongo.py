@@ -183,7 +183,8 @@ class MongoStore:
         where = {"run": self._key(run_id), "part": part, "number": {"$in": list(numbers)}}
 
         def work() -> list[Entry]:
-            return [self._entry(document, None) for document in self._server["entries"].find(where).sort("number", 1)]
+            documents = self._server["entries"].find(where).sort("number", 1)
+            return one_page((self._entry(document, None) for document in documents), lambda entry: len(entry.answer))
 
         return self._server.tried(work)
 

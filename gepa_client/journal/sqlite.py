@@ -179,14 +179,15 @@ class SqliteStore:
         return dict(self._rows("SELECT owner, length FROM chains WHERE run = ?", run_id))
 
     def entries_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[Entry]:
-        rows = self._rows(
-            "SELECT part, number, kind, digest, about, answer, LENGTH(answer), packed FROM entries"
-            " WHERE run = ? AND part = ? AND number IN (SELECT value FROM json_each(?)) ORDER BY number",
-            run_id,
-            part,
-            json.dumps(list(numbers)),
-        )
-        return [_entry(row) for row in rows]
+        def work(connection: sqlite3.Connection) -> list[Entry]:
+            rows = connection.execute(
+                "SELECT part, number, kind, digest, about, answer, LENGTH(answer), packed FROM entries"
+                " WHERE run = ? AND part = ? AND number IN (SELECT value FROM json_each(?)) ORDER BY number",
+                [self._key(connection, run_id), part, json.dumps(list(numbers))],
+            )
+            return one_page(map(_entry, rows), lambda entry: len(entry.answer))
+
+        return self._file.read(work)
 
     def parts(self, run_id: str) -> dict[str, int]:
         return dict(self._rows("SELECT part, COUNT(*) FROM entries WHERE run = ? GROUP BY part ORDER BY part", run_id))

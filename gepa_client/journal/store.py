@@ -97,7 +97,7 @@ class Store(Protocol):
         ...
 
     def entries_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[Entry]:
-        """Return the entries of a part that have one of these numbers, in order."""
+        """Return the entries of a part that have one of these numbers, in order: a page of them, empty if none has."""
         ...
 
     def parts(self, run_id: str) -> dict[str, int]:

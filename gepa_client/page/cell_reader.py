@@ -66,7 +66,7 @@ class CellReader:
         digests = [evaluate_key(candidate, example, row.id, trace).digest for trace in (True, False)]
         self._read_on()
         numbers = {digest: self._numbers.get(bytes.fromhex(digest), []) for digest in digests}
-        found = results_at(self._store, self._id, [(kept, row)], numbers).get((kept.index, row.row_id))
+        found = results_at(self._store, self._id, [(kept, row)], numbers, dict).get((kept.index, row.row_id))
         if found is None:
             return None, None
         last = [number for each in numbers.values() for number in each]

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 
 import orjson
 
@@ -20,6 +21,7 @@ from gepa_client.journal.entries import (
     AttemptFinished,
     Entry,
 )
+from gepa_client.journal.history import entries_at
 from gepa_client.journal.mutation_entries import MutationEntry
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
@@ -90,7 +92,7 @@ class EntryReader:
     def _fresh(self) -> tuple[list[Entry], bool]:
         """Return entries that were missing and new ones, and whether there are more."""
         known = sorted(self._missing)[:PAGE]
-        fresh = list(self._store.entries_at(self._id, SEARCH, known)) if known else []
+        fresh = [replace(entry, answer=b"") for entry in entries_at(self._store, self._id, SEARCH, known)]
         more = False
         for _ in range(PAGES_AT_ONCE):
             page = self._store.entries(self._id, SEARCH, self.end, PAGE, largest=0)
@@ -106,11 +108,8 @@ class EntryReader:
     def _read_answers(self, found: Sequence[Entry], proposals: ProposalReader) -> None:
         """Add what small entries hold."""
         numbers = [entry.number for entry in found]
-        answered: list[Entry] = []
-        for start in range(0, len(numbers), PAGE):
-            answered += self._store.entries_at(self._id, SEARCH, numbers[start : start + PAGE])
         ends = {end.number: end for end in self._store.finished_at(self._id, SEARCH, numbers)} if numbers else {}
-        for entry in answered:
+        for entry in entries_at(self._store, self._id, SEARCH, numbers):
             if entry.kind == RACE:
                 self._log.add(_race(entry))
             elif entry.kind == MUTATION:

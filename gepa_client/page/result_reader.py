@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import orjson
 
 from gepa_client.journal.entries import EVALUATE, SEARCH, Entry
+from gepa_client.journal.history import entries_at
 from gepa_client.journal.requests import SHOWN, EvaluatedExample, digest_of, evaluate_key, evaluated_of
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
@@ -65,14 +66,13 @@ class ResultReader:
     def _add(self, places: dict[int, tuple[str, int]]) -> None:
         numbers = sorted(places)
         for start in range(0, len(numbers), PAGE):
-            answered = self._store.entries_at(self._id, SEARCH, numbers[start : start + PAGE])
-            results = [(entry.number, orjson.loads(entry.answer)) for entry in answered if entry.kind == EVALUATE]
-            self._log.add(
-                Results(
-                    candidates=[places[number][0] for number, _ in results],
-                    rows=[places[number][1] for number, _ in results],
-                    numbers=[number for number, _ in results],
-                    scores=[each.get("score") for _, each in results],
-                    statuses=[str(each.get("status")) for _, each in results],
-                )
-            )
+            found = Results(candidates=[], rows=[], numbers=[], scores=[], statuses=[])
+            for entry in entries_at(self._store, self._id, SEARCH, numbers[start : start + PAGE]):
+                if entry.kind == EVALUATE:
+                    result = orjson.loads(entry.answer)
+                    found.candidates.append(places[entry.number][0])
+                    found.rows.append(places[entry.number][1])
+                    found.numbers.append(entry.number)
+                    found.scores.append(result.get("score"))
+                    found.statuses.append(str(result.get("status")))
+            self._log.add(found)

@@ -19,7 +19,7 @@ from gepa_client.journal.sqlite import SqliteStore
 from gepa_client.journal.store import find_run, open_store
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.scripted_server import Host
-from tests.gepa_client.stored_run import NEEDS, Made, put
+from tests.gepa_client.stored_run import Made, put
 from tests.gepa_client.word_program import Script, scored
 
 Serve = Callable[[Script], str]
@@ -168,10 +168,9 @@ def test_rows_that_a_change_broke_are_shown_and_a_merge_is_compared_with_its_bet
     assert [step.candidate for step in found.steps] == [1, 2, 3, 4]
     assert [step.same.count for step in found.steps] == [0, 0, 0, 0]
     failed = Made(texts=texts, broken=frozenset({(1, 1)})).result(1, 1)
-    compared = proposals.compared_row("1", {"need": NEEDS[1]}, failed, None, -2.0)
-    assert compared.before is not None
-    assert compared.before.error is not None
-    assert (compared.before.score, compared.before.error.text) == (-2.0, "ValueError: no")
+    shown = proposals.row_result(failed, -2.0)
+    assert shown.error is not None
+    assert (shown.score, shown.error.text) == (-2.0, "ValueError: no")
 
 
 def test_a_run_is_explained_up_to_a_number_of_its_journal(tmp_path: Path) -> None:

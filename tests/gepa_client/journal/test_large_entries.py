@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gepa_client.journal import Store
 from gepa_client.journal.entries import SEARCH, Entry, Row
-from gepa_client.journal.history import all_rows
+from gepa_client.journal.history import all_rows, entries_at
 from tests.gepa_client.journal.sample_runs import OWNER, RUN, driven, ended, entry, sent
 
 GROUP = 256
@@ -32,6 +32,8 @@ def test_an_answer_of_forty_megabytes_comes_back(store: Store, another: Callable
     assert answers == [b"1", huge, huge[:2_000_000], b"3"]
     left_out = [(found.answer, found.omitted) for found in store.entries(RUN.id, SEARCH, largest=1000)]
     assert left_out == [(b"1", 0), (b"", 40_000_000), (b"", 2_000_000), (b"3", 0)]
+    assert [found.number for found in store.entries_at(RUN.id, SEARCH, range(5))] == [0, 1]  # a page ends there
+    assert [found.number for found in entries_at(store, RUN.id, SEARCH, range(5))] == [0, 1, 2, 3]
     store.drop(RUN.id, SEARCH, "stop")
     assert [found.number for found in store.entries(RUN.id, SEARCH)] == [0, 2, 3]
 
