@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.cpu_seconds import CpuSeconds
 from tests.support.forked_client import ForkServer
 from tests.support.rounds import ALL
 
@@ -25,6 +26,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Hypothesis measures time, which on a busy machine depends on more than the test.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(CpuSeconds())
 
 
 @pytest.hookimpl(wrapper=True)

@@ -18,12 +18,14 @@ import select
 import selectors
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import traceback
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
@@ -49,6 +51,10 @@ SCRIPT = "-c"
 DRIVER = "gepa_client.run.driver_main"
 TIMEOUT_S = 90.0
 """Of one command, and of the end of the server."""
+
+
+forked_s = 0.0
+"""Seconds of processor time of the forked processes that this one has waited for."""
 
 
 class ForkedProcess:
@@ -81,8 +87,11 @@ class ForkedProcess:
             readable, _, _ = select.select([self._connection], [], [], timeout)
             if not readable:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
-            self.returncode = os.waitstatus_to_exitcode(int(self._connection.recv(64)))
+            status, seconds = self._connection.recv(64).split()
+            self.returncode = os.waitstatus_to_exitcode(int(status))
             self._connection.close()
+            global forked_s
+            forked_s += float(seconds)
         return self.returncode
 
     def poll(self) -> int | None:
@@ -257,6 +266,8 @@ def serve(address: str, owner: int, *libraries: str) -> None:
     ended = os.pidfd_open(owner)
     events.register(ended, selectors.EVENT_READ)
     events.register(listening, selectors.EVENT_READ)
+    spent: Counter[int] = Counter()
+    """Seconds of processor time of what has ended, by the process that had asked for it."""
     while True:
         for key, _ in events.select():
             if key.fd == ended:
@@ -272,9 +283,12 @@ def serve(address: str, owner: int, *libraries: str) -> None:
                 events.unregister(key.fileobj)
                 os.close(key.fd)
                 pid, connection = key.data
-                _, status = os.waitpid(pid, 0)
+                _, status, used = os.wait4(pid, 0)
+                seconds = used.ru_utime + used.ru_stime + spent.pop(pid, 0.0)
+                asking, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+                spent[asking] += seconds
                 with connection, suppress(OSError):  # who asked may have ended first
-                    connection.send(str(status).encode())
+                    connection.send(f"{status} {seconds}".encode())
 
 
 def _preload(libraries: Sequence[str]) -> None:
