@@ -6,10 +6,10 @@ from typing import Any
 
 
 def add_call(models: dict[str, dict[str, Any]], model: str, taken: dict[str, int] | None) -> None:
-    """Add a call to the counts by model. Unknown tokens make the model's counts unknown."""
+    """Add a call to the counts by model. Unknown input or output of one call makes the model's counts unknown."""
     counts = models.setdefault(model, {"calls": 0, "input_tokens": 0, "output_tokens": 0})
     counts["calls"] += 1
-    if taken is None or "input_tokens" not in counts:
+    if taken is None or not taken.keys() >= {"input_tokens", "output_tokens"} or "input_tokens" not in counts:
         models[model] = {"calls": counts["calls"]}
         return
     for name, count in taken.items():

@@ -106,7 +106,7 @@ def usage_of_span(attributes: dict[str, Any], model: Any) -> dict[str, Any]:
     usage = {"cost_usd": cost} if type(cost) in (int, float) and 0 <= cost < float("inf") else {}
     if isinstance(model, str) and 0 < len(model) <= _LONGEST_MODEL:
         models: dict[str, dict[str, Any]] = {}
-        add_call(models, model, taken or None)
+        add_call(models, model, taken)
         return {**usage_of(models), **usage}
     sums = {name: count for name, count in taken.items() if name in ("input_tokens", "output_tokens")}
     return {"calls": 1, **sums, **usage}

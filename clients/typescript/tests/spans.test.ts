@@ -135,11 +135,10 @@ it.each(["own", "none"])("steps of spans and of the program stand within each ot
   });
   expect(shape(steps)).toEqual([["planner", [["agent", [["lookup", ["inner"]]]], "of the model"]], "solver"]);
   expect(steps[0]).toMatchObject({ inputs: { question: "Rome?" }, outputs: "own" });
-  const counted = { calls: 2, input_tokens: 14, output_tokens: 0 };
   expect(steps[1]).toMatchObject({
     inputs: { model: "m" },
     outputs: "last",
-    usage: { ...counted, models: { m: counted } },
+    usage: { calls: 2, models: { m: { calls: 2 } } }, // their output is unknown, not 0
   });
 });
 

@@ -100,6 +100,7 @@ async def test_a_component_is_recognised_by_attribute_name_agent_and_the_longest
         *(None, "planer"),
     ]
     assert "did you mean 'planner'?" in result["log"]
+    assert result["trajectory"]["steps"][-1]["usage"] == {"calls": 1, "models": {"m": {"calls": 1}}}  # unknown, not 0
 
 
 async def test_steps_of_spans_and_of_the_program_stand_within_each_other_and_none_is_there_twice(opened):

@@ -151,9 +151,9 @@ export function spanUsage(attributes: Attributes): Usage {
     ...sums
   } = counts;
   if (typeof model !== "string" || model === "" || model.length > LONGEST_MODEL) return { ...usage, ...sums };
-  if (Object.keys(counts).length === 0) return { ...usage, models: { [model]: { calls: 1 } } };
-  const known = { input_tokens: 0, output_tokens: 0 };
-  return { ...usage, ...known, ...sums, models: { [model]: { calls: 1, ...known, ...counts } } };
+  if (counts.input_tokens === undefined || counts.output_tokens === undefined)
+    return { ...usage, models: { [model]: { calls: 1 } } };
+  return { ...usage, ...sums, models: { [model]: { calls: 1, ...counts } } };
 }
 
 function errorOf({ attributes, events, status }: Span): ExampleError | undefined {

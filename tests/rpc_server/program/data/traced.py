@@ -144,7 +144,7 @@ def components(_):
         pass
     with chat(gen_ai__system_instructions=system("Plan it.")):  # holds only a short one
         pass
-    with chat(evolverpc__component="planer"):
+    with chat(evolverpc__component="planer", gen_ai__usage__output_tokens="unknown"):
         pass
 
 
