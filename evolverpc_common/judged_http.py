@@ -46,7 +46,7 @@ async def ask(
     Raises:
         AddressRefused: the policy does not allow the address. aiohttp.ClientError, TimeoutError: there is no answer.
     """
-    connector = judged_connector(allowed, plain=url.startswith("http:"), force_close=True)
+    connector = judged_connector(allowed, plain=urlsplit(url).scheme != "https", force_close=True)
     proxy = environment_proxy(url) if allowed is None else None
     try:
         async with (

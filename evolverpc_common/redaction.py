@@ -1,12 +1,13 @@
 """Replace known secrets in text, JSON values and streams of bytes."""
 
 import base64
-import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
+from contextlib import suppress
+from html.entities import codepoint2name
 from typing import Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import unquote, urlsplit
 
 import orjson
 
@@ -18,6 +19,13 @@ MIN_WORD_LENGTH = 20
 
 SHORTEST_DECLARED = 6
 """Characters of the shortest declared secret that is replaced: shorter ones match words by chance."""
+
+LETTERS = {"\n": "n", "\r": "r", "\t": "t"}
+"""Those that stand for a character after a backslash."""
+
+BEFORE = r"\\"
+MOST_BACKSLASHES = 15
+"""Before an escaped character: JSON within JSON, four times."""
 
 _SECRET_NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTHORIZATION)$", re.IGNORECASE)
 
@@ -31,15 +39,18 @@ def secrets_of(environment: Mapping[str, str] | None = None) -> list[str]:
 class Secrets:
     """Values that must not be written down. Secrets may be added while other threads redact.
 
-    Each is replaced as it is, line by line, and as JSON, a URL or base64 hold it. `declared`: the values are known to
-    be secrets, not guessed by the names of variables, so that only those below `SHORTEST_DECLARED` are left alone.
+    Each is replaced as it is, line by line, and as JSON, URLs, HTML, Python's `repr`, hexadecimal digits or base64 hold
+    it. So are the secrets within one: the password of a URL, and the members of a JSON object that have a secret's
+    name. `declared`: the values are known to be secrets, not guessed by the names of variables, so that only those
+    below `SHORTEST_DECLARED` are left alone.
     """
 
     def __init__(self, values: Iterable[str] = (), *, declared: bool = False) -> None:
         self._declared = declared
         self._values: list[str] = []
-        self._plain: list[str] = []
-        self._encoded: list[bytes] = []
+        self._escaped: list[tuple[str, re.Pattern[str]]] = []
+        self._encoded: list[str] = []
+        self._signs: list[bytes] = []
         self._learn(values)
 
     def add(self, value: str) -> None:
@@ -49,11 +60,13 @@ class Secrets:
 
     def _learn(self, values: Iterable[str]) -> None:
         self._values = list(values)
-        lines = {line.strip() for value in self._values for line in (value, *value.splitlines())}
-        found = {form for line in lines if self._is_long_enough(line) for form in _forms(line)}
-        longest_first = sorted(found, key=lambda form: (-len(form), form))  # one may contain another
-        self._plain = longest_first  # new lists: other threads may be iterating over the old ones
-        self._encoded = [orjson.dumps(value)[1:-1] for value in longest_first]
+        whole = [each for value in self._values for each in (value, *_within(value))]
+        lines = {line.strip() for value in whole for line in (value, *value.splitlines())}
+        longest_first = sorted(filter(self._is_long_enough, lines), key=lambda line: (-len(line), line))
+        # new lists, one of which may contain another's values: other threads may be iterating over the old ones
+        self._escaped = [(_unescaped(line), _pattern(line)) for line in longest_first]
+        self._encoded = sorted({form for line in longest_first for form in _encodings(line)}, key=len, reverse=True)
+        self._signs = [sign.encode() for sign in [*(part for part, _ in self._escaped), *self._encoded]]
 
     def written(self, value: Any, verbatim: Set[str] = frozenset()) -> bytes:
         """Return a value as JSON in which every secret is replaced, in keys too.
@@ -61,13 +74,13 @@ class Secrets:
         `verbatim`: keys whose values stay as they are.
         """
         data = orjson.dumps(value)
-        if any(secret in data for secret in self._encoded):
+        if self._may_be_in(data):
             data = orjson.dumps(self._redacted(orjson.loads(data), verbatim))
         return data
 
     def redact_json(self, data: bytes) -> bytes:
         """Return JSON, or any other text, with every secret replaced; unchanged without one."""
-        if not any(secret in data for secret in self._encoded):
+        if not self._may_be_in(data):
             return data
         try:
             return orjson.dumps(self.redact(orjson.loads(data)))
@@ -80,9 +93,15 @@ class Secrets:
 
     def redact_text(self, text: str) -> str:
         """Return the text with every secret replaced."""
-        for secret in self._plain:
-            text = text.replace(secret, REDACTED)
+        for part, secret in self._escaped:
+            if part in text:
+                text = secret.sub(REDACTED, text)
+        for form in self._encoded:
+            text = text.replace(form, REDACTED)
         return text
+
+    def _may_be_in(self, data: bytes) -> bool:
+        return any(sign in data for sign in self._signs)
 
     def _is_long_enough(self, value: str) -> bool:
         if self._declared:
@@ -102,22 +121,58 @@ class Secrets:
         return value
 
 
-def _forms(value: str) -> set[str]:
-    """Return a value as text may hold it: as it is, within JSON and URLs, and within base64 of a longer text."""
-    data = value.encode("utf-8", "surrogatepass")
-    within = [  # the characters that hold its own bits alone, after any number of other bytes
-        base64.b64encode(bytes(before) + data).decode()[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
-        for before in range(3)
+def _within(value: str) -> Iterator[str]:
+    """Yield the secrets that a value holds: the password of a URL, members of JSON with a secret's name."""
+    with suppress(ValueError):
+        yield unquote(urlsplit(value).password or "")
+    with suppress(ValueError):
+        members = orjson.loads(value)
+        if isinstance(members, dict):
+            yield from secrets_of({name: part for name, part in members.items() if isinstance(part, str)})
+
+
+def _unescaped(value: str) -> str:
+    """Return the longest part of a value that is the same in every text that holds it."""
+    return max(re.split("[^0-9A-Za-z]+", value), key=len)
+
+
+def _pattern(value: str) -> re.Pattern[str]:
+    """Return what finds a value in texts that hold it escaped, also several times."""
+    return re.compile("".join(_escaped(part) for part in re.findall(r"\\+|[0-9A-Za-z]+|.", value, re.DOTALL)))
+
+
+def _escaped(part: str) -> str:
+    """Return a pattern of letters and digits, of a run of backslashes or of any other character."""
+    if part.isascii() and part.isalnum():
+        return part
+    if part.startswith("\\"):
+        return rf"(?:\\{{{len(part)},{len(part) * MOST_BACKSLASHES}}}|(?i:%5c){{{len(part)}}})"
+    code, units = ord(part), part.encode("utf-16-be", "surrogatepass").hex()
+    octets = [f"{octet:02x}" for octet in part.encode("utf-8", "surrogatepass")]
+    forms = [
+        f"{BEFORE}{{0,{MOST_BACKSLASHES}}}{re.escape(part)}",
+        "".join(f"{BEFORE}{{1,{MOST_BACKSLASHES}}}u{units[at : at + 4]}" for at in range(0, len(units), 4)),
+        "".join(f"{BEFORE}{{1,{MOST_BACKSLASHES}}}x{octet}" for octet in octets),
+        "".join(f"%{octet}" for octet in octets),
+        f"&#(?:0*{code}|x0*{code:x});",
     ]
-    return {
-        value,
-        json.dumps(value)[1:-1],
-        json.dumps(value, ensure_ascii=False)[1:-1],
-        *(quote(value, safe=safe, errors="surrogatepass") for safe in ("", "/")),
-        quote_plus(value, errors="surrogatepass"),
-        *within,
-        *(part.replace("+", "-").replace("/", "_") for part in within),
-    }
+    if part == " ":
+        forms.append(r"\+")
+    if part in LETTERS:
+        forms.append(f"{BEFORE}{{1,{MOST_BACKSLASHES}}}{LETTERS[part]}")
+    if code in codepoint2name:
+        forms.append(f"&{codepoint2name[code]};")
+    return f"(?:{'|'.join(f'(?i:{form})' for form in forms)})"
+
+
+def _encodings(value: str) -> Iterator[str]:
+    """Yield a value in hexadecimal digits, and within base64 of a longer text."""
+    data = value.encode("utf-8", "surrogatepass")
+    yield from (data.hex(), data.hex().upper())
+    for before in range(3):  # the characters that hold its own bits alone, after any number of other bytes
+        whole = base64.b64encode(bytes(before) + data).decode()
+        part = whole[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
+        yield from (part, part.replace("+", "-").replace("/", "_"))
 
 
 class StreamRedactor:

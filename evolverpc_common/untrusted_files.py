@@ -15,6 +15,10 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
+DEEPEST = 64
+"""Folders in each other below the topmost one; what is in more of them is not looked for."""
+
+
 class NotPlainFile(OSError):
     """It is a link, a pipe, a device, a folder, or a file that has a second name."""
 
@@ -47,7 +51,9 @@ def plain_files(top: Path) -> Iterator[tuple[Path, BinaryIO]]:
 
     `top` may itself have been made by others: if it is a link there is nothing below it.
     """
-    for folder, _, names, descriptor in os.fwalk(top):
+    for folder, folders, names, descriptor in os.fwalk(top):
+        if len(Path(folder).relative_to(top).parts) == DEEPEST:
+            folders.clear()
         for name in sorted(names):
             with suppress(OSError), _plain(name, descriptor) as file:
                 yield Path(folder, name).relative_to(top), file

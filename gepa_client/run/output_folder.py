@@ -14,6 +14,7 @@ from typing import Any
 
 from evolverpc_common.display_text import line
 from evolverpc_common.files import replace_file
+from evolverpc_common.untrusted_files import DEEPEST
 
 BEST_CANDIDATE = "best_candidate.json"
 RESULT = "result.json"
@@ -141,6 +142,8 @@ def unpack_artifacts(content: bytes, folder: Path) -> tuple[list[str], list[str]
                     left_out.append(f"{line(name, NAME_SHOWN)} (not a file of its own, but a link or a device)")
                 elif name.startswith(("/", "../")) or name == ".." or "\0" in name:
                     left_out.append(f"{line(name, NAME_SHOWN)} (outside of its folder)")
+                elif name.count("/") > DEEPEST:
+                    left_out.append(f"{line(name, NAME_SHOWN)} (in more than {DEEPEST} folders)")
                 elif entry.issparse():
                     left_out.append(f"{line(name, NAME_SHOWN)} (a sparse file)")
                 elif len(copied) == ARTIFACT_FILES:

@@ -1,5 +1,12 @@
 """Known secrets are replaced in text, JSON and streams."""
 
+import base64
+import html
+import json
+from urllib.parse import quote, quote_plus
+
+import pytest
+
 from evolverpc_common.redaction import Secrets, StreamRedactor, secrets_of
 
 
@@ -7,6 +14,41 @@ def test_the_longer_of_two_secrets_goes_as_a_whole_and_short_ones_are_words() ->
     secrets = Secrets(["password", "pass-1234", "pass-1234-5678", "short"])
     text = "pass-1234-5678 pass-1234 password short"
     assert secrets.written(text) == b'"[redacted] [redacted] password short"'
+
+
+SECRET = 'sk-Ab/c+d&e"f\\g<é> xyz\n12345'
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        json.dumps(json.dumps(json.dumps({"a": SECRET}))),
+        json.dumps(SECRET).replace("/", "\\/").replace("00e9", "00E9").replace("<", "\\u003c"),
+        repr({"a": SECRET}),
+        repr(SECRET.encode()),
+        quote(SECRET).replace("%2B", "%2b"),
+        quote_plus(SECRET),
+        html.escape(SECRET),
+        SECRET.encode().hex(),
+        base64.b64encode(b"user:" + SECRET.encode()).decode(),
+    ],
+)
+def test_a_secret_is_found_as_other_formats_hold_it(held: str) -> None:
+    written = Secrets([SECRET]).written({"x": held}).decode()
+    assert "[redacted]" in written
+    assert "12345" not in written
+
+
+def test_a_secret_is_found_after_many_backslashes_soon() -> None:
+    text = "a" + "\\" * 300_000
+    assert Secrets(["a\\\\b-c-dd\\e"]).redact_text(text) == text
+
+
+def test_secrets_within_one_are_secrets() -> None:
+    account = json.dumps({"type": "service_account", "private_key": "-----BEGIN-----\nMIIE0123abcdef\n"})
+    secrets = Secrets(["postgres://user:Sup3r%20SecretPw@host/db", account])
+    assert secrets.redact_text("password=Sup3r SecretPw") == "password=[redacted]"
+    assert secrets.redact_text("MIIE0123abcdef of a service_account") == "[redacted] of a service_account"
 
 
 def test_secrets_are_found_by_the_names_of_variables() -> None:

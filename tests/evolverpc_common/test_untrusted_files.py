@@ -43,3 +43,11 @@ def test_plain_files_are_opened_and_found(folder: Path) -> None:
         open_plain(folder, "below/absent")
     assert [(str(name), file.read()) for name, file in plain_files(folder)] == [("below/plain", b"theirs")]
     assert list(plain_files(folder / "linked")) == []
+
+
+def test_folders_in_each_other_are_looked_into_to_a_bounded_depth(tmp_path: Path) -> None:
+    deepest = Path(*["d"] * 66)
+    (tmp_path / deepest).mkdir(parents=True)
+    for depth in (64, 65, 66):
+        (tmp_path / Path(*["d"] * depth) / "file").write_text("x")
+    assert [len(name.parts) for name, _ in plain_files(tmp_path)] == [65]
