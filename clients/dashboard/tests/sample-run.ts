@@ -296,6 +296,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
         answer: false,
       },
     ],
+    shared: { train: 0, val: 0 },
   });
   events.push({
     type: "steer",
@@ -386,7 +387,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
       verdict: "improved",
       statement: text(
         "statement",
-        "The best candidate scores 0.21 more than the seed on 25 sealed test rows (95 % interval 0.12 to 0.30).",
+        `improved: on 25 sealed test rows the seed scores 0.42 and candidate ${best} 0.63 (difference +0.21, 96 % interval +0.12 to +0.3, p = 0.001); this is weakened by leaks: the best candidate contains texts of 1 validation or test row`,
       ),
       candidate: best,
       rows: 25,
@@ -396,7 +397,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
       difference: 0.21,
       low: 0.12,
       high: 0.3,
-      confidence: 0.95,
+      confidence: 0.96,
       p_value: 0.001,
       validation_estimate: (means[best] as number) - 0.02,
       validation_low: (means[best] as number) - 0.07,
