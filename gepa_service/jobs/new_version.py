@@ -32,7 +32,7 @@ def program_of(store: Store, records: RecordStore, job: Job, artifacts: dict[str
     candidates = store.candidates(run.id)
     chosen = best_candidate(store, run.id, candidates)
     try:
-        certificate = certify(store, run).model_dump(mode="json")
+        certificate = certify(store, run)
     except ClientError:  # the run has no test rows, or was not improved: the report has the reason
         certificate = None
     texts = {} if chosen is None else dict(chosen.texts)
@@ -55,8 +55,9 @@ def program_of(store: Store, records: RecordStore, job: Job, artifacts: dict[str
         base_commit=base,
         score=(run.best or {}).get("score"),
         seed_score=seed_score(store, run),
-        certificate=certificate,
-        verdict=None if certificate is None else certificate.get("verdict"),
+        certificate=None if certificate is None else certificate.model_dump(mode="json"),
+        verdict=None if certificate is None else certificate.verdict,
+        leaks=certificate is not None and certificate.leaks.any,
     )
 
 

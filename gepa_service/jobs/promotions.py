@@ -39,17 +39,21 @@ def promotions_of(records: TenantRecords, *, program_id: str | None = None, line
 def promote(records: TenantRecords, program: Program, actor: str, reason: str | None) -> Promotion:
     """Make a version the active one of its line. Of two at once, one comes after the other.
 
-    `reason`: to promote a version whose certificate does not state `improved`; None to refuse it.
+    `reason`: to promote a version whose certificate does not state `improved`, or is weakened by leaks; None to refuse
+    it.
 
     Raises:
         PromotionRefused: the version has no such certificate, or is active already.
     """
-    if program.verdict != IMPROVED and reason is None:
+    is_certified = program.verdict == IMPROVED and not program.leaks
+    if not is_certified and reason is None:
         verdict = "has no certificate" if program.verdict is None else f"is certified as `{program.verdict}`"
+        if program.leaks:
+            verdict += ", weakened by leaks that the certificate states"
         raise PromotionRefused(
             f"the version {verdict}: promote it with `force` and a `reason`, or test it on more rows"
         )
-    forced = reason if program.verdict != IMPROVED else None
+    forced = None if is_certified else reason
 
     def chosen(active: ActiveVersion | None) -> Promotion:
         if active is not None and active.program_id == program.id:

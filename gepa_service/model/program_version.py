@@ -57,7 +57,8 @@ class Program(Record):
 
     `parents`: versions it was made from. `line`: which program it is a version of: repository, folder and name; one
     version of a line is active. `texts`: by component. `program_json`: what the program's `finalize` wrote, if it did.
-    `certificate`: as `certificate.json`; `verdict`: its verdict, None without one.
+    `certificate`: as `certificate.json`; `verdict`: its verdict, None without one; `leaks`: whether leaks
+    weaken that, as of test rows that are training rows too.
     """
 
     kind: ClassVar[str] = "program"
@@ -83,6 +84,7 @@ class Program(Record):
     seed_score: float | None = None
     certificate: dict[str, Any] | None = None
     verdict: Literal["improved", "no difference", "worse"] | None = None
+    leaks: bool = False
 
 
 class Promotion(Record):

@@ -176,7 +176,7 @@ def _body(journals: str, program: Program) -> str:
     certificate = program.certificate
     stated = str(certificate.get("statement", "")) if certificate is not None else "There is no certificate."
     parts = [
-        f"**{program.verdict or 'not certified'}**: {stated}",
+        f"**{program.verdict or 'not certified'}{', weakened by leaks' if program.leaks else ''}**: {stated}",
         f"Version `{program.id}` of job `{program.job_id}`.",
     ]
     if component_texts(program.texts):

@@ -58,6 +58,7 @@ class VersionSummary(BaseModel):
     score: float | None
     seed_score: float | None
     verdict: Verdict | None
+    leaks: bool
     created: datetime
 
     @classmethod

@@ -66,11 +66,13 @@ async def test_versions_are_listed_and_shown_with_who_promoted_them(editor: Call
     assert [each["actor"] for each in shown["promotions"]] == ["key:acme-editor"]
 
 
-@pytest.mark.parametrize("verdict", [None, "no difference", "worse"])
+@pytest.mark.parametrize(
+    ("verdict", "leaks"), [(None, False), ("no difference", False), ("worse", False), ("improved", True)]
+)
 async def test_a_version_that_did_not_improve_is_promoted_by_force_with_a_reason_alone(
-    editor: Caller, acme: TenantRecords, verdict: str | None
+    editor: Caller, acme: TenantRecords, verdict: str | None, leaks: bool
 ) -> None:
-    version(acme, "a", verdict=verdict)
+    version(acme, "a", verdict=verdict, leaks=leaks)
     assert (await editor("POST", "/program/program_a/promote", {})).status_code == 409
     assert (await editor("POST", "/program/program_a/promote", {"reason": "r"})).status_code == 409
     for wrong in (

@@ -4327,6 +4327,8 @@ export interface components {
             created: string;
             /** Job Id */
             job_id: string;
+            /** Leaks */
+            leaks: boolean;
             /** Line */
             line: string;
             /** Parents */
@@ -4370,6 +4372,8 @@ export interface components {
             diff: string | null;
             /** Job Id */
             job_id: string;
+            /** Leaks */
+            leaks: boolean;
             /** Line */
             line: string;
             /** Parents */

@@ -24,6 +24,7 @@ export function Badge({ text }: { text: string }) {
 }
 
 /** What a certificate states of a version. */
-export function Verdict({ verdict }: { verdict: string | null }) {
-  return verdict === null ? <span class="quiet">no certificate</span> : <Badge text={verdict} />;
+export function Verdict({ version: { verdict, leaks } }: { version: { verdict: string | null; leaks: boolean } }) {
+  if (verdict === null) return <span class="quiet">no certificate</span>;
+  return <Badge text={leaks ? `${verdict}, weakened by leaks` : verdict} />;
 }

@@ -37,7 +37,7 @@ export function VersionControls({ version, onChange }: Props) {
 function Promote({ version, onDone }: { version: Version; onDone: () => void }) {
   const { busy, problem, send } = useAction();
   const [reason, setReason] = useState("");
-  const certified = version.verdict === "improved";
+  const certified = version.verdict === "improved" && !version.leaks;
   const promote = async () => {
     const body = certified ? {} : { force: true, reason: reason.trim() };
     if ((await send("POST", `/program/${encodeURIComponent(version.program_id)}/promote`, body)) !== null) onDone();
@@ -54,7 +54,7 @@ function Promote({ version, onDone }: { version: Version; onDone: () => void }) 
         {!certified &&
           (version.verdict === null
             ? "It has no certificate: state why it is promoted all the same. The reason is recorded."
-            : `Its certificate states "${version.verdict}": state why it is promoted all the same. The reason is recorded.`)}
+            : `Its certificate states "${version.verdict}"${version.leaks ? ", weakened by leaks" : ""}: state why it is promoted all the same. The reason is recorded.`)}
       </p>
       {!certified && (
         <Field label="Reason" name="reason" problem={problem}>

@@ -24,7 +24,7 @@ export function VersionView({ id }: { id: string }) {
               <Inline text={programName(version.line, version.repo_url)} length={80} />
             </h1>
             {version.active && <Badge text="active" />}
-            <Verdict verdict={version.verdict} />
+            <Verdict version={version} />
           </div>
           <VersionControls version={version} onChange={loaded.reload} />
           <Facts version={version} />

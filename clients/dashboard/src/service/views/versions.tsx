@@ -39,7 +39,7 @@ export function VersionsView() {
                     <span class="scores">
                       {score(version.seed_score)} {"\u2192"} <strong>{score(version.score)}</strong>
                     </span>
-                    <Verdict verdict={version.verdict} />
+                    <Verdict version={version} />
                     {activeIds.has(version.program_id) && <Badge text="active" />}
                     {version.commit !== null && <span class="quiet">changes code</span>}
                   </li>
