@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.rpc_server.program.test_frameworks import PACKAGE, install_node, node_libraries
-from tests.support.installed import installed
+from tests.rpc_server.failure_matrix import missing_rows, wrong_cells
+from tests.rpc_server.program.test_frameworks import PACKAGE, node_libraries
+from tests.rpc_server.scripted_host import HTTP_FAILURES, scripted_host
+from tests.support.installed import node_with
 
-ROOT = Path(__file__).parents[3]
 CALLS = Path(__file__).parent / "data" / "network"
-PAGE = ROOT / "docs" / "frameworks.md"
-REJECTIONS = ("400", "401", "3")
-ANSWERS = ("ok", "0", "1000")
+WAYS = (*HTTP_FAILURES, "hang", "400", "401", "ok")
 SECONDS = 120.0
 HEALTHY_RUNS = 200
 
@@ -36,32 +35,20 @@ pytestmark = [
 ]
 
 
-async def check(opened, folder: Path, clients: tuple[str, ...]) -> None:
+def calling(opened, folder: Path, *clients: str):
     command = ("node", str(CALLS / "calls.mjs"), str(PACKAGE), str(folder), *clients)
-    limits = {"start_timeout_s": 300.0, "example_timeout_s": SECONDS}
-    async with opened(command=command, workers=1, **limits) as running:
-        about = (await running.one({}, seconds=SECONDS))["output"]
-        rows = [
-            {"client": client, "failure": failure}
-            for client, known in about["clients"].items()
-            for failure in known["failures"]
-        ]
-        results = await running.evaluate(*rows, seconds=SECONDS)
-        names = [about["healthy"][n % len(about["healthy"])] for n in range(HEALTHY_RUNS)]
-        healthy = await running.evaluate(*({"healthy": name, "n": n} for n, name in enumerate(names)), seconds=SECONDS)
-    expected = {**dict.fromkeys(REJECTIONS, "program_error"), **dict.fromkeys(ANSWERS, "ok")}
-    wrong = [
-        (row, result)
-        for row, result in zip(rows, results, strict=True)
-        if result["status"] != expected.get(row["failure"], "infra_error")
-    ]
-    assert wrong == []
-    held_up = [(name, result) for name, result in zip(names, healthy, strict=True) if result["status"] != "ok"]
-    assert held_up == []
-    page = PAGE.read_text()
-    for client, known in about["clients"].items():
-        row = f"| {client.split(',')[0]} | {known['version']} | "
-        assert row in page, f"{PAGE.name} has no row that begins with {row}"
+    return opened(command=command, workers=1, start_timeout_s=300.0, example_timeout_s=SECONDS)
+
+
+async def check(opened, folder: Path, clients: tuple[str, ...]) -> None:
+    async with calling(opened, folder, *clients) as running:
+        about = (await running.one({}, seconds=SECONDS))["output"]["clients"]
+        failures = {
+            client: known.get("only") or [way for way in WAYS if way not in known.get("without", ())]
+            for client, known in about.items()
+        }
+        assert await wrong_cells(running, failures) == []
+    assert missing_rows({client.split(",")[0]: known["version"] for client, known in about.items()}) == []
 
 
 async def test_no_failure_of_a_model_or_the_network_is_a_score_in_node(opened):
@@ -70,5 +57,12 @@ async def test_no_failure_of_a_model_or_the_network_is_a_score_in_node(opened):
 
 @pytest.mark.long
 async def test_no_failure_of_a_host_is_a_score_with_further_clients_in_node(opened):
-    lock = (CALLS / "node" / "package-lock.json").read_text()
-    await check(opened, installed("network-node", lock, lambda folder: install_node(folder, CALLS / "node")), LONG)
+    await check(opened, node_with("network-node", CALLS / "node"), LONG)
+
+
+async def test_healthy_programs_are_not_held_up_in_node(opened):
+    async with calling(opened, node_libraries()) as running, scripted_host() as urls:
+        names = (await running.one({}, seconds=SECONDS))["output"]["healthy"]
+        rows = [{"healthy": names[n % len(names)], "host": urls["host"], "n": n} for n in range(HEALTHY_RUNS)]
+        results = await running.evaluate(*rows, seconds=SECONDS)
+    assert [pair for pair in zip(rows, results, strict=True) if pair[1]["status"] != "ok"] == []
