@@ -68,7 +68,7 @@ export class AnswerReader {
       if (this.status === 400)
         this.#state(AWS_THROTTLING.test(this.#kept) ? { reason: "throttled", status: 400 } : undefined);
       else if (this.#read === "whole")
-        this.#state(this.#kept.includes('"error"') ? stated(this.#kept, false) : undefined);
+        this.#state(this.#kept.includes('"error"') ? statedFailure(parsed(this.#kept), false) : undefined);
       else this.#event(this.#kept);
     }
     return this.#failure;
@@ -127,10 +127,6 @@ export class AnswerReader {
       this.#state(failure);
     }
   }
-}
-
-function stated(text: string, isEvent: boolean): Failure | undefined {
-  return statedFailure(parsed(text), isEvent);
 }
 
 function parsed(text: string): unknown {

@@ -10,7 +10,7 @@ import { isError, isHolder, namesOf, ownValues, read, readOrCall } from "../base
 import { type Call, callOf } from "./call.js";
 import { ExampleCalls } from "./example-calls.js";
 import { AWS_THROTTLING, type Failure, isTimeout, passes, passesInGrpc, reasonOf } from "./failures.js";
-import { lostConnectionOf } from "./watch-sockets.js";
+import { hasLostConnection } from "./watch-sockets.js";
 
 const MAX_VALUES = 64;
 const MAX_MESSAGE = 200;
@@ -107,7 +107,7 @@ function statesFailure(value: object, calls: ExampleCalls): boolean {
     return passesInGrpc(status) || (status === 13 && /RST_STREAM/.test(message)); // reset by the host
   }
   if (typeof code === "string" && read(value, "severity") !== undefined) return /^(08|53|57P0)/.test(code); // PostgreSQL
-  if (lostConnectionOf(value, calls.began) !== undefined) return true;
+  if (hasLostConnection(value, calls.began)) return true;
   if (code === -32000 || code === -32001) return /connection closed|timed out/i.test(message); // MCP
   if (nameOf(value) === "MongoServerSelectionError") return true;
   const labels = read(value, "errorLabels"); // MongoDB

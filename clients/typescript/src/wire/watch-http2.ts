@@ -11,14 +11,13 @@ interface Http2 {
 
 interface Session {
   request(headers?: Headers, ...given: unknown[]): object;
-  readonly socket?: unknown;
-  readonly originSet?: string[];
 }
 
 type Headers = Record<string, string | string[] | number | undefined>;
 
 /** Names of the hosts of sessions. */
 const hosts = new WeakMap<object, string>();
+
 /** Watch the streams of all sessions from now on; none in a runtime without this module. */
 export function watchHttp2(): void {
   const http2 = builtin<Http2>("node:http2");
