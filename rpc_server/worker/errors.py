@@ -41,7 +41,7 @@ class ContractError(Exception):
 
 
 class ModelUnavailable(Exception):
-    """A program returned although its last call of a model failed in a way that passes; the message names both."""
+    """A program returned although its last call of a model failed transiently; the message names both."""
 
 
 class InvalidResult(Exception):

@@ -64,10 +64,10 @@ function watch(stream: object, call: Call): void {
 }
 
 /** Codes with which a host resets a stream that it may serve later: an error of its own, refused, or too many. */
-const PASSING_RESETS = new Set([2, 7, 11]);
+const TRANSIENT_RESETS = new Set([2, 7, 11]);
 
 function closed({ rstCode = 0 }: { rstCode?: number }, call: Call, trailers: Headers): void {
-  if (PASSING_RESETS.has(rstCode)) call.fail({ reason: "cut off" });
+  if (TRANSIENT_RESETS.has(rstCode)) call.fail({ reason: "cut off" });
   else if (rstCode === 0) call.completed(headerOf(trailers));
   else call.broke();
 }
