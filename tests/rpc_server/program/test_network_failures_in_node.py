@@ -7,7 +7,7 @@ import pytest
 
 from tests.rpc_server.failure_matrix import missing_rows, wrong_cells
 from tests.rpc_server.program.test_frameworks import PACKAGE, node_libraries
-from tests.rpc_server.scripted_host import HTTP_FAILURES, scripted_host
+from tests.rpc_server.scripted_host import CLOSES, HTTP_FAILURES, SOCKET_FAILURES, STATUSES, scripted_host
 from tests.support.installed import node_with
 
 CALLS = Path(__file__).parent / "data" / "network"
@@ -28,6 +28,25 @@ LONG = (
     *("ioredis", "mongodb", "pg", "ws"),
 )
 
+OF_MCP = (*STATUSES, "refused", "reset", "DNS", "400")
+OTHER_FAILURES = {
+    "@grpc/grpc-js": (*SOCKET_FAILURES, "reset stream", "silent stream", "4", "8", "14", "3", "0"),
+    "@modelcontextprotocol/sdk": (*OF_MCP, "hang", "ok"),
+    "@modelcontextprotocol/sdk, SSE": OF_MCP,
+    "@modelcontextprotocol/sdk, a process": ("a process that ends",),
+    **dict.fromkeys(("ioredis", "mongodb", "pg"), SOCKET_FAILURES),
+    "ws": (*CLOSES, "1000", "429", "503", *SOCKET_FAILURES),
+}
+"""Of clients that ask no model."""
+
+WITHOUT = {
+    "ai 5, stream": ("cut",),  # it waits for ever
+    **dict.fromkeys([f"{client}, text stream" for client in ("ai 5", *OF_MODELS)], ("400", "401")),  # an empty text
+    **dict.fromkeys(("fetch", "node-fetch"), ("hang",)),  # they have no time-out
+    "@aws-sdk/client-bedrock-runtime": ("event", "body"),  # AWS states no errors with status 200
+}
+"""Ways of answering with which a client is not asked."""
+
 pytestmark = [
     pytest.mark.timeout(600),  # the first run installs the libraries
     pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed"),
@@ -42,13 +61,13 @@ def calling(opened, folder: Path, *clients: str):
 
 async def check(opened, folder: Path, clients: tuple[str, ...]) -> None:
     async with calling(opened, folder, *clients) as running:
-        about = (await running.one({}, seconds=SECONDS))["output"]["clients"]
+        versions = (await running.one({}, seconds=SECONDS))["output"]["versions"]
         failures = {
-            client: known.get("only") or [way for way in WAYS if way not in known.get("without", ())]
-            for client, known in about.items()
+            client: [way for way in OTHER_FAILURES.get(client, WAYS) if way not in WITHOUT.get(client, ())]
+            for client in clients
         }
         assert await wrong_cells(running, failures) == []
-    assert missing_rows({client.split(",")[0]: known["version"] for client, known in about.items()}) == []
+    assert missing_rows({client.split(",")[0]: version for client, version in versions.items()}) == []
 
 
 async def test_no_failure_of_a_model_or_the_network_is_a_score_in_node(opened):
