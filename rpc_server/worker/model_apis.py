@@ -24,10 +24,7 @@ _MODEL_IN_PATH = re.compile(r"/(?:models?|deployments|engines)/([^/:?]+)")
 _WITHOUT_A_NAME = "/chat/completions"
 """A path that needs no name of a model: servers of a single one expect none."""
 
-PASSING_STATUSES = frozenset((408, 425, 429))
-"""HTTP statuses of failures that pass, beside 500 to 599."""
-
-_PASSING = re.compile(
+_TRANSIENT = re.compile(
     r"rate.?limit|too.?many|overload|quota|exhausted|unavailable|server.?error|^api_error$|internal|time.?d?.?out|deadline"
     r"|throttl|slow.?down|capacity|request.?limit.?exceeded|bandwidth.?limit|throughput.?exceeded|model.?stream.?error",
     re.IGNORECASE,
@@ -36,7 +33,6 @@ _LASTING = re.compile(
     r"invalid|auth|permission|forbidden|denied|not.?found|content|context|policy|safety|too.?large|unsupported|validation",
     re.IGNORECASE,
 )
-
 
 _MAX_NAME = 64
 """Characters of the name of an error; what is longer is a sentence."""
@@ -51,20 +47,20 @@ class Request(NamedTuple):
 
 
 class StatedError(NamedTuple):
-    """An error that a response states; `passes`: whether it is one that passes."""
+    """An error that a response states."""
 
     reason: str
-    passes: bool
+    is_transient: bool
 
 
-def is_passing_status(status: int) -> bool:
-    """Return whether an HTTP status is of a failure that passes."""
-    return status in PASSING_STATUSES or 500 <= status <= 599
+def is_transient_status(status: int) -> bool:
+    """Return whether an HTTP status is of a transient failure."""
+    return status in (408, 425, 429) or 500 <= status <= 599
 
 
-def is_passing_code(code: str) -> bool:
-    """Return whether the name of an error, such as `rate_limit_exceeded`, is of a failure that passes."""
-    return _PASSING.search(code) is not None
+def is_transient_code(code: str) -> bool:
+    """Return whether the name of an error, such as `rate_limit_exceeded`, is of a transient failure."""
+    return _TRANSIENT.search(code) is not None
 
 
 def read_request(method: str, path: str, body: Any) -> Request:
@@ -89,7 +85,7 @@ def prompt_of(asked: dict[str, Any]) -> str:
 def stated_error(answer: Any, *, in_stream: bool = False, is_error: bool = False) -> StatedError | None:
     """Return the error that a body, or one event of a stream, states; None if it states none.
 
-    An error `in_stream` passes, unless it states a reason that lasts. `is_error`: the event itself is called an error.
+    An error `in_stream` is transient, unless it states a reason that lasts. `is_error`: the event is called an error.
     """
     if isinstance(answer, list):  # Gemini's stream as one JSON text
         return next((found for found in map(stated_error, answer) if found is not None), None)
@@ -105,11 +101,11 @@ def stated_error(answer: Any, *, in_stream: bool = False, is_error: bool = False
     for code in codes:
         number = int(code) if isinstance(code, (int, str)) and str(code).isdigit() else None
         if number is not None and 400 <= number <= 599:
-            return StatedError(str(number), is_passing_status(number))
+            return StatedError(str(number), is_transient_status(number))
     names = [code for code in codes if isinstance(code, str) and code != "error"]
-    passing = next((name for name in names if len(name) <= _MAX_NAME and is_passing_code(name)), None)
-    if passing is not None:
-        return StatedError(passing, True)
+    transient = next((name for name in names if len(name) <= _MAX_NAME and is_transient_code(name)), None)
+    if transient is not None:
+        return StatedError(transient, True)
     return StatedError(names[0][:_MAX_NAME] if names else "error", in_stream and not any(map(_LASTING.search, names)))
 
 

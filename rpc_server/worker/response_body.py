@@ -6,7 +6,7 @@ import re
 import sys
 from typing import Any, Callable
 
-from .model_apis import StatedError, is_passing_code, parsed, stated_error
+from .model_apis import StatedError, is_transient_code, parsed, stated_error
 
 _MAX_JSON = 4 << 20
 """Bytes of a JSON body that are kept to read it when it is complete; nothing is read of a longer one."""
@@ -30,7 +30,9 @@ class ResponseBody:
         self._size = 0
         self._is_error_event = False
         self._skips = False
-        self._read: Callable[[ResponseBody, bytes], None] | None = None  # of the class: a bound one would be a cycle
+        self._read: Callable[[ResponseBody, bytes], None] | None = (
+            None  # unbound: a bound method would make a cycle of references
+        )
         if _AMAZON in content_type:
             self._read = ResponseBody._read_amazon
         elif _EVENTS.search(content_type):
@@ -49,8 +51,8 @@ class ResponseBody:
         if self._read is not None:
             self._read(self, data)
 
-    def is_decoded(self) -> None:
-        """Take what follows as it is."""
+    def skip_decoding(self) -> None:
+        """Read what follows as it is: the client has decoded it."""
         self._decode = bytes
 
     def _keep(self, data: bytes) -> None:
@@ -100,7 +102,7 @@ class ResponseBody:
         self._rest = b"" if found else data[-64:]
         if found:
             name = found.group(1).decode()
-            self.error = StatedError(name, is_passing_code(name))
+            self.error = StatedError(name, is_transient_code(name))
 
 
 def _decoder(encoding: str) -> Callable[[bytes], bytes] | None:
