@@ -27,7 +27,7 @@ fork = int(connection.recv(64))
 for number in FORWARDED:
     signal.signal(number, lambda number, _: os.kill(fork, number))
 signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
-status = os.waitstatus_to_exitcode(int(connection.recv(64)))
+status = os.waitstatus_to_exitcode(int(connection.recv(64).split()[0]))
 sys.exit(status if status >= 0 else 128 - status)  # as a shell does
 """
 
