@@ -21,11 +21,15 @@ OFFERED = {
     "steps",
     "exact_values",
 }
+SHORT = ("python", "typescript")
+"""Run by `make test`."""
 NOT_OFFERED = {"adapter_state", "batch_evaluate", "images", "mutations"}
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in SHORT else [pytest.mark.long]) for name in SERVERS]
+)
 async def test_a_server_we_ship_passes_every_check_that_applies(name: str) -> None:
     reason = missing(name)
     if reason is not None:

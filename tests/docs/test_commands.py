@@ -126,6 +126,7 @@ def test_the_quick_start_checks_the_program_and_improves_its_prompt(
     assert re.search(r"cost: `\$0\.\d+ evaluation, \$0\.\d+ reflection`", report), report
 
 
+@pytest.mark.long
 def test_the_check_of_the_quick_start_passes_the_program_with_anthropic(
     tmp_path: Path, fork_server: ForkServer
 ) -> None:
@@ -135,6 +136,7 @@ def test_the_check_of_the_quick_start_passes_the_program_with_anthropic(
         Reader(tmp_path, urls, variables | {"GEPA_TOKEN": TOKEN}, fork_server).runs(line)
 
 
+@pytest.mark.long
 def test_the_commands_about_fleets_long_runs_and_gains_work_one_after_the_other(
     tmp_path: Path, fork_server: ForkServer
 ) -> None:

@@ -25,7 +25,7 @@ REPLACED = {
 }
 """What a command of the page has -> what the test gives it, so that the program improves for certain."""
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
 
 
 @dataclass

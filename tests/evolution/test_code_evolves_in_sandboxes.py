@@ -55,7 +55,7 @@ def unused_port() -> int:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("where", [beside, at_modal])
+@pytest.mark.parametrize("where", [beside, pytest.param(at_modal, marks=pytest.mark.long)])
 def test_the_code_evolves_in_sandboxes_and_its_model_calls_are_counted(
     world: Callable[..., World], where: Callable[[], AbstractContextManager[Backend]]
 ) -> None:

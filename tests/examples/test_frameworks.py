@@ -31,9 +31,7 @@ LAST_LINE = re.compile(
 MODELS = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 VARIABLES = {"LITELLM_LOCAL_MODEL_COST_MAP": "1", "MASTRA_TELEMETRY_DISABLED": "1"}
 AS_A_USER = "openai"
-"""The example whose script, command and server are started as a user does; those of the others are forks."""
-SHORT = (AS_A_USER, "ai-sdk")
-"""One of each language, run by `make test`. How calls of the others become steps: `tests/rpc_server/program`."""
+"""The example of `make test`, whose script, command and server are started as a user does; the others' are forks."""
 Run = Callable[..., tuple[int, str]]
 
 pytestmark = pytest.mark.timeout(600)  # the first run installs the frameworks
@@ -90,7 +88,7 @@ def table(page: Path, head: str) -> list[list[str]]:
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
     in_node = (FRAMEWORKS / name / "package.json").is_file()
-    return [NODE] * in_node + [pytest.mark.long] * (name not in SHORT)
+    return [NODE] * in_node + [pytest.mark.long] * (name != AS_A_USER)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in NAMES])
@@ -140,6 +138,7 @@ def test_the_first_page_has_the_figures_of_every_example() -> None:
     assert [*columns][1:] == expected
 
 
+@pytest.mark.long
 def test_feedback_on_the_wrong_component_is_no_help(tmp_path: Path, run: Run) -> None:
     rows = [json.loads(line) for line in (FRAMEWORKS / "openai" / "data" / "train.jsonl").read_text().splitlines()]
     swapped = {"assistant": "Query", "Query": "assistant"}

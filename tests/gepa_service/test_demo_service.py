@@ -11,7 +11,7 @@ import pytest
 DEMO = Path(__file__).resolve().parents[2] / "examples" / "service" / "demo.py"
 LIMIT_S = 280
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 
 
 def test_the_demo_improves_a_program_over_http_and_promotes_the_version(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from tests.support.modal_cloud import Cloud, loopback_modal_beside
 
 pytestmark = [
     pytest.mark.timeout(700),
+    pytest.mark.long,
     pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap"),
 ]
 __all__ = ["mongo_server", "mongo_url"]

@@ -13,7 +13,10 @@ from tests.gepa_client.cli.test_optimize_in_sandboxes import ARTIFACTS, artifact
 from tests.support.forked_client import ForkServer
 from tests.support.modal_cloud import Cloud, loopback_modal_beside
 
-pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap"),
+    pytest.mark.long,
+]
 
 
 @pytest.fixture

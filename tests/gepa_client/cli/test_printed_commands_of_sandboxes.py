@@ -20,7 +20,11 @@ from tests.support.modal_cloud import Cloud, found_by_this_process, loopback_mod
 Cli = Callable[..., Ran]
 Types = Callable[..., Ran]
 
-pytestmark = [pytest.mark.usefixtures("own_state"), pytest.mark.timeout(300)]  # sandboxes are started many times
+pytestmark = [
+    pytest.mark.usefixtures("own_state"),
+    pytest.mark.timeout(300),
+    pytest.mark.long,
+]  # sandboxes are started many times
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
 
 

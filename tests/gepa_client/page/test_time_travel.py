@@ -25,7 +25,7 @@ RUNS: dict[str, tuple[object, ...]] = {
     "reuse": ("--deterministic",),
     "paired": ("--acceptance", "paired", "--reflection-minibatch-size", 6),
 }
-KINDS = [pytest.param("plain", marks=pytest.mark.long), *(kind for kind in RUNS if kind != "plain")]
+KINDS = [pytest.param(kind, marks=[pytest.mark.long] if kind != "race" else []) for kind in RUNS]
 """The steered run is a plain one."""
 
 

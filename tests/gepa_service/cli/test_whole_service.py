@@ -18,7 +18,7 @@ from tests.gepa_service.platform import word_repository, word_settings
 from tests.sandbox_runtime.source.repositories import commit
 
 WAIT_S = 100.0
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.timeout(400), pytest.mark.long]
 
 PROGRAM = """
 seed_candidate = {"prompt": "plain"}

@@ -34,6 +34,7 @@ def repository(folder: Path) -> Path:
     return demo.repository_in(folder)
 
 
+@pytest.mark.long
 def test_a_program_is_connected_optimized_followed_and_promoted(service: dict[str, Any], tmp_path: Path) -> None:
     with ServiceClient(service["url"], service["key"]) as client:
         connected = client.connect_git(ConnectRequest(repo_url=str(repository(tmp_path / "program"))))

@@ -56,7 +56,7 @@ ARRIVALS_IN_NODE = {
     "openai": f"one line: `new OpenAIInstrumentation().manuallyInstrument(OpenAI)` of `{OPENINFERENCE}-openai`",
 }
 
-pytestmark = pytest.mark.timeout(600)  # the first run installs the libraries
+pytestmark = [pytest.mark.timeout(600), pytest.mark.long]  # the first run installs the libraries
 
 
 def python_of_libraries() -> Path:
