@@ -474,7 +474,7 @@ class FailedExamples(_Event):
 
 
 class RetryGroup(BaseModel):
-    """How many examples failed in one way that passes. `host`: that failed, None if the server names none."""
+    """How many examples failed transiently for one reason. `host`: that failed, None if the server names none."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 

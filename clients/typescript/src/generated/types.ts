@@ -399,7 +399,7 @@ export interface ExampleError {
 /**
  * The outcomes of an example's calls to one host over the network.
  *
- * `succeeded`: calls that the host answered. `failed`: calls that failed in a way that passes: there was no
+ * `succeeded`: calls that the host answered. `failed`: calls that failed transiently: there was no
  * connection, it was cut, the host timed out, or it answered with status 408, 425, 429 or 5xx, with an error event,
  * or with a body that states one of these. `reason`: how the last of these failed, such as `429`, `connection
  * refused` or `cut off`. `retry_after_s`: how long the host asked to wait, in seconds.
