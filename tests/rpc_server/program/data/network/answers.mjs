@@ -26,7 +26,7 @@ const BEGINNING = {
     { event: "content_block_start", type: "content_block_start", index: 0, content_block: { type: "text", text: "" } },
     { event: "content_block_delta", type: "content_block_delta", index: 0, delta: { type: "text_delta", text: TEXT } },
   ],
-  google: [WHOLE.google],
+  google: [{ candidates: [{ content: { role: "model", parts: [{ text: TEXT }] } }] }],
 };
 const END = {
   openai: [{ id: "1", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }],
@@ -35,7 +35,7 @@ const END = {
     { event: "message_delta", type: "message_delta", delta: { stop_reason: "end_turn" }, usage: { output_tokens: 2 } },
     { event: "message_stop", type: "message_stop" },
   ],
-  google: [],
+  google: [{ candidates: [{ content: { role: "model", parts: [{ text: "" }] }, finishReason: "STOP" }] }],
 };
 const LAST = { openai: "data: [DONE]\n\n", anthropic: "", google: "" };
 
@@ -80,6 +80,7 @@ async function answer(request, response) {
   response.writeHead(200, { "content-type": "text/event-stream" });
   response.write(sse(BEGINNING[kind]));
   if (how === "slow") await new Promise((resolve) => setTimeout(resolve, 50));
+  if (how === "no-end") return response.end();
   return response.end(sse(END[kind]) + LAST[kind]);
 }
 

@@ -26,7 +26,7 @@ const STATUSES = ["429", "500", "502", "503", "529", "408"];
 const NETWORK = ["refused", "reset", "cut", "DNS"];
 const EVERY = [...STATUSES, "quota", ...NETWORK, "silent", "400", "401", "ok"];
 const WHOLE = [...EVERY, "error-body"];
-const STREAM = [...EVERY, "error-event"];
+const STREAM = [...EVERY, "error-event", "no-end"];
 const TEXT_STREAM = STREAM.filter((failure) => !/^40[01]/.test(failure)); // which end empty, without an error
 
 function urlOf(failure) {
