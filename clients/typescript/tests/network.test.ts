@@ -1,4 +1,5 @@
 // What examples do over the network decides whether a failure is theirs. Clients of npm: tests/rpc_server/program/test_network_failures_in_node.py.
+import { randomBytes } from "node:crypto";
 import { createServer, get, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createUnzip, gunzipSync, gzipSync } from "node:zlib";
@@ -36,7 +37,7 @@ const OUTAGES: Record<string, readonly [type: object, body: string]> = {
   "no end of its candidates": [EVENTS, 'data: {"candidates": [{"content": {}}]}\n\n'],
   "no end of its lines": [LINES, '{"model": "m", "done": false}\n'],
 };
-const HEALTHY: Record<string, readonly [type: object, body: string]> = {
+const HEALTHY: Record<string, readonly [type: object, body: string | Uint8Array]> = {
   "an event of an error refuses it": [
     EVENTS,
     `event: error\ndata: {"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long"}}\n\n`,
@@ -51,6 +52,11 @@ const HEALTHY: Record<string, readonly [type: object, body: string]> = {
   "a message stops": [EVENTS, 'data: {"type": "message_start"}\n\ndata: {"type": "message_stop"}\n\n'],
   "candidates finish": [EVENTS, 'data: {"candidates": [{"finishReason": "STOP"}]}\n\n'],
   "lines are done": [LINES, '{"done": false}\n{"done": true}\n'],
+  "a stream is compressed": [{ ...EVENTS, "content-encoding": "gzip" }, gzipSync(CHUNK + DONE)],
+  "a long stream is compressed": [
+    { ...EVENTS, "content-encoding": "gzip" },
+    gzipSync(`data: ${randomBytes(400_000).toString("hex")}\n\n${DONE}`),
+  ],
   "a stream is of no known kind": [EVENTS, "data: a\n\n"],
 };
 

@@ -70,7 +70,7 @@ export class AnswerReader {
 
   /** Whether it was a stream without the event that ends each stream of its protocol, or without any; to be asked at its end. */
   get isUnfinished(): boolean {
-    if (!this.isStream || this.#isUnreadable) return false;
+    if (!this.isStream || this.#isUnreadable || this.#compressedBytes > MAX_COMPRESSED) return false;
     return this.#protocol === undefined ? !this.#hasEvents : !this.#hasEnd;
   }
 
@@ -103,8 +103,8 @@ export class AnswerReader {
   #decompress(): void {
     const parts = this.#compressed.splice(0);
     const zlib = builtin<Zlib>("node:zlib");
-    this.#isUnreadable = zlib === undefined || this.#compressedBytes > MAX_COMPRESSED;
-    if (zlib === undefined || this.#isUnreadable) return;
+    this.#isUnreadable = zlib === undefined;
+    if (zlib === undefined || this.#compressedBytes > MAX_COMPRESSED) return;
     const { BROTLI_OPERATION_FLUSH, Z_SYNC_FLUSH } = zlib.constants;
     try {
       const text = textOf(
