@@ -1,7 +1,8 @@
 // What examples do over the network decides whether a failure is theirs. Clients of npm: tests/rpc_server/program/test_network_failures_in_node.py.
+import { randomBytes } from "node:crypto";
 import { createServer, get, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { gzipSync } from "node:zlib";
+import { createUnzip, gunzipSync, gzipSync } from "node:zlib";
 import { beforeAll, describe, expect, it } from "vitest";
 import { tracedFetch } from "../src/index.js";
 import { traced } from "../src/steps/ai-sdk.js";
@@ -13,12 +14,61 @@ const MODEL = "/v1/chat/completions";
 const asked = { method: "POST", body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "Hi" }] }) };
 const other = { method: "POST", body: JSON.stringify({ model: "m", messages: [] }) };
 
+const LINES = { "content-type": "application/x-ndjson" };
+const CHUNK = 'data: {"choices": [{"delta": {"content": "a"}, "finish_reason": null}]}\n\n';
+const DONE = "data: [DONE]\n\n";
+/** Answers with 200 by name: the type of their content, and the content. */
+const OUTAGES: Record<string, readonly [type: object, body: string]> = {
+  "an error in several lines of an event": [EVENTS, `data: {"error":\ndata: {"code": 503}}\n\n${DONE}`],
+  "an event that ends lines with CR": [EVENTS, `event: error\rdata: ${JSON.stringify(OVERLOADED)}\r\rdata: [DONE]\r\r`],
+  "an event that ends lines with CR LF": [EVENTS, `event: error\r\ndata: no upstream\r\n\r\ndata: [DONE]\r\n\r\n`],
+  "an error in a choice": [{ "content-type": "application/json" }, '{"choices": [{"error": {"code": 502}}]}'],
+  "an error in a choice of an event": [EVENTS, `data: {"choices": [{"error": {"code": 502}}]}\n\n${DONE}`],
+  "a context that was cancelled": [LINES, '{"done": false}\n{"error": "upstream: context canceled"}\n{"done": true}\n'],
+  "an error in JSON that is called text": [{ "content-type": "text/plain" }, JSON.stringify(OVERLOADED)],
+  "an error line after 200 kB": [
+    LINES,
+    `${`{"text": "${"x".repeat(1000)}"}\n`.repeat(200)}{"error": "overloaded"}\n{"done": true}\n`,
+  ],
+  "no event": [EVENTS, ": keep-alive\n\n"],
+  "no end of its chunks": [EVENTS, CHUNK],
+  "no end of its response": [EVENTS, 'data: {"type": "response.created"}\n\n'],
+  "no end of its message": [EVENTS, 'data: {"type": "message_start", "message": {"stop_reason": null}}\n\n'],
+  "no end of its candidates": [EVENTS, 'data: {"candidates": [{"content": {}}]}\n\n'],
+  "no end of its lines": [LINES, '{"model": "m", "done": false}\n'],
+};
+const HEALTHY: Record<string, readonly [type: object, body: string | Uint8Array]> = {
+  "an event of an error refuses it": [
+    EVENTS,
+    `event: error\ndata: {"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long"}}\n\n`,
+  ],
+  "a stream ends in [DONE]": [EVENTS, CHUNK + DONE],
+  "a stream ends with a reason": [EVENTS, 'data: {"choices": [{"finish_reason": "stop"}]}\n\ndata: {"choices": []}'],
+  "a long event is the end": [
+    EVENTS,
+    `${CHUNK}data: {"choices": [{"delta": {"content": "${"x".repeat(200_000)}"}, "finish_reason": "stop"}]}\n\n`,
+  ],
+  "a response is incomplete": [EVENTS, 'data: {"type": "response.created"}\r\rdata: {"type": "response.incomplete"}'],
+  "a message stops": [EVENTS, 'data: {"type": "message_start"}\n\ndata: {"type": "message_stop"}\n\n'],
+  "candidates finish": [EVENTS, 'data: {"candidates": [{"finishReason": "STOP"}]}\n\n'],
+  "lines are done": [LINES, '{"done": false}\n{"done": true}\n'],
+  "a stream is compressed": [{ ...EVENTS, "content-encoding": "gzip" }, gzipSync(CHUNK + DONE)],
+  "a long stream is compressed": [
+    { ...EVENTS, "content-encoding": "gzip" },
+    gzipSync(`data: ${randomBytes(400_000).toString("hex")}\n\n${DONE}`),
+  ],
+  "a stream is of no known kind": [EVENTS, "data: a\n\n"],
+};
+
+const CUT = gzipSync("data").subarray(0, 8);
+
 let host = "";
 let url = "";
 const counts = new Map<string, number>();
 
 function answer(request: IncomingMessage, response: ServerResponse): unknown {
-  const [, how = "", id = ""] = (request.url ?? "").split("/");
+  const [, how = "", id = ""] = decodeURIComponent(request.url ?? "").split("/");
+  const [type, body] = OUTAGES[how] ?? HEALTHY[how] ?? [];
   const json = (status: number, value: unknown, headers = {}) => {
     response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(value));
   };
@@ -28,6 +78,7 @@ function answer(request: IncomingMessage, response: ServerResponse): unknown {
     return json(count === 1 ? 503 : 200, {});
   }
   if (/^\d+$/.test(how)) return json(Number(how), {}, { "retry-after": "7" });
+  if (type !== undefined) return response.writeHead(200, { ...type }).end(body);
   if (how === "silent") return undefined;
   if (how === "body") return json(200, OVERLOADED);
   if (how === "words") return json(200, { error: "the model is overloaded" });
@@ -89,6 +140,7 @@ describe("an example that returned", () => {
     ["a compressed error body", () => answerOf("zipped")],
     ["an error in words in a 200", () => answerOf("words")],
     ["an error event", () => answerOf("event")],
+    ...Object.keys(OUTAGES).map((how): [string, () => unknown] => [how, () => answerOf(how)]),
     ["another branch that succeeded", () => Promise.all([answerOf("503"), answerOf("200", other)])],
     [
       "a page of another host that was found afterwards",
@@ -138,6 +190,11 @@ describe("an example that returned", () => {
     ],
     ["it was refused for what it sent", () => answerOf("400")],
     ["it was refused by an event", () => answerOf("rejection")],
+    ...Object.keys(HEALTHY).map((how): [string, () => unknown] => [how, () => answerOf(how)]),
+    [
+      "a stream without an end is of no model",
+      () => answerOf("no end of its chunks", { method: "POST", body: "{}" }, "/polls"),
+    ],
     ["the program cancelled it", () => answerOf("silent", { ...asked, signal: AbortSignal.timeout(50) })],
   ])("is a result if %s", async (_, run) => {
     expect((await resultOf(run)).status).toBe("ok");
@@ -203,6 +260,20 @@ describe("an example that threw", () => {
     [
       "waited as long as it wanted",
       async () => fetch(`${url}/silent`, { signal: AbortSignal.timeout(50) }),
+      "program_error",
+    ],
+    [
+      "stopped its call for a limit with a name of its own",
+      async () => {
+        await answerOf("silent", { ...asked, signal: AbortSignal.timeout(50) });
+        throw Object.assign(new Error("my limit"), { name: "MyTimeoutError" });
+      },
+      "program_error",
+    ],
+    ["reads damaged data of its own", async () => gunzipSync(CUT), "program_error"],
+    [
+      "reads a damaged stream of its own",
+      () => new Promise((_, reject) => createUnzip().on("error", reject).end(CUT)),
       "program_error",
     ],
     [

@@ -153,29 +153,43 @@ describe("an error", () => {
       error: { type: "string", message: "just text" },
     });
   });
-  it.each([
-    ["has `retryable` true", Object.assign(new Error("busy"), { retryable: true })],
-    ["has the status of an outage", Object.assign(new Error("bad gateway"), { status: 502 })],
-    [
-      "is the network's, behind fetch",
-      new TypeError("fetch failed", { cause: Object.assign(new Error(), { code: "ECONNREFUSED" }) }),
-    ],
-    ["is the network's, from a socket", Object.assign(new Error(), { code: "ECONNRESET" })],
-    [
-      "is undici's own",
-      new TypeError("fetch failed", { cause: Object.assign(new Error(), { code: "UND_ERR_SOCKET" }) }),
-    ],
-    ["has the status of an outage behind it", new Error("gave up", { cause: answered(503) })],
-    ["has a response for its cause", new Error("gave up", { cause: new Response("", { status: 429 }) })],
-    ["has a response with the status", Object.assign(new Error("no"), { response: { status: 503 } })],
-    ["carries the status of an outage", Object.assign(new Error("no"), { failure: answered(529) })],
-    ["has an outage for its last error", retried([answered(400), answered(503)])],
-    ["is of several, one an outage", new AggregateError([answered(401), answered(503)])],
-    ["has a status in its code beside a response", Object.assign(new Error("no"), { code: "503", response: {} })],
-    ["is throttled by AWS", Object.assign(answered(400), { $retryable: { throttling: true } })],
-    ["is a name that is not found", Object.assign(new Error("getaddrinfo"), { code: "ENOTFOUND" })],
-    ["is `fetch`'s without a cause", new TypeError("fetch failed")],
-  ])("that %s is an infrastructure failure", async (_, error) => {
+  /** The values, as if a package had made the errors among them. */
+  function ofPackage<Row extends [string, unknown]>(rows: Row[]): Row[] {
+    const stack = "Error: m\n    at send (/app/node_modules/client/index.js:1:1)";
+    const mark = (value: unknown): void => {
+      if (!(value instanceof Error)) return;
+      value.stack = stack;
+      for (const each of Object.getOwnPropertyNames(value)) mark((value as any)[each]);
+      if (value instanceof AggregateError) value.errors.forEach(mark);
+    };
+    for (const [, value] of rows) mark(value);
+    return rows;
+  }
+  it.each(
+    ofPackage([
+      ["has `retryable` true", Object.assign(new Error("busy"), { retryable: true })],
+      ["has the status of an outage", Object.assign(new Error("bad gateway"), { status: 502 })],
+      [
+        "is the network's, behind fetch",
+        new TypeError("fetch failed", { cause: Object.assign(new Error(), { code: "ECONNREFUSED" }) }),
+      ],
+      ["is the network's, from a socket", Object.assign(new Error(), { code: "ECONNRESET" })],
+      [
+        "is undici's own",
+        new TypeError("fetch failed", { cause: Object.assign(new Error(), { code: "UND_ERR_SOCKET" }) }),
+      ],
+      ["has the status of an outage behind it", new Error("gave up", { cause: answered(503) })],
+      ["has a response for its cause", new Error("gave up", { cause: new Response("", { status: 429 }) })],
+      ["has a response with the status", Object.assign(new Error("no"), { response: { status: 503 } })],
+      ["carries the status of an outage", Object.assign(new Error("no"), { failure: answered(529) })],
+      ["has an outage for its last error", retried([answered(400), answered(503)])],
+      ["is of several, one an outage", new AggregateError([answered(401), answered(503)])],
+      ["has a status in its code beside a response", Object.assign(new Error("no"), { code: "503", response: {} })],
+      ["is throttled by AWS", Object.assign(answered(400), { $retryable: { throttling: true } })],
+      ["is a name that is not found", Object.assign(new Error("getaddrinfo"), { code: "ENOTFOUND" })],
+      ["is `fetch`'s without a cause", new TypeError("fetch failed")],
+    ]),
+  )("that %s is an infrastructure failure", async (_, error) => {
     expect(await resultOf(() => Promise.reject(error))).toMatchObject({ status: "infra_error", score: null });
   });
   it.each([
@@ -191,6 +205,8 @@ describe("an error", () => {
     ["is a limit of its own", new DOMException("too late", "TimeoutError")],
     ["has an endless chain behind it", endless()],
     ["cannot be read", unreadable()],
+    ["has a status that the program gave it", answered(503)],
+    ["has a code of gRPC that the program gave it", Object.assign(new Error("row"), { metadata: {}, code: 8 })],
   ])("that %s is the program's", async (_, error) => {
     expect((await resultOf(() => Promise.reject(error))).status).toBe("program_error");
   });

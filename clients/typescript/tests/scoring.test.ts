@@ -84,7 +84,7 @@ it("a failing scorer fails one example each and reports its cost", async () => {
     throws: () => {
       throw new RangeError("no verdict");
     },
-    transient: () => Promise.reject(Object.assign(new Error("later"), { status: 429 })),
+    transient: () => Promise.reject(Object.assign(new Error("later"), { retryable: true })),
     hangs: () => new Promise(() => {}),
     unscored: () => undefined,
     fine: () => 1,

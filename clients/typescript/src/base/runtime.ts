@@ -30,6 +30,16 @@ export function asyncStorage<Store>(): AsyncStorage<Store> | undefined {
   return Kind && (new Kind() as AsyncStorage<Store>);
 }
 
+/** Whether the runtime is Node.js itself, whose `fetch` is undici's. */
+export function isNode(): boolean {
+  const { process, Bun, Deno } = globalThis as {
+    process?: { versions?: { undici?: string } };
+    Bun?: unknown;
+    Deno?: unknown;
+  };
+  return process?.versions?.undici !== undefined && Bun === undefined && Deno === undefined;
+}
+
 /** Return the bytes of a file, or undefined in a runtime without files. Throws as `readFileSync` of Node does. */
 export function fileBytes(path: string): Uint8Array | undefined {
   return builtin<{ readFileSync(path: string): Uint8Array }>("node:fs")?.readFileSync(path);

@@ -53,9 +53,13 @@ async function read(response: Response, call: ModelCall, api: ModelApi): Promise
     text += decoder.decode(bytes, { stream: true });
     call.watched?.received(bytes);
   };
-  const body = tapped(response.body as ReadableStream<Uint8Array>, onPart, (error) => {
+  const onEnd = (error?: unknown): void => {
     if (error === undefined) call.end(readEvents(api, text));
     else call.fail(error);
+  };
+  const body = tapped(response.body as ReadableStream<Uint8Array>, onPart, onEnd, () => {
+    call.watched?.broke();
+    onEnd();
   });
   const { status, statusText, headers, url } = response;
   return Object.defineProperty(new Response(body, { status, statusText, headers }), "url", { value: url });

@@ -1,5 +1,6 @@
 /** Read an answer as it passes, for a failure that it states: in its status, its trailers, its body or an event. */
 
+import { isHolder, read } from "../base/error-values.js";
 import { builtin } from "../base/runtime.js";
 import {
   AWS_THROTTLING,
@@ -12,6 +13,18 @@ import {
 
 /** Bytes of a body that is read as a whole, and of an event: what is longer states no error. */
 const MAX_READ = 64 * 1024;
+
+/** The last bytes of a part of a longer event, which are read again with the next part: a mark of the end may lie across both. */
+const MAX_MARK = 64;
+
+/** The streams of models that always have an end, as their events show it. */
+const PROTOCOLS: readonly { event: RegExp; end: RegExp }[] = [
+  { event: /"choices"\s*:\s*\[/, end: /"finish_reason"\s*:\s*"[^"]|\[DONE\]/ },
+  { event: /"response\.created"/, end: /"response\.(completed|incomplete|failed|cancelled)"/ },
+  { event: /"message_start"/, end: /"message_stop"|"stop_reason"\s*:\s*"/ },
+  { event: /"candidates"\s*:\s*\[/, end: /"finishReason"\s*:\s*"/ },
+  { event: /"done"\s*:/, end: /"done"\s*:\s*true/ }, // Ollama
+];
 
 /** Bytes of a compressed body. */
 const MAX_COMPRESSED = 256 * 1024;
@@ -28,11 +41,17 @@ interface Zlib {
 export class AnswerReader {
   readonly #read: "nothing" | "whole" | "events";
   readonly #encoding: string | undefined;
+  /** What is between events. */
+  readonly #separator: "\n" | "\n\n";
   /** What arrived of a compressed body, which is read at its end. */
   readonly #compressed: Uint8Array[] = [];
   #compressedBytes = 0;
   #kept = "";
   #failure: Failure | undefined;
+  #protocol: (typeof PROTOCOLS)[number] | undefined;
+  #hasEvents = false;
+  #hasEnd = false;
+  #isUnreadable = false;
 
   constructor(
     readonly status: number,
@@ -40,6 +59,7 @@ export class AnswerReader {
   ) {
     const type = header("content-type") ?? "";
     this.#encoding = header("content-encoding")?.replace("identity", "") || undefined;
+    this.#separator = /ndjson|jsonl/.test(type) ? "\n" : "\n\n";
     if (isTransientStatus(status))
       this.#failure = { reason: `HTTP ${status}`, status, retryAfterS: retryAfterS(header) };
     if (AWS_THROTTLING.test(header("x-amzn-errortype") ?? "")) this.#state({ reason: "throttled", status });
@@ -48,12 +68,18 @@ export class AnswerReader {
     else if (status === 400) this.#read = header("x-amzn-requestid") === undefined ? "nothing" : "whole";
     else if (status >= 300) this.#read = "nothing";
     else if (/event-?stream|ndjson|jsonl|grpc-web/.test(type)) this.#read = "events";
-    else this.#read = /\bjson\b|\+json/.test(type) ? "whole" : "nothing";
+    else this.#read = /\bjson\b|\+json|text\/plain/.test(type) ? "whole" : "nothing";
   }
 
   /** Whether the answer is a stream of events. */
   get isStream(): boolean {
     return this.#read === "events";
+  }
+
+  /** Whether it was a stream without the event that ends each stream of its protocol, or without any; to be asked at its end. */
+  get isUnfinished(): boolean {
+    if (!this.isStream || this.#isUnreadable || this.#compressedBytes > MAX_COMPRESSED) return false;
+    return this.#protocol === undefined ? !this.#hasEvents : !this.#hasEnd;
   }
 
   /** Look at a part of the body. */
@@ -77,7 +103,7 @@ export class AnswerReader {
         this.#state(AWS_THROTTLING.test(this.#kept) ? { reason: "throttled", status: 400 } : undefined);
       else if (this.#read === "whole")
         this.#state(this.#kept.includes('"error"') ? statedFailure(parsed(this.#kept), false) : undefined);
-      else this.#event(this.#kept);
+      else this.#events(true);
     }
     return this.#failure;
   }
@@ -85,6 +111,7 @@ export class AnswerReader {
   #decompress(): void {
     const parts = this.#compressed.splice(0);
     const zlib = builtin<Zlib>("node:zlib");
+    this.#isUnreadable = zlib === undefined;
     if (zlib === undefined || this.#compressedBytes > MAX_COMPRESSED) return;
     const { BROTLI_OPERATION_FLUSH, Z_SYNC_FLUSH } = zlib.constants;
     try {
@@ -96,7 +123,7 @@ export class AnswerReader {
       this.#kept = text;
       if (this.#read === "events") this.#events();
     } catch {
-      // Of another encoding: its text is not read.
+      this.#isUnreadable = true; // of another encoding
     }
   }
 
@@ -109,15 +136,19 @@ export class AnswerReader {
     if (isTransientInGrpc(grpc)) this.#state({ reason: `gRPC status ${grpc}`, status: grpc });
   }
 
-  /** Look at the events that are complete, and keep the beginning of the next. */
-  #events(): void {
-    const newline = this.#kept.lastIndexOf("\n\n");
-    const end = newline === -1 ? this.#kept.lastIndexOf("\r\n\r\n") : newline;
+  /** Look at the events that are complete, and keep the beginning of the next; at the end of the body `all` are. */
+  #events(all = false): void {
+    // A "\r" at the end may be half of a "\r\n".
+    if (this.#kept.includes("\r")) this.#kept = this.#kept.replace(all ? /\r\n?/g : /\r\n|\r(?!$)/g, "\n");
+    const end = all ? this.#kept.length : this.#kept.lastIndexOf(this.#separator);
     if (end === -1 && this.#kept.length <= MAX_READ) return;
     const complete = end === -1 ? this.#kept : this.#kept.slice(0, end);
-    this.#kept = end === -1 || end + 2 === this.#kept.length ? "" : this.#kept.slice(end);
+    this.#kept = end === -1 ? complete.slice(-MAX_MARK) : this.#kept.slice(end + this.#separator.length);
+    this.#protocol ??= PROTOCOLS.find(({ event }) => event.test(complete));
+    this.#hasEnd ||= this.#protocol?.end.test(complete) === true;
+    this.#hasEvents ||= /^[^:\s]/m.test(complete);
     if (/error|failed|exception|grpc-status/i.test(complete)) {
-      for (const event of complete.split(/\r?\n\r?\n/)) this.#event(event);
+      for (const event of complete.split(this.#separator)) this.#event(event);
     }
   }
 
@@ -126,14 +157,14 @@ export class AnswerReader {
     const amazon = /:exception-type[^\w:]+(\w+)/.exec(event)?.[1]; // a header of AWS's own kind of event
     if (grpc !== undefined) this.#state({ reason: `gRPC status ${grpc}`, status: Number(grpc) });
     if (amazon !== undefined && !/^validation|accessdenied/i.test(amazon)) this.#state({ reason: amazon });
-    const isError = /^event: ?error\r?$/m.test(event);
-    for (const line of event.split(/\r?\n/)) {
-      const data = line.replace(/^data: ?/, "");
-      if (!data.startsWith("{") || !/error|failed/.test(data)) continue;
-      const json = parsed(data);
-      const failure = statedFailure(json, true) ?? (isError ? statedFailure({ error: json }, true) : undefined);
-      this.#state(failure);
+    const isError = /^event: ?error$/m.test(event);
+    if (!isError && !/error|failed/.test(event)) return;
+    const lines = event.split("\n").flatMap((line) => (/^data:|^\{/.test(line) ? [line.replace(/^data:/, "")] : []));
+    const json = parsed(lines.join("\n"));
+    for (const each of json === undefined ? lines.map(parsed) : [json]) {
+      this.#state(statedFailure(isError && !read(each, "error") ? { error: each } : each, true));
     }
+    if (isError && !isHolder(json)) this.#state(statedFailure({ error: lines.join(" ") }, true));
   }
 }
 

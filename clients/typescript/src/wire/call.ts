@@ -87,9 +87,12 @@ export class Call {
   }
 
   completed(trailers?: Header): void {
+    if (this.hasEnded) return;
     const failure = this.#answer?.failure(true, trailers);
     const status = this.#answer?.status ?? 200;
+    const isUnfinished = this.#answer?.isUnfinished === true && !this.isSubscription;
     if (failure !== undefined) this.fail(failure);
+    else if (isUnfinished && this.isOfModel()) this.fail({ reason: "the stream ended before its last event" });
     else this.#end(status < 400 ? "succeeded" : "neither");
   }
 

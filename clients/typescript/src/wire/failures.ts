@@ -77,9 +77,12 @@ export function statedFailure(json: unknown, isEvent: boolean): Failure | undefi
   const answer = Array.isArray(json) ? json[0] : json;
   if (!isHolder(answer) || read(answer, "jsonrpc") !== undefined) return undefined;
   const inner = read(answer, "response");
-  const named = read(answer, "error") ?? read(inner, "error");
+  const choices = read(answer, "choices");
+  const inChoices = Array.isArray(choices) ? choices.map((choice) => read(choice, "error")).find(isHolder) : undefined;
+  const named = read(answer, "error") ?? read(inner, "error") ?? inChoices;
   const error = named ?? (read(answer, "type") === "error" ? answer : undefined);
-  if (typeof error === "string") return statedFailure({ error: { message: error } }, isEvent);
+  if (typeof error === "string")
+    return statedFailure({ error: { [/^\S+$/.test(error) ? "code" : "message"]: error } }, isEvent);
   if (!isHolder(error)) return undefined;
   const stated = ["code", "type", "status", "reason"].map((name) => read(error, name));
   const status = stated.map(Number).find((number) => number >= 400 && number <= 599);
@@ -90,7 +93,7 @@ export function statedFailure(json: unknown, isEvent: boolean): Failure | undefi
   const isOutage = MESSAGE_OF_OUTAGE.test(message);
   const outage = words.find((word) => STATES_OUTAGE.test(word)) ?? (isOutage ? message : undefined);
   if (outage !== undefined) return { reason: `${outage.slice(0, 60)} in its answer` };
-  if (!isEvent || [...words, message].some((word) => STATES_REJECTION.test(word))) return undefined;
+  if (!isEvent || words.some((word) => STATES_REJECTION.test(word))) return undefined;
   return { reason: `${(words[0] ?? "error").slice(0, 60)} in its answer` };
 }
 

@@ -3,10 +3,12 @@
  *
  * The errors behind a thrown value are read as well, nearest first: `lastError`, else `cause`, `errors` and every error in
  * a property of its own. The first of them that is decisive decides. One that states a failure is evidence unless the
- * calls that it may be of are known, and none of them is open: then the program has dealt with it.
+ * calls that it may be of are known, and none of them is open: then the program has dealt with it. One that the program
+ * made itself is evidence only with an open call.
  */
 
 import { isError, isHolder, namesOf, ownValues, read, readOrCall } from "../base/error-values.js";
+import { isNode } from "../base/runtime.js";
 import { type Call, callOf } from "./call.js";
 import { ExampleCalls } from "./example-calls.js";
 import { AWS_THROTTLING, type Failure, isTimeout, isTransientInGrpc, isTransientStatus, reasonOf } from "./failures.js";
@@ -26,20 +28,21 @@ export interface Verdict {
 }
 
 /** Judge what a program threw by what is known of its calls; a boolean property `retryable` takes precedence. */
-export function judge(thrown: unknown, calls = new ExampleCalls()): Verdict {
+export function judge(thrown: unknown, calls: ExampleCalls): Verdict {
   const found = judgeChain(thrown, calls);
   if (found.transient || found.isFinal) return found;
   const open = calls.openModelCall;
   return open === undefined ? found : { transient: true, evidence: String(open) };
 }
 
-/** The transient failure that a thrown value states by itself. */
+/** The transient failure that a value states by itself that a call of a model threw. */
 export function failureIn(thrown: unknown): Failure | undefined {
-  const { transient, evidence } = judge(thrown);
+  const { transient, evidence } = judgeChain(thrown);
   return transient ? { reason: evidence ?? "an error" } : undefined;
 }
 
-function judgeChain(thrown: unknown, calls: ExampleCalls): Verdict & { isFinal?: boolean } {
+/** Without `calls`, what is judged is the failure of a call. */
+function judgeChain(thrown: unknown, calls?: ExampleCalls): Verdict & { isFinal?: boolean } {
   const queue = isHolder(thrown) ? [thrown] : [{ name: typeof thrown, message: String(thrown) }];
   let rejected: Verdict = { transient: false };
   for (const value of queue) {
@@ -65,18 +68,23 @@ function judgeChain(thrown: unknown, calls: ExampleCalls): Verdict & { isFinal?:
 }
 
 /** What one value decides; undefined if nothing. */
-function judgeValue(value: object, thrown: unknown, calls: ExampleCalls): Verdict | undefined {
+function judgeValue(value: object, thrown: unknown, given?: ExampleCalls): Verdict | undefined {
+  const calls = given ?? new ExampleCalls();
+  const isOwn = given !== undefined && isOfProgram(value);
   const call = callOf(value);
   if (call !== undefined) return calls.isOpen(call) ? { transient: true, evidence: String(call) } : undefined;
   const status = httpStatus(value);
   if (status !== undefined) {
     const isTransient = isTransientStatus(status) || isThrottled(value);
     const found = isTransient ? calls.find(ofStatus(status)) : undefined;
-    return found === "handled" ? undefined : { transient: isTransient, evidence: about(value, status) };
+    return found === "handled" || (isTransient && isOwn && found === undefined)
+      ? undefined
+      : { transient: isTransient, evidence: about(value, status) };
   }
   const open = calls.find((each) => isLinked(value, each));
   if (open !== undefined && open !== "handled") return { transient: true, evidence: `${open}, ${nameOf(value)}` };
-  if (!statesFailure(value, calls) || calls.find(({ code }) => code !== undefined) === "handled") return undefined;
+  if (isOwn || !statesFailure(value, calls) || calls.find(({ code }) => code !== undefined) === "handled")
+    return undefined;
   return value === thrown ? { transient: true } : { transient: true, evidence: about(value) };
 }
 
@@ -87,7 +95,8 @@ function ofStatus(status: number): (call: Call) => boolean {
 /** Whether an error without a status names a failed call: its code, the transport's message, its status or its host. */
 function isLinked(value: object, { code, message, failure, host }: Call): boolean {
   const text = String(read(value, "message") ?? "");
-  const { status } = failure ?? {};
+  const { status, reason } = failure ?? {};
+  if (reason !== undefined && reasonOf(value) === reason) return true;
   if (status !== undefined && Number(read(value, "code")) === status) return true;
   if (status !== undefined && status >= MIN_IN_TEXT && new RegExp(`\\b${status}\\b`).test(text)) return true;
   if (code !== undefined && (read(value, "code") === code || text.includes(code))) return true;
@@ -115,6 +124,22 @@ function statesFailure(value: object, calls: ExampleCalls): boolean {
     return true;
   // `fetch` explains its failure by a cause, which an error that was copied has lost.
   return value instanceof TypeError && message === "fetch failed" && read(value, "cause") === undefined;
+}
+
+/** What Node.js makes errors of the network in. */
+const NETWORK =
+  /\(?node:(net|dns|https?|http2|_http_\w+|tls|_tls_\w+|internal\/(net|dns|tls|http2?|stream_base_commons|deps\/undici))\b/;
+
+/**
+ * Whether an error was made in code of the program, or in a module of Node.js that is none of the network, as its stack
+ * shows. Of other runtimes and of values without a stack this is not known.
+ */
+function isOfProgram(value: object): boolean {
+  const stack = read(value, "stack");
+  if (typeof stack !== "string" || !isNode()) return false;
+  const frames = stack.split("\n").filter((line) => /^\s+at /.test(line));
+  const maker = frames.find((line) => !/ at new |node:internal\/errors:/.test(line)) ?? "at async";
+  return !/ at async|[\\/]node_modules[\\/]/.test(maker) && !NETWORK.test(maker);
 }
 
 function valuesBehind(value: object): object[] {

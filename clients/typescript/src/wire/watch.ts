@@ -1,6 +1,6 @@
 /** Watch what the examples of this process do over the network. */
 
-import { builtin } from "../base/runtime.js";
+import { builtin, isNode } from "../base/runtime.js";
 import { watchFetch } from "./watch-fetch.js";
 import { watchHttp } from "./watch-http.js";
 import { watchHttp2 } from "./watch-http2.js";
@@ -23,14 +23,4 @@ export function watchNetwork(): void {
   watchSockets();
   // For modules that import `connect` of node:http2 by its name.
   builtin<{ syncBuiltinESMExports?: () => void }>("node:module")?.syncBuiltinESMExports?.();
-}
-
-/** Whether the runtime is Node.js itself, whose `fetch` is undici's. */
-function isNode(): boolean {
-  const { process, Bun, Deno } = globalThis as {
-    process?: { versions?: { undici?: string } };
-    Bun?: unknown;
-    Deno?: unknown;
-  };
-  return process?.versions?.undici !== undefined && Bun === undefined && Deno === undefined;
 }
