@@ -96,8 +96,9 @@ class ExampleRetries:
 
     @property
     def outage(self) -> bool:
-        """Whether nothing shows that an open example is one of few that fail."""
-        return self._cancelled or not all(each.others_answered for each in self.failed_tries())
+        """Whether nothing shows that an open example is one of few that fail, or that such failures pass."""
+        failing = [example for example in self._examples if example.failure is not None]
+        return self._cancelled or not all(map(self._is_no_outage, failing))
 
     def failed_tries(self) -> list[FailedTry]:
         """Return the examples that are tried again, as an `AttemptLog` records them."""
@@ -136,6 +137,12 @@ class ExampleRetries:
         example.failure = None
         self._evidence.settled([example.row])
         return _of_the_candidate(result, failure, example.failures)
+
+    def _is_no_outage(self, example: _Example) -> bool:
+        if self._few_fail(example, self._succeeded(example)):
+            return True
+        passes = self._evidence.recovered(self._endpoint, example.row, example.since)
+        return passes and example.failures < MOST_FAILURES
 
     def _succeeded(self, example: _Example) -> int:
         return self._evidence.succeeded(self._endpoint, example.row, example.since)

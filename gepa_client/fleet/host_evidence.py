@@ -81,10 +81,13 @@ class HostEvidence:
 
     def may_pass(self, endpoint: str, row: str, since: float) -> bool:
         """Whether another row failed there and then succeeded, or failed once and has its second attempt yet to end."""
-        at = self._endpoints[endpoint]
-        if at.recovered.others(row, since):
-            return True
-        return any(other != row and len(times) == 1 and times[0] > since for other, times in at.failing.items())
+        failing = self._endpoints[endpoint].failing
+        begun = any(other != row and len(times) == 1 and times[0] > since for other, times in failing.items())
+        return begun or self.recovered(endpoint, row, since)
+
+    def recovered(self, endpoint: str, row: str, since: float) -> bool:
+        """Whether another row failed there and then succeeded in an attempt that was sent later."""
+        return bool(self._endpoints[endpoint].recovered.others(row, since))
 
     def ended(self, endpoint: str, row: str, since: float) -> set[str]:
         """Return the other rows that were sent there later, and have ended."""
