@@ -192,9 +192,12 @@ def details(error: BaseException) -> str:
 
 
 def plain_error(failed: Mapping[str, Any]) -> str:
-    """Return `example '7': ValueError: no` and the traceback, from a result's `error` with the example's `id` added."""
-    first = f"example {failed.get('id')!r}: {failed.get('type') or failed.get('status')}: {failed.get('message', '')}"
-    return f"{first}\n{failed['traceback']}" if failed.get("traceback") else first
+    """Return `example '7': ValueError: no` from a result's `error` with the example's `id` added.
+
+    A message of several lines may be a whole traceback, whose last line states what happened.
+    """
+    message = "".join(str(failed.get("message") or "").strip().splitlines()[-1:])
+    return f"example {failed.get('id')!r}: {failed.get('type') or failed.get('status')}: {message}"
 
 
 def unreadable(path: Path | str, error: OSError | UnicodeDecodeError) -> str:

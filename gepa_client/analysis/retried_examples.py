@@ -1,6 +1,6 @@
 """The examples of a recorded run that were tried again after an `infra_error`, by host and reason."""
 
-from collections import defaultdict
+from collections import Counter
 
 from gepa_client.journal.entries import RETRY
 from gepa_client.journal.history import entries
@@ -11,15 +11,17 @@ from gepa_client.journal.store import Store
 
 def retried_examples(store: Store, run_id: str) -> RetriedExamples | None:
     """Return how many examples were tried again, over every process of the run; None if none was."""
-    found: dict[tuple[str | None, str], set[tuple[str, int, int]]] = defaultdict(set)
+    found: Counter[tuple[str | None, str]] = Counter()
+    examples: set[tuple[str, int, int]] = set()
     for entry in entries(store, run_id, RETRY):
         retried = RetryEntry.model_validate_json(entry.answer)
         for each in retried.failed:
-            found[each.host, each.reason].add((retried.part, retried.number, each.at))
+            found[each.host, each.reason] += 1
+            examples.add((retried.part, retried.number, each.at))
     if not found:
         return None
-    groups = [RetryGroup(host=host, reason=reason, examples=len(each)) for (host, reason), each in found.items()]
+    groups = [RetryGroup(host=host, reason=reason, failures=times) for (host, reason), times in found.items()]
     return RetriedExamples(
-        examples=len(set().union(*found.values())),
-        groups=sorted(groups, key=lambda group: (-group.examples, group.host or "", group.reason)),
+        examples=len(examples),
+        groups=sorted(groups, key=lambda group: (-group.failures, group.host or "", group.reason)),
     )

@@ -168,6 +168,18 @@ def _without(found: dict[str, Any], *members: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in members or value is not None}
 
 
+def shortfall(required: Verdict | None, verdict: str, leaks: Leaks) -> str | None:
+    """Return why a certificate with this verdict and these leaks is not what is `required`; None if it is."""
+    if required is None or (verdict == required and not leaks.any):
+        return None
+    if verdict != required:
+        return f"the verdict is {verdict}, and {required} is required"
+    return (
+        f"the verdict is {verdict}, but leaks weaken it, so it is not what is required: give test rows that are "
+        "neither training nor validation rows, and whose texts the candidate does not contain"
+    )
+
+
 def certify(store: Store, run: StoredRun) -> Certificate:
     """Derive the certificate of a run from its record.
 

@@ -32,6 +32,9 @@ LEAST_LIKELY = 0.05
 
 SYSTEM_ERRORS = ("infra_error", "timeout", "program_error", "cancelled")
 
+KINDS = {"infra_error": "infrastructure"}
+"""Statuses that messages name otherwise."""
+
 _PLACES = {
     "program_error": "program",
     "timeout": "deadline",
@@ -144,7 +147,7 @@ class CheckReport(_ReportModel):
 
     `evolve`: what a run would change. `noise`: None if no scores could be compared. `passed` is False when any step
     failed; `reached` when the server answered at all. `lost`: a connection to the server broke or could not be made, so
-    what failed may be no fault of the program.
+    what failed may be no fault of the program. `perfect_score`: what to give the run, as scores are above its own.
     """
 
     url: str
@@ -157,6 +160,7 @@ class CheckReport(_ReportModel):
     evolve: Evolve = "prompts"
     reached: bool = True
     lost: bool = False
+    perfect_score: float | None = None
 
     @property
     def passed(self) -> bool:
@@ -246,7 +250,7 @@ def examples_verdict(examples: Sequence[CheckedExample], *, evolves: bool) -> tu
     if not counts:
         return "ok", f"{len(examples)} examples, none failed"
     failed = f"{counts.total()} of {len(examples)}"
-    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in SYSTEM_ERRORS if counts[kind])
+    kinds = ", ".join(f"{counts[kind]} {KINDS.get(kind, kind)}" for kind in SYSTEM_ERRORS if counts[kind])
     steps = failed_steps(examples)
     if share_failed(examples) <= TOLERATED:
         return "warning", f"{failed} examples failed ({kinds}); {steps}"
@@ -310,12 +314,16 @@ def scores_verdict(
 def _above_perfect(scores: Sequence[float], perfect: float) -> tuple[StepVerdict, str]:
     """Judge scores of which some are above the perfect one; a run proposes nothing from a minibatch of such rows."""
     above = sum(score > perfect for score in scores)
-    scale = 10 ** math.ceil(math.log10(max(scores))) if max(scores) > 0 else 0
-    advice = f"give the highest score that a row can have, such as --perfect-score {scale:g}"
+    advice = f"give the highest score that a row can have, such as --perfect-score {perfect_for(scores):g}"
     if above == len(scores):
         found = f"every score ({min(scores):g} to {max(scores):g}) is above the perfect score of {perfect:g}"
         return "failed", f"{found}, so a run would propose nothing: {advice}"
     return "warning", f"{above} of {len(scores)} scores are above the perfect score of {perfect:g}: {advice}"
+
+
+def perfect_for(scores: Sequence[float]) -> float:
+    """Return a perfect score for the scale of these scores: the next power of ten."""
+    return float(10 ** math.ceil(math.log10(max(scores)))) if max(scores) > 0 else 0.0
 
 
 def hold_scores_alone(results: Sequence[Result], records: Sequence[Mapping[str, JsonValue]]) -> bool:

@@ -11,7 +11,7 @@ from gepa_client.certificate.verdict import allowed_error
 from gepa_client.journal.history import selection_name
 
 GAINS = (0.02, 0.05, 0.1, 0.2)
-"""The gains of the mean score for which the rows and the repeats that they need are reported."""
+"""Gains of the mean score, as shares of the range of scores, for which the rows and repeats needed are reported."""
 
 NAMED_GAINS = (0.05, 0.1)
 """Those of them that the text names."""
@@ -26,6 +26,7 @@ PROPOSALS = 20
 class NeededRows(BaseModel, frozen=True):
     """What shows a gain of the mean score: `rows` evaluated once, or `repeats` of the validation rows; None: nothing.
 
+    `gain`: as a share of the range of scores.
     "Shows" is the test of a certificate, at its error of 4 %, that finds the gain in 80 % of runs.
     """
 
@@ -42,6 +43,7 @@ class NoiseReport(BaseModel, frozen=True):
     validation rows; None if nothing was repeated. `mean`: of all scores. `training_only`: there are no validation rows,
     and the training rows stand in for them. `smallest_gain`: the smallest gain of the mean
     that the validation rows show, each evaluated once; `smallest_test_gain`: that the test rows show.
+    `score_range`: the lowest and the highest score that there can be.
     """
 
     rows: int
@@ -57,6 +59,7 @@ class NoiseReport(BaseModel, frozen=True):
     test_rows: int | None
     smallest_test_gain: float | None
     needed: list[NeededRows]
+    score_range: tuple[float, float] = (0.0, 1.0)
 
     @classmethod
     def of(
@@ -75,9 +78,10 @@ class NoiseReport(BaseModel, frozen=True):
         `test_rows`: those that differ. `score_range`: the lowest and the highest score that there can be.
         """
         found = noise.estimate(scores)
+        size = score_range[1] - score_range[0]
         test: dict[str, Any] = {
             "error": ERROR,
-            "size": score_range[1] - score_range[0],
+            "size": size,
             "exact": {score for row in scores for score in row} <= set(score_range),
         }
         repeated = found.repeats > 1
@@ -97,11 +101,12 @@ class NoiseReport(BaseModel, frozen=True):
             needed=[
                 NeededRows(
                     gain=gain,
-                    rows=power.rows_needed(found, gain, 1, **test),
-                    repeats=power.repeats_needed(found, gain, validation_rows, **test),
+                    rows=power.rows_needed(found, gain * size, 1, **test),
+                    repeats=power.repeats_needed(found, gain * size, validation_rows, **test),
                 )
                 for gain in GAINS
             ],
+            score_range=score_range,
         )
 
     @property
@@ -115,8 +120,8 @@ class NoiseReport(BaseModel, frozen=True):
             return f"none: {again} had the same scores and outputs, so {looks}"
         if not self.row_noise:
             return f"no noise in the scores of {again}, but the outputs differ"
-        changes = f"a row's score changes by {points(self.row_noise)}"
-        means = f"the mean of {self._selecting_rows} by {points(self.mean_noise)}"
+        changes = f"a row's score changes by {self._points(self.row_noise)}"
+        means = f"the mean of {self._selecting_rows} by {self._points(self.mean_noise)}"
         return f"evaluated again, {changes}, and {means} (standard deviations; {again})"
 
     @property
@@ -134,11 +139,16 @@ class NoiseReport(BaseModel, frozen=True):
     def _missed(self, gain: float) -> str:
         """Return which gains are missed if `gain` is the smallest that is found.
 
-        No score of a scale up to 1 can rise by more than the seed's mean leaves.
+        No score can rise by more than the seed's mean leaves of the range.
         """
-        if gain <= 1 - self.mean or self.mean > 1:
-            return f"gains under {points(gain)} are easily missed"
-        return f"even a gain from the seed's {self.mean:.2f} to 1.00 is easily missed"
+        highest = self.score_range[1]
+        if gain <= highest - self.mean or self.mean > highest:
+            return f"gains under {self._points(gain)} are easily missed"
+        return f"even a gain from the seed's {self.mean:.2f} to {highest:.2f} is easily missed"
+
+    def _points(self, gain: float) -> str:
+        lowest, highest = self.score_range
+        return points(gain / (highest - lowest))
 
     @property
     def about_needs(self) -> str:
@@ -154,7 +164,7 @@ def proposal_calls(validation_rows: int, minibatch: int) -> tuple[int, int]:
 
 
 def points(gain: float) -> str:
-    """Return a difference of scores in points, hundredths of a score of 1: `11 points`."""
+    """Return a share of the range of scores in points, hundredths of it: `11 points`."""
     number = 100 * gain
     shown = f"{number:.1f}" if number < 9.95 and round(number, 1) % 1 else f"{number:,.0f}"
     return f"{shown} point{'' if shown == '1' else 's'}"

@@ -19,7 +19,12 @@ def call_reflection_model(name: str, kwargs: Mapping[str, Any]) -> tuple[StepVer
     `kwargs`: the arguments of every call. A failure that may pass (a rate limit, a server error) is a warning: the run
     tries such calls again.
     """
-    from gepa_client.gepa.litellm_model import ADDRESS, LiteLLMModel, may_pass  # litellm takes seconds to import
+    from gepa_client.gepa.litellm_model import (
+        ADDRESS,
+        LiteLLMModel,
+        address_of,
+        may_pass,
+    )  # litellm takes seconds to import
 
     began = time.monotonic()
     try:
@@ -30,6 +35,7 @@ def call_reflection_model(name: str, kwargs: Mapping[str, Any]) -> tuple[StepVer
         reason = f"{name}: {line(f'{type(error).__name__}: {error}', LONGEST_REASON)}"
         if may_pass(error):
             return "warning", f"{reason} (a run calls it again)"
-        return "failed", f"{reason}; set its key, its name or, {ADDRESS}"
+        called = f"; it was called at {where}" if (where := address_of(error)) is not None else ""
+        return "failed", f"{reason}{called}; set its key, its name or, {ADDRESS}"
     cost = "at an unknown price" if answer.cost_usd is None else f"for ${answer.cost_usd:.6f}"
     return "ok", f"by {name}, which answered one call in {time.monotonic() - began:.1f} s {cost}"

@@ -31,6 +31,7 @@ from gepa_client.check.check_report import (
     may_be_tolerated,
     mean,
     output_fault,
+    perfect_for,
     scores_verdict,
     share_failed,
 )
@@ -102,10 +103,12 @@ async def check_server(
     *,
     repeats: int = 1,
     calls_model: bool = True,
+    alone: bool = False,
 ) -> CheckReport:
     """Handshake, up to `examples` training rows with traces, and one reflective dataset; spends no budget.
 
-    `calls_model`: the reflection model is called once, from this process.
+    `calls_model`: the reflection model is called once, from this process. `alone`: no run follows, which would warn
+    of rows in two splits itself.
 
     If no step fails, the rows are evaluated until each was `repeats` times, which shows how noisy the scores are, if
     those limits allow it.
@@ -137,7 +140,7 @@ async def check_server(
                     url=server.url, steps=[*_as_warnings(unreachable), _failure(config, "handshake", error)]
                 )
             others = servers[number + 1 :]
-            check = _ServerCheck(config, client, discovery, others, examples, repeats, trying, calls_model)
+            check = _ServerCheck(config, client, discovery, others, examples, repeats, trying, calls_model, alone)
             check.steps += _as_warnings(unreachable)
             await check.run()
             return check.report(server.url)
@@ -154,6 +157,7 @@ class _ServerCheck:
     repeats: int
     trying: Trying
     calls_model: bool
+    alone: bool
     steps: list[CheckStep] = field(default_factory=list)
     examples: list[CheckedExample] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
@@ -167,6 +171,7 @@ class _ServerCheck:
     evolve: Evolve = "prompts"
     reached: bool = True
     lost: bool = False
+    perfect_score: float | None = None
     evidence: HostEvidence = field(default_factory=HostEvidence)
     _scorers_exact: bool = True
 
@@ -186,6 +191,7 @@ class _ServerCheck:
             evolve=self.evolve,
             reached=self.reached,
             lost=self.lost,
+            perfect_score=self.perfect_score,
         )
 
     def note(self, name: StepName, verdict: StepVerdict, message: str) -> None:
@@ -343,6 +349,8 @@ class _ServerCheck:
         for name, of_split in given.items():
             for warning in missing_fields(of_split or (), sources[name]):
                 self.note("rows", "warning", warning)
+        for warning in splits.overlaps(train, val, test) if self.alone else ():
+            self.note("rows", "warning", warning)
         return rows
 
     async def _try(self, rows: list[AnyRow]) -> None:
@@ -365,7 +373,7 @@ class _ServerCheck:
         except (BadResponse, RpcError) as error:
             self.failed("evaluate", error)
             return
-        if self.seconds:
+        if self.seconds and share_failed(self.examples) < 1:
             self._time(time.monotonic() - began, warm=False)
         self.note("evaluate", *examples_verdict(self.examples, evolves=self.evolves))
         if not self.config.score_with and any(result["status"] == "rollout" for result in results):
@@ -374,6 +382,9 @@ class _ServerCheck:
         perfect = self.config.perfect_score if self.config.skip_perfect_score else None
         judged = scores_verdict(results, self.texts, self.config.score_with, evolves=self.evolves, perfect=perfect)
         self.note("scores", *judged)
+        scores = [result["score"] for result in results if result["score"] is not None]
+        if perfect is not None and max(scores, default=perfect) > perfect:
+            self.perfect_score = perfect_for(scores)
         await self._reflect([rows[at] for at in first], results[: len(first)])
         if all(step.verdict != "failed" for step in self.steps):
             await self._measure_noise([(at, rows[at]) for at in first], results)
@@ -395,7 +406,13 @@ class _ServerCheck:
         except (BadResponse, RpcError) as error:
             self.failed("noise", error)
             return
-        by_row = [[each for each in found if each["score"] is not None] for found in zip(*tries, strict=True)]
+        self._judge_again(rows, tries[1:])
+        every = list(zip(rows, zip(*tries, strict=True), strict=True))
+        rows = [row for row, found in every if all(each["score"] is not None for each in found)]
+        by_row = [found for _, found in every if all(each["score"] is not None for each in found)]
+        if len(by_row) < 2:
+            self.note("noise", "skipped", f"{counted(len(by_row), 'row')} with a score each time: nothing to compare")
+            return
         scores_of = [[float(each["score"]) for each in found] for found in by_row]
         self.noise = NoiseReport.of(
             scores_of,
@@ -411,6 +428,19 @@ class _ServerCheck:
             self.note("noise", "warning", f"{found}; {self.noise.about_noise}")
         else:
             self.note("noise", "ok", self.noise.about_noise)
+
+    def _judge_again(self, rows: list[Numbered], again: Sequence[list[Result]]) -> None:
+        """Judge the examples once more if some failed when the rows were evaluated again."""
+        components = list(self.discovery.program.seed_candidate)
+        tried = [
+            CheckedExample.of(at, row, each, components)
+            for results in again
+            for (at, row), each in zip(rows, results, strict=True)
+        ]
+        if any(example.status in SYSTEM_ERRORS for example in tried):
+            judged = examples_verdict([*self.examples, *tried], evolves=self.evolves)
+            at = next(at for at, step in enumerate(self.steps) if step.name == "evaluate")
+            self.steps[at] = _step(self.config, "evaluate", *judged)
 
     def _can_try(self, count: int, results: Sequence[Result]) -> bool:
         """Return whether the run's own limits on metric calls and cost allow `count` more rows after these results."""

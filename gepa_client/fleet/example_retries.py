@@ -3,22 +3,27 @@
 import asyncio
 import itertools
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from gepa_client.fleet.host_evidence import Failure, HostEvidence, failure_of
 from gepa_client.transport.calls import FailedTry
 
-EQUAL_FAILURES = 3
-"""Equal failures after which one is the candidate's, if other rows' calls to the host succeeded meanwhile."""
+FAILURES = 3
+"""Failures of a row after which the last is the candidate's, if few rows fail."""
 
 MOST_FAILURES = 10
-"""Failures of any kind after which one is, also if other rows get over such failures meanwhile.
+"""Failures after which it is, also if other rows get over theirs meanwhile.
 
 A host that refuses a third of all calls fails a row three times in a row once in 27 rows, ten times once in 59,049.
 """
+
+SUCCESSES = 3
+"""Rows that must succeed meanwhile for each one that fails, so that those that fail are few: at most one in four."""
+
+PROBED_FOR = 3
+"""Failing rows up to which rows that have their results are run again, if too few others are sent meanwhile."""
 
 ATTEMPTS = 3
 """Attempts of a call outside of a run."""
@@ -31,26 +36,26 @@ Result = dict[str, Any]
 
 @dataclass
 class _Example:
-    """An example of the call. `since`: when it first failed; `failures`: how often, by kind.
+    """An example of the call. `since`: when it first failed; `failures`: how often.
 
-    `answered`: hosts that answered calls of other rows after that, and before the present attempt was sent. `recorded`:
-    the same by the record of an earlier process. `failure`: of the last attempt.
+    `succeeded`: how many other rows did that were sent after that, by the time when the present attempt was sent.
+    `recorded`: by the record of an earlier process, few rows failed. `failure`: of the last attempt.
     """
 
     row: str
     since: float = 0.0
-    failures: Counter[Failure] = field(default_factory=Counter)
-    answered: set[str | None] = field(default_factory=set)
-    recorded: set[str | None] = field(default_factory=set)
+    failures: int = 0
+    succeeded: int = 0
+    recorded: bool = False
     failure: Failure | None = None
 
 
 class ExampleRetries:
     """The failures of the examples of one call, over all its attempts.
 
-    An example that failed before the outage of a host began, or during it, fails again until the outage is over. So its
-    failure is the candidate's only if it fails once more in an attempt that was sent after another row's attempt, sent
-    after the first failure, had succeeded at the same endpoint and host.
+    An example that failed before an outage began, or during it, fails again until the outage is over. So its failure is
+    the candidate's only if it fails once more in an attempt that was sent after other rows' attempts, sent after the
+    first failure, had succeeded at the same endpoint; and if few rows fail: this one alone, or at most one in four.
     """
 
     def __init__(self, evidence: HostEvidence, rows: Sequence[str], earlier: Sequence[FailedTry] = ()) -> None:
@@ -61,11 +66,7 @@ class ExampleRetries:
         for at, tries in itertools.groupby(sorted(earlier, key=lambda each: each.at), key=lambda each: each.at):
             made = list(tries)
             if at < len(rows) and made[-1].others_answered:  # else it may have been an outage
-                example = self._examples[at]
-                example.since = float("-inf")
-                example.failures.update(Failure(each.host, each.reason) for each in made)
-                example.recorded = {made[-1].host}
-                example.answered = {made[-1].host}
+                self._examples[at] = _Example(rows[at], float("-inf"), len(made), recorded=True)
 
     def sending(self, endpoint: str, *, again: bool = False) -> None:
         """Note that an attempt is about to be sent; `again`: the one before is, to collect its answer."""
@@ -74,7 +75,8 @@ class ExampleRetries:
             return
         self._sent = time.monotonic()
         for example in self._examples:
-            example.answered = {each.host for each in example.failures if self._others_answered(example, each)}
+            if example.failures:
+                example.succeeded = self._evidence.succeeded(endpoint, example.row, example.since)
 
     def judge(self, results: Sequence[Result]) -> list[Result]:
         """Return the results of the attempt, those that are the candidate's failure as `program_error`.
@@ -94,13 +96,14 @@ class ExampleRetries:
 
     @property
     def outage(self) -> bool:
-        """Whether nothing shows that the hosts of the open examples answer others."""
-        return self._cancelled or not all(each.others_answered for each in self.failed_tries())
+        """Whether nothing shows that an open example is one of few that fail, or that such failures pass."""
+        failing = [example for example in self._examples if example.failure is not None]
+        return self._cancelled or not all(map(self._is_no_outage, failing))
 
     def failed_tries(self) -> list[FailedTry]:
         """Return the examples that are tried again, as an `AttemptLog` records them."""
         return [
-            FailedTry(at, example.row, failure.host, failure.reason, self._others_answered(example, failure))
+            FailedTry(at, example.row, failure.host, failure.reason, self._few_fail(example, self._succeeded(example)))
             for at, example in enumerate(self._examples)
             if (failure := example.failure) is not None
         ]
@@ -110,14 +113,15 @@ class ExampleRetries:
         failures = (example.failure for example in self._examples)
         return max((self._evidence.wait_s(each.host) for each in failures if each is not None), default=0.0)
 
-    def unclear(self, endpoint: str) -> tuple[str, str | None] | None:
-        """Return (row, host) of an example whose next failure decides, if no row was sent that can show more."""
+    def unclear(self, endpoint: str) -> set[str] | None:
+        """Return the rows that show nothing more, if an example's next failure can be judged only by further ones."""
         for example in self._examples:
-            for failure, times in example.failures.items():
-                if times < EQUAL_FAILURES - 1 or failure.host in example.recorded:
-                    continue
-                if not self._evidence.seen((endpoint, failure.host), example.row, example.since):
-                    return example.row, failure.host
+            if example.failures < FAILURES - 1 or example.recorded:
+                continue
+            failing = self._evidence.failing(endpoint, example.row)
+            ended = self._evidence.ended(endpoint, example.row, example.since)
+            if len(failing) < PROBED_FOR and len(ended - failing) < SUCCESSES * (len(failing) + 1):
+                return ended | {each.row for each in self._examples}
         return None
 
     def _judged(self, example: _Example, result: Result) -> Result:
@@ -126,22 +130,26 @@ class ExampleRetries:
             return result
         if not example.failures:
             example.since = time.monotonic()
-        example.failures[failure] += 1
-        if failure.host not in example.answered or not self._too_often(example, failure):
+        example.failures += 1
+        passes = self._evidence.may_pass(self._endpoint, example.row, example.since)
+        if example.failures < (MOST_FAILURES if passes else FAILURES) or not self._few_fail(example, example.succeeded):
             return result
         example.failure = None
-        self._evidence.settled((self._endpoint, failure.host), example.row)
-        return _of_the_candidate(result, failure, example.failures[failure])
+        self._evidence.settled([example.row])
+        return _of_the_candidate(result, failure, example.failures)
 
-    def _too_often(self, example: _Example, failure: Failure) -> bool:
-        if example.failures.total() >= MOST_FAILURES:
+    def _is_no_outage(self, example: _Example) -> bool:
+        if self._few_fail(example, self._succeeded(example)):
             return True
-        passes = self._evidence.may_pass((self._endpoint, failure.host), example.row, example.since)
-        return example.failures[failure] >= EQUAL_FAILURES and not passes
+        passes = self._evidence.recovered(self._endpoint, example.row, example.since)
+        return passes and example.failures < MOST_FAILURES
 
-    def _others_answered(self, example: _Example, failure: Failure) -> bool:
-        place = (self._endpoint, failure.host)
-        return failure.host in example.recorded or self._evidence.answered(place, example.row, example.since)
+    def _succeeded(self, example: _Example) -> int:
+        return self._evidence.succeeded(self._endpoint, example.row, example.since)
+
+    def _few_fail(self, example: _Example, succeeded: int) -> bool:
+        failing = len(self._evidence.failing(self._endpoint, example.row))
+        return example.recorded or succeeded >= (SUCCESSES * (failing + 1) if failing else 1)
 
 
 async def conclusive(
@@ -167,9 +175,8 @@ def pause_s(failures: int, retries: ExampleRetries) -> float:
 
 def _of_the_candidate(result: Result, failure: Failure, times: int) -> Result:
     error = result.get("error") or {"type": failure.reason, "message": ""}
-    others = "gave other rows their results" if failure.host is None else "answered other rows"
     message = (
-        f"failed {times} times ({failure}) while {failure.host or 'the server'} {others}, so that it counts as a "
-        f"failure of the program on this row; the last error: {error['message']}"
+        f"failed {times} times (last: {failure}) while other rows succeeded, so that it counts as a failure of the "
+        f"program on this row; the last error: {error['message']}"
     )
     return {**result, "status": "program_error", "score": None, "error": {**error, "message": message}}

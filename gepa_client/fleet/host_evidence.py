@@ -1,15 +1,14 @@
-"""What the results of examples show of the hosts that they call: which answer, and which ask to wait."""
+"""What the results of rows show: at which endpoints others succeed, and which hosts ask to wait."""
 
+import asyncio
+import itertools
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from gepa_client.fleet import cooldown
-
-Place = tuple[str, str | None]
-"""An endpoint and a host that its program calls; None stands for all that the program needs, if no host is named."""
 
 LONGEST_REASON = 256
 SUCCEEDED = ("ok", "rollout")
@@ -39,88 +38,92 @@ def failure_of(result: Mapping[str, Any]) -> Failure | None:
 
 
 class HostEvidence:
-    """What the rows of a run found at each place, on the monotonic clock; only of places where a call has failed.
+    """What the rows of a run found at each endpoint, on the monotonic clock; and which hosts ask to wait.
 
-    What counts is when an attempt was sent, as one from before an outage may still succeed during it.
+    What counts is when an attempt was sent, as one from before an outage may still succeed during it. `probing`: held
+    while rows are run again only to be evidence, which serves every row that fails.
     """
 
     def __init__(self) -> None:
-        self._answered: dict[Place, _Latest] = defaultdict(_Latest)
-        self._recovered: dict[Place, _Latest] = defaultdict(_Latest)
-        self._seen: dict[Place, _Latest] = defaultdict(_Latest)
-        self._failing: dict[Place, dict[str, list[float]]] = {}  # when each row failed since its last success
+        self._endpoints: dict[str, _Endpoint] = defaultdict(_Endpoint)
         self._free_at: dict[str, float] = {}
+        self.probing = asyncio.Lock()
 
     def note(self, endpoint: str, row: str, result: Mapping[str, Any], sent: float) -> None:
         """Take the result of a row into account. `sent`: when its attempt was."""
-        for host, calls in (result.get("hosts") or {}).items():
+        hosts = result.get("hosts") or {}
+        for host, calls in hosts.items():
             if asked_s := calls.get("retry_after_s") if calls.get("failed") else None:
                 free_at = time.monotonic() + min(asked_s, cooldown.LONGEST_REQUESTED_S)
                 self._free_at[host] = max(free_at, self._free_at.get(host, 0.0))
-        for host, failed, answered in _outcomes(result):
-            place = (endpoint, host)
-            if failed:
-                self._failing.setdefault(place, {})
-            if (failing := self._failing.get(place)) is None:
-                continue
-            if row not in failing:
-                self._seen[place].add(row, sent)
-            if answered:
-                self._answered[place].add(row, sent)
-                if failed or row in failing:  # after a failure, in the same attempt or in an earlier one
-                    self._recovered[place].add(row, sent)
-                failing.pop(row, None)
-            elif failed:
-                failing.setdefault(row, []).append(time.monotonic())
+        if result["status"] == "cancelled":
+            return
+        at = self._endpoints[endpoint]
+        at.ended.add(row, sent)
+        if failure_of(result) is not None:
+            at.failing.setdefault(row, []).append(time.monotonic())
+            return
+        met_failures = any(calls.get("failed") for calls in hosts.values())
+        reached = any(calls.get("succeeded") for calls in hosts.values()) and not met_failures
+        if result["status"] in SUCCEEDED or reached:
+            at.succeeded.add(row, sent)
+            if met_failures or row in at.failing:  # in the same attempt or in an earlier one
+                at.recovered.add(row, sent)
+        self.settled([row])
 
-    def answered(self, place: Place, row: str, since: float) -> bool:
-        """Whether an attempt of another row that was sent later succeeded there."""
-        return self._answered[place].of_others(row) > since
+    def succeeded(self, endpoint: str, row: str, since: float) -> int:
+        """Return how many other rows succeeded there in an attempt that was sent later."""
+        return len(self._endpoints[endpoint].succeeded.others(row, since))
 
-    def may_pass(self, place: Place, row: str, since: float) -> bool:
+    def failing(self, endpoint: str, row: str) -> set[str]:
+        """Return the other rows that failed there in their last attempt, and have no other result since."""
+        return self._endpoints[endpoint].failing.keys() - {row}
+
+    def may_pass(self, endpoint: str, row: str, since: float) -> bool:
         """Whether another row failed there and then succeeded, or failed once and has its second attempt yet to end."""
-        if self._recovered[place].of_others(row) > since:
-            return True
-        failing = self._failing.get(place, {})
-        return any(other != row and len(times) == 1 and times[0] > since for other, times in failing.items())
+        failing = self._endpoints[endpoint].failing
+        begun = any(other != row and len(times) == 1 and times[0] > since for other, times in failing.items())
+        return begun or self.recovered(endpoint, row, since)
 
-    def seen(self, place: Place, row: str, since: float) -> bool:
-        """Whether another row that was not failing there was sent later, and has ended or is a probe."""
-        return self._seen[place].of_others(row) > since
+    def recovered(self, endpoint: str, row: str, since: float) -> bool:
+        """Whether another row failed there and then succeeded in an attempt that was sent later."""
+        return bool(self._endpoints[endpoint].recovered.others(row, since))
 
-    def probing(self, place: Place) -> None:
-        """Note that a probe is about to be sent, which serves every row that fails there now."""
-        self._seen[place].add("", time.monotonic())
+    def ended(self, endpoint: str, row: str, since: float) -> set[str]:
+        """Return the other rows that were sent there later, and have ended."""
+        return self._endpoints[endpoint].ended.others(row, since)
 
-    def settled(self, place: Place, row: str) -> None:
-        """Note that the row's failure is its candidate's, so that another candidate's success is no recovery."""
-        self._failing[place].pop(row, None)
+    def settled(self, rows: Iterable[str]) -> None:
+        """Note that these rows have their results, or are tried no more: another candidate's success is no recovery."""
+        for row, each in itertools.product(rows, self._endpoints.values()):
+            each.failing.pop(row, None)
 
     def wait_s(self, host: str | None) -> float:
         """Return for how many seconds the host has asked to be left alone."""
         return max(self._free_at.get(host or "", 0.0) - time.monotonic(), 0.0)
 
 
-def _outcomes(result: Mapping[str, Any]) -> Iterator[tuple[str | None, bool, bool]]:
-    """Yield each host with whether calls to it failed, and whether it answered in the end."""
-    succeeded = result["status"] in SUCCEEDED
-    for host, calls in (result.get("hosts") or {}).items():
-        failed = bool(calls.get("failed"))
-        yield host, failed, bool(calls.get("succeeded")) and (succeeded or not failed)
-    failure = failure_of(result)
-    yield None, failure is not None and failure.host is None, succeeded
-
-
-class _Latest:
-    """The latest times of two different rows, which suffice to know the latest of any row's others."""
+class _Sent:
+    """When the latest attempt of each row was sent, in the order in which they ended."""
 
     def __init__(self) -> None:
-        self._times: dict[str, float] = {}
+        self._rows: dict[str, tuple[float, float]] = {}
 
-    def add(self, row: str, at: float) -> None:
-        self._times[row] = max(at, self._times.get(row, at))
-        if len(self._times) > 2:
-            del self._times[min(self._times, key=self._times.__getitem__)]
+    def add(self, row: str, sent: float) -> None:
+        self._rows.pop(row, None)
+        self._rows[row] = (sent, time.monotonic())
 
-    def of_others(self, row: str) -> float:
-        return max((at for each, at in self._times.items() if each != row), default=float("-inf"))
+    def others(self, row: str, since: float) -> set[str]:
+        """Return the rows but this one whose attempt was sent later."""
+        ended = itertools.takewhile(lambda each: each[1][1] > since, reversed(self._rows.items()))
+        return {other for other, (sent, _) in ended if sent > since and other != row}
+
+
+@dataclass
+class _Endpoint:
+    """`ended`, `succeeded`, `recovered`: rows, by what their attempts were; `failing`: when rows failed since."""
+
+    ended: _Sent = field(default_factory=_Sent)
+    succeeded: _Sent = field(default_factory=_Sent)
+    recovered: _Sent = field(default_factory=_Sent)
+    failing: dict[str, list[float]] = field(default_factory=dict)

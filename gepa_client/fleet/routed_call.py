@@ -60,8 +60,8 @@ class CallExecution(Generic[T]):
     `failures`: attempts that reached a server and brought nothing. `repeat`: the endpoint to send the open attempt to
     again under its own id, to the process `sent_to`; None if no attempt is open. `reached`: the open attempt may have
     run. `error`: of the attempt's last sending. `waited_s`: seconds without an endpoint that has what the call needs.
-    `uploaded`: (instance, commit) of commits that an endpoint lacked for this call and received. `probed`: another row
-    was run to learn whether a host answers. `pause_s`: seconds to wait before the next attempt.
+    `uploaded`: (instance, commit) of commits that an endpoint lacked for this call and received. `probed`:
+    rows that were run to learn whether there is an outage. `pause_s`: seconds to wait before the next attempt.
     """
 
     call: Call[T]
@@ -83,7 +83,7 @@ class CallExecution(Generic[T]):
     error: Exception | None = None
     waited_s: float = 0.0
     uploaded: set[tuple[str | None, str]] = field(default_factory=set)
-    probed: bool = False
+    probed: list[str] = field(default_factory=list)
     pause_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -99,13 +99,16 @@ class CallExecution(Generic[T]):
             self.repeat, self.sent_to, self.reached = self.membership.find(*earlier), earlier[1], True
             if self.repeat is None or not self.repeat.client.offers("idempotency"):
                 self._give_up_attempt()
-        while True:
-            async with self.call.hold():
-                endpoint = await self._place(ticket)
-                reply = await self._attempt(endpoint) if endpoint is not None else None
-            if reply is not None:
-                return reply
-            await self._pause()
+        try:
+            while True:
+                async with self.call.hold():
+                    endpoint = await self._place(ticket)
+                    reply = await self._attempt(endpoint) if endpoint is not None else None
+                if reply is not None:
+                    return reply
+                await self._pause()
+        finally:
+            self.evidence.settled([*self.call.rows, *self.probed])
 
     async def _pause(self) -> None:
         """Wait before the next attempt, at least as long as the hosts that failed ask for."""
@@ -187,7 +190,7 @@ class CallExecution(Generic[T]):
         try:
             replaced = await endpoint.was_replaced()
             if not replaced and not repeat:
-                await self._probe(endpoint)
+                await self._probes(endpoint)
         except BaseException:
             self._release(endpoint)
             raise
@@ -245,16 +248,18 @@ class CallExecution(Generic[T]):
         outcome = next(result["status"] for result in results if result["status"] != "ok")
         return replace(reply, value=cast("T", results), outcome=outcome)
 
-    async def _probe(self, endpoint: Endpoint) -> None:
-        """Run another row, once, if only that shows whether a host is away or an example always fails."""
-        if self.call.probe is None or self.probed or (unclear := self.retries.unclear(endpoint.url)) is None:
+    async def _probes(self, endpoint: Endpoint) -> None:
+        """Run other rows again if only that shows whether there is an outage or an example always fails."""
+        if self.call.probe is None or self.retries.unclear(endpoint.url) is None:
             return
-        row, host = unclear
-        if (found := self.call.probe(row, host)) is None:
-            return
-        self.probed = True
-        self.evidence.probing((endpoint.url, host))
-        call, log = found
+        async with self.evidence.probing:
+            while (ended := self.retries.unclear(endpoint.url)) is not None:
+                if (found := self.call.probe(ended)) is None or not await self._probe(endpoint, *found):
+                    return
+
+    async def _probe(self, endpoint: Endpoint, call: Call[Any], log: AttemptLog) -> bool:
+        """Run another row; return whether there is an answer."""
+        self.probed += call.rows
         call_id = await log.start(endpoint.url, endpoint.instance, repeat=False)
         probing = ExampleRetries(self.evidence, call.rows)
         probing.sending(endpoint.url)
@@ -264,12 +269,13 @@ class CallExecution(Generic[T]):
             reply = error.reply
         except RETRIABLE as error:  # the next attempt meets the same
             log.finish("lost" if isinstance(error, ConnectionLost) else "error", examples=0)
-            return
+            return False
         except BaseException:
             log.finish("cancelled", examples=0)
             raise
         probing.judge(reply.value)
         _write(log, reply)
+        return True
 
     async def _upload(self, endpoint: Endpoint, commit: str, cooldowns: int) -> None:
         """Upload the commit for lack of which the attempt ran nothing; the call is then made again."""

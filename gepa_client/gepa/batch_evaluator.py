@@ -2,14 +2,14 @@
 
 import functools
 import itertools
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evolverpc_common.model_prices import PriceTable
 from gepa_client.errors import AnswerTooLarge, BadResponse, ClientError
 from gepa_client.fleet import Fleet, Pin
+from gepa_client.fleet.example_retries import PROBED_FOR, SUCCESSES
 from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.evaluation_results import Results, as_rollout, instance_of, reply_with, with_score
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow
@@ -29,8 +29,8 @@ from gepa_client.transport.responses import example_results, excess_of, oversize
 from protocol import Candidate, DiscoverResult, EvaluateResult, JsonValue, ScoreResult
 from protocol.errors import LimitExceeded, RpcError
 
-PROBES_KEPT = 8
-"""Examples with a score, the latest ones, of which one can be run again to learn whether a host answers."""
+PROBES_KEPT = (SUCCESSES + 1) * PROBED_FOR
+"""Rows with a score, the latest ones, which can be run again to learn whether there is an outage."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,7 @@ class BatchEvaluator:
     prices: PriceTable = field(default_factory=lambda: PriceTable({}))
     in_flight: InFlightLimit = field(default_factory=lambda: InFlightLimit(None))
     example_timeout_s: float | None = None
-    _scored_examples: deque[tuple[Candidate, AnyRow, dict[str, Any]]] = field(
-        default_factory=lambda: deque(maxlen=PROBES_KEPT), init=False
-    )
+    _scored_examples: dict[str, tuple[Candidate, AnyRow, dict[str, Any]]] = field(default_factory=dict, init=False)
 
     async def evaluate(self, items: Sequence[EvaluationItem]) -> list[Results]:
         """Return results for every item, in the items' and examples' order; all of them are recorded.
@@ -324,12 +322,16 @@ class BatchEvaluator:
 
     def _keep_for_probes(self, item: EvaluationItem, at: int, result: dict[str, Any]) -> None:
         if result["status"] == "ok":
-            self._scored_examples.append((_candidate_at(item, at), item.rows[at], result))
+            row = item.rows[at]
+            self._scored_examples.pop(row.id, None)
+            self._scored_examples[row.id] = (_candidate_at(item, at), row, result)
+            if len(self._scored_examples) > PROBES_KEPT:
+                del self._scored_examples[next(iter(self._scored_examples))]
 
-    def _probe(self, request: RecordedRequest, row: str, host: str | None) -> tuple[Call[Results], AttemptLog] | None:
-        """Return a call that evaluates the latest other row whose calls to the host succeeded, and its log."""
-        for candidate, other, result in reversed(self._scored_examples):
-            if other.id != row and (host is None or ((result.get("hosts") or {}).get(host) or {}).get("succeeded")):
+    def _probe(self, request: RecordedRequest, ended: Container[str]) -> tuple[Call[Results], AttemptLog] | None:
+        """Return a call that evaluates the latest row with a score that is none of these again, and its log."""
+        for candidate, other, _ in reversed(self._scored_examples.values()):
+            if other.id not in ended:
                 call = Call(
                     "evaluate",
                     {"candidate": candidate, "batch": [other.wire], "capture_traces": self._scorers_read},
@@ -342,11 +344,11 @@ class BatchEvaluator:
         return None
 
     def _probe_of_scorers(
-        self, request: RecordedRequest, row: str, _host: str | None
+        self, request: RecordedRequest, ended: Container[str]
     ) -> tuple[Call[Results], AttemptLog] | None:
-        """Return a call that scores the latest other row again, and its log."""
-        for _, other, result in reversed(self._scored_examples):
-            if other.id != row:
+        """Return a call that scores the latest row with a score that is none of these again, and its log."""
+        for _, other, result in reversed(self._scored_examples.values()):
+            if other.id not in ended:
                 rollout = {**complete(result), "status": ROLLOUT, "score": None}
                 call = score_call(
                     [other],

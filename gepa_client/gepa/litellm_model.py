@@ -261,6 +261,16 @@ def may_pass(error: Exception) -> bool:
     return isinstance(error, ConnectionError | TimeoutError)
 
 
+def address_of(error: BaseException | None) -> str | None:
+    """Return the address that was called when an error was answered; litellm's own errors name one of litellm's."""
+    found = None
+    while error is not None:
+        with contextlib.suppress(RuntimeError, AttributeError):  # it has no request, or does not know it
+            found = str(error.request.url)  # type: ignore[attr-defined]
+        error = error.__cause__ or error.__context__
+    return found
+
+
 def _lost_connection(error: BaseException | None) -> str | None:
     """Return the address and why no answer came from it, if the connection failed; None for any other error."""
     import httpx  # litellm sends its requests by it

@@ -474,19 +474,19 @@ class FailedExamples(_Event):
 
 
 class RetryGroup(BaseModel):
-    """How many examples failed transiently for one reason. `host`: that failed, None if the server names none."""
+    """How often examples failed transiently for one reason. `host`: that failed, None if the server names none."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     host: str | None
     reason: str
-    examples: int
+    failures: int
 
 
 class RetriedExamples(_Event):
     """Examples that were tried again after an `infra_error`, in every process of the run: how many different ones.
 
-    `groups`: by host and reason, the most frequent first; an example may be in several.
+    `groups`: their failures by host and reason, the most frequent first.
     """
 
     event: Literal["retried_examples"] = "retried_examples"

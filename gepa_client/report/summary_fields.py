@@ -396,16 +396,17 @@ def failure_summary(failed: FailedExamples) -> str:
 
 
 def retry_summary(retried: RetriedExamples | None) -> str | None:
-    """`12 examples were tried again: api.openai.com 429 (10), connection refused (2)`; None without any."""
+    """`9 examples were tried again after 12 failures: api.openai.com 429 (10), refused (2)`; None without any."""
     if retried is None:
         return None
     hosts: dict[str | None, list[str]] = {}
     for group in retried.groups[:FAILURES_NAMED]:
-        hosts.setdefault(group.host, []).append(f"{group.reason} ({group.examples:,})")
+        hosts.setdefault(group.host, []).append(f"{group.reason} ({group.failures:,})")
     named = "; ".join(f"{host + ' ' if host else ''}{', '.join(reasons)}" for host, reasons in hosts.items())
     more = ", ..." if len(retried.groups) > FAILURES_NAMED else ""
     were = "was" if retried.examples == 1 else "were"
-    return line(f"{counted(retried.examples, 'example')} {were} tried again: {named}{more}")
+    failures = counted(sum(group.failures for group in retried.groups), "failure")
+    return line(f"{counted(retried.examples, 'example')} {were} tried again after {failures}: {named}{more}")
 
 
 def failure_name(group: FailureGroup) -> str:

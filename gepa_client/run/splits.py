@@ -199,21 +199,26 @@ def warnings(splits: Splits, config: RunConfig) -> list[str]:
                 "tie_rows has no effect: the validation rows are the training rows, so none of them is fresh; give "
                 "--valset"
             )
-    elif shared := common(splits.train, splits.val):
-        found.append(
-            _overlap(shared, "validation", len(splits.val), "training", "selection favours what was learnt by heart")
-        )
-    if splits.test is not None:
-        for name, other in (("training", splits.train), ("validation", splits.val)):
-            if (name == "training" or other is not splits.train) and (shared := common(other, splits.test)):
-                found.append(_overlap(shared, "test", len(splits.test), name, "the test score is not of new rows"))
+    val, test = None if splits.training_only else splits.val.rows, splits.test.rows if splits.test is not None else None
+    return [*found, *overlaps(splits.train.rows, val, test)]
+
+
+def overlaps(train: Sequence[AnyRow], val: Sequence[AnyRow] | None, test: Sequence[AnyRow] | None) -> list[str]:
+    """Return warnings about rows that are in two splits."""
+    found = []
+    if val is not None and (shared := common(train, val)):
+        found.append(_overlap(shared, "validation", len(val), "training", "selection favours what was learnt by heart"))
+    if test is not None:
+        for name, other in (("training", train), ("validation", val or ())):
+            if shared := common(other, test):
+                found.append(_overlap(shared, "test", len(test), name, "the test score is not of new rows"))
     return found
 
 
-def common(first: RowLoader, second: RowLoader) -> list[tuple[str, str]]:
+def common(first: Sequence[AnyRow], second: Sequence[AnyRow]) -> list[tuple[str, str]]:
     """Return `(id in second, id in first)` of equal rows, as `content_key` compares them."""
-    known = {_key(row): row.id for row in reversed(first.rows)}
-    return [(row.id, known[key]) for row in second.rows if (key := _key(row)) in known]
+    known = {_key(row): row.id for row in reversed(first)}
+    return [(row.id, known[key]) for row in second if (key := _key(row)) in known]
 
 
 def _key(row: AnyRow) -> str:

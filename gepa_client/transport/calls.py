@@ -1,7 +1,7 @@
 """A call as data: what to ask a server, how long to wait, how to read the answer, and what the attempt cost."""
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -51,7 +51,7 @@ class FailedTry:
     """An example of a call that was `infra_error` and is tried again.
 
     `at`: its place in the call; `row`: its id. `host`: that failed, None if the server names none; `reason`: how.
-    `others_answered`: calls of other rows to the host have succeeded since the example first failed.
+    `others_answered`: other rows succeeded since the example first failed, and few rows failed.
     """
 
     at: int
@@ -85,8 +85,8 @@ class Call(Generic[T]):
     to answer (capability `adapter_state`), by its `instance_id`.
     `request`: (digest, description) of the request of the journal that it answers, of its first one if of several.
     `failure_cost`: the cost of an attempt without a result, given its last error and its outcome.
-    `probe`: given a row and a host, the call of another row whose calls to the host succeeded before, and its log; None
-    if there is none. `hold`: entered while the call waits for a slot or is answered, not between two attempts.
+    `probe`: given rows, the call of another row that has its result, and its log; None if there is none.
+    `hold`: entered while the call waits for a slot or is answered, not between two attempts.
     `on_sent`: called before each sending; `on_progress`: called about once a second while the server reports progress.
     """
 
@@ -104,7 +104,7 @@ class Call(Generic[T]):
     instance_params: Callable[[str | None], Mapping[str, Any]] | None = None
     parse_error: Callable[[Exception, float], Reply[T] | None] | None = None
     failure_cost: Callable[[Exception | None, str], FailureCost] | None = None
-    probe: "Callable[[str, str | None], tuple[Call[Any], AttemptLog] | None] | None" = None
+    probe: "Callable[[Container[str]], tuple[Call[Any], AttemptLog] | None] | None" = None
     hold: Callable[[], contextlib.AbstractAsyncContextManager[None]] = contextlib.nullcontext
     on_sent: Callable[[], None] | None = None
     on_progress: Callable[[Progress], None] | None = None

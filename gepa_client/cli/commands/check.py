@@ -102,7 +102,7 @@ def run_check(
             echo(console, f"[dim]check: {_trial(trial)}[/]")
 
     try:
-        report = run_to_end(check_server(settings, examples, trying, repeats=repeats))
+        report = run_to_end(check_server(settings, examples, trying, repeats=repeats, alone=not brief))
     except (SettingsError, ClientError, RpcError) as error:
         on_failure(summary(error))
         return USAGE
@@ -253,7 +253,10 @@ def _ranges(numbers: list[int]) -> str:
 def _next(report: "CheckReport", typed: flags.Typed) -> str:
     budget = report.timing.budget if report.timing else None
     is_given = any(typed.given.get(name) is not None for name in CALL_BUDGETS)
-    command = typed.command("optimize", **({"max_metric_calls": budget} if budget is not None and not is_given else {}))
+    more: dict[str, Any] = {} if budget is None or is_given else {"max_metric_calls": budget}
+    if report.perfect_score is not None:
+        more["perfect_score"] = report.perfect_score
+    command = typed.command("optimize", **more)
     no_proposer = any(step.name == "proposals" and step.verdict == "warning" for step in report.steps)
     return f"{command} --reflection-lm MODEL" if no_proposer else command
 

@@ -11,7 +11,8 @@ import typer
 
 from evolverpc_common.installation import installed_version
 from evolverpc_common.printed_commands import command
-from gepa_client.certificate.certificate import FORMAT_VERSION, certify
+from gepa_client.certificate.certificate import FORMAT_VERSION, certify, shortfall
+from gepa_client.certificate.leaks import Leaks
 from gepa_client.certificate.verification import mismatches
 from gepa_client.cli.arguments import NOT_MET, AsJson, StoreUrl
 from gepa_client.cli.commands.import_ import read_document
@@ -42,7 +43,7 @@ def verify(
     ] = None,
     require: Annotated[
         Literal["improved"] | None,
-        typer.Option("--require", help="Exit with 4 if a valid certificate has another verdict."),
+        typer.Option("--require", help="Exit with 4 if a valid certificate has another verdict, or leaks weaken it."),
     ] = None,
     store: StoreUrl = None,
     as_json: AsJson = False,
@@ -75,7 +76,8 @@ def verify(
         echo(make_console(), f"{safe_line(str(file))} is valid: each number follows from the record of {run.id}")
     if wrong:
         raise typer.Exit(REFUSED)
-    if require is not None and claimed["verdict"] != require:
+    if (why := shortfall(require, claimed["verdict"], Leaks.model_validate(claimed["leaks"]))) is not None:
+        fail(f"{safe_line(str(file))} does not meet --require: {why}")
         raise typer.Exit(NOT_MET)
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evolverpc_common.printed_commands import command
+from gepa_client.certificate.certificate import shortfall
 from gepa_client.cli.arguments import NOT_MET, PAUSED, STOPPED, USAGE
 from gepa_client.cli.views.console import echo, echo_next, fail, safe, safe_line
 from gepa_client.cli.views.option_names import is_for_typescript, with_option_names
@@ -92,11 +93,9 @@ class RunSummary:
     def falls_short(self) -> bool:
         """Whether a complete run lacks the certificate that its settings require."""
         required, found = self.settings.require, self.record.certificate
-        return (
-            required is not None
-            and self.finished.status == "completed"
-            and (found is None or found.verdict != required)
-        )
+        if required is None or self.finished.status != "completed":
+            return False
+        return found is None or shortfall(required, found.verdict, found.leaks) is not None
 
     @property
     def exit_status(self) -> int:
@@ -283,7 +282,8 @@ def _certified(ended: RunSummary) -> list[tuple[str, str]]:
         reason = record.no_certificate
         return [("no certificate", reason)] if reason and (record.sealed or ended.settings.require) else []
     copied = [("copied rows", fields.leak_summary(found.leaks))] if found.leaks.rows else []
-    return [("gain", found.statement), *copied]
+    missing = shortfall(ended.settings.require, found.verdict, found.leaks)
+    return [("gain", found.statement), *([("not met", missing)] if missing else []), *copied]
 
 
 def _refused(record: RunRecord) -> str | None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -349,7 +350,9 @@ def test_scores_above_the_perfect_score_are_a_finding(serve: Serve, cli: Cli) ->
     assert "--perfect-score 100" in shown
     assert cli("check", url, "--perfect-score", 100).status == 0
     some = Script(datasets={"train": rows(15)}, evaluate=answering(lambda data: data["text"], lambda at: at % 3))
-    assert "warning scores: 5 of 15 scores are above" in " ".join(cli("check", serve(some)).stdout.split())
+    shown = cli("check", serve(some)).stdout
+    assert "warning scores: 5 of 15 scores are above" in " ".join(shown.split())
+    assert shown.splitlines()[-1].endswith("--perfect-score 10.0")
 
 
 def test_no_more_rows_are_tried_than_the_limits_of_the_run_allow(serve: Serve, cli: Cli, tmp_path: Path) -> None:
@@ -485,6 +488,7 @@ def test_the_reflection_model_is_called_once_before_a_budget_is_spent(
     [found] = [each for each in " ".join(ended.stdout.split()).split(" noise: ") if " proposals: " in each]
     assert f"{verdict} proposals: " in found
     assert shown in found
+    assert (f"it was called at {model}" in found) == (verdict == "failed")
     assert ended.status == int(verdict == "failed")
 
 
@@ -870,6 +874,49 @@ def test_the_gains_of_test_rows_and_of_a_seed_that_leaves_no_room_are_stated() -
         report.about_power,
     )
     assert re.fullmatch(r"gains under \d(.\d)? points are easily missed", those)
+
+
+def test_rows_that_fail_only_when_they_are_evaluated_again_are_named(serve: Serve, cli: Cli) -> None:
+    script, begun = Script(seed={"rules": "red green"}, datasets={"train": rows(12)}), Counter[str]()
+
+    def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
+        begun[data["text"]] += 1
+        if data["text"] == "row 4" and begun[data["text"]] > 1:
+            return failure("infra_error", "Down", "the host is down")
+        return scored(data, candidate)
+
+    script.evaluate = evaluate
+    ended = cli("check", serve(script))
+    text = " ".join(ended.stdout.split())
+    assert re.search(r"warning evaluate: 1 of 24 examples failed \(1 \w+\); the first: row 4 failed at", text), text
+    assert "11 rows evaluated 2 times" in text
+    assert "none failed" not in text
+
+
+def test_no_time_of_a_run_is_stated_if_every_example_failed(serve: Serve, cli: Cli) -> None:
+    script = learned()
+    script.evaluate = failing_rows(15)
+    assert "metric calls would take" not in cli("check", serve(script)).stdout
+
+
+def test_test_rows_that_are_rows_of_another_split_are_named(serve: Serve, cli: Cli, tmp_path: Path) -> None:
+    train, test = rows(15), [{**row, "text": f" {row['text']}\n"} for row in rows(20)]
+    for name, of_split in (("train", train), ("test", test)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(of_split))
+    url = serve(learned())
+    ended = cli("check", url, "--trainset", "train.json", "--testset", "test.json", "--val-fraction", 0)
+    shared = "15 of 20 test rows are training rows too (ids 0, 1, 2, ...): the test score is not of new rows"
+    assert f"warning rows: {shared}" in " ".join(ended.stdout.split())
+
+
+def test_gains_are_stated_in_hundredths_of_the_range_of_scores() -> None:
+    def about(scale: float) -> tuple[str, str, str]:
+        scores = [[scale * (0.3 + 0.01 * at), scale * (0.31 + 0.01 * at)] for at in range(15)]
+        given = {"validation_rows": 100, "test_rows": 50, "score_range": (0.0, scale)}
+        report = NoiseReport.of(scores, identical=False, **given)
+        return report.about_noise, report.about_power, report.about_needs
+
+    assert about(100.0) == about(1.0)
 
 
 def test_rows_are_not_evaluated_again_beyond_the_limits_of_the_run(serve: Serve, cli: Cli) -> None:

@@ -142,6 +142,21 @@ def test_a_run_without_a_gain_does_not_meet_what_is_required(
     assert cli("verify", file, "--require", "improved").status == 4
 
 
+def test_a_gain_on_training_rows_does_not_meet_what_is_required(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    words.datasets["test"] = words.datasets["train"]
+    ended = cli("optimize", serve(words), *RUN, "--require", "improved")
+    file = only_run(tmp_path) / "certificate.json"
+    assert json.loads(file.read_text())["verdict"] == "improved"
+    verified = cli("verify", file, "--require", "improved")
+    assert (ended.status, verified.status, cli("verify", file).status) == (4, 4, 0)
+    for text in (ended.stdout, verified.stderr):
+        assert "leaks weaken it, so it is not what is required: give test rows that are neither" in " ".join(
+            text.split()
+        )
+
+
 @pytest.mark.parametrize("checked", [(), ("--no-check",)])
 def test_what_is_required_needs_test_rows_before_anything_is_paid_for(
     serve: Serve, cli: Cli, words: Script, checked: tuple[str, ...]

@@ -61,22 +61,60 @@ def test_a_stuck_row_gets_the_failure_score_after_three_attempts(server, at_once
     assert "failed 3 times" in result.error["message"]
 
 
-def test_rows_that_have_their_results_run_again_only_if_no_other_row_shows_that_the_host_answers(server):
-    stuck(server, "2")
+def test_rows_that_have_their_results_run_again_only_if_too_few_others_show_whether_there_is_an_outage(server):
     with RemoteAdapter(server.url, first_backoff_s=0.01) as adapter:
+        adapter.evaluate(rows(12), SEED)
+        server.runs.clear()
+        stuck(server, "2")
         adapter.evaluate(rows(3), SEED)  # row 2 is alone after its first failure
-    assert sorted(server.runs.values()) == [1, 2, 3]
-    server.runs.clear()
-    stuck(server, "1", "2")
-    with RemoteAdapter(server.url, first_backoff_s=0.01) as adapter:
-        assert adapter.evaluate(rows(3), SEED).scores == [0.5, 0.0, 0.0]
-    assert server.runs["0"] == 2
+        assert server.runs["2"] == 3
+        assert server.runs.total() == 5 + 3  # three rows show it
+        server.runs.clear()
+        stuck(server, "0", "1", "2")
+        assert adapter.evaluate(rows(3), SEED).scores == [0.0, 0.0, 0.0]
+        assert server.runs.total() - sum(server.runs[row] for row in "012") == 9
     server.runs.clear()
     stuck(server, "2")
     server.limits["max_concurrency"] = 2
-    with RemoteAdapter(server.url, first_backoff_s=0.01) as adapter:
+    with RemoteAdapter(server.url, first_backoff_s=0.05) as adapter:
         adapter.evaluate(rows(20), SEED)
     assert sorted(server.runs.values()) == [1] * 19 + [3]
+
+
+OF_ONE_ROW = {
+    "its own host is away": ("gone.example", "refused"),
+    "each row calls a host of its own": ("site{row}.example", "host name not found"),
+    "it fails with another reason each time": (MODEL, "reason {times}"),
+}
+
+
+@pytest.mark.parametrize("failure", OF_ONE_ROW.values(), ids=OF_ONE_ROW)
+def test_one_row_never_pauses_a_run(server, failure):
+    def evaluate(_, example, __):
+        host, reason = (part.format(row=example.id, times=server.runs[example.id]) for part in failure)
+        if example.id == "2":
+            return server.failed("infra_error", "ConnectError", "gone", hosts={host: {"failed": 1, "reason": reason}})
+        return server.ok(1.0, hosts={host: {"succeeded": 1}} if example.id in host else WORKED)
+
+    server.evaluate_one = evaluate
+    with RemoteAdapter(server.url, first_backoff_s=0.01) as adapter:
+        assert adapter.evaluate(rows(8), SEED).scores == [1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    assert server.runs["2"] == 3
+
+
+@pytest.mark.parametrize("lasts", [4, 99])
+def test_an_outage_of_half_of_the_rows_is_waited_for_and_pauses_if_it_lasts(server, lasts):
+    def evaluate(_, example, __):
+        away = int(example.id) % 2 and server.runs[example.id] <= lasts
+        return limited(server) if away else server.ok(1.0, hosts=WORKED)
+
+    server.evaluate_one = evaluate
+    with RemoteAdapter(server.url, first_backoff_s=0.01) as adapter:
+        if lasts == 4:
+            assert adapter.evaluate(rows(10), SEED).scores == [1.0] * 10
+        else:
+            with pytest.raises(Interrupted, match="no result after 5 attempts"):
+                adapter.evaluate(rows(10), SEED)
 
 
 def test_an_outage_of_all_pauses_and_the_resumed_run_has_every_score(server, store):
@@ -99,7 +137,7 @@ def test_an_outage_of_all_pauses_and_the_resumed_run_has_every_score(server, sto
     probes = [attempt for attempt in store.attempts(RUN.id, SEARCH) if attempt.kind == PROBE]
     assert sum(server.runs[row] for row in kept) == len(kept) + len(probes)
     retried = retried_examples(store, RUN.id)
-    assert retry_summary(retried).startswith(f"{retried.examples} examples were tried again: {MODEL} 429 (")
+    assert retry_summary(retried).startswith(f"{retried.examples} examples were tried again after ")
 
 
 def test_a_third_of_all_calls_that_fail_is_no_score(server):
@@ -144,7 +182,9 @@ def test_a_process_that_is_killed_between_two_failures_neither_pays_again_nor_ch
     assert replayed(store, server, evaluated) == [0.0] + [0.5] * 7
     assert [entry.answer for entry in store.entries(RUN.id, SEARCH)] == recorded
     assert b"failed 3 times" in recorded[0]
-    assert retry_summary(retried_examples(store, RUN.id)) == f"1 example was tried again: {MODEL} 429 (1)"
+    assert (
+        retry_summary(retried_examples(store, RUN.id)) == f"1 example was tried again after 2 failures: {MODEL} 429 (2)"
+    )
 
 
 @pytest.mark.parametrize(("asked_s", "most_s", "waited_s"), [(0.4, 60.0, 0.4), (30.0, 0.3, 0.3)])

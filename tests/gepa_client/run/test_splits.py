@@ -89,7 +89,7 @@ async def test_a_fifth_of_the_training_rows_is_kept_for_validation_with_a_warnin
     given = config(trainset=many)
     found = await splits.find(given, {}, held)
     assert found.sizes == {"train": 80, "val": 20}
-    assert splits.common(found.train, found.val) == []
+    assert splits.common(found.train.rows, found.val.rows) == []
     assert splits.warnings(found, given) == [
         "no --valset: 20 of 100 training rows are kept for validation; --val-fraction 0 uses all rows for both"
     ]
@@ -118,7 +118,7 @@ async def test_equal_rows_stay_in_one_split(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     path.write_text(json.dumps([{"at": at // 2} for at in range(40)]))
     found = await splits.find(config(trainset=str(path), val_fraction=0.3), {}, held)
-    assert splits.common(found.train, found.val) == []
+    assert splits.common(found.train.rows, found.val.rows) == []
     path.write_text(json.dumps([{"at": 1}] * 9))
     with pytest.raises(SettingsError, match=r"all 9 are equal.*--val-fraction 0"):
         await splits.find(config(trainset=str(path), val_fraction=0.3), {}, held)

@@ -48,15 +48,16 @@ def test_a_row_that_always_fails_gets_the_failure_score_and_the_run_ends_as_any_
     stuck = {key: times for key, times in attempts.items() if key.startswith("row 105")}
     assert set(stuck.values()) == {3}
     stated = "1 example was" if len(stuck) == 1 else f"{len(stuck)} examples were"
-    retries = f"{stated} tried again: model.example 429 ({len(stuck)})"
+    failures = 2 * len(stuck)  # the third one is a result
+    retries = f"{stated} tried again after {failures} failures: model.example 429 ({failures})"
     assert retries in ended.stdout
-    assert "failed 3 times (model.example 429) while model.example answered other rows" in ended.stdout
+    assert "failed 3 times (last: model.example 429) while other rows succeeded" in ended.stdout
     assert retries in (only_run(tmp_path) / "report.md").read_text()
     assert retries in cli("show", "last").stdout
     shown = json.loads(cli("show", "last", "--json").stdout)
     assert shown["retried_examples"] == {
         "examples": len(stuck),
-        "groups": [{"host": "model.example", "reason": "429", "examples": len(stuck)}],
+        "groups": [{"host": "model.example", "reason": "429", "failures": failures}],
     }
     assert shown["failed_examples"]["failed"] == len(stuck)
     assert cli("export", "last", "--output", "run.json").status == 0

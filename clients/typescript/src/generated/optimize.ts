@@ -846,7 +846,7 @@ export interface FailureGroup {
 /**
  * Examples that were tried again after an `infra_error`, in every process of the run: how many different ones.
  *
- * `groups`: by host and reason, the most frequent first; an example may be in several.
+ * `groups`: their failures by host and reason, the most frequent first.
  */
 export interface RetriedExamples {
   seconds: number;
@@ -856,12 +856,12 @@ export interface RetriedExamples {
   groups: RetryGroup[];
 }
 /**
- * How many examples failed in one way that passes. `host`: that failed, None if the server names none.
+ * How often examples failed transiently for one reason. `host`: that failed, None if the server names none.
  */
 export interface RetryGroup {
   host: string | null;
   reason: string;
-  examples: number;
+  failures: number;
 }
 /**
  * What candidates copied from training rows: `count` parts, the longest of each candidate first.
