@@ -140,9 +140,10 @@ def _is_stated_as_passing(error: BaseException, package: str | None, *, is_any_o
             return stated
     if is_passing_code(_aws_code(error) or "") or is_network_error(kind):
         return True
-    if issubclass(kind, ConnectionError):  # also of pipes and sockets within the machine
+    number = _builtin(OSError, "errno", error) if issubclass(kind, OSError) else None
+    if issubclass(kind, ConnectionError) and number is not None:  # also of pipes and sockets within the machine
         return True if is_any_open or _is_raised_by_a_library(error, package) else None
-    if issubclass(kind, OSError) and has_network_errno(_builtin(OSError, "errno", error)):
+    if issubclass(kind, ConnectionError) or has_network_errno(number):
         return True
     is_late = is_timeout(kind) or _read(error, "timeout") is True
     return True if is_late and _is_raised_by_a_library(error, package) else None
