@@ -350,12 +350,30 @@ def branched() -> Branch | None:
     return here if here is None or here is INSIDE else Branch(here.example, None, here)
 
 
-def submitted() -> Branch | None:
-    """Return the branch of what is given to a pool here; what a thread gives before it waits is given at one time."""
-    here, branch = _here(), branched()
-    if here is not None and branch is not None and branch is not here and not _is_in_loop():
-        branch.began = here.waited
-    return branch
+def apart(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function for a pool, each call of which is a branch that begins here.
+
+    What a thread gives to pools before it waits begins at one time.
+    """
+    here = _here()
+    if here is None:
+        return function
+    began = next(_time) if here is INSIDE or _is_in_loop() else here.waited
+
+    def run(*given: Any, **options: Any) -> Any:
+        branch, attributes = here, vars(threading.current_thread())
+        if here is not INSIDE:
+            branch = Branch(here.example, None, here)
+            branch.began = began
+        token, before = place.set(branch), attributes.get(OF_THREAD)
+        attributes[OF_THREAD] = branch
+        try:
+            return function(*given, **options)
+        finally:
+            attributes[OF_THREAD] = before
+            place.reset(token)
+
+    return run
 
 
 def waited() -> None:
@@ -363,18 +381,6 @@ def waited() -> None:
     here = _here()
     if here is not None and here is not INSIDE:
         here.waited = next(_time)
-
-
-def carried(branch: Branch, function: Callable[..., Any], *given: Any, **options: Any) -> Any:
-    """Call a function in a branch, from another thread."""
-    attributes = vars(threading.current_thread())
-    token, before = place.set(branch), attributes.get(OF_THREAD)
-    attributes[OF_THREAD] = branch
-    try:
-        return function(*given, **options)
-    finally:
-        attributes[OF_THREAD] = before
-        place.reset(token)
 
 
 def _here() -> Branch | None:

@@ -9,7 +9,7 @@ import functools
 import sys
 from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 
-from .calls import INSIDE, OF_THREAD, Call, begin, branched, carried, place, submitted, waited
+from .calls import INSIDE, OF_THREAD, Call, apart, begin, branched, place, waited
 
 _CALL = "_evolverpc_call"
 
@@ -378,16 +378,6 @@ def watch_futures(module: Any) -> None:
     """Note when a thread has waited for what it gave to a pool."""
     future = module.Future
 
-    def waiting(function: Any) -> Any:
-        @functools.wraps(function)
-        def watched(*given: Any, **options: Any) -> Any:
-            try:
-                return function(*given, **options)
-            finally:
-                waited()
-
-        return watched
-
     def each(function: Any) -> Any:
         @functools.wraps(function)
         def watched(*given: Any, **options: Any) -> Any:
@@ -397,8 +387,8 @@ def watch_futures(module: Any) -> None:
 
         return watched
 
-    future.result, future.exception = waiting(future.result), waiting(future.exception)
-    wait, as_completed = waiting(module.wait), each(module.as_completed)
+    future.result, future.exception = _waiting(future.result), _waiting(future.exception)
+    wait, as_completed = _waiting(module.wait), each(module.as_completed)
     holders: tuple[Any, ...] = (module, sys.modules.get("concurrent.futures"))
     for holder in holders:
         if hasattr(holder, "wait"):  # the package, once it has imported them
@@ -407,17 +397,39 @@ def watch_futures(module: Any) -> None:
 
 def watch_pools(module: Any) -> None:
     """Have what is submitted to a pool of threads belong to the example that submits it."""
-    executor = module.ThreadPoolExecutor
-    submit = executor.submit
+    module.ThreadPoolExecutor.submit = _giving(module.ThreadPoolExecutor.submit)
 
-    @functools.wraps(submit)
-    def watched(self: Any, fn: Any, /, *given: Any, **options: Any) -> Any:
-        branch = submitted()
-        if branch is None:
-            return submit(self, fn, *given, **options)
-        return submit(self, carried, branch, fn, *given, **options)
 
-    executor.submit = watched
+def watch_thread_pools(module: Any) -> None:
+    """Have what is given to a pool of threads of `multiprocessing` belong to the example that gives it."""
+    pool, result, iterator = module.ThreadPool, module.ApplyResult, module.IMapIterator
+    for name in ("apply_async", "_map_async", "imap", "imap_unordered"):
+        setattr(pool, name, _giving(getattr(pool, name)))
+    result.wait, iterator.next = _waiting(result.wait), _waiting(iterator.next)
+    iterator.__next__ = iterator.next
+
+
+def _giving(give: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(give)
+    def watched(self: Any, *given: Any, **options: Any) -> Any:
+        if given:
+            given = (apart(given[0]), *given[1:])
+        elif "func" in options:
+            options["func"] = apart(options["func"])
+        return give(self, *given, **options)
+
+    return watched
+
+
+def _waiting(wait: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(wait)
+    def watched(*given: Any, **options: Any) -> Any:
+        try:
+            return wait(*given, **options)
+        finally:
+            waited()
+
+    return watched
 
 
 def watch_threads(module: Any) -> None:

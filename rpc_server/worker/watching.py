@@ -24,6 +24,7 @@ _WATCHERS: dict[str, Callable[[Any], None]] = {
     "uvloop": watched_clients.watch_uvloop,
     "concurrent.futures._base": watched_clients.watch_futures,
     "concurrent.futures.thread": watched_clients.watch_pools,
+    "multiprocessing.pool": watched_clients.watch_thread_pools,
 }
 
 

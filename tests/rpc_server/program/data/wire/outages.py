@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -107,6 +108,11 @@ def in_copied_contexts():
             pool.submit(contextvars.copy_context().run, ask, *each) for each in (("500", "one"), ("ok", "two", 0.3))
         ]
         return [each.result() for each in given]
+
+
+def in_a_pool_of_multiprocessing():
+    with ThreadPool(1) as pool:
+        return pool.starmap(ask, [("500", "one"), ("ok", "two")], chunksize=1)
 
 
 async def in_tasks_without_a_loop():
