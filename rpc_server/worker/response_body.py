@@ -21,16 +21,16 @@ _LAST = 16
 _EVENTS = re.compile(r"event-stream|ndjson|jsonl|json-seq|stream\+json", re.IGNORECASE)
 _JSON = re.compile(r"json|^text/|^$", re.IGNORECASE)
 _BETWEEN_EVENTS = (b"\n\n", b"\r\n\r\n", b"\r\r")
-_HAS_AN_END = re.compile(
-    rb'"choices"|"message_start"|"response\.created"|"candidates"|"created_at":.*"done"\s*:\s*false'
-)
+_HAS_AN_END = re.compile(rb'"(?:choices|message_start|response\.created|candidates)"|"created_at":.*"done"\s*:\s*false')
 """What streams of OpenAI, Anthropic, Gemini and Ollama show before their end."""
 
-_END = re.compile(
-    rb'data: ?\[DONE\]|"(?:finish_?reason|stop_reason)"\s*:\s*"|"message_stop"|"done"\s*:\s*true'
-    rb'|"response\.(?:completed|incomplete|failed|cancelled)"',
-    re.IGNORECASE,
-)
+_ENDS = [
+    re.compile(mark)  # each begins with what occurs seldom, which is found fast
+    for mark in (
+        *(rb"\[DONE\]", rb'"finish_reason"\s*:\s*"', rb'"finishReason"\s*:\s*"', rb'"stop_reason"\s*:\s*"'),
+        *(rb'"message_stop"', rb'"done"\s*:\s*true', rb'"response\.(?:completed|incomplete|failed|cancelled)"'),
+    )
+]
 _AMAZON = "amazon.eventstream"
 _EXCEPTION = re.compile(rb":exception-type\x07..(\w+)", re.DOTALL)
 
@@ -94,9 +94,9 @@ class ResponseBody:
             if self._rest:
                 self._take_events(self._rest)
             kept = b"\n".join((self._first, *self._last))
-            is_empty = self._between is _BETWEEN_EVENTS and b"data" not in kept and b"{" not in kept
-            has_an_end = is_empty or _HAS_AN_END.search(kept) is not None
-            self.is_cut = has_an_end and not self._has_ended and _END.search(kept) is None
+            if not self._has_ended and not _shows_an_end(kept):
+                is_empty = self._between is _BETWEEN_EVENTS and b"data" not in kept and b"{" not in kept
+                self.is_cut = is_empty or _HAS_AN_END.search(kept) is not None
         return None
 
     def _read_events(self, data: bytes) -> None:
@@ -110,7 +110,7 @@ class ResponseBody:
                 self._rest = text
                 return
             else:
-                self._has_ended = self._has_ended or _END.search(text) is not None
+                self._has_ended = self._has_ended or _shows_an_end(text)
         self._rest = text[end:]
         self._take_events(text[:end])
 
@@ -141,6 +141,10 @@ class ResponseBody:
         if found:
             name = found.group(1).decode()
             self.error = StatedError(name, is_passing_code(name))
+
+
+def _shows_an_end(text: bytes) -> bool:
+    return any(mark.search(text) for mark in _ENDS)
 
 
 def _decoder(encoding: str) -> Callable[[bytes], bytes] | None:
