@@ -1,4 +1,4 @@
-"""How a call failed that got no whole response, and how long its host asked to wait."""
+"""How a call without a complete response failed, and how long its host asked to wait."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _NETWORK_TEXTS = (
     "server closed the connection unexpectedly",  # of libpq
 )
 _TIMEOUT_NAMES = ("socket.timeout", "asyncio.TimeoutError", "concurrent.futures.TimeoutError")  # before Python 3.11
-_MOST = 16
+_MAX_CHAIN = 16
 
 
-def is_passing(problem: BaseException) -> bool:
-    """Return whether what a client's transport raised is of the network, or of the other side."""
+def is_transient_problem(problem: BaseException) -> bool:
+    """Return whether an exception of a client's transport is a failure of the network or of the host."""
     kind = type(problem)
     if not issubclass(kind, Exception) or _NOT_THE_NETWORKS.search(kind.__name__):
         return False
@@ -106,7 +106,7 @@ def _seconds_until(date: str) -> float:
 
 def _chain(problem: BaseException) -> Iterator[BaseException]:
     error: BaseException | None = problem
-    for _ in range(_MOST):
+    for _ in range(_MAX_CHAIN):
         if error is None:
             return
         yield error

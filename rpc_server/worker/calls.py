@@ -15,9 +15,9 @@ import sys
 import threading
 from typing import Any, Callable, Iterable
 
-from .call_failures import is_passing, reason_of, retry_after_s
+from .call_failures import is_transient_problem, reason_of, retry_after_s
 from .code_origin import calling_package
-from .model_apis import Request, StatedError, is_passing_code, is_passing_status, parsed, prompt_of, read_request
+from .model_apis import Request, StatedError, is_transient_code, is_transient_status, parsed, prompt_of, read_request
 from .model_usage import add_call, tokens_of, usage_in, usage_of
 from .response_body import ResponseBody
 
@@ -27,7 +27,7 @@ _time = itertools.count()
 _lock = threading.Lock()
 _open: set[ExampleCalls] = set()
 place: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("place", default=None)
-"""The branch of an example that runs here; `INSIDE` where a watched call runs, whose own parts are no calls."""
+"""The branch of an example that runs here; `INSIDE` while a watched call runs, whose parts are not calls themselves."""
 
 
 OF_THREAD = "_evolverpc_place"
@@ -37,8 +37,8 @@ OF_THREAD = "_evolverpc_place"
 class Branch:
     """A sequence of calls within an example: those of one task, or of one thread.
 
-    `owner`: what identifies that; None until it runs. `began`: when it was created, not when it first ran. `waited`:
-    when it last waited for what it gave to a pool of threads.
+    `owner`: the id of that task or thread; None until it runs. `began`: when it was created, not when it first ran.
+    `waited`: when it last waited for a result of a pool of threads.
     """
 
     __slots__ = ("began", "example", "owner", "parent", "waited")
@@ -63,7 +63,7 @@ INSIDE = Branch(None, 0, None)
 class Call:
     """One exchange with a host.
 
-    `outcome`: `succeeded`, `failed` in a way that passes, `cancelled` by the program, `other`, None while it runs.
+    `outcome`: `succeeded`, `failed` transiently, `cancelled` by the program, `other`, None while it runs.
     """
 
     def __init__(self, branch: Branch, host: str, key: Any, asked: Request, body: Any, *, is_of_model: bool) -> None:
@@ -97,11 +97,11 @@ class Call:
         return self.key if self._asked is None else hash(prompt_of(parsed(self._asked)))
 
     def when_closed(self, forget: Callable[[], Any]) -> None:
-        """Have this run when the example ends: a response may never be read."""
+        """Call `forget` when the example ends: a response may never be read to its end."""
         self._on_close = forget
 
     def close(self) -> None:
-        """Leave what is only needed while the example is open."""
+        """Drop what is needed only while the example is open."""
         if self._on_close is not None:
             self._on_close()
         self._on_close = self._body = self._asked = None
@@ -115,7 +115,7 @@ class Call:
         self.status = status
         content_type = headers.get("content-type") or ""
         grpc_status = headers.get("grpc-status") if "grpc" in content_type else None
-        if is_passing_status(status) or (status == 400 and is_passing_code(headers.get("x-amzn-errortype") or "")):
+        if is_transient_status(status) or (status == 400 and is_transient_code(headers.get("x-amzn-errortype") or "")):
             self._fail(str(status))
         elif grpc_status in ("4", "8", "14"):
             self._fail("gRPC status %s" % grpc_status)
@@ -129,7 +129,7 @@ class Call:
 
     @property
     def skips(self) -> Callable[[bytes], bool]:
-        """What returns whether bytes need not be fed, in less time than that takes."""
+        """A quick test whether bytes need not be given to `feed`."""
         return self._body.skips if self._body is not None else bool
 
     def feed(self, data: bytes) -> None:
@@ -146,7 +146,7 @@ class Call:
             self._take_error(body.error)
 
     def finished(self) -> None:
-        """Take the end of the body."""
+        """Record the end of the body."""
         if self.ended is None or self.outcome == "succeeded":
             self.ended = next(_time)
         if self._body is None:
@@ -165,11 +165,11 @@ class Call:
             self.model = self.model or (answer["model"] if isinstance(answer.get("model"), str) else None)
 
     def raised(self, problem: BaseException) -> None:
-        """Take what the client's transport raised, before the response or while its body is read."""
+        """Record what the client's transport raised, before the response or while its body is read."""
         self.problem = problem
         if self.outcome == "failed":
             return
-        if is_passing(problem):
+        if is_transient_problem(problem):
             self._fail(reason_of(problem))
         else:
             self.outcome = "other" if isinstance(problem, Exception) else "cancelled"
@@ -177,7 +177,7 @@ class Call:
     def _take_error(self, error: StatedError) -> None:
         if self.outcome == "failed":
             return
-        if error.passes:
+        if error.is_transient:
             self._fail(error.reason)
         else:
             self.outcome = "other"
@@ -270,15 +270,15 @@ class ExampleCalls:
         return hosts
 
     def failed(self) -> list[Call]:
-        """Return the calls that failed in a way that passes."""
+        """Return the calls that failed transiently."""
         return [call for call in self._calls if call.outcome == "failed"]
 
     def is_open(self, failed: Call) -> bool:
-        """Return whether nothing that came after it made up for a failed call."""
+        """Return whether no success of a later call, or of the same request, closed a failed call."""
         return not any(call.outcome == "succeeded" and self._is_repaired(failed, call) for call in self._calls)
 
-    def is_unanswered(self, failed: Call) -> bool:
-        """Return whether a failed call is open, and no other one followed it."""
+    def is_open_and_last(self, failed: Call) -> bool:
+        """Return whether a failed call is open, and no other call followed it."""
         return self._is_last(failed, self._calls) and self.is_open(failed)
 
     def open_model_call(self) -> Call | None:
@@ -290,11 +290,11 @@ class ExampleCalls:
         return None
 
     def judged(self) -> None:
-        """Leave the calls until now out of later judgements: the program has returned from them."""
+        """Exclude the calls until now from later judgements: the program has returned since."""
         self._judged = len(self._calls)
 
     def _is_last(self, failed: Call, calls: list[Call]) -> bool:
-        """Return whether no call followed a failed one, but for a repetition that was not waited for."""
+        """Return whether no call followed a failed one, except repetitions that are running or cancelled."""
         after = (call for call in calls if self._is_after(call, failed))
         return all(call.key == failed.key and call.outcome in (None, "cancelled") for call in after)
 

@@ -53,8 +53,10 @@ class Rows:
         if not isinstance(data, dict):
             raise InvalidResult("an example's data must be an object, field to value")
         inputs = self._student.inputs_among(data)
-        read = self._from_text if given.get("untyped") else self._from_json
-        values = {name: read(name, value, name in inputs) for name, value in data.items()}
+        if given.get("untyped"):
+            values = {name: self._from_text(name, value) for name, value in data.items()}
+        else:
+            values = {**data, **{name: self._from_json(name, data[name]) for name in inputs}}
         return self._dspy.Example(values).with_inputs(*inputs)
 
     def _with_inputs(self, row: Any) -> Any:
@@ -65,14 +67,14 @@ class Rows:
             return row.with_inputs(*self._student.inputs_among(row.keys()))
         return row
 
-    def _from_text(self, name: str, value: Any, is_input: bool) -> Any:  # noqa: ARG002  # labels are texts as well
+    def _from_text(self, name: str, value: Any) -> Any:
         declared = self._types.get(name, str)
         if not isinstance(value, str) or _takes_text(declared):
             return value
         return self._checked(name, value, self._parse_value) if value.strip() else None
 
-    def _from_json(self, name: str, value: Any, is_input: bool) -> Any:
-        if not is_input or _is_json(self._types.get(name, str)):
+    def _from_json(self, name: str, value: Any) -> Any:
+        if _is_json(self._types.get(name, str)):
             return value
         return self._checked(name, value, lambda value, declared: self._type_adapter(declared).validate_python(value))
 

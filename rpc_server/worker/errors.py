@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from types import TracebackType
 from typing import Any, Iterator
 
-_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+from .code_origin import is_of_the_worker
+
 _MAX_TEXT = 16_384
 _MAX_MESSAGE = 4_096
 
@@ -41,7 +41,7 @@ class ContractError(Exception):
 
 
 class ModelUnavailable(Exception):
-    """A program returned although its last call of a model failed in a way that passes; the message names both."""
+    """A program returned although its last call of a model failed transiently; the message names both."""
 
 
 class InvalidResult(Exception):
@@ -100,7 +100,8 @@ def _frames(trace: TracebackType | None) -> traceback.StackSummary:
 
 
 def _is_worker_frame(filename: str) -> bool:
-    return filename.startswith((_OWN_FOLDER, "<frozen importlib")) or "/importlib/" in filename
+    is_import = filename.startswith("<frozen importlib") or "/importlib/" in filename
+    return is_import or is_of_the_worker(filename)
 
 
 def _shortened(text: str) -> str:

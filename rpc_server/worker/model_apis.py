@@ -30,10 +30,7 @@ _MODEL_IN_PATH = re.compile(r"/(?:models?|deployments|engines|serving-endpoints|
 _WITHOUT_A_NAME = "/chat/completions"
 """A path that needs no name of a model: servers of a single one expect none."""
 
-PASSING_STATUSES = frozenset((408, 425, 429))
-"""HTTP statuses of failures that pass, beside 500 to 599."""
-
-_PASSING = re.compile(
+_TRANSIENT = re.compile(
     r"rate.?limit|too.?many|overload|quota|exhausted|unavailable|server.?error|^api_error$|internal|time.?d?.?out|deadline"
     r"|throttl|slow.?down|capacity|request.?limit.?exceeded|bandwidth.?limit|throughput.?exceeded|model.?stream.?error",
     re.IGNORECASE,
@@ -42,7 +39,6 @@ _LASTING = re.compile(
     r"invalid|auth|permission|forbidden|denied|not.?found|content|context|policy|safety|too.?large|unsupported|validation",
     re.IGNORECASE,
 )
-
 
 _MAX_NAME = 64
 """Characters of the name of an error; what is longer, or has spaces, is a sentence."""
@@ -57,20 +53,20 @@ class Request(NamedTuple):
 
 
 class StatedError(NamedTuple):
-    """An error that a response states; `passes`: whether it is one that passes."""
+    """An error that a response states."""
 
     reason: str
-    passes: bool
+    is_transient: bool
 
 
-def is_passing_status(status: int) -> bool:
-    """Return whether an HTTP status is of a failure that passes."""
-    return status in PASSING_STATUSES or 500 <= status <= 599
+def is_transient_status(status: int) -> bool:
+    """Return whether an HTTP status is of a transient failure."""
+    return status in (408, 425, 429) or 500 <= status <= 599
 
 
-def is_passing_code(code: str) -> bool:
-    """Return whether the name of an error, such as `rate_limit_exceeded`, is of a failure that passes."""
-    return _PASSING.search(code) is not None
+def is_transient_code(code: str) -> bool:
+    """Return whether the name of an error, such as `rate_limit_exceeded`, is of a transient failure."""
+    return _TRANSIENT.search(code) is not None
 
 
 def read_request(method: str, path: str, body: Any) -> Request:
@@ -96,7 +92,7 @@ def prompt_of(asked: dict[str, Any]) -> str:
 def stated_error(answer: Any, *, in_stream: bool = False, is_error: bool = False) -> StatedError | None:
     """Return the error that a body, or one event of a stream, states; None if it states none.
 
-    An error `in_stream` passes, unless it states a reason that lasts. `is_error`: the event itself is called an error.
+    An error `in_stream` is transient, unless it states a reason that lasts. `is_error`: the event is called an error.
     """
     if isinstance(answer, list):  # Gemini's stream as one JSON text
         return next((found for found in map(stated_error, answer) if found is not None), None)
@@ -113,15 +109,15 @@ def stated_error(answer: Any, *, in_stream: bool = False, is_error: bool = False
     for code in codes:
         number = int(code) if isinstance(code, (int, str)) and str(code).isdigit() else None
         if number is not None and 400 <= number <= 599:
-            return StatedError(str(number), is_passing_status(number))
+            return StatedError(str(number), is_transient_status(number))
     texts = [code for code in codes if isinstance(code, str) and code != "error"]
     names = [text for text in texts if len(text) <= _MAX_NAME and " " not in text]
-    passing = next(filter(is_passing_code, names), None)
+    passing = next(filter(is_transient_code, names), None)
     if passing is not None:
         return StatedError(passing, True)
     if any(map(_LASTING.search, names)):
         return StatedError(names[0], False)
-    words = next(filter(None, map(_PASSING.search, texts)), None)
+    words = next(filter(None, map(_TRANSIENT.search, texts)), None)
     if words is not None:
         return StatedError(words.group(), True)
     return StatedError(names[0] if names else "error", in_stream)

@@ -7,7 +7,7 @@ import re
 import sys
 from typing import Any, Callable
 
-from .model_apis import StatedError, is_passing_code, parsed, stated_error
+from .model_apis import StatedError, is_transient_code, parsed, stated_error
 
 _MAX_JSON = 4 << 20
 """Bytes of a JSON body that are kept to read it when it is complete; nothing is read of a longer one."""
@@ -51,7 +51,9 @@ class ResponseBody:
         self._has_ended = False
         self._between = _BETWEEN_EVENTS if "event-stream" in content_type.lower() else (b"\n",)
         self._skips = False
-        self._read: Callable[[ResponseBody, bytes], None] | None = None  # of the class: a bound one would be a cycle
+        self._read: Callable[[ResponseBody, bytes], None] | None = (
+            None  # unbound: a bound method would make a cycle of references
+        )
         if _AMAZON in content_type:
             self._read = ResponseBody._read_amazon
         elif _EVENTS.search(content_type):
@@ -140,7 +142,7 @@ class ResponseBody:
         self._rest = b"" if found else data[-64:]
         if found:
             name = found.group(1).decode()
-            self.error = StatedError(name, is_passing_code(name))
+            self.error = StatedError(name, is_transient_code(name))
 
 
 def _shows_an_end(text: bytes) -> bool:

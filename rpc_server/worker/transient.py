@@ -1,7 +1,7 @@
 """Decide whether an exception is an infrastructure failure: a rate limit, an outage or a failing network.
 
-It is one if it leads to a call of the example that failed in a way that passes, and is open. The exceptions behind the
-one that was raised are read as well, nearest first: its cause or context, the members of a group, and exceptions in its
+It is one if it leads to a call of the example that failed transiently, and is open. The exceptions behind the one that
+was raised are read as well, nearest first: its cause or context, the members of a group, and exceptions in its
 attributes and arguments. The first of them that is decisive decides; what lies behind an exception that is decided is
 not read. Of several that are equally near, one infrastructure failure is enough: the example is then tried again, which
 corrects a wrong guess, and a score would not be corrected.
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from .call_failures import has_network_errno, is_network_error, is_timeout, network_text_in
 from .calls import Call, ExampleCalls
 from .code_origin import is_installed, is_of_the_standard_library, is_of_the_worker
-from .model_apis import is_passing_code, is_passing_status
+from .model_apis import is_transient_code, is_transient_status
 
 _MAX_EXCEPTIONS = 64
 _MAX_MESSAGE = 200
@@ -63,7 +63,7 @@ def classify(error: BaseException, calls: ExampleCalls | None = None) -> Classif
     package = _package_of_the_program(error)
     failed = calls.failed() if calls is not None else []
     queue, seen, rejected = [error], {id(error)}, None
-    is_refused = led_on = named = False
+    is_refused = is_handled = names_the_network = False
     for node in queue:  # it grows meanwhile
         retryable = _read(node, "retryable")
         if retryable is True:
@@ -77,24 +77,24 @@ def classify(error: BaseException, calls: ExampleCalls | None = None) -> Classif
         if opened is not None:
             return Classification(True, _status_evidence(node, status) if status is not None else evidence_of(opened))
         if led_to:
-            led_on = True  # the program continued after it
+            is_handled = True  # the program continued after it
             continue
         if status is None and calls is not None:
-            opened = next((call for call in failed if _is_caller(node, call) and calls.is_unanswered(call)), None)
+            opened = next((call for call in failed if _is_caller(node, call) and calls.is_open_and_last(call)), None)
             if opened is not None:
                 return Classification(True, evidence_of(opened))
         if status is not None:
             evidence = _status_evidence(node, status)
-            if is_passing_status(status) or is_passing_code(_aws_code(node) or ""):
+            if is_transient_status(status) or is_transient_code(_aws_code(node) or ""):
                 return Classification(True, evidence)
             rejected = rejected or evidence
             continue
         is_any_open = calls is not None and any(map(calls.is_open, failed))
-        stated = _is_stated_as_passing(node, package, is_any_open=is_any_open)
+        stated = _states_a_transient_failure(node, package, is_any_open=is_any_open)
         if stated:
             return Classification(True, None if node is error else _network_evidence(node))
         if stated is None:
-            named = named or _is_of_the_network_by_its_words(node, package)
+            names_the_network = names_the_network or _is_of_the_network_by_its_words(node, package)
             for behind in _behind(node, package):
                 if id(behind) not in seen and len(queue) < _MAX_EXCEPTIONS:
                     seen.add(id(behind))
@@ -102,7 +102,8 @@ def classify(error: BaseException, calls: ExampleCalls | None = None) -> Classif
     last = calls.open_model_call() if calls is not None and not is_refused else None
     if last is not None:
         return Classification(True, evidence_of(last))
-    return Classification(named and not led_on and rejected is None and not is_refused, rejected)
+    is_transient = names_the_network and not is_handled and rejected is None and not is_refused
+    return Classification(is_transient, rejected)
 
 
 def evidence_of(call: Call) -> str:
@@ -128,7 +129,7 @@ def _is_caller(error: BaseException, call: Call) -> bool:
     return last is not None and call.caller is not None and last[0].partition(".")[0] == call.caller
 
 
-def _is_stated_as_passing(error: BaseException, package: str | None, *, is_any_open: bool) -> bool | None:
+def _states_a_transient_failure(error: BaseException, package: str | None, *, is_any_open: bool) -> bool | None:
     """Return what the exception of a client that is not watched states of itself; None if it states nothing.
 
     `is_any_open`: a call of the example is open, so that a broken connection may be its.
@@ -138,7 +139,7 @@ def _is_stated_as_passing(error: BaseException, package: str | None, *, is_any_o
         stated = _is_stated_by_a_library(error)
         if stated is not None:
             return stated
-    if is_passing_code(_aws_code(error) or "") or is_network_error(kind):
+    if is_transient_code(_aws_code(error) or "") or is_network_error(kind):
         return True
     number = _builtin(OSError, "errno", error) if issubclass(kind, OSError) else None
     if issubclass(kind, ConnectionError) and number is not None:  # also of pipes and sockets within the machine
@@ -152,7 +153,7 @@ def _is_stated_as_passing(error: BaseException, package: str | None, *, is_any_o
 def _is_stated_by_a_library(error: BaseException) -> bool | None:
     code = _read(error, "code")
     code = _read(error, "status") if code is _UNREADABLE else code
-    if _name_of(code) in _GRPC_CODES or (_is(code, str) and is_passing_code(code)):
+    if _name_of(code) in _GRPC_CODES or (_is(code, str) and is_transient_code(code)):
         return True
     sql_state = _read(error, "sqlstate")
     sql_state = _read(error, "pgcode") if not _is(sql_state, str) else sql_state

@@ -445,7 +445,7 @@ def watch_threads(module: Any) -> None:
 
 
 class _Within:
-    """While it is open, what runs is a part of the call, which takes what is raised."""
+    """While it is open, what runs is a part of the call, and what is raised is recorded in the call."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -460,7 +460,7 @@ class _Within:
 
 
 class _Reading:
-    """While it is open, a body is read; the call takes what is raised, but not that the program stops reading."""
+    """While it is open, a body is read; what is raised is recorded in the call, unless the program stops reading."""
 
     def __init__(self, call: Call) -> None:
         self._call = call

@@ -21,16 +21,32 @@ HTTP_FAILURES = (*STATUSES, "quota", "refused", "reset", "cut", "DNS", "event", 
 SOCKET_FAILURES = ("refused", "reset socket", "cut socket", "DNS")
 """Of hosts that speak no HTTP."""
 
-CLOSES = ("1011", "1012", "1013")
-"""Codes with which a WebSocket is closed at once."""
+CLOSES = ("1006", "1011", "1012", "1013")
+"""Codes with which a WebSocket is closed at once; 1006: the connection is cut."""
+
+OTHER_WAYS = ("hang", "400", "401", "ok", "1000")
+"""No answer, answers that reject what was sent, and good ones."""
+
+EXPECTED = {**dict.fromkeys(("400", "401", "3"), "program_error"), **dict.fromkeys(("ok", "1000", "0"), "ok")}
+"""By way, or status of gRPC: the status of an example with one such call, if it is not `infra_error`."""
 
 LIMIT = {"error": {"message": "slow down", "type": "rate_limit_error", "code": 429}}
 TEXT = "fine"
 
 
 def answer_of(path: str, asked: dict[str, Any]) -> tuple[Any, list[Any]]:
-    """The body and the events of a model's good answer."""
+    """The body and the events of a good answer, of a model or of an MCP server without tools."""
     model = asked.get("model", "m")
+    if path.endswith("/mcp"):
+        server = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+        return {"jsonrpc": "2.0", "id": asked.get("id"), "result": {**server, "tools": []}}, []
+    if path.endswith("/converse"):
+        usage = {"inputTokens": 3, "outputTokens": 2, "totalTokens": 5}
+        message = {"role": "assistant", "content": [{"text": TEXT}]}
+        return {"output": {"message": message}, "stopReason": "end_turn", "usage": usage}, []
+    if "enerateContent" in path:
+        whole = {"candidates": [{"content": {"role": "model", "parts": [{"text": TEXT}]}, "finishReason": "STOP"}]}
+        return whole, [whole]
     if "/messages" in path:
         message = {"id": "1", "type": "message", "role": "assistant", "model": model, "stop_reason": "end_turn"}
         usage = {"input_tokens": 3, "output_tokens": 2}
@@ -75,7 +91,7 @@ class ScriptedHost:
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in rest.split("\r\n"))}
         body = await self._body(reader, headers)
         way = path.split("/")[1]
-        if way in CLOSES and "sec-websocket-key" in headers:
+        if "sec-websocket-key" in headers and (way == "1000" or way in CLOSES):
             self._close_web_socket(writer, headers["sec-websocket-key"], int(way))
             await writer.drain()
             return False
@@ -94,7 +110,8 @@ class ScriptedHost:
     def _close_web_socket(self, writer: asyncio.StreamWriter, key: str, code: int) -> None:
         accept = base64.b64encode(hashlib.sha1((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest())  # noqa: S324  # the protocol's
         upgrade = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: " + accept.decode()
-        writer.write(f"HTTP/1.1 101 -\r\n{upgrade}\r\n\r\n".encode() + struct.pack("!BBH", 0x88, 2, code))
+        frame = b"" if code == 1006 else struct.pack("!BBH", 0x88, 2, code)
+        writer.write(f"HTTP/1.1 101 -\r\n{upgrade}\r\n\r\n".encode() + frame)
 
     async def _body(self, reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
         if headers.get("transfer-encoding") != "chunked":
@@ -152,6 +169,9 @@ class ScriptedHost:
 
     async def _answer(self, path: str, asked: dict[str, Any], writer: asyncio.StreamWriter, *, streamed: bool) -> None:
         whole, events = answer_of(path, asked)
+        if path.endswith("/mcp") and "id" not in asked:  # a notification, or a GET for events, of which it has none
+            self._whole(writer, 202 if asked else 405, {})
+            return
         if not streamed:
             await asyncio.sleep(0.3 if path.startswith("/slow/") else 0)
             self._whole(writer, 200, whole)
@@ -161,7 +181,8 @@ class ScriptedHost:
             self._chunk(writer, event)
             await writer.drain()
             await asyncio.sleep(0.1 if path.startswith("/slow/") else 0)
-        self._chunk(writer, b"data: [DONE]\n\n")
+        if path.endswith("/chat/completions"):
+            self._chunk(writer, b"data: [DONE]\n\n")
         self._chunk(writer, b"")
 
     def _events(self, events: list[Any]) -> list[bytes]:
@@ -199,7 +220,7 @@ async def _serve_cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
 
 @asynccontextmanager
 async def scripted_host() -> AsyncIterator[dict[str, str]]:
-    """URLs: by failure, and of the host itself as `host`."""
+    """URLs: by failure or other way, and of the host itself as `host`."""
     host, connections = ScriptedHost(), set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -214,7 +235,7 @@ async def scripted_host() -> AsyncIterator[dict[str, str]]:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # and does not listen
         base = addresses[0]
-        urls = {failure: f"{base}/{failure}" for failure in (*HTTP_FAILURES, *CLOSES)}
+        urls = {way: f"{base}/{way}" for way in (*HTTP_FAILURES, *CLOSES, *OTHER_WAYS)}
         urls |= {"host": base, "reset socket": addresses[1], "cut socket": addresses[2]}
         urls |= {"refused": f"http://127.0.0.1:{silent.getsockname()[1]}", "DNS": "http://models.invalid"}
         try:

@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,3 +24,26 @@ def installed(name: str, wanted: str, install: Callable[[Path], None]) -> Path:
             held.truncate(0)
             held.write(digest)
     return folder
+
+
+def python_with(name: str, requirements: Path) -> Path:
+    """The interpreter of an environment with what a file of requirements lists, installed by uv."""
+
+    def install(folder: Path) -> None:
+        uv = Path(sys.executable).with_name("uv")
+        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True, timeout=60)
+        target = ["--python", folder / "bin" / "python", "--requirement", requirements]
+        subprocess.run([uv, "pip", "install", "--quiet", "--no-build", *target], check=True, timeout=900)
+
+    return installed(name, requirements.read_text(), install) / "bin" / "python"
+
+
+def node_with(name: str, project: Path) -> Path:
+    """A copy of a folder with `package-lock.json`, with what that lists, installed by npm."""
+
+    def install(folder: Path) -> None:
+        shutil.copytree(project, folder)
+        omitted = ["--omit=optional", "--omit=peer", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+        subprocess.run(["npm", "ci", *omitted], cwd=folder, check=True, timeout=500, stdout=subprocess.DEVNULL)
+
+    return installed(name, (project / "package-lock.json").read_text(), install)

@@ -115,10 +115,6 @@ describe("an output", () => {
   it.each([
     ["undefined", undefined, null],
     ["a date", new Date(0), "1970-01-01T00:00:00.000Z"],
-    ["a BigInt", { n: [2n ** 70n] }, { n: [{ $exact: ["integer", "1180591620717411303424"] }] }],
-    ["a large number", 2 ** 70, { $exact: ["number", "1.1805916207174113e+21"] }],
-    ["half a character", ["a\ud83d"], [{ $exact: ["text", "a\\ud83d"] }]],
-    ["what looks like a marker", { $exact: 1 }, { $exact: ["object", [["$exact", 1]]] }],
     ["undefined inside", { a: undefined, b: [undefined] }, { b: [null] }],
     [
       "a key that means something to JavaScript",

@@ -1,31 +1,24 @@
 """Client libraries and frameworks as they are installed: how their failures are taken, how calls become steps."""
 
-import asyncio
 import json
 import shutil
-import socket
-import struct
-import subprocess
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import certifi
 import pytest
 
 from rpc_server.worker.steps import flattened
+from tests.rpc_server.failure_matrix import PAGE
 from tests.rpc_server.model_provider import ANSWER, provider
-from tests.support.installed import installed
+from tests.rpc_server.scripted_host import EXPECTED, scripted_host
+from tests.support.installed import node_with, python_with
 
 __all__ = ["provider"]
 
 ROOT = Path(__file__).parents[3]
 CALLS = Path(__file__).parent / "data" / "frameworks"
 PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
-PAGE = ROOT / "docs" / "frameworks.md"
-FAILURES = ("429", "500", "503", "529", "refused", "reset", "time-out", "DNS", "400", "401")
-REJECTIONS = ("400", "401")
+FAILURES = ("429", "500", "503", "529", "refused", "reset", "hang", "DNS", "400", "401")
 REQUEST_TIMEOUT_S = 90.0  # of requests that are answered, however busy the machine is
 
 WITH_TOOLS = ("ai", "ai 7", "ai 7 by hand", "ai 7 by itself", "@langchain/langgraph", "@mastra/core")
@@ -68,87 +61,33 @@ pytestmark = pytest.mark.timeout(600)  # the first run installs the libraries
 
 def python_of_libraries() -> Path:
     """The interpreter of an environment with the libraries for Python."""
-    wanted = (CALLS / "requirements.txt").read_text()
-    return installed("frameworks-python", wanted, install_python) / "bin" / "python"
+    return python_with("frameworks-python", CALLS / "requirements.txt")
 
 
 def node_libraries() -> Path:
     """The folder with the libraries for Node."""
-    return installed("frameworks-node", (CALLS / "node" / "package-lock.json").read_text(), install_node)
-
-
-def install_python(folder: Path) -> None:
-    """The libraries for Python, by uv."""
-    uv = Path(sys.executable).with_name("uv")
-    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True, timeout=60)
-    target = ["--python", folder / "bin" / "python", "--requirement", CALLS / "requirements.txt"]
-    subprocess.run([uv, "pip", "install", "--quiet", "--no-build", *target], check=True, timeout=500)
-
-
-def install_node(folder: Path, wanted: Path = CALLS / "node") -> None:
-    """The libraries for Node, by npm."""
-    shutil.copytree(wanted, folder)
-    omitted = ["--omit=optional", "--omit=peer", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-    subprocess.run(["npm", "ci", *omitted], cwd=folder, check=True, timeout=500, stdout=subprocess.DEVNULL)
-
-
-@asynccontextmanager
-async def failing_provider() -> AsyncIterator[dict[str, str]]:
-    """URLs by failure."""
-    over, connections = asyncio.Event(), set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connections.add(asyncio.current_task())
-        with suppress(ConnectionError, asyncio.IncompleteReadError):  # the client may go at any time
-            await answer(reader, writer)
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        failure = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].split(b"/")[1].decode()
-        if failure == "time-out":
-            await over.wait()
-        elif failure == "reset":
-            linger = struct.pack("ii", 1, 0)
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        else:
-            body = json.dumps({"error": {"message": "try again later", "type": "some_type", "code": "some_code"}})
-            headers = "content-type: application/json\r\nretry-after-ms: 1\r\nconnection: close\r\n"
-            writer.write(f"HTTP/1.1 {failure} -\r\n{headers}content-length: {len(body)}\r\n\r\n{body}".encode())
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, backlog=1000)
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))  # and does not listen
-        host, port = server.sockets[0].getsockname()
-        urls = {failure: f"http://{host}:{port}/{failure}" for failure in FAILURES}
-        urls |= {"refused": f"http://127.0.0.1:{silent.getsockname()[1]}", "DNS": "http://models.invalid"}
-        try:
-            yield urls
-        finally:
-            over.set()
-            server.close()
-            await asyncio.wait(connections, timeout=20)
+    return node_with("frameworks-node", CALLS / "node")
 
 
 async def check(running) -> None:
     """No failure of the provider or the network is a score; the page has the table."""
     (about,) = await running.evaluate({"library": None})
     versions = about["output"]
-    async with failing_provider() as urls:
+    async with scripted_host() as urls:
         rows = [
-            {"library": library, "url": url, "timeout": 1.0 if failure == "time-out" else REQUEST_TIMEOUT_S}
+            {"library": library, "url": urls[failure], "timeout": 1.0 if failure == "hang" else REQUEST_TIMEOUT_S}
             for library in versions
-            for failure, url in urls.items()
+            for failure in FAILURES
         ]
         results = iter(await running.evaluate(*rows, seconds=REQUEST_TIMEOUT_S))
-    table = [f"| library | version | {' | '.join(urls)} |", "| --- " * (len(urls) + 2) + "|"]
+    columns = ["time-out" if failure == "hang" else failure for failure in FAILURES]
+    table = [f"| library | version | {' | '.join(columns)} |", "| --- " * (len(columns) + 2) + "|"]
     wrong = []
     for library, version in versions.items():
         cells = []
-        for failure, result in zip(urls, results, strict=False):
-            status = "program_error" if failure in REJECTIONS else "infra_error"
-            if result["status"] != status or (failure in REJECTIONS and f"[HTTP {failure}" not in str(result["error"])):
+        for failure, result in zip(FAILURES, results, strict=False):
+            is_named = failure not in EXPECTED or f"[HTTP {failure}" in str(result["error"])
+            if result["status"] != EXPECTED.get(failure, "infra_error") or not is_named:
                 wrong.append((library, failure, result))
             cells.append(result["status"].removesuffix("_error"))
         table.append(f"| {library} | {version} | {' | '.join(cells)} |")

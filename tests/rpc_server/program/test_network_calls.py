@@ -1,16 +1,14 @@
 """Outages of models and of the network are no scores, and programs that handle failures are scored."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.rpc_server.failure_matrix import missing_rows, wrong_cells
 from tests.rpc_server.scripted_host import CLOSES, HTTP_FAILURES, SOCKET_FAILURES, STATUSES, scripted_host
-from tests.support.installed import installed
+from tests.support.installed import python_with
 
 CALLS = Path(__file__).parent / "data" / "wire"
-PAGE = Path(__file__).parents[3] / "docs" / "frameworks.md"
 HERE = ("openai", "openai stream", "anthropic stream", "httpx async", "aiohttp", "requests stream", "http.client")
 """Clients of the environment of the tests, one for each way in which calls are seen."""
 
@@ -26,47 +24,16 @@ OTHER_FAILURES = {
 SLOW = {"example_timeout_s": 300.0, "start_timeout_s": 300.0}
 
 
-def python_of_clients() -> Path:
-    """The interpreter of an environment with all clients."""
-    wanted = (CALLS / "requirements.txt").read_text()
-
-    def install(folder: Path) -> None:
-        uv = Path(sys.executable).with_name("uv")
-        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True, timeout=60)
-        target = ["--python", folder / "bin" / "python", "--requirement", CALLS / "requirements.txt"]
-        subprocess.run([uv, "pip", "install", "--quiet", "--no-build", *target], check=True, timeout=900)
-
-    return installed("network-clients", wanted, install) / "bin" / "python"
-
-
-async def wrong_cells(running, clients) -> list[tuple[str, str, bool, str]]:
-    """Where a failure is no infrastructure failure: client, failure, whether the program hides it, result."""
-    async with scripted_host() as urls:
-        rows = [
-            {"client": client, "failure": failure, "url": urls.get(failure, failure), "swallow": hidden}
-            for client in clients
-            for failure in OTHER_FAILURES.get(client, HTTP_FAILURES)
-            for hidden in ((False,) if client in OTHER_FAILURES else (False, True))
-        ]
-        results = await running.evaluate(*rows, seconds=600.0)
-    cells = zip(rows, results, strict=True)
-    return [
-        (row["client"], row["failure"], row["swallow"], str(result)[:400])
-        for row, result in cells
-        if result["status"] != "infra_error"
-    ]
-
-
 @pytest.mark.timeout(300)
 async def test_no_failure_of_a_model_or_the_network_is_a_score(opened):
     async with opened("clients.py", root=CALLS, threads=4, env={"CLIENTS": ",".join(HERE)}, **SLOW) as running:
-        assert await wrong_cells(running, HERE) == []
+        assert await wrong_cells(running, dict.fromkeys(HERE, HTTP_FAILURES), swallow=(False, True)) == []
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 async def test_no_failure_is_a_score_with_any_client(opened):
-    python = python_of_clients()
+    python = python_with("network-clients", CALLS / "requirements.txt")
     env = {"PYTHONDONTWRITEBYTECODE": ""}  # byte code is kept
     async with opened("clients.py", root=CALLS, python=python, env=env, **SLOW) as running:
         (about,) = await running.evaluate({"client": None}, seconds=300.0)
@@ -74,10 +41,10 @@ async def test_no_failure_is_a_score_with_any_client(opened):
     assert len(versions) >= 27
     env["CLIENTS"] = ",".join(versions)
     async with opened("clients.py", root=CALLS, python=python, threads=4, env=env, **SLOW) as running:
-        assert await wrong_cells(running, versions) == []
-    page = PAGE.read_text()
-    missing = [name for name, version in versions.items() if f"| {name} | {version} |" not in page]
-    assert missing == [], f"{PAGE.name} has no rows with these versions: { {name: versions[name] for name in missing} }"
+        of_models = dict.fromkeys(versions.keys() - OTHER_FAILURES.keys(), HTTP_FAILURES)
+        assert await wrong_cells(running, of_models, swallow=(False, True)) == []
+        assert await wrong_cells(running, OTHER_FAILURES) == []
+    assert missing_rows(versions) == []
 
 
 @pytest.mark.timeout(300)

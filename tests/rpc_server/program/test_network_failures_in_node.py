@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.rpc_server.program.test_frameworks import PACKAGE, install_node, node_libraries
-from tests.support.installed import installed
+from tests.rpc_server.failure_matrix import missing_rows, wrong_cells
+from tests.rpc_server.program.test_frameworks import PACKAGE, node_libraries
+from tests.rpc_server.scripted_host import CLOSES, HTTP_FAILURES, SOCKET_FAILURES, STATUSES, scripted_host
+from tests.support.installed import node_with
 
-ROOT = Path(__file__).parents[3]
 CALLS = Path(__file__).parent / "data" / "network"
-PAGE = ROOT / "docs" / "frameworks.md"
-REJECTIONS = ("400", "401", "3")
-ANSWERS = ("ok", "0", "1000")
+WAYS = (*HTTP_FAILURES, "hang", "400", "401", "ok")
 SECONDS = 120.0
 HEALTHY_RUNS = 200
 
@@ -29,6 +28,25 @@ LONG = (
     *("ioredis", "mongodb", "pg", "ws"),
 )
 
+OF_MCP = (*STATUSES, "refused", "reset", "DNS", "400")
+OTHER_FAILURES = {
+    "@grpc/grpc-js": (*SOCKET_FAILURES, "reset stream", "silent stream", "4", "8", "14", "3", "0"),
+    "@modelcontextprotocol/sdk": (*OF_MCP, "hang", "ok"),
+    "@modelcontextprotocol/sdk, SSE": OF_MCP,
+    "@modelcontextprotocol/sdk, a process": ("a process that ends",),
+    **dict.fromkeys(("ioredis", "mongodb", "pg"), SOCKET_FAILURES),
+    "ws": (*CLOSES, "1000", "429", "503", *SOCKET_FAILURES),
+}
+"""Of clients that ask no model."""
+
+WITHOUT = {
+    "ai 5, stream": ("cut",),  # it waits for ever
+    **dict.fromkeys([f"{client}, text stream" for client in ("ai 5", *OF_MODELS)], ("400", "401")),  # an empty text
+    **dict.fromkeys(("fetch", "node-fetch"), ("hang",)),  # they have no time-out
+    "@aws-sdk/client-bedrock-runtime": ("event", "body"),  # AWS states no errors with status 200
+}
+"""Ways of answering with which a client is not asked."""
+
 pytestmark = [
     pytest.mark.timeout(600),  # the first run installs the libraries
     pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed"),
@@ -36,32 +54,20 @@ pytestmark = [
 ]
 
 
-async def check(opened, folder: Path, clients: tuple[str, ...]) -> None:
+def calling(opened, folder: Path, *clients: str):
     command = ("node", str(CALLS / "calls.mjs"), str(PACKAGE), str(folder), *clients)
-    limits = {"start_timeout_s": 300.0, "example_timeout_s": SECONDS}
-    async with opened(command=command, workers=1, **limits) as running:
-        about = (await running.one({}, seconds=SECONDS))["output"]
-        rows = [
-            {"client": client, "failure": failure}
-            for client, known in about["clients"].items()
-            for failure in known["failures"]
-        ]
-        results = await running.evaluate(*rows, seconds=SECONDS)
-        names = [about["healthy"][n % len(about["healthy"])] for n in range(HEALTHY_RUNS)]
-        healthy = await running.evaluate(*({"healthy": name, "n": n} for n, name in enumerate(names)), seconds=SECONDS)
-    expected = {**dict.fromkeys(REJECTIONS, "program_error"), **dict.fromkeys(ANSWERS, "ok")}
-    wrong = [
-        (row, result)
-        for row, result in zip(rows, results, strict=True)
-        if result["status"] != expected.get(row["failure"], "infra_error")
-    ]
-    assert wrong == []
-    held_up = [(name, result) for name, result in zip(names, healthy, strict=True) if result["status"] != "ok"]
-    assert held_up == []
-    page = PAGE.read_text()
-    for client, known in about["clients"].items():
-        row = f"| {client.split(',')[0]} | {known['version']} | "
-        assert row in page, f"{PAGE.name} has no row that begins with {row}"
+    return opened(command=command, workers=1, start_timeout_s=300.0, example_timeout_s=SECONDS)
+
+
+async def check(opened, folder: Path, clients: tuple[str, ...]) -> None:
+    async with calling(opened, folder, *clients) as running:
+        versions = (await running.one({}, seconds=SECONDS))["output"]["versions"]
+        failures = {
+            client: [way for way in OTHER_FAILURES.get(client, WAYS) if way not in WITHOUT.get(client, ())]
+            for client in clients
+        }
+        assert await wrong_cells(running, failures) == []
+    assert missing_rows({client.split(",")[0]: version for client, version in versions.items()}) == []
 
 
 async def test_no_failure_of_a_model_or_the_network_is_a_score_in_node(opened):
@@ -70,5 +76,12 @@ async def test_no_failure_of_a_model_or_the_network_is_a_score_in_node(opened):
 
 @pytest.mark.long
 async def test_no_failure_of_a_host_is_a_score_with_further_clients_in_node(opened):
-    lock = (CALLS / "node" / "package-lock.json").read_text()
-    await check(opened, installed("network-node", lock, lambda folder: install_node(folder, CALLS / "node")), LONG)
+    await check(opened, node_with("network-node", CALLS / "node"), LONG)
+
+
+async def test_healthy_programs_are_not_held_up_in_node(opened):
+    async with calling(opened, node_libraries()) as running, scripted_host() as urls:
+        names = (await running.one({}, seconds=SECONDS))["output"]["healthy"]
+        rows = [{"healthy": names[n % len(names)], "host": urls["host"], "n": n} for n in range(HEALTHY_RUNS)]
+        results = await running.evaluate(*rows, seconds=SECONDS)
+    assert [pair for pair in zip(rows, results, strict=True) if pair[1]["status"] != "ok"] == []

@@ -1,7 +1,14 @@
 /** Read an answer as it passes, for a failure that it states: in its status, its trailers, its body or an event. */
 
 import { builtin } from "../base/runtime.js";
-import { AWS_THROTTLING, type Failure, passes, passesInGrpc, retryAfterS, statedFailure } from "./failures.js";
+import {
+  AWS_THROTTLING,
+  type Failure,
+  isTransientInGrpc,
+  isTransientStatus,
+  retryAfterS,
+  statedFailure,
+} from "./failures.js";
 
 /** Bytes of a body that is read as a whole, and of an event: what is longer states no error. */
 const MAX_READ = 64 * 1024;
@@ -33,7 +40,8 @@ export class AnswerReader {
   ) {
     const type = header("content-type") ?? "";
     this.#encoding = header("content-encoding")?.replace("identity", "") || undefined;
-    if (passes(status)) this.#failure = { reason: `HTTP ${status}`, status, retryAfterS: retryAfterS(header) };
+    if (isTransientStatus(status))
+      this.#failure = { reason: `HTTP ${status}`, status, retryAfterS: retryAfterS(header) };
     if (AWS_THROTTLING.test(header("x-amzn-errortype") ?? "")) this.#state({ reason: "throttled", status });
     this.#trailers(header);
     if (this.#failure !== undefined) this.#read = "nothing";
@@ -68,7 +76,7 @@ export class AnswerReader {
       if (this.status === 400)
         this.#state(AWS_THROTTLING.test(this.#kept) ? { reason: "throttled", status: 400 } : undefined);
       else if (this.#read === "whole")
-        this.#state(this.#kept.includes('"error"') ? stated(this.#kept, false) : undefined);
+        this.#state(this.#kept.includes('"error"') ? statedFailure(parsed(this.#kept), false) : undefined);
       else this.#event(this.#kept);
     }
     return this.#failure;
@@ -98,7 +106,7 @@ export class AnswerReader {
 
   #trailers(header: Header): void {
     const grpc = Number(header("grpc-status") ?? 0);
-    if (passesInGrpc(grpc)) this.#state({ reason: `gRPC status ${grpc}`, status: grpc });
+    if (isTransientInGrpc(grpc)) this.#state({ reason: `gRPC status ${grpc}`, status: grpc });
   }
 
   /** Look at the events that are complete, and keep the beginning of the next. */
@@ -127,10 +135,6 @@ export class AnswerReader {
       this.#state(failure);
     }
   }
-}
-
-function stated(text: string, isEvent: boolean): Failure | undefined {
-  return statedFailure(parsed(text), isEvent);
 }
 
 function parsed(text: string): unknown {

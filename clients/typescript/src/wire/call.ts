@@ -12,7 +12,7 @@ const utf8 = new TextDecoder();
 /** Failed calls by the errors that their transports threw. */
 const byError = new WeakMap<object, Call>();
 
-/** `running`, `succeeded`, or `failed` in a way that passes; `neither` was refused, or cancelled by the program. */
+/** `running`, `succeeded`, or `failed` transiently; `neither` was refused, or cancelled by the program. */
 export type Outcome = "running" | "succeeded" | "failed" | "neither";
 
 /** A call of a model as its client knows it. */
@@ -104,7 +104,7 @@ export class Call {
     else this.#end(this.#answer !== undefined && this.#answer.status < 400 ? "succeeded" : "neither");
   }
 
-  /** It failed in a way that passes. `error`: what the transport threw. */
+  /** It failed transiently. `error`: what the transport threw. */
   fail(failure: Failure, error?: unknown): void {
     if (this.hasEnded) return;
     this.failure = failure;

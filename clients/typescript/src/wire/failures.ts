@@ -1,8 +1,8 @@
-/** The failures of calls that pass: by status, by the error of a transport, by what an answer states. */
+/** The transient failures of calls: by status, by the error of a transport, by what an answer states. */
 
 import { isHolder, namesOf, read } from "../base/error-values.js";
 
-/** A failure that passes. `reason`: in words, or the status. */
+/** A transient failure. `reason`: in words, or the status. */
 export interface Failure {
   reason: string;
   /** An HTTP status, the status of gRPC, or the code with which a WebSocket was closed. */
@@ -28,7 +28,7 @@ const CODES: readonly (readonly [RegExp, string])[] = [
   [/^ERR_HTTP2_(STREAM_ERROR|SESSION_ERROR|GOAWAY_SESSION|PING_CANCEL|STREAM_CANCEL)$/, "cut off"],
 ];
 
-/** What an error of a transport means; undefined if it is none that passes. */
+/** What an error of a transport means; undefined if it is not transient. */
 export function reasonOf(error: unknown): string | undefined {
   const code = read(error, "code");
   return typeof code === "string" ? CODES.find(([codes]) => codes.test(code))?.[1] : undefined;
@@ -48,13 +48,13 @@ export function isClientsTimeout(error: unknown): boolean {
   return caller !== undefined && /[\\/]node_modules[\\/]/.test(caller);
 }
 
-/** Whether an HTTP status is that of a failure that passes. */
-export function passes(status: number): boolean {
+/** Whether an HTTP status is that of a transient failure. */
+export function isTransientStatus(status: number): boolean {
   return status === 408 || status === 425 || status === 429 || (status >= 500 && status <= 599);
 }
 
 /** The status of gRPC for a deadline, an exhausted resource or an outage. */
-export function passesInGrpc(status: number): boolean {
+export function isTransientInGrpc(status: number): boolean {
   return status === 4 || status === 8 || status === 14;
 }
 
@@ -69,7 +69,7 @@ const STATES_REJECTION =
   /invalid|auth|permission|forbidden|denied|not.?found|too.?large|too.?long|context|content|policy|filter|moderation/i;
 
 /**
- * The failure that the JSON of an answer or of one event states; undefined if it states none that passes.
+ * The failure that the JSON of an answer or of one event states; undefined if it states none that is transient.
  *
  * `isEvent`: of a stream, in which every error counts but a rejection: the stream had begun.
  */
@@ -83,7 +83,8 @@ export function statedFailure(json: unknown, isEvent: boolean): Failure | undefi
   if (!isHolder(error)) return undefined;
   const stated = ["code", "type", "status", "reason"].map((name) => read(error, name));
   const status = stated.map(Number).find((number) => number >= 400 && number <= 599);
-  if (status !== undefined) return passes(status) ? { reason: `${status} in its answer`, status } : undefined;
+  if (status !== undefined)
+    return isTransientStatus(status) ? { reason: `${status} in its answer`, status } : undefined;
   const words = stated.filter((each): each is string => typeof each === "string" && each !== "error");
   const message = String(read(error, "message") ?? "");
   const isOutage = MESSAGE_OF_OUTAGE.test(message);

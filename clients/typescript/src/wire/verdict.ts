@@ -9,8 +9,8 @@
 import { isError, isHolder, namesOf, ownValues, read, readOrCall } from "../base/error-values.js";
 import { type Call, callOf } from "./call.js";
 import { ExampleCalls } from "./example-calls.js";
-import { AWS_THROTTLING, type Failure, isTimeout, passes, passesInGrpc, reasonOf } from "./failures.js";
-import { lostConnectionOf } from "./watch-sockets.js";
+import { AWS_THROTTLING, type Failure, isTimeout, isTransientInGrpc, isTransientStatus, reasonOf } from "./failures.js";
+import { hasLostConnection } from "./watch-sockets.js";
 
 const MAX_VALUES = 64;
 const MAX_MESSAGE = 200;
@@ -33,7 +33,7 @@ export function judge(thrown: unknown, calls = new ExampleCalls()): Verdict {
   return open === undefined ? found : { transient: true, evidence: String(open) };
 }
 
-/** The failure that passes which a thrown value states by itself. */
+/** The transient failure that a thrown value states by itself. */
 export function failureIn(thrown: unknown): Failure | undefined {
   const { transient, evidence } = judge(thrown);
   return transient ? { reason: evidence ?? "an error" } : undefined;
@@ -70,7 +70,7 @@ function judgeValue(value: object, thrown: unknown, calls: ExampleCalls): Verdic
   if (call !== undefined) return calls.isOpen(call) ? { transient: true, evidence: String(call) } : undefined;
   const status = httpStatus(value);
   if (status !== undefined) {
-    const isTransient = passes(status) || isThrottled(value);
+    const isTransient = isTransientStatus(status) || isThrottled(value);
     const found = isTransient ? calls.find(ofStatus(status)) : undefined;
     return found === "handled" ? undefined : { transient: isTransient, evidence: about(value, status) };
   }
@@ -95,7 +95,7 @@ function isLinked(value: object, { code, message, failure, host }: Call): boolea
   return isError(value) && hostOf(value) === host;
 }
 
-/** Whether an error without a status states a failure that passes, of a call that need not have been seen. */
+/** Whether an error without a status states a transient failure, of a call that need not have been seen. */
 function statesFailure(value: object, calls: ExampleCalls): boolean {
   if (reasonOf(value) !== undefined) return true;
   if (isTimeout(value) && calls.wasStoppedBefore(value)) return true;
@@ -104,10 +104,10 @@ function statesFailure(value: object, calls: ExampleCalls): boolean {
   const message = String(read(value, "message") ?? "");
   if (isHolder(read(value, "metadata"))) {
     const status = Number(readOrCall(value, "code"));
-    return passesInGrpc(status) || (status === 13 && /RST_STREAM/.test(message)); // reset by the host
+    return isTransientInGrpc(status) || (status === 13 && /RST_STREAM/.test(message)); // reset by the host
   }
   if (typeof code === "string" && read(value, "severity") !== undefined) return /^(08|53|57P0)/.test(code); // PostgreSQL
-  if (lostConnectionOf(value, calls.began) !== undefined) return true;
+  if (hasLostConnection(value, calls.began)) return true;
   if (code === -32000 || code === -32001) return /connection closed|timed out/i.test(message); // MCP
   if (nameOf(value) === "MongoServerSelectionError") return true;
   const labels = read(value, "errorLabels"); // MongoDB

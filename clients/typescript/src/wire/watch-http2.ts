@@ -11,14 +11,13 @@ interface Http2 {
 
 interface Session {
   request(headers?: Headers, ...given: unknown[]): object;
-  readonly socket?: unknown;
-  readonly originSet?: string[];
 }
 
 type Headers = Record<string, string | string[] | number | undefined>;
 
 /** Names of the hosts of sessions. */
 const hosts = new WeakMap<object, string>();
+
 /** Watch the streams of all sessions from now on; none in a runtime without this module. */
 export function watchHttp2(): void {
   const http2 = builtin<Http2>("node:http2");
@@ -65,10 +64,10 @@ function watch(stream: object, call: Call): void {
 }
 
 /** Codes with which a host resets a stream that it may serve later: an error of its own, refused, or too many. */
-const PASSING_RESETS = new Set([2, 7, 11]);
+const TRANSIENT_RESETS = new Set([2, 7, 11]);
 
 function closed({ rstCode = 0 }: { rstCode?: number }, call: Call, trailers: Headers): void {
-  if (PASSING_RESETS.has(rstCode)) call.fail({ reason: "cut off" });
+  if (TRANSIENT_RESETS.has(rstCode)) call.fail({ reason: "cut off" });
   else if (rstCode === 0) call.completed(headerOf(trailers));
   else call.broke();
 }

@@ -5,19 +5,17 @@
 
 import { read } from "../base/error-values.js";
 import { builtin } from "../base/runtime.js";
-import { type Failure, reasonOf } from "./failures.js";
+import { reasonOf } from "./failures.js";
 
 interface Socket {
   connect(...given: unknown[]): Socket;
   once(event: string, listener: (...given: never[]) => void): Socket;
   readonly errored?: unknown;
-  readonly connecting: boolean;
   readonly writableEnded: boolean;
 }
 
 /** A connection that a host ended, or that could not be made. */
-export interface LostConnection extends Failure {
-  host: string;
+interface LostConnection {
   at: number;
   packages: ReadonlySet<string>;
 }
@@ -40,28 +38,24 @@ export function watchSockets(): void {
   };
 }
 
-/** The connection, lost since a time of `performance.now()`, of the package in whose code an error was made. */
-export function lostConnectionOf(error: object, since: number): LostConnection | undefined {
-  if (lost.size === 0) return undefined;
+/** Whether the package in whose code an error was made has lost a connection since a time of `performance.now()`. */
+export function hasLostConnection(error: object, since: number): boolean {
+  if (lost.size === 0) return false;
   const stack = read(error, "stack");
   const [made] = typeof stack === "string" ? packagesIn(/^\s+at .*$/m.exec(stack)?.[0] ?? "") : [];
-  if (made === undefined) return undefined;
-  return [...lost.values()].find(({ at, packages }) => at >= since && packages.has(made));
+  return made !== undefined && [...lost.values()].some(({ at, packages }) => at >= since && packages.has(made));
 }
 
 function watch(socket: Socket, host: string, packages: ReadonlySet<string>): void {
   let endedByHost = false;
-  const lose = (reason: string): void => {
-    lost.set(host, { host, reason, at: performance.now(), packages });
-  };
   socket.once("connect", () => lost.delete(host));
   socket.once("end", () => {
     endedByHost = !socket.writableEnded;
   });
   socket.once("close", () => {
     const { errored } = socket;
-    const reason = reasonOf(errored) ?? (endedByHost && !errored ? "cut off" : undefined);
-    if (reason !== undefined) lose(reason);
+    if (reasonOf(errored) !== undefined || (endedByHost && !errored))
+      lost.set(host, { at: performance.now(), packages });
   });
 }
 

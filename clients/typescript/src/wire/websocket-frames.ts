@@ -1,4 +1,4 @@
-/** Watch a WebSocket after its handshake: a server that closes it with a code of 1011 to 1013 fails in a way that passes. */
+/** Watch a WebSocket after its handshake: a server that closes it with a code of 1011 to 1013 fails transiently. */
 
 import { intercept } from "./intercept.js";
 import { beginCall } from "./place.js";
