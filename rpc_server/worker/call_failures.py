@@ -39,8 +39,8 @@ def is_transient_problem(problem: BaseException) -> bool:
 
 
 def is_network_error(kind: type) -> bool:
-    """Return whether a class of the standard library, or one derived from it, is of errors of the network."""
-    return issubclass(kind, (ConnectionError, socket.gaierror, socket.herror)) or _is_named(
+    """Return whether a class of the standard library, or one derived from it, is of errors of the network alone."""
+    return issubclass(kind, (socket.gaierror, socket.herror)) or _is_named(
         kind, "ssl.SSLError", "http.client.IncompleteRead", "asyncio.IncompleteReadError"
     )
 

@@ -1,13 +1,15 @@
 """The calls over the network of an example: whose they are, how they ended, and which failure is still open.
 
-A failure is transient if there was no connection, it was cut, the host timed out, or the host answered that it cannot
-do this now. A call that failed so is open until the same request succeeds, or a call that the same task began
-afterwards to that host does.
+A call failed in a way that passes if there was no connection, it was cut, the other side timed out, or it answered that
+it cannot do it now. It is open until the same request succeeds, or a call that the same task began afterwards to that
+host does, or another host answers the same prompt.
 """
 
 from __future__ import annotations
 
 import contextvars
+import functools
+import io
 import itertools
 import sys
 import threading
@@ -15,7 +17,7 @@ from typing import Any, Callable, Iterable
 
 from .call_failures import is_transient_problem, reason_of, retry_after_s
 from .code_origin import calling_package
-from .model_apis import Request, StatedError, is_transient_code, is_transient_status, prompt_of, read_request
+from .model_apis import Request, StatedError, is_transient_code, is_transient_status, parsed, prompt_of, read_request
 from .model_usage import add_call, tokens_of, usage_in, usage_of
 from .response_body import ResponseBody
 
@@ -26,6 +28,10 @@ _lock = threading.Lock()
 _open: set[ExampleCalls] = set()
 place: contextvars.ContextVar[Branch | None] = contextvars.ContextVar("place", default=None)
 """The branch of an example that runs here; `INSIDE` while a watched call runs, whose parts are not calls themselves."""
+
+
+OF_THREAD = "_evolverpc_place"
+"""Attribute of a thread: the branch that it runs."""
 
 
 class Branch:
@@ -60,7 +66,7 @@ class Call:
     `outcome`: `succeeded`, `failed` transiently, `cancelled` by the program, `other`, None while it runs.
     """
 
-    def __init__(self, branch: Branch, host: str, key: Any, asked: Request, *, is_of_model: bool) -> None:
+    def __init__(self, branch: Branch, host: str, key: Any, asked: Request, body: Any, *, is_of_model: bool) -> None:
         """`key`: equal for the same request. `is_of_model`: also because the user has named the host."""
         self.branch = branch
         self.host = host
@@ -68,7 +74,11 @@ class Call:
         self.is_charged = asked.is_of_model
         self.is_of_model = is_of_model
         self.model = asked.model
-        self.prompt: Any = None
+        self._asked = None
+        if isinstance(body, (bytes, str)):
+            self._asked = None if asked.asked is None else body
+        elif asked.asked is not None:  # an object, which the program may change
+            self.prompt = hash(prompt_of(asked.asked))
         self.began = next(_time)
         self.ended: int | None = None
         self.outcome: str | None = None
@@ -81,6 +91,11 @@ class Call:
         self._body: ResponseBody | None = None
         self._on_close: Callable[[], Any] | None = None
 
+    @functools.cached_property
+    def prompt(self) -> Any:
+        """What is equal for requests that ask the same, also of another model or host; it is seldom needed."""
+        return self.key if self._asked is None else hash(prompt_of(parsed(self._asked)))
+
     def when_closed(self, forget: Callable[[], Any]) -> None:
         """Call `forget` when the example ends: a response may never be read to its end."""
         self._on_close = forget
@@ -89,11 +104,14 @@ class Call:
         """Drop what is needed only while the example is open."""
         if self._on_close is not None:
             self._on_close()
-        self._on_close = self._body = None
+        self._on_close = self._body = self._asked = None
         self.branch.example = None  # which refers to its calls
 
-    def answered(self, status: int, headers: Any) -> None:
-        """Record the head of the response; `headers`: a mapping whose `get` does not ask for the case of a name."""
+    def answered(self, status: int, headers: Any, *, is_decoded: bool = False) -> None:
+        """Take the head of the response; `headers`: a mapping whose `get` does not ask for the case of a name.
+
+        `is_decoded`: the client has undone the encoding of what it feeds.
+        """
         self.status = status
         content_type = headers.get("content-type") or ""
         grpc_status = headers.get("grpc-status") if "grpc" in content_type else None
@@ -105,8 +123,9 @@ class Call:
             self.outcome = "succeeded" if status < 400 else "other"
         if self.outcome == "failed":
             self.retry_after_s = retry_after_s(headers)
-        if self.is_of_model and status < 500:
-            self._body = ResponseBody(content_type, headers.get("content-encoding") or "")
+        if self.is_of_model and status < 400:
+            encoding = "" if is_decoded else headers.get("content-encoding") or ""
+            self._body = ResponseBody(content_type, encoding)
 
     @property
     def skips(self) -> Callable[[bytes], bool]:
@@ -139,16 +158,11 @@ class Call:
             return
         if body.error is not None:
             self._take_error(body.error)
+        elif body.is_cut and self.outcome == "succeeded":
+            self._fail("the stream ended before its last event")
         if isinstance(answer, dict):
             self.usage = usage_in(answer)
             self.model = self.model or (answer["model"] if isinstance(answer.get("model"), str) else None)
-
-    def take_decoded(self, body: bytes) -> None:
-        """Read a whole body that the client has decoded."""
-        if self._body is not None:
-            self._body.skip_decoding()
-        self.feed(body)
-        self.finished()
 
     def raised(self, problem: BaseException) -> None:
         """Record what the client's transport raised, before the response or while its body is read."""
@@ -285,7 +299,10 @@ class ExampleCalls:
         return all(call.key == failed.key and call.outcome in (None, "cancelled") for call in after)
 
     def _is_repaired(self, failed: Call, call: Call) -> bool:
-        if call.key == failed.key and (call.ended is None or call.ended > failed.began):
+        is_same = call.key == failed.key or (
+            call.host != failed.host and call.is_of_model and failed.is_of_model and call.prompt == failed.prompt
+        )
+        if is_same and (call.ended is None or call.ended > failed.began):
             return True
         return call.host == failed.host and self._is_after(call, failed)
 
@@ -307,13 +324,13 @@ class ExampleCalls:
 def begin(method: str, url: str, body: Any = b"") -> Call | None:
     """Return a new call of the example that runs here; None if there is none, or it is a part of another call.
 
-    `body`: the bytes or text that is sent, or the object that is sent as JSON; None if it is not known.
+    `body`: the bytes or text that is sent, also as a file, or the object that is sent as JSON; None if it is not known.
     """
-    branch = place.get()
-    if branch is None:
-        branch = getattr(threading.current_thread(), "_evolverpc_place", None)
+    branch = _here()
     if branch is INSIDE:
         return None
+    if isinstance(body, io.BytesIO):
+        body = body.getvalue()
     address = _address(url)
     if branch is not None and branch.example in _open:
         return _begun(_own_branch(branch), method, url, address, body)
@@ -329,32 +346,50 @@ def begin(method: str, url: str, body: Any = b"") -> Call | None:
 
 def branched() -> Branch | None:
     """Return the branch for a task or thread that is created here; None outside of examples."""
-    here = place.get()
+    here = _here()
     return here if here is None or here is INSIDE else Branch(here.example, None, here)
 
 
-def submitted() -> Branch | None:
-    """Return the branch for work given to a pool here; what a thread gives before it waits counts as given at once."""
-    here, branch = place.get(), branched()
-    if here is not None and branch is not None and branch is not here and not _is_in_loop():
-        branch.began = here.waited
-    return branch
+def apart(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function for a pool, each call of which is a branch that begins here.
+
+    What a thread gives to pools before it waits begins at one time.
+    """
+    here = _here()
+    if here is None:
+        return function
+    began = next(_time) if here is INSIDE or _is_in_loop() else here.waited
+
+    def run(*given: Any, **options: Any) -> Any:
+        branch, attributes = here, vars(threading.current_thread())
+        if here is not INSIDE:
+            branch = Branch(here.example, None, here)
+            branch.began = began
+        token, before = place.set(branch), attributes.get(OF_THREAD)
+        attributes[OF_THREAD] = branch
+        try:
+            return function(*given, **options)
+        finally:
+            attributes[OF_THREAD] = before
+            place.reset(token)
+
+    return run
 
 
 def waited() -> None:
-    """Record that the branch that runs here has waited for a result of a pool."""
-    here = place.get()
+    """Take that what runs here has waited for what it gave to a pool."""
+    here = _here()
     if here is not None and here is not INSIDE:
         here.waited = next(_time)
 
 
-def carried(branch: Branch, function: Callable[..., Any], *given: Any, **options: Any) -> Any:
-    """Call a function in a branch, from another thread."""
-    token = place.set(branch)
-    try:
-        return function(*given, **options)
-    finally:
-        place.reset(token)
+def _here() -> Branch | None:
+    """Return the branch that runs here: that of the thread, if the context is one that was copied before it began."""
+    branch = place.get()
+    of_thread: Branch | None = vars(threading.current_thread()).get(OF_THREAD)
+    if of_thread is None or branch is INSIDE:
+        return branch
+    return of_thread if branch is None or (not _is_in_loop() and of_thread.is_within(branch)) else branch
 
 
 def _address(url: str) -> tuple[str, str]:
@@ -375,9 +410,7 @@ def _begun(branch: Branch, method: str, url: str, address: tuple[str, str], body
     is_of_model = asked.is_of_model
     if not asked.is_of_model and example.model_hosts:
         is_of_model = host in example.model_hosts or host.rpartition(":")[0] in example.model_hosts
-    call = Call(branch, host, (method, url, _digest(body)), asked, is_of_model=is_of_model)
-    if example.is_batch:
-        call.prompt = call.key if asked.asked is None else hash(prompt_of(asked.asked))
+    call = Call(branch, host, (method, url, _digest(body)), asked, body, is_of_model=is_of_model)
     example.add(call)
     return call
 
@@ -396,7 +429,9 @@ def _own_branch(branch: Branch) -> Branch:
         branch.owner = owner
         place.set(branch)
     elif branch.owner != owner:
-        branch = Branch(branch.example, owner, branch)
+        parent, branch = branch, Branch(branch.example, owner, branch)
+        if _is_in_loop():  # a task that no method of the loop created, or a callback
+            branch.began = parent.waited
         place.set(branch)
     return branch
 

@@ -7,12 +7,18 @@ import re
 from typing import Any, NamedTuple
 
 _PATH = re.compile(
-    r"/(chat/completions|completions|responses|embeddings|messages|chat|generate|embed|rerank|predictions"
-    r"|invoke|invoke-with-response-stream|converse|converse-stream)/?$"
-    r"|:(stream)?generateContent$|:(batch)?embedContents?$|:(stream)?rawPredict$|:predict$",
+    r"/(completions|responses|embeddings|messages|chat|text/chat_stream|text/generation|text/generation_stream|generate"
+    r"|embed|rerank|predictions|invoke|invocations)/?$|:(stream)?rawPredict$|:predict$",
     re.IGNORECASE,
 )
-"""Of OpenAI, Anthropic, Gemini, Bedrock, Cohere, Ollama, Vertex, Replicate, and what is compatible with them."""
+"""Of OpenAI, Anthropic, Cohere, Ollama, Vertex, Replicate, Bedrock, watsonx, Databricks, and what is compatible."""
+
+_PATH_OF_MODELS = re.compile(
+    r"/(chat/completions|images/(generations|edits|variations)|audio/(speech|transcriptions|translations)"
+    r"|converse|converse-stream|invoke-with-response-stream)/?$|:(stream)?generateContent$|:(batch)?embedContents?$",
+    re.IGNORECASE,
+)
+"""That only models have: what is sent there asks one, also if its body cannot be read."""
 
 _ASKED = {
     *("messages", "message", "prompt", "input", "inputs", "inputText", "contents", "content", "requests"),
@@ -20,7 +26,7 @@ _ASKED = {
 }
 """Fields of which a request to a model has one, beside the name of the model."""
 
-_MODEL_IN_PATH = re.compile(r"/(?:models?|deployments|engines)/([^/:?]+)")
+_MODEL_IN_PATH = re.compile(r"/(?:models?|deployments|engines|serving-endpoints|endpoints)/([^/:?]+)")
 _WITHOUT_A_NAME = "/chat/completions"
 """A path that needs no name of a model: servers of a single one expect none."""
 
@@ -35,7 +41,7 @@ _LASTING = re.compile(
 )
 
 _MAX_NAME = 64
-"""Characters of the name of an error; what is longer is a sentence."""
+"""Characters of the name of an error; what is longer, or has spaces, is a sentence."""
 
 
 class Request(NamedTuple):
@@ -65,13 +71,14 @@ def is_transient_code(code: str) -> bool:
 
 def read_request(method: str, path: str, body: Any) -> Request:
     """Return what a request asks; `body`: bytes, text or the object that is sent as JSON."""
-    if method != "POST" or _PATH.search(path) is None:
+    is_of_models = _PATH_OF_MODELS.search(path) is not None
+    if method != "POST" or not (is_of_models or _PATH.search(path)):
         return Request(False)
     asked = parsed(body) if isinstance(body, (bytes, str)) else body
-    if not isinstance(asked, dict):
-        return Request(False)
     named = _MODEL_IN_PATH.search(path)
-    model = asked.get("model") or (named and named.group(1))
+    if not isinstance(asked, dict):
+        return Request(is_of_models, named and named.group(1))
+    model = asked.get("model") or asked.get("model_id") or (named and named.group(1))
     if not _ASKED.intersection(asked) or not (model or path.rstrip("/").endswith(_WITHOUT_A_NAME)):
         return Request(False)
     return Request(True, model if isinstance(model, str) else None, asked)
@@ -91,22 +98,29 @@ def stated_error(answer: Any, *, in_stream: bool = False, is_error: bool = False
         return next((found for found in map(stated_error, answer) if found is not None), None)
     if not isinstance(answer, dict):
         return StatedError("error event", True) if is_error else None
-    inner = answer.get("response")
-    error = answer.get("error") or (inner.get("error") if isinstance(inner, dict) else None)
+    inner, choices = answer.get("response"), answer.get("choices")
+    holders = [answer, inner, *(choices if isinstance(choices, list) else ())]
+    error = next((each["error"] for each in holders if isinstance(each, dict) and each.get("error")), None)
     if not error:
         if not is_error and answer.get("type") != "error":
             return None
         error, in_stream = answer, True
-    codes = [error.get(name) for name in ("code", "status", "type")] if isinstance(error, dict) else [error]
+    codes = [error.get(name) for name in ("code", "status", "type", "message")] if isinstance(error, dict) else [error]
     for code in codes:
         number = int(code) if isinstance(code, (int, str)) and str(code).isdigit() else None
         if number is not None and 400 <= number <= 599:
             return StatedError(str(number), is_transient_status(number))
-    names = [code for code in codes if isinstance(code, str) and code != "error"]
-    transient = next((name for name in names if len(name) <= _MAX_NAME and is_transient_code(name)), None)
-    if transient is not None:
-        return StatedError(transient, True)
-    return StatedError(names[0][:_MAX_NAME] if names else "error", in_stream and not any(map(_LASTING.search, names)))
+    texts = [code for code in codes if isinstance(code, str) and code != "error"]
+    names = [text for text in texts if len(text) <= _MAX_NAME and " " not in text]
+    passing = next(filter(is_transient_code, names), None)
+    if passing is not None:
+        return StatedError(passing, True)
+    if any(map(_LASTING.search, names)):
+        return StatedError(names[0], False)
+    words = next(filter(None, map(_TRANSIENT.search, texts)), None)
+    if words is not None:
+        return StatedError(words.group(), True)
+    return StatedError(names[0] if names else "error", in_stream)
 
 
 def parsed(text: Any) -> Any:

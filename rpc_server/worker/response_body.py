@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 import sys
 from typing import Any, Callable
@@ -11,24 +12,44 @@ from .model_apis import StatedError, is_transient_code, parsed, stated_error
 _MAX_JSON = 4 << 20
 """Bytes of a JSON body that are kept to read it when it is complete; nothing is read of a longer one."""
 
-_MAX_LINE = 1 << 16
-"""Bytes of a line in a stream that are kept until the line is complete."""
+_MAX_EVENT = 1 << 16
+"""Bytes of an event that are kept until it is complete; what is longer is looked at in parts."""
+
+_LAST = 16
+"""Last parts of a stream, of one event or more, that are kept to see at its end how it ended."""
 
 _EVENTS = re.compile(r"event-stream|ndjson|jsonl|json-seq|stream\+json", re.IGNORECASE)
+_JSON = re.compile(r"json|^text/|^$", re.IGNORECASE)
+_BETWEEN_EVENTS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_HAS_AN_END = re.compile(rb'"(?:choices|message_start|response\.created|candidates)"|"created_at":.*"done"\s*:\s*false')
+"""What streams of OpenAI, Anthropic, Gemini and Ollama show before their end."""
+
+_ENDS = [
+    re.compile(mark)  # each begins with what occurs seldom, which is found fast
+    for mark in (
+        *(rb"\[DONE\]", rb'"finish_reason"\s*:\s*"', rb'"finishReason"\s*:\s*"', rb'"stop_reason"\s*:\s*"'),
+        *(rb'"message_stop"', rb'"done"\s*:\s*true', rb'"response\.(?:completed|incomplete|failed|cancelled)"'),
+    )
+]
 _AMAZON = "amazon.eventstream"
 _EXCEPTION = re.compile(rb":exception-type\x07..(\w+)", re.DOTALL)
 
 
 class ResponseBody:
-    """The body of one response. `error`: what it states, as soon as it does."""
+    """The body of one response. `error`: what it states. `is_cut`: it ended before its last event."""
 
     def __init__(self, content_type: str, encoding: str) -> None:
         self.error: StatedError | None = None
+        self.is_cut = False
         self._decode = _decoder(encoding)
         self._rest = b""
         self._chunks: list[bytes] | None = None
         self._size = 0
-        self._is_error_event = False
+        self._first = b""
+        self._last: collections.deque[bytes] = collections.deque(maxlen=_LAST)
+        self._keep_last = self._last.append
+        self._has_ended = False
+        self._between = _BETWEEN_EVENTS if "event-stream" in content_type.lower() else (b"\n",)
         self._skips = False
         self._read: Callable[[ResponseBody, bytes], None] | None = (
             None  # unbound: a bound method would make a cycle of references
@@ -36,24 +57,22 @@ class ResponseBody:
         if _AMAZON in content_type:
             self._read = ResponseBody._read_amazon
         elif _EVENTS.search(content_type):
-            self._skips = self._decode is bytes
-            self._read = ResponseBody._read_lines if self._skips else ResponseBody._read_encoded
-        elif "json" in content_type or not content_type:
+            self._read = ResponseBody._read_encoded if self._decode is not bytes else ResponseBody._read_events
+        elif _JSON.search(content_type):
             self._chunks = []
             self._read = ResponseBody._keep
 
     def skips(self, data: bytes) -> bool:
         """Return whether there is nothing to look at in the next bytes, as in nearly all events."""
-        return self._skips and not self._rest and b"rror" not in data and data.endswith(b"\n")
+        if self._skips and not self._rest and b"rror" not in data and data.endswith(self._between):
+            self._keep_last(data)
+            return True
+        return False
 
     def feed(self, data: bytes) -> None:
         """Look at the next bytes."""
         if self._read is not None:
             self._read(self, data)
-
-    def skip_decoding(self) -> None:
-        """Read what follows as it is: the client has decoded it."""
-        self._decode = bytes
 
     def _keep(self, data: bytes) -> None:
         if self._chunks is not None:
@@ -64,38 +83,59 @@ class ResponseBody:
 
     def _read_encoded(self, data: bytes) -> None:
         if self._decode is not None:
-            self._read_lines(self._decode(data))
+            self._read_events(self._decode(data))
 
     def end(self) -> Any:
         """Return the JSON value of the complete body; None of a stream, or if it cannot be read."""
-        if self._chunks is None:
+        if self._chunks is not None:
+            text = b"".join(self._chunks)
+            answer = parsed(self._decode(text)) if text and self._decode is not None else None
+            self.error = stated_error(answer)
+            return answer
+        if self._read in (ResponseBody._read_events, ResponseBody._read_encoded) and self._decode is not None:
             if self._rest:
-                self._read_lines(b"\n")
-            return None
-        text = b"".join(self._chunks)
-        answer = parsed(self._decode(text)) if text and self._decode is not None else None
-        self.error = stated_error(answer)
-        return answer
+                self._take_events(self._rest)
+            kept = b"\n".join((self._first, *self._last))
+            if not self._has_ended and not _shows_an_end(kept):
+                is_empty = self._between is _BETWEEN_EVENTS and b"data" not in kept and b"{" not in kept
+                self.is_cut = is_empty or _HAS_AN_END.search(kept) is not None
+        return None
 
-    def _read_lines(self, data: bytes) -> None:
-        """Look at complete lines; one is parsed only if it may be an error."""
+    def _read_events(self, data: bytes) -> None:
         text = self._rest + data if self._rest else data
-        if b"rror" not in text and not self._is_error_event:
-            self._rest = b"" if text.endswith(b"\n") else text[text.rfind(b"\n") + 1 :][:_MAX_LINE]
-            return
-        *lines, rest = text.split(b"\n")
-        self._rest = rest[:_MAX_LINE]
-        for line in lines:
-            self._read_line(line.strip())
+        end = len(text)
+        if not text.endswith(self._between):
+            at, length = max([(text.rfind(each), len(each)) for each in self._between])
+            if at >= 0:
+                end = at + length
+            elif end < _MAX_EVENT:
+                self._rest = text
+                return
+            else:
+                self._has_ended = self._has_ended or _shows_an_end(text)
+        self._rest = text[end:]
+        self._take_events(text[:end])
 
-    def _read_line(self, line: bytes) -> None:
-        if line.startswith(b"event:"):
-            self._is_error_event = line[6:].strip() == b"error"
-            self._skips = not self._is_error_event and self._decode is bytes
-        elif line and (self._is_error_event or b'"error"' in line):
-            given = line[5:] if line.startswith(b"data:") else line
-            is_error, self._is_error_event, self._skips = self._is_error_event, False, self._decode is bytes
-            self.error = self.error or stated_error(parsed(given), in_stream=True, is_error=is_error)
+    def _take_events(self, text: bytes) -> None:
+        """Look at complete events; one is parsed only if it may be an error."""
+        self._first = self._first or text[:_MAX_EVENT]
+        self._keep_last(text)
+        self._skips = self._decode is bytes
+        if b"rror" in text:
+            for event in re.split(b"|".join(self._between), text):
+                self._read_event(event)
+
+    def _read_event(self, event: bytes) -> None:
+        is_error, data = False, []
+        for line in event.splitlines():
+            if line.startswith(b"event:"):
+                is_error = line[6:].strip() == b"error"
+            elif line.startswith(b"data:") or line.lstrip()[:1] == b"{":
+                data.append(line[5:] if line.startswith(b"data:") else line)
+        if is_error or b'"error"' in event:
+            whole = parsed(b"\n".join(data))
+            for answer in [whole] if whole is not None or is_error else map(parsed, data):
+                self.error = self.error or stated_error(answer, in_stream=True, is_error=is_error)
 
     def _read_amazon(self, data: bytes) -> None:
         found = _EXCEPTION.search(self._rest + data)
@@ -103,6 +143,10 @@ class ResponseBody:
         if found:
             name = found.group(1).decode()
             self.error = StatedError(name, is_transient_code(name))
+
+
+def _shows_an_end(text: bytes) -> bool:
+    return any(mark.search(text) for mark in _ENDS)
 
 
 def _decoder(encoding: str) -> Callable[[bytes], bytes] | None:

@@ -39,8 +39,11 @@ _NETWORK_NAMES = {
     "TimeoutError",
 }
 """Of the standard library; libraries give them to classes of their own."""
-_LIMITS = {"asyncio", "concurrent", "contextlib", "threading", "anyio", "trio", "async_timeout"}
-"""Packages that raise a `TimeoutError` for their caller, which has set the limit."""
+_LIMITS = {
+    *("asyncio", "concurrent", "contextlib", "threading", "multiprocessing", "subprocess", "anyio", "trio"),
+    "async_timeout",
+}
+"""Packages that raise a `TimeoutError` for their caller, which has set the limit, or whose connections may be local."""
 _BUGS = (LookupError, TypeError, AttributeError, NameError, ArithmeticError, AssertionError, ImportError, SyntaxError)
 _UNREADABLE = object()
 
@@ -86,7 +89,8 @@ def classify(error: BaseException, calls: ExampleCalls | None = None) -> Classif
                 return Classification(True, evidence)
             rejected = rejected or evidence
             continue
-        stated = _states_a_transient_failure(node, package)
+        is_any_open = calls is not None and any(map(calls.is_open, failed))
+        stated = _states_a_transient_failure(node, package, is_any_open=is_any_open)
         if stated:
             return Classification(True, None if node is error else _network_evidence(node))
         if stated is None:
@@ -125,11 +129,31 @@ def _is_caller(error: BaseException, call: Call) -> bool:
     return last is not None and call.caller is not None and last[0].partition(".")[0] == call.caller
 
 
-def _states_a_transient_failure(error: BaseException, package: str | None) -> bool | None:
-    """Return what the exception of a client that is not watched states of itself; None if it states nothing."""
+def _states_a_transient_failure(error: BaseException, package: str | None, *, is_any_open: bool) -> bool | None:
+    """Return what the exception of a client that is not watched states of itself; None if it states nothing.
+
+    `is_any_open`: a call of the example is open, so that a broken connection may be its.
+    """
+    kind = type(error)
+    if _is_of_a_library(kind):
+        stated = _is_stated_by_a_library(error)
+        if stated is not None:
+            return stated
+    if is_transient_code(_aws_code(error) or "") or is_network_error(kind):
+        return True
+    number = _builtin(OSError, "errno", error) if issubclass(kind, OSError) else None
+    if issubclass(kind, ConnectionError) and number is not None:  # also of pipes and sockets within the machine
+        return True if is_any_open or _is_raised_by_a_library(error, package) else None
+    if issubclass(kind, ConnectionError) or has_network_errno(number):
+        return True
+    is_late = is_timeout(kind) or _read(error, "timeout") is True
+    return True if is_late and _is_raised_by_a_library(error, package) else None
+
+
+def _is_stated_by_a_library(error: BaseException) -> bool | None:
     code = _read(error, "code")
     code = _read(error, "status") if code is _UNREADABLE else code
-    if _name_of(code) in _GRPC_CODES or (_is(code, str) and is_transient_code(code) and _is_of_a_library(type(error))):
+    if _name_of(code) in _GRPC_CODES or (_is(code, str) and is_transient_code(code)):
         return True
     sql_state = _read(error, "sqlstate")
     sql_state = _read(error, "pgcode") if not _is(sql_state, str) else sql_state
@@ -138,13 +162,7 @@ def _states_a_transient_failure(error: BaseException, package: str | None) -> bo
     received = _read(error, "rcvd")
     if received is not _UNREADABLE and _read(error, "sent") is not _UNREADABLE:
         return received is None or _number(received, "code") in _CLOSE_CODES
-    if any(_is(_read(error, held), (int, float)) for held in _HELD_BACK) or is_transient_code(_aws_code(error) or ""):
-        return True
-    kind = type(error)
-    if is_network_error(kind) or (issubclass(kind, OSError) and has_network_errno(_builtin(OSError, "errno", error))):
-        return True
-    is_late = is_timeout(kind) or _read(error, "timeout") is True
-    return True if is_late and _is_raised_by_a_library(error, package) else None
+    return True if any(_is(_read(error, held), (int, float)) for held in _HELD_BACK) else None
 
 
 def _is_of_the_network_by_its_words(error: BaseException, package: str | None) -> bool:
@@ -157,9 +175,10 @@ def _is_of_the_network_by_its_words(error: BaseException, package: str | None) -
 
 
 def _is_of_a_library(kind: type) -> bool:
-    module = sys.modules.get(str(kind.__module__))
-    file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
-    return isinstance(file, str) and is_installed(file)
+    """Return whether a class, or one that it is derived from, is of an installed package."""
+    modules = [sys.modules.get(str(base.__module__)) for base in kind.__mro__]
+    files = [vars(module).get("__file__") for module in modules if isinstance(module, ModuleType)]
+    return any(isinstance(file, str) and is_installed(file) for file in files)
 
 
 def _name_of(code: Any) -> str | None:

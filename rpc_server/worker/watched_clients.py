@@ -6,9 +6,10 @@ Each function changes one imported module in place, once. Programs behave as bef
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 
-from .calls import INSIDE, Call, begin, branched, carried, place, submitted, waited
+from .calls import INSIDE, OF_THREAD, Call, apart, begin, branched, place, waited
 
 _CALL = "_evolverpc_call"
 
@@ -115,6 +116,7 @@ def watch_aiohttp(package: Any) -> None:
         body = options.get("json")
         if body is None:
             body = b"" if options.get("data") is None else options["data"]
+            body = body._value if isinstance(body, package.BytesPayload) else body
         call = begin(method.upper(), str(self._build_url(url)), body)
         if call is None:
             return await request(self, method, url, **options)
@@ -125,7 +127,10 @@ def watch_aiohttp(package: Any) -> None:
             call.outcome = None
             call.answered(problem.status, problem.headers or {})
             raise
-        call.answered(response.status, response.headers)
+        decodes = options.get("auto_decompress")
+        call.answered(
+            response.status, response.headers, is_decoded=self._auto_decompress if decodes is None else decodes
+        )
         bodies.add(response.content, call)
         return response
 
@@ -184,10 +189,11 @@ def watch_urllib3_pool(module: Any) -> None:
             return make_request(self, conn, method, url, *more, **options)
         with _Within(call):
             response = make_request(self, conn, method, url, *more, **options)
-        call.answered(response.status, response.headers)
         whole = getattr(response, "_body", None)
+        call.answered(response.status, response.headers, is_decoded=isinstance(whole, bytes))
         if isinstance(whole, bytes):  # it was read, and decoded, at once
-            call.take_decoded(whole)
+            call.feed(whole)
+            call.finished()
         else:
             vars(getattr(response, "_fp", response))[_CALL] = call
         return response
@@ -225,6 +231,7 @@ def watch_http_client(module: Any) -> None:
     """Watch connections of the standard library, also below `urllib.request`, and all that is read of responses."""
     connection, response = module.HTTPConnection, module.HTTPResponse
     request, getresponse = connection.request, connection.getresponse
+    putrequest, endheaders = connection.putrequest, connection.endheaders
 
     @functools.wraps(request)
     def watched_request(self: Any, method: str, url: str, body: Any = None, *more: Any, **options: Any) -> Any:
@@ -235,6 +242,21 @@ def watch_http_client(module: Any) -> None:
             request(self, method, url, body, *more, **options)
         setattr(self, _CALL, call)
         return None
+
+    @functools.wraps(putrequest)
+    def watched_putrequest(self: Any, method: str, url: str, *more: Any, **options: Any) -> Any:
+        call = begin(method, _url_of(self, url), None)
+        if call is not None:
+            setattr(self, _CALL, call)
+        return putrequest(self, method, url, *more, **options)
+
+    @functools.wraps(endheaders)
+    def watched_endheaders(self: Any, *given: Any, **options: Any) -> Any:
+        call = self.__dict__.get(_CALL)
+        if call is None:
+            return endheaders(self, *given, **options)
+        with _Within(call):
+            return endheaders(self, *given, **options)
 
     @functools.wraps(getresponse)
     def watched_getresponse(self: Any, *given: Any, **options: Any) -> Any:
@@ -248,6 +270,7 @@ def watch_http_client(module: Any) -> None:
         return found
 
     connection.request, connection.getresponse = watched_request, watched_getresponse
+    connection.putrequest, connection.endheaders = watched_putrequest, watched_endheaders
     for name in ("read", "read1", "readline"):
         setattr(response, name, _watched_read(getattr(response, name), lambda data, _: data))
     response.readinto = _watched_read(response.readinto, lambda count, into: bytes(memoryview(into)[:count]))
@@ -305,9 +328,9 @@ def watch_sockets(module: Any) -> None:
 
 
 def watch_loops(module: Any) -> None:
-    """Watch connections of event loops that fail, and have each task be a branch of the example that creates it."""
+    """Watch connections of event loops that fail, and their tasks."""
     loop = module.BaseEventLoop
-    create_connection, create_task = loop.create_connection, loop.create_task
+    create_connection = loop.create_connection
 
     @functools.wraps(create_connection)
     async def watched(self: Any, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
@@ -317,6 +340,19 @@ def watch_loops(module: Any) -> None:
             if host is not None:
                 _not_connected(host, port, problem)
             raise
+
+    loop.create_connection = watched
+    _watch_tasks(loop)
+
+
+def watch_uvloop(package: Any) -> None:
+    """Watch the tasks of uvloop's loops."""
+    _watch_tasks(package.Loop)
+
+
+def _watch_tasks(loop: Any) -> None:
+    """Have each task be a branch of the example that creates it."""
+    create_task = loop.create_task
 
     @functools.wraps(create_task)
     def watched_task(self: Any, coro: Any, **options: Any) -> Any:
@@ -329,7 +365,7 @@ def watch_loops(module: Any) -> None:
         finally:
             place.reset(token)
 
-    loop.create_connection, loop.create_task = watched, watched_task
+    loop.create_task = watched_task
 
 
 def _not_connected(host: Any, port: Any, problem: OSError) -> None:
@@ -338,26 +374,62 @@ def _not_connected(host: Any, port: Any, problem: OSError) -> None:
         call.raised(problem)
 
 
+def watch_futures(module: Any) -> None:
+    """Note when a thread has waited for what it gave to a pool."""
+    future = module.Future
+
+    def each(function: Any) -> Any:
+        @functools.wraps(function)
+        def watched(*given: Any, **options: Any) -> Any:
+            for found in function(*given, **options):
+                waited()
+                yield found
+
+        return watched
+
+    future.result, future.exception = _waiting(future.result), _waiting(future.exception)
+    wait, as_completed = _waiting(module.wait), each(module.as_completed)
+    holders: tuple[Any, ...] = (module, sys.modules.get("concurrent.futures"))
+    for holder in holders:
+        if hasattr(holder, "wait"):  # the package, once it has imported them
+            holder.wait, holder.as_completed = wait, as_completed
+
+
 def watch_pools(module: Any) -> None:
     """Have what is submitted to a pool of threads belong to the example that submits it."""
-    executor, future = module.ThreadPoolExecutor, module._base.Future
-    submit, result = executor.submit, future.result
+    module.ThreadPoolExecutor.submit = _giving(module.ThreadPoolExecutor.submit)
 
-    @functools.wraps(submit)
-    def watched(self: Any, fn: Any, /, *given: Any, **options: Any) -> Any:
-        branch = submitted()
-        if branch is None:
-            return submit(self, fn, *given, **options)
-        return submit(self, carried, branch, fn, *given, **options)
 
-    @functools.wraps(result)
-    def watched_result(self: Any, *given: Any, **options: Any) -> Any:
+def watch_thread_pools(module: Any) -> None:
+    """Have what is given to a pool of threads of `multiprocessing` belong to the example that gives it."""
+    pool, result, iterator = module.ThreadPool, module.ApplyResult, module.IMapIterator
+    for name in ("apply_async", "_map_async", "imap", "imap_unordered"):
+        setattr(pool, name, _giving(getattr(pool, name)))
+    result.wait, iterator.next = _waiting(result.wait), _waiting(iterator.next)
+    iterator.__next__ = iterator.next
+
+
+def _giving(give: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(give)
+    def watched(self: Any, *given: Any, **options: Any) -> Any:
+        if given:
+            given = (apart(given[0]), *given[1:])
+        elif "func" in options:
+            options["func"] = apart(options["func"])
+        return give(self, *given, **options)
+
+    return watched
+
+
+def _waiting(wait: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(wait)
+    def watched(*given: Any, **options: Any) -> Any:
         try:
-            return result(self, *given, **options)
+            return wait(*given, **options)
         finally:
             waited()
 
-    executor.submit, future.result = watched, watched_result
+    return watched
 
 
 def watch_threads(module: Any) -> None:
@@ -366,7 +438,7 @@ def watch_threads(module: Any) -> None:
 
     @functools.wraps(start)
     def watched(self: Any) -> None:
-        self._evolverpc_place = branched()
+        setattr(self, OF_THREAD, branched())
         start(self)
 
     module.Thread.start = watched

@@ -1,7 +1,11 @@
-"""A host on loopback: the first part of a request's path scripts a failure, or a way of answering well."""
+"""A host on loopback: the first part of a request's path scripts a failure, or a way of answering well.
+
+`echo`: it answers with the text `answer` of the request, of the type `kind`, packed if `is_packed`.
+"""
 
 import asyncio
 import base64
+import gzip
 import hashlib
 import json
 import socket
@@ -128,6 +132,14 @@ class ScriptedHost:
         if way == "hang":
             await self.over.wait()
             return False
+        if way == "echo":
+            body, is_packed = asked["answer"].encode(), bool(asked.get("is_packed"))
+            body = gzip.compress(body) if is_packed else body
+            more = {"content-encoding": "gzip"} if is_packed else {}
+            self._head(writer, 200, asked["kind"], {"content-length": str(len(body)), **more})
+            writer.write(body)
+            await writer.drain()
+            return True
         if way in ("cut", "event") and streamed:
             whole = self._events(answer_of(path, asked)[1])
             self._head(writer, 200, "text/event-stream", {"transfer-encoding": "chunked"})

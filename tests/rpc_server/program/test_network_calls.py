@@ -68,11 +68,14 @@ async def test_a_result_in_place_of_a_model_that_failed_is_none(opened):
     ways = (
         *("swallowed", "swallowed_last", "in_a_pool", "in_a_branch", "in_an_own_thread", "imported_meanwhile"),
         *("empty_stream", "until_the_limit", "returned_what_is_no_result", "judged_by_a_model_that_fails"),
-        "raised_for_another_reason",
+        *("raised_for_another_reason", "in_copied_contexts", "in_tasks_without_a_loop", "sent_from_a_file"),
+        "in_a_pool_of_multiprocessing",
+        *("sent_in_parts", "sent_by_the_methods_of_a_connection", "asked_for_an_image", "packed_stream"),
     )
     async with scripted_host() as urls:
         env = {"HOST": urls["host"]}
         async with opened("outages.py", root=CALLS, env=env, example_timeout_s=8.0) as running:
+            ways += tuple((await running.one({"way": None}))["output"])
             found = dict(zip(ways, await running.evaluate(*({"way": way} for way in ways)), strict=True))
         host = urls["host"].removeprefix("http://")
         trusted = {"trust_results": True, "env": env, "root": CALLS}

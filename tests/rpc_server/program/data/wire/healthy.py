@@ -2,7 +2,10 @@
 
 import asyncio
 import concurrent.futures
+import enum
 import json
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 
@@ -196,6 +199,58 @@ def threads_that_retry(url, name):
         return "".join(pool.map(one, range(3)))
 
 
+def a_pool_whose_first_fails(url, name):
+    """Another host answers something else once the first has failed."""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        if pool.submit(ask, sdk(url("503"), 0)).exception():
+            other = sdk(url("ok").replace("127.0.0.1", "localhost"))
+            for found in concurrent.futures.as_completed([pool.submit(ask, other, temperature=0.5)]):
+                return found.result()
+
+
+async def hedged_over_two_hosts(url, name):
+    urls = url("503"), url("slow").replace("127.0.0.1", "localhost")
+    asked = [asyncio.create_task(ask_async(async_sdk(each, 0))) for each in urls]
+    return next(each for each in await asyncio.gather(*asked, return_exceptions=True) if isinstance(each, str))
+
+
+def echoed(url, kind, text):
+    return requests.post(url("echo") + "/chat/completions", json={**ASKED, "kind": kind, "answer": text}).text
+
+
+def stream_of_another_protocol(url, name):
+    return echoed(url, "text/event-stream", 'data: {"text": "a", "done": false}\n\n')
+
+
+def stream_with_a_reason_to_end(url, name):
+    ends = 'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n'
+    return echoed(url, "text/event-stream", 'data: {"choices": [{"delta": {"content": "a"}}]}\n\n' + ends)
+
+
+def failed_tool_of_a_model(url, name):
+    item = '{"type": "response.output_item.done", "item": {"type": "mcp_call", "error": "the tool is unavailable"}}'
+    return echoed(url, "text/event-stream", "data: %s\n\n" % item)
+
+
+def posted_a_form_to_a_chat(url, name):
+    return requests.post(url("503") + "/chat", files={"text": b"hello"}).status_code
+
+
+def pipe_that_broke(url, name):
+    ended = subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.PIPE)
+    ended.wait()
+    with ended:
+        ended.stdin.write(b"x" * 100_000)
+
+
+class OutOfStock(Exception):
+    code = enum.Enum("Code", "UNAVAILABLE").UNAVAILABLE
+
+
+def own_code(url, name):
+    raise OutOfStock
+
+
 WAYS = {
     **dict.fromkeys(
         (
@@ -203,7 +258,8 @@ WAYS = {
             *(retried_after_a_cut_stream, retried_with_requests, another_host_answers, failed_tool),
             *(failed_tool_at_the_end, refused_tool, posted_to_a_site, not_found, rejected_and_handled, slow_stream),
             *(stream_left_early, text_about_errors, cancelled_branch, own_limit, hedged, branches_that_retry),
-            threads_that_retry,
+            *(threads_that_retry, a_pool_whose_first_fails, hedged_over_two_hosts, stream_of_another_protocol),
+            *(stream_with_a_reason_to_end, failed_tool_of_a_model, posted_a_form_to_a_chat),
         ),
         "ok",
     ),
@@ -211,6 +267,8 @@ WAYS = {
     failed_tool_and_an_error_of_the_program: "program_error",
     rejected: "program_error",
     own_limit_raised: "program_error",
+    pipe_that_broke: "program_error",
+    own_code: "program_error",
 }
 STATUSES = {way.__name__: status for way, status in WAYS.items()}
 

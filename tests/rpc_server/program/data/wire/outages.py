@@ -2,12 +2,16 @@
 
 import asyncio
 import contextlib
+import contextvars
+import http.client
+import io
 import json
 import os
 import queue
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -17,9 +21,10 @@ seed_candidate = {"prompt": "Hi"}
 HOST = os.environ["HOST"]
 
 
-def ask(way, text="Hi", path="/chat/completions"):
+def ask(way, text="Hi", after_s=0.0, path="/chat/completions"):
     """Ask a model by the standard library; return its status, also that of a failure."""
     body = json.dumps({**ASKED, "messages": [{"role": "user", "content": text}]}).encode()
+    time.sleep(after_s)
     try:
         with urlopen(Request("%s/%s%s" % (HOST, way, path), body)) as answer:
             answer.read()
@@ -97,16 +102,89 @@ def raised_for_another_reason():
     raise KeyError("label")
 
 
-WAYS = (
-    *(swallowed, swallowed_last, in_a_pool, in_a_branch, in_an_own_thread, imported_meanwhile, empty_stream),
-    *(until_the_limit, returned_what_is_no_result, judged_by_a_model_that_fails, raised_for_another_reason),
-)
+def in_copied_contexts():
+    with ThreadPoolExecutor(2) as pool:
+        given = [
+            pool.submit(contextvars.copy_context().run, ask, *each) for each in (("500", "one"), ("ok", "two", 0.3))
+        ]
+        return [each.result() for each in given]
+
+
+def in_a_pool_of_multiprocessing():
+    with ThreadPool(1) as pool:
+        return pool.starmap(ask, [("500", "one"), ("ok", "two")], chunksize=1)
+
+
+async def in_tasks_without_a_loop():
+    asked = [asyncio.Task(asyncio.to_thread(ask, *each)) for each in (("500", "one"), ("ok", "two", 0.3))]
+    return [await each for each in asked]
+
+
+def sent_from_a_file():
+    import requests
+
+    return requests.post(HOST + "/503/chat/completions", data=io.BytesIO(json.dumps(ASKED).encode())).status_code
+
+
+def sent_in_parts():
+    import httpx
+
+    return httpx.post(HOST + "/503/chat/completions", content=iter([b"{", b"}"])).status_code
+
+
+def sent_by_the_methods_of_a_connection():
+    connection = http.client.HTTPConnection(HOST.removeprefix("http://"))
+    connection.putrequest("POST", "/503/chat/completions")
+    connection.putheader("content-length", "2")
+    connection.endheaders(b"{}")
+    return connection.getresponse().status
+
+
+def asked_for_an_image():
+    import requests
+
+    return requests.post(HOST + "/503/images/edits", files={"image": b"x"}, data={"model": "m"}).status_code
+
+
+async def packed_stream():
+    import aiohttp
+
+    asked = {**ASKED, "kind": EVENTS, "answer": "data: %s\n\n" % ERROR, "is_packed": True}
+    async with aiohttp.ClientSession() as session, session.post(HOST + "/echo/chat/completions", json=asked) as answer:
+        return await answer.text()
+
+
+def echoed(kind, text):
+    body = json.dumps({**ASKED, "kind": kind, "answer": text}).encode()
+    with urlopen(Request(HOST + "/echo/chat/completions", body)) as answer:
+        return answer.read().decode()
+
+
+EVENTS, LINES, JSON = "text/event-stream", "application/x-ndjson", "application/json"
+ERROR = '{"error": {"code": 503}}'
+CHUNK = '{"choices": [{"delta": {"content": "a"}, "finish_reason": null}]}'
+BODIES = {
+    "an error in several lines": (EVENTS, 'data: {"error":\ndata: {"code": 503}}\n\n'),
+    "an error between carriage returns": (EVENTS, "data: %s\r\revent: error\rdata: %s\r\r" % (CHUNK, ERROR)),
+    "an error of a choice": (JSON, '{"model": "m", "choices": [{"error": {"code": 502}, "finish_reason": "error"}]}'),
+    "an error that is a sentence": (JSON, '{"error": {"message": "The engine is overloaded, try again later"}}'),
+    "an error of a context that is no prompt's": (LINES, '{"error": "upstream: context canceled"}\n'),
+    "an error in a text": ("text/plain", ERROR),
+    "a stream of no event": (EVENTS, ": keepalive\n\n"),
+    "a stream of OpenAI's that is cut": (EVENTS, "data: %s\n\n" % CHUNK),
+    "a stream of responses that is cut": (EVENTS, 'data: {"type": "response.created"}\n\n'),
+    "a stream of Anthropic's that is cut": (EVENTS, 'data: {"type": "message_start", "message": {}}\n\n'),
+    "a stream of Gemini's that is cut": (EVENTS, 'data: {"candidates": [{"content": {}}]}\r\n\r\n'),
+    "a stream of Ollama's that is cut": (LINES, '{"model": "m", "created_at": "now", "done": false}\n'),
+}
 
 
 def run(example, candidate):
+    if example.get("way", "") is None:
+        return list(BODIES)
     if example.get("path"):
         return ask("503", path=example["path"])
-    result = globals()[example["way"]]()
+    result = echoed(*BODIES[example["way"]]) if example["way"] in BODIES else globals()[example["way"]]()
     return asyncio.run(result) if asyncio.iscoroutine(result) else result
 
 
