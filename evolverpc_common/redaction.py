@@ -63,7 +63,7 @@ class Secrets:
         whole = [each for value in self._values for each in (value, *_within(value))]
         lines = {line.strip() for value in whole for line in (value, *value.splitlines())}
         longest_first = sorted(filter(self._is_long_enough, lines), key=lambda line: (-len(line), line))
-        # new lists, one of which may contain another's values: other threads may be iterating over the old ones
+        # New lists: other threads may be iterating over the old ones. Longest first: a secret may contain another.
         self._escaped = [(_unescaped(line), _pattern(line)) for line in longest_first]
         self._encoded = sorted({form for line in longest_first for form in _encodings(line)}, key=len, reverse=True)
         self._signs = [sign.encode() for sign in [*(part for part, _ in self._escaped), *self._encoded]]

@@ -112,9 +112,9 @@ def stated_error(answer: Any, *, in_stream: bool = False, is_error: bool = False
             return StatedError(str(number), is_transient_status(number))
     texts = [code for code in codes if isinstance(code, str) and code != "error"]
     names = [text for text in texts if len(text) <= _MAX_NAME and " " not in text]
-    passing = next(filter(is_transient_code, names), None)
-    if passing is not None:
-        return StatedError(passing, True)
+    transient = next(filter(is_transient_code, names), None)
+    if transient is not None:
+        return StatedError(transient, True)
     if any(map(_LASTING.search, names)):
         return StatedError(names[0], False)
     words = next(filter(None, map(_TRANSIENT.search, texts)), None)
