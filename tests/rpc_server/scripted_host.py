@@ -15,8 +15,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 STATUSES = ("429", "500", "502", "503", "529", "408")
-HTTP_FAILURES = (*STATUSES, "quota", "refused", "reset", "cut", "DNS", "event", "body")
-"""`quota`: 429 with the code of a used-up account. `event`: an error event in a stream. `body`: an error in a 200."""
+HTTP_FAILURES = (*STATUSES, "quota", "refused", "reset", "cut", "DNS", "event", "unfinished", "body")
+"""`quota`: 429 with the code of a used-up account. `body`: an error in a 200.
+
+`event`, `unfinished`: a stream with an error event, and one without its last events; other answers are as by `body`.
+"""
 
 SOCKET_FAILURES = ("refused", "reset socket", "cut socket", "DNS")
 """Of hosts that speak no HTTP."""
@@ -45,14 +48,16 @@ def answer_of(path: str, asked: dict[str, Any]) -> tuple[Any, list[Any]]:
         message = {"role": "assistant", "content": [{"text": TEXT}]}
         return {"output": {"message": message}, "stopReason": "end_turn", "usage": usage}, []
     if "enerateContent" in path:
-        whole = {"candidates": [{"content": {"role": "model", "parts": [{"text": TEXT}]}, "finishReason": "STOP"}]}
-        return whole, [whole]
+        candidate = {"content": {"role": "model", "parts": [{"text": TEXT}]}}
+        last = {"candidates": [{"content": {"role": "model", "parts": []}, "finishReason": "STOP"}]}
+        whole = {"candidates": [{**candidate, "finishReason": "STOP"}]}
+        return whole, [{"candidates": [candidate]}, last]
     if "/messages" in path:
         message = {"id": "1", "type": "message", "role": "assistant", "model": model, "stop_reason": "end_turn"}
         usage = {"input_tokens": 3, "output_tokens": 2}
         block = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": TEXT}}
         events = [
-            {"type": "message_start", "message": {**message, "content": [], "usage": usage}},
+            {"type": "message_start", "message": {**message, "stop_reason": None, "content": [], "usage": usage}},
             {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
             *(block, {"type": "content_block_stop", "index": 0}),
             {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
@@ -140,22 +145,22 @@ class ScriptedHost:
             writer.write(body)
             await writer.drain()
             return True
-        if way in ("cut", "event") and streamed:
+        if way in ("cut", "event", "unfinished") and streamed:
             whole = self._events(answer_of(path, asked)[1])
             self._head(writer, 200, "text/event-stream", {"transfer-encoding": "chunked"})
             error = {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}
             failed = f"event: error\ndata: {json.dumps(error if '/messages' in path else LIMIT)}\n\n".encode()
             self._chunk(writer, whole[0] + (failed if way == "event" else b""))
-            if way == "event":
+            if way != "cut":
                 self._chunk(writer, b"")
             await writer.drain()
-            return way == "event"
+            return way != "cut"
         if way == "cut":
             self._head(writer, 200, "application/json", {"content-length": "500"})
             writer.write(json.dumps(answer_of(path, asked)[0]).encode()[:60])
             await writer.drain()
             return False
-        if way in ("body", "event"):
+        if way in ("body", "event", "unfinished"):
             self._whole(writer, 200, LIMIT)
         elif way == "quota":
             self._whole(writer, 429, {"error": {"message": "no money", "type": "q", "code": "insufficient_quota"}})

@@ -4,7 +4,6 @@ import threading
 from typing import Any
 
 from gepa_service.client import ServiceClient
-from gepa_service.client.connection import ServiceUnreachable
 from gepa_service.model.job import Job
 from tests.gepa_service.routes.test_job_events import state
 
@@ -20,7 +19,8 @@ class Follower:
     """Follows the stream of a job in a thread, by the product's own client, until its end.
 
     `events`: of the last server. `resets`: how often another server began again. `doubled`: ids that came again, or
-    after a later one.
+    after a later one. `differences`: between the stream and one that is read right after its end, in words; from the
+    same server, as another one does not state what it did not see of proposals that were dropped.
     """
 
     def __init__(self, url: str, key: str, job: Job) -> None:
@@ -29,6 +29,8 @@ class Follower:
         self.resets = 0
         self.doubled: list[int] = []
         self.error: BaseException | None = None
+        self.differences: list[str] = []
+        self.is_comparing = False
         self._url, self._key = url, key
         self._thread = threading.Thread(target=self._run, name=f"follower of {job.id}", daemon=True)
         self._thread.start()
@@ -50,8 +52,12 @@ class Follower:
             with ServiceClient(self._url, self._key) as client:
                 for event in client.follow(self.job.id, away_s=AWAY_S):
                     self._take(event)
+                self.is_comparing = True
+                self.differences = self._compared(list(client.follow(self.job.id)))
         except BaseException as error:  # noqa: BLE001  the test raises it
             self.error = error
+        finally:
+            self.is_comparing = False
 
     def _take(self, event: dict[str, Any]) -> None:
         if event["type"] == "reset":
@@ -61,6 +67,14 @@ class Follower:
         if self.events and event["id"] <= self.events[-1]["id"]:
             self.doubled.append(event["id"])
         self.events.append(event)
+
+    def _compared(self, whole: list[dict[str, Any]]) -> list[str]:
+        seen, now = shown(self.events), shown(whole)
+        found = [f"{name}: lost" for name in now.keys() - seen.keys()]
+        found += [f"{name}: only while the job ran" for name in seen.keys() - now.keys()]
+        both = sorted(now.keys() & seen.keys())
+        found += [f"{name}: {seen[name]}, and at the end {now[name]}" for name in both if seen[name] != now[name]]
+        return found + [f"{number}: doubled" for number in self.doubled]
 
 
 def shown(events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -76,18 +90,3 @@ def shown(events: list[dict[str, Any]]) -> dict[str, Any]:
         elif event["type"] == "rows":
             found |= {f"rows {at}": row for at, row in enumerate(event["ids"], event["start"])}
     return found
-
-
-def differences(follower: Follower, url: str, key: str) -> list[str]:
-    """Everything in which a stream that was followed differs from one that is read at the end, in words."""
-    whole = Follower(url, key, follower.job)
-    try:
-        whole.ended()
-    except ServiceUnreachable as error:
-        return [f"the stream cannot be read at the end: {error}"]
-    seen, now = shown(follower.events), shown(whole.events)
-    found = [f"{name}: lost" for name in now.keys() - seen.keys()]
-    found += [f"{name}: only while the job ran" for name in seen.keys() - now.keys()]
-    both = sorted(now.keys() & seen.keys())
-    found += [f"{name}: {seen[name]}, and at the end {now[name]}" for name in both if seen[name] != now[name]]
-    return found + [f"{number}: doubled" for number in follower.doubled]
