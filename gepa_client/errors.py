@@ -15,7 +15,7 @@ ClientError
     ├── RunExists         the store has a run of this id already
     ├── RequestExists     the run has another request of this id
     ├── SteeringRefused   the run cannot do what a user asks of it
-    ├── StoreTooNew       the store was written by a newer version
+    ├── StoreVersionDiffers  the store was written by another version
     ├── StoreUnavailable  full, locked or unreachable; nothing was lost, and a later attempt can succeed
     ├── ClaimLost         another process drives the run now
     ├── RunBusy           another process drives the run, and lives
@@ -119,8 +119,8 @@ class SteeringRefused(JournalError):
     """The run cannot do what a user asks of it; the message states why."""
 
 
-class StoreTooNew(JournalError):
-    """The store's schema is newer than this program."""
+class StoreVersionDiffers(JournalError):
+    """The store was written by another version, whose schema differs."""
 
 
 class StoreUnavailable(JournalError):

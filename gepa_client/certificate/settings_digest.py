@@ -9,7 +9,6 @@ from gepa_client.settings.groups import (
     ReflectionSettings,
     SearchSettings,
 )
-from gepa_client.settings.loading import upgraded
 from gepa_client.settings.run_config import RunConfig
 
 GROUPS = (DatasetSettings, BudgetSettings, ReflectionSettings, SearchSettings, CodeSettings)
@@ -24,14 +23,9 @@ COVERED = tuple(sorted({"example_timeout_s", *(name for group in GROUPS for name
 def settings_digest(run: StoredRun) -> str:
     """Return a digest of the fingerprint and of those settings in `COVERED` that differ from their defaults.
 
-    A `race_rows` of 0 is left out: records of earlier versions lack the setting, or have this value since a resume.
-
     Settings that name servers, credentials, sandboxes and files of results are not among them.
     """
     defaults = RunConfig.model_construct().model_dump(mode="json")
-    config = upgraded(run.config)
-    covered = {name: config[name] for name in COVERED if name in config}
-    given = {
-        name: value for name, value in covered.items() if value != defaults[name] and (name, value) != ("race_rows", 0)
-    }
+    covered = {name: run.config[name] for name in COVERED if name in run.config}
+    given = {name: value for name, value in covered.items() if value != defaults[name]}
     return digest_of([run.identity, given])

@@ -259,7 +259,7 @@ class Document(_Part):
     """The whole file."""
 
     format: Literal["evolverpc-run"]
-    version: Literal[1, 2, 3]
+    version: Literal[4]
     run: ExportedRun
     entries: list[ExportedEntry]
     attempts: list[ExportedAttempt]

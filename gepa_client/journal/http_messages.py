@@ -23,8 +23,8 @@ from gepa_client.errors import (
     RequestExists,
     RunExists,
     StoreDamaged,
-    StoreTooNew,
     StoreUnavailable,
+    StoreVersionDiffers,
 )
 from gepa_client.journal.entries import AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row
 from gepa_client.journal.store import Store
@@ -45,7 +45,7 @@ ERRORS: dict[str, type[Exception]] = {
     "number-taken": NumberTaken,
     "request-exists": RequestExists,
     "run-exists": RunExists,
-    "too-new": StoreTooNew,
+    "version-differs": StoreVersionDiffers,
     "unavailable": StoreUnavailable,
 }
 

@@ -30,7 +30,6 @@ from gepa_client.journal.mongo_rows import (
     run_document,
     run_of_document,
     stored,
-    upgrade_runs,
 )
 from gepa_client.journal.mongo_server import PATIENCE_S, Document, MongoServer
 from gepa_client.journal.stored_fields import (
@@ -71,7 +70,7 @@ class MongoStore:
     """
 
     def __init__(self, url: str, *, patience_s: float = PATIENCE_S) -> None:
-        self._server = MongoServer(url, upgrade_runs, patience_s=patience_s)
+        self._server = MongoServer(url, patience_s=patience_s)
         self.url = self._server.url
         self._keys: dict[str, str] = {}
         self._tails: dict[tuple[str, str], ChainEnd] = {}

@@ -9,7 +9,6 @@ from urllib.parse import unquote
 
 from bson import Int64
 from pymongo import UpdateOne
-from pymongo.collection import Collection
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from gepa_client.errors import JournalError, NumberTaken, StoreDamaged
@@ -35,7 +34,6 @@ from gepa_client.journal.stored_fields import (
     candidate_bytes,
     checksum,
     decoding,
-    estimated_times,
     finished_record,
     link,
     pack,
@@ -75,17 +73,6 @@ def run_of_document(document: Document) -> StoredRun:
         return run_of({name: _read_field(name, value) for name, value in document.items()})
 
 
-def upgrade_runs(runs: Collection[Document]) -> None:
-    """Bring the runs of an earlier schema up to date; safe to repeat, and beside drivers that still write."""
-    runs.update_many({"wish": {"$exists": True}}, {"$rename": {"wish": "requested_action"}})
-    while older := [found for found in runs.find() if isinstance(found["config"], str)]:
-        for found in older:
-            fields = {name: _read_field(name, found[name]) for name in (JSON_FIELDS | TIME_FIELDS) & found.keys()}
-            times = estimated_times(found["status"], fields["created"], fields["updated"])
-            seen = {name: found[name] for name in ("_id", "updated", "beat")}
-            runs.update_one(seen, {"$set": {"program": None} | run_document(fields | times)})
-
-
 def _stored_field(name: str, value: Any) -> Any:
     if name in TIME_FIELDS and value is not None:
         return moment_of(value)
@@ -93,12 +80,9 @@ def _stored_field(name: str, value: Any) -> Any:
 
 
 def _read_field(name: str, value: Any) -> Any:
-    """Read a field. Text in place of a document or a date is of a driver that an upgrade of the store overtook."""
     if name in TIME_FIELDS and value is not None:
-        return moment_text(moment_of(value) if isinstance(value, str) else value)
-    if name in JSON_FIELDS:
-        return json.loads(value) if isinstance(value, str) else _read_value(value)
-    return value
+        return moment_text(value)
+    return _read_value(value) if name in JSON_FIELDS else value
 
 
 def _stored_value(value: Any) -> Any:

@@ -21,8 +21,9 @@ from pymongo.errors import (
     WriteConcernError,
 )
 
-from gepa_client.errors import JournalError, StoreTooNew, StoreUnavailable
-from gepa_client.journal.stored_fields import SCHEMA_VERSION
+from evolverpc_common.installation import installed_version
+from gepa_client.errors import JournalError, StoreUnavailable, StoreVersionDiffers
+from gepa_client.journal.stored_fields import SCHEMA_VERSION, other_version
 
 DATABASE = "evolverpc"
 REACH_MS = 5_000
@@ -39,16 +40,12 @@ T = TypeVar("T")
 class MongoServer:
     """The database of a URL's path, `evolverpc` if it names none.
 
-    `upgrade` brings the collection of runs of an earlier schema up to date. `patience_s`: how long a server that does
-    not answer is waited for. Raises `StoreUnavailable` in about 5 s where no server answers at first, `StoreTooNew`, or
-    `JournalError` for an unusable URL or insufficient rights.
+    `patience_s`: how long a server that does not answer is waited for. Raises `StoreUnavailable` in about 5 s where no
+    server answers at first, `StoreVersionDiffers`, or `JournalError` for an unusable URL or insufficient rights.
     """
 
-    def __init__(
-        self, url: str, upgrade: Callable[[Collection[Document]], None], *, patience_s: float = PATIENCE_S
-    ) -> None:
+    def __init__(self, url: str, *, patience_s: float = PATIENCE_S) -> None:
         self.url = without_secrets(url)
-        self._upgrade = upgrade
         self._patience_s = patience_s
         try:
             with warnings.catch_warnings():
@@ -100,16 +97,10 @@ class MongoServer:
         schema = self._database["store"]
         found = schema.find_one({"_id": "schema"})
         if found is None:
-            schema.update_one({"_id": "schema"}, {"$setOnInsert": {"version": SCHEMA_VERSION}}, upsert=True)
-            return
-        if found["version"] < SCHEMA_VERSION:  # documents without chains are read as they are
-            self._upgrade(self._database["runs"])
-            schema.update_one({"_id": "schema"}, {"$max": {"version": SCHEMA_VERSION}})
-        if found["version"] > SCHEMA_VERSION:
-            raise StoreTooNew(
-                f"the store {self.url} has version {found['version']}, this evolverpc knows {SCHEMA_VERSION}; "
-                "upgrade evolverpc"
-            )
+            own = {"version": SCHEMA_VERSION, "evolverpc": installed_version()}
+            schema.update_one({"_id": "schema"}, {"$setOnInsert": own}, upsert=True)
+        elif found["version"] != SCHEMA_VERSION:
+            raise StoreVersionDiffers(other_version(self.url, found["version"], found.get("evolverpc")))
 
 
 def without_secrets(url: str) -> str:

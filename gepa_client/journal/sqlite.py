@@ -26,7 +26,6 @@ from gepa_client.journal.sqlite_rows import (
     ATTEMPT_COLUMNS,
     RUN_COLUMNS,
     SCHEMA,
-    UPGRADES,
     PreparedRows,
     insert_into,
     run_of_row,
@@ -74,13 +73,13 @@ _SUMS = (  # TOTAL, as SUM gives up where integers grow beyond 64 bits.
 class SqliteStore:
     """A `Store` in the file at `path`, which is made if need be, its folder too.
 
-    `patience_s`: how long to wait for the locks of others. Raises `StoreTooNew`, `StoreUnavailable`, or `JournalError`
-    where the file is something else.
+    `patience_s`: how long to wait for the locks of others. Raises `StoreVersionDiffers`, `StoreUnavailable`, or
+    `JournalError` where the file is something else.
     """
 
     def __init__(self, path: str | Path, *, patience_s: float = PATIENCE_S) -> None:
         self.url = str(path)
-        self._file = SqliteFile(Path(path), SCHEMA, UPGRADES, patience_s=patience_s)
+        self._file = SqliteFile(Path(path), SCHEMA, patience_s=patience_s)
 
     def create(self, run: StoredRun, rows: Iterable[Row] = ()) -> None:
         record = run_row(run_record(run))

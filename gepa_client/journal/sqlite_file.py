@@ -5,12 +5,13 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from gepa_client.errors import JournalError, StoreDamaged, StoreTooNew, StoreUnavailable
-from gepa_client.journal.stored_fields import SCHEMA_VERSION
+from evolverpc_common.installation import installed_version
+from gepa_client.errors import JournalError, StoreDamaged, StoreUnavailable, StoreVersionDiffers
+from gepa_client.journal.stored_fields import SCHEMA_VERSION, other_version
 
 APPLICATION_ID = 0x45565250  # "EVRP": distinguishes a store from any other database
 BUSY_S = 5.0
@@ -25,20 +26,18 @@ T = TypeVar("T")
 class SqliteFile:
     """A connection that threads share; each use of it is one transaction, tried again while others hold the lock.
 
-    Raises `StoreTooNew`, `StoreUnavailable` (locked for `patience_s`, full, unreadable), or `JournalError` where the
-    file is no database of ours.
+    Raises `StoreVersionDiffers`, `StoreUnavailable` (locked for `patience_s`, full, unreadable), or `JournalError`
+    where the file is no database of ours.
     """
 
-    def __init__(
-        self, path: Path, schema: str, upgrades: Mapping[int, Sequence[str]], *, patience_s: float = PATIENCE_S
-    ) -> None:
+    def __init__(self, path: Path, schema: str, *, patience_s: float = PATIENCE_S) -> None:
         self.path = path
         self._patience_s = patience_s
         self._lock = threading.Lock()
         self._closed = False
         self._connection = self._open()
         try:
-            self._retried(lambda: self._prepare(schema, upgrades))
+            self._retried(lambda: self._prepare(schema))
         except BaseException:
             self._connection.close()
             raise
@@ -81,7 +80,7 @@ class SqliteFile:
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
-    def _prepare(self, schema: str, upgrades: Mapping[int, Sequence[str]]) -> None:
+    def _prepare(self, schema: str) -> None:
         connection = self._connection
         self._transaction("BEGIN", self._check_version)
         # Asked for only where needed: changing the mode wants the file to itself.
@@ -94,8 +93,6 @@ class SqliteFile:
         connection.execute("PRAGMA foreign_keys = ON")
         if self._version(connection) == 0:
             self._transaction("BEGIN IMMEDIATE", lambda open_: self._create(open_, schema))
-        elif self._version(connection) < SCHEMA_VERSION:
-            self._transaction("BEGIN IMMEDIATE", lambda open_: self._upgrade(open_, upgrades))
 
     def _create(self, connection: sqlite3.Connection, schema: str) -> None:
         self._check_version(connection)  # another process may have been here first
@@ -103,13 +100,8 @@ class SqliteFile:
             return
         for statement in schema.split(";"):
             connection.execute(statement)
+        connection.execute("INSERT INTO written_by VALUES (?)", [installed_version()])
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-    def _upgrade(self, connection: sqlite3.Connection, upgrades: Mapping[int, Sequence[str]]) -> None:
-        for version in range(self._version(connection), SCHEMA_VERSION):  # none where another process was first
-            for statement in upgrades[version]:
-                connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def _version(self, connection: sqlite3.Connection) -> int:
@@ -122,10 +114,10 @@ class SqliteFile:
             if connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
                 raise JournalError(f"{self.path} is a database of something else; choose another file with --store")
             return
-        if (version := self._version(connection)) > SCHEMA_VERSION:
-            raise StoreTooNew(
-                f"the store {self.path} has version {version}, this evolverpc knows {SCHEMA_VERSION}; upgrade evolverpc"
-            )
+        if (version := self._version(connection)) != SCHEMA_VERSION:
+            found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'written_by'").fetchone()
+            written_by = connection.execute("SELECT evolverpc FROM written_by").fetchone() if found else None
+            raise StoreVersionDiffers(other_version(self.path, version, None if written_by is None else written_by[0]))
 
     def _transaction(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._connection

@@ -1,4 +1,4 @@
-"""The tables of a SQLite store, their upgrades, and the writing of rows."""
+"""The tables of a SQLite store, and the writing of rows."""
 
 import json
 import sqlite3
@@ -28,6 +28,7 @@ from gepa_client.journal.stored_fields import (
 )
 
 SCHEMA = """
+CREATE TABLE written_by (evolverpc TEXT NOT NULL);
 CREATE TABLE runs (
     key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT, program TEXT, status TEXT NOT NULL, reason TEXT,
     config TEXT NOT NULL, identity TEXT, counters TEXT NOT NULL, best TEXT, output TEXT, parent TEXT,
@@ -61,26 +62,6 @@ CREATE TABLE requests (
     UNIQUE (run, id)
 )
 """
-
-UPGRADES = {
-    1: (
-        "ALTER TABLE entries ADD COLUMN seq INTEGER",
-        "ALTER TABLE entries ADD COLUMN link BLOB",
-        "CREATE TABLE chains (run INTEGER NOT NULL REFERENCES runs, owner TEXT NOT NULL, length INTEGER NOT NULL,"
-        " link BLOB NOT NULL, PRIMARY KEY (run, owner)) WITHOUT ROWID",
-    ),
-    2: ("ALTER TABLE runs RENAME COLUMN wish TO requested_action",),
-    3: (
-        *(f"ALTER TABLE runs ADD COLUMN {name} TEXT" for name in ("program", "started", "completed")),
-        "UPDATE runs SET started = created WHERE status != 'pending'",
-        "UPDATE runs SET completed = updated WHERE status IN ('completed', 'failed', 'cancelled')",
-    ),
-    4: (
-        "CREATE TABLE requests (run INTEGER NOT NULL REFERENCES runs, id TEXT NOT NULL, action TEXT NOT NULL,"
-        " author TEXT NOT NULL, created TEXT NOT NULL, outcome TEXT, number INTEGER, reason TEXT, UNIQUE (run, id))",
-    ),
-}
-"""Statements that make a store of the next version from one of this version."""
 
 RUN_COLUMNS = (*RUN_FIELDS, "owner", "beat")
 ATTEMPT_COLUMNS = (*STARTED_FIELDS, *FINISHED_FIELDS)

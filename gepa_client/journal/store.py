@@ -32,7 +32,7 @@ class Store(Protocol):
     Safe to use from several threads, and the same store from several processes.
 
     Every method may raise `StoreUnavailable` (full, locked, unreachable: trying later can help), and those that name a
-    run `NoSuchRun`. Opening one raises `StoreTooNew` for a newer schema.
+    run `NoSuchRun`. Opening one of another version raises `StoreVersionDiffers`.
     """
 
     url: str
@@ -183,7 +183,7 @@ def open_store(url_or_path: str) -> Store:
 
     The URL of a service (`https://`, `http://`, `http+unix://`) opens the run of the job whose token it is given.
 
-    Raises `StoreTooNew`, `StoreUnavailable`, or `JournalError` for what is no store.
+    Raises `StoreVersionDiffers`, `StoreUnavailable`, or `JournalError` for what is no store.
     """
     scheme, separator, _ = url_or_path.partition("://")
     if separator and scheme in {"mongodb", "mongodb+srv"}:

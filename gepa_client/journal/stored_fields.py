@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 
 import orjson
 
+from evolverpc_common.installation import installed_version
 from gepa_client.errors import StoreDamaged
 from gepa_client.journal.entries import (
     AttemptFinished,
@@ -24,7 +25,7 @@ from gepa_client.journal.entries import (
     unreported_results,
 )
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Version 1 had no chains: its entries are read without a check. Version 2 named `requested_action` otherwise.
 
 Version 3 had no `program`, `started` and `completed`, and MongoDB held a run's JSON and times as text. Version 4 had no
@@ -122,9 +123,13 @@ def run_of(record: Mapping[str, Any]) -> StoredRun:
     return StoredRun(**values, claim=Claim(record["owner"], record["beat"]))
 
 
-def estimated_times(status: str, created: str, updated: str) -> dict[str, str | None]:
-    """Return `started` and `completed` of a run that was written without them."""
-    return {"started": None if status == "pending" else created, "completed": updated if status in OVER else None}
+def other_version(store: object, version: object, written_by: str | None) -> str:
+    """Return why a store of another version is refused. `written_by`: the version of evolverpc that made it."""
+    by = "an earlier evolverpc" if written_by is None else f"evolverpc {written_by}"
+    return (
+        f"the store {store} has version {version}, written by {by}; evolverpc {installed_version()} reads version "
+        f"{SCHEMA_VERSION}: use that evolverpc, or name another store with --store"
+    )
 
 
 def started_record(sent: AttemptStarted, owner: str) -> Record:

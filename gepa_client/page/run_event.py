@@ -60,7 +60,7 @@ def run_event(
 def _sampled(config: Mapping[str, Any], rows: InitialRows) -> int | None:
     if config.get("validation") != "race" or rows.val is rows.train:
         return None
-    searched = rows_searched(len(rows.val), config.get("race_rows") or 0)  # absent in records of earlier versions
+    searched = rows_searched(len(rows.val), config["race_rows"])
     return searched if searched < len(rows.val) else None
 
 

@@ -9,7 +9,6 @@ from evolverpc_common.display_text import plain
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal.requests import digest_of
 from gepa_client.run.resolved_settings import evolve_of, is_deterministic, race_sample
-from gepa_client.settings.loading import EARLIER_DEFAULTS
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.secret_settings import NOT_RECORDED
 from protocol import Candidate, DiscoverResult, ProgramInfo
@@ -24,15 +23,11 @@ IDENTITY_SETTINGS = frozenset(
         *("candidate_selection_strategy", "frontier_type", "proposals", "selection_strategy"),
         *("acceptance_criterion", "val_evaluation_policy", "cache_evaluation", "track_best_outputs"),
         *("use_merge", "max_merge_invocations", "merge_val_overlap_floor", "seed"),
-        "deterministic",
+        *("acceptance_error", "acceptance_rows", "check_answers", "max_component_tokens", "tie_rows", "validation"),
+        *("race_rows", "deterministic"),
     }
 )
 """Settings that belong to the fingerprint: with another value a replay would make other requests."""
-
-ADDED_SETTINGS = frozenset(
-    {"acceptance_error", "acceptance_rows", "check_answers", "max_component_tokens", "tie_rows", "validation"}
-)
-"""The same, but only with another value than what earlier versions did: their fingerprints lack these settings."""
 
 REACHED_BY = frozenset({"api_base", "base_url", "azure_endpoint", "proxy", "timeout", "request_timeout"})
 """Arguments of a reflection model that define how it is reached, not which model it is."""
@@ -63,11 +58,7 @@ def identity_settings(config: RunConfig) -> dict[str, Any]:
         for key, value in (recorded["reflection_lm_kwargs"] or {}).items()
         if value != NOT_RECORDED and key not in REACHED_BY
     }
-    for key in sorted(ADDED_SETTINGS):
-        if recorded[key] != EARLIER_DEFAULTS.get(key, RunConfig.model_fields[key].default):
-            found[key] = recorded[key]
-    if sample := race_sample(config):
-        found["race_rows"] = sample
+    found["race_rows"] = race_sample(config)
     return found
 
 

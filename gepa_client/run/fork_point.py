@@ -17,7 +17,6 @@ from gepa_client.run.optimizer import Optimization
 from gepa_client.run.run_watcher import RunCounters
 from gepa_client.settings.flag_words import flag_words
 from gepa_client.settings.groups import FleetSettings, SandboxSettings, TrackingSettings
-from gepa_client.settings.loading import upgraded
 from gepa_client.settings.run_config import ROW_SETTINGS, SETTINGS, RunConfig
 from protocol import Candidate
 
@@ -68,7 +67,7 @@ def _ignored(_event: Event) -> None:
 def _changed_flags(run: StoredRun, config: RunConfig) -> list[str]:
     """Return the flags of the settings that are not as the run recorded them."""
     defaults = RunConfig.model_construct().model_dump(mode="json")
-    before = {**defaults, **upgraded(run.config)}
+    before = {**defaults, **run.config}
     words: list[str] = []
     for name, value in config.recorded().items():
         if name not in SETTINGS or name in _NOT_OF_A_FORK or value == before[name]:

@@ -10,7 +10,15 @@ from pydantic import ValidationError
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import JournalError, NumberTaken
-from gepa_client.journal.entries import AttemptFinished, AttemptStarted, CandidateRecord, Entry, Row, StoredRun
+from gepa_client.journal.entries import (
+    RESUMED_BY,
+    AttemptFinished,
+    AttemptStarted,
+    CandidateRecord,
+    Entry,
+    Row,
+    StoredRun,
+)
 from gepa_client.journal.exported import Document, ExportedAttempt, ExportedRun, mistakes
 from gepa_client.journal.history import all_rows
 from gepa_client.journal.store import Store
@@ -19,14 +27,13 @@ from gepa_client.journal.stored_fields import (
     STARTED_FIELDS,
     TIME_FIELDS,
     candidate_json,
-    estimated_times,
 )
 from gepa_client.settings.groups import FleetSettings, SandboxSettings, TrackingSettings
-from gepa_client.settings.loading import from_record, upgraded
+from gepa_client.settings.loading import from_record
 from gepa_client.settings.secret_settings import NOT_RECORDED, left_out
 
 FORMAT = "evolverpc-run"
-VERSION = 3
+VERSION = 4
 
 RUN_FIELDS = tuple(ExportedRun.model_fields)
 ENDED_WRITTEN = tuple(name for name in ExportedAttempt.model_fields if name in FINISHED_FIELDS)
@@ -42,7 +49,7 @@ MACHINE_SETTINGS = frozenset(
         *SandboxSettings.model_fields,
         # and here the user's keys, in files and accounts of the user's
         *TrackingSettings.model_fields,
-        *("stop_file", "output", "store", "lease_s"),
+        *("stop_file", "output", "store", "lease_s", RESUMED_BY),
     }
 )
 """Settings that an imported file does not choose."""
@@ -97,9 +104,9 @@ def import_run(store: Store, document: object) -> StoredRun:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise JournalError(f'this is no exported run: its "format" should be "{FORMAT}"')
     version = document.get("version")
-    if isinstance(version, int) and version > VERSION:
+    if isinstance(version, int) and version != VERSION:
         raise JournalError(
-            f"this run was exported as version {version}, this evolverpc reads {VERSION}; upgrade evolverpc"
+            f"this run was exported as version {version}, this evolverpc reads {VERSION}: use the one that exported it"
         )
     try:
         read = Document.model_validate(document)
@@ -110,8 +117,6 @@ def import_run(store: Store, document: object) -> StoredRun:
         raise JournalError(f"this exported run is malformed: run.config: {error}") from None
     fields_ = document["run"] | {name: getattr(read.run, name) for name in TIME_FIELDS}
     fields_ |= {"config": config, "output": None}
-    if read.version == 1:
-        fields_ |= estimated_times(read.run.status, read.run.created, read.run.updated)
     if read.run.status == "running":
         fields_ |= {"status": "paused", "reason": "it was running when it was exported"}
     run = StoredRun(**fields_)
@@ -179,7 +184,7 @@ def imported_settings(recorded: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         SettingsError: a setting is unknown or has a wrong type.
     """
-    kept: dict[str, Any] = {key: value for key, value in upgraded(recorded).items() if key not in MACHINE_SETTINGS}
+    kept: dict[str, Any] = {key: value for key, value in recorded.items() if key not in MACHINE_SETTINGS}
     arguments = kept.get("reflection_lm_kwargs")
     if isinstance(arguments, dict):
         kept["reflection_lm_kwargs"] = {

@@ -63,20 +63,6 @@ REFUSED = REPLACED | {"token": "a file of settings is no place for it; use `toke
 _FROM_ENVIRONMENT = {name: each for name, each in SETTINGS.items() if name != "store"}
 """`GEPA_STORE` is read by `default_store`, for all commands."""
 
-STOPS = {
-    "timeout": ("max_seconds", float),
-    "no_improvement": ("patience", int),
-    "score_threshold": ("target_score", float),
-    "max_candidate_proposals": ("max_iterations", int),
-    "max_tracked_candidates": ("max_candidates", int),
-    "file": ("stop_file", str),
-}
-"""Kinds of the former `stop_callbacks`, written `KIND:VALUE`."""
-
-
-EARLIER_DEFAULTS = {"val_fraction": 0.0, "past_perfect": True, "check_answers": False}
-"""What runs did whose record lacks these settings, as they did not exist yet."""
-
 
 def load(path: Path | None, flags: Mapping[str, Any], *, must_end: bool = True) -> RunConfig:
     """Return the settings of flags, environment and the file `path`, in this order of precedence.
@@ -109,7 +95,7 @@ def from_record(
         SettingsError: as `load`; or the record has settings this version does not know, or a setting was left out as a
             secret and is not given again.
     """
-    recorded = upgraded(recorded)
+    recorded = {name: value for name, value in recorded.items() if name != RESUMED_BY}
     unknown = sorted(set(recorded) - set(SETTINGS))
     if unknown:
         raise SettingsError(
@@ -191,28 +177,3 @@ def _settings(source: SettingsSource, *, must_end: bool) -> RunConfig:
     if must_end and not config.ends:
         raise SettingsError(NO_END)
     return config
-
-
-def upgraded(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return recorded settings with those that were replaced by others under their new names.
-
-    Raises:
-        SettingsError: a value is not of its kind.
-    """
-    values = {**EARLIER_DEFAULTS, **recorded}
-    if values.get("validation") == "race":
-        values.setdefault("race_rows", 0)
-    for name in ("reflection", "wandb_api_key", RESUMED_BY):
-        values.pop(name, None)
-    sampling = values.pop("sampling_strategy", None)
-    if "proposals" in values and values["proposals"] is None:
-        values["proposals"] = "1" if sampling in (None, "single") else sampling
-    for text in values.pop("stop_callbacks", None) or ():
-        kind, _, value = str(text).partition(":")
-        try:
-            name, read = STOPS[kind]
-            before = values.get(name)
-            values[name] = read(value) if before is None else before if kind == "file" else min(before, read(value))
-        except (KeyError, ValueError, TypeError):
-            raise SettingsError(f"the run's record: stop_callbacks: {text!r} is none of {', '.join(STOPS)}") from None
-    return values

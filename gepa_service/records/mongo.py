@@ -12,7 +12,6 @@ from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
 from gepa_client.errors import JournalError, StoreUnavailable
-from gepa_client.journal.mongo_rows import upgrade_runs
 from gepa_client.journal.mongo_server import Document, MongoServer
 from gepa_service.records.record import Record, now
 from gepa_service.records.store import (
@@ -41,7 +40,7 @@ class MongoRecords:
 
     def __init__(self, url: str, *, patience_s: float = PATIENCE_S) -> None:
         with _translated():
-            self._server = MongoServer(url, upgrade_runs, patience_s=patience_s)
+            self._server = MongoServer(url, patience_s=patience_s)
         self._indexed: set[str] = set()
         self._indexing = threading.Lock()
         self._closed = False

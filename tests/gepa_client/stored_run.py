@@ -20,7 +20,7 @@ from gepa_client.journal.entries import (
 )
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store, open_store
-from gepa_client.journal.stored_fields import estimated_times
+from gepa_client.journal.stored_fields import OVER
 from gepa_client.settings.run_config import RunConfig
 
 RUN_ID = "20260102-030405-1f3a"
@@ -167,7 +167,8 @@ class Made:
             driver="pid 12 on here" if self.claim.owner else None,
             program="words",
             created="2026-01-02T03:04:05.000+00:00",
-            **estimated_times(self.status, "2026-01-02T03:04:06.000+00:00", "2026-01-02T04:04:05.000+00:00"),
+            started=None if self.status == "pending" else "2026-01-02T03:04:06.000+00:00",
+            completed="2026-01-02T04:04:05.000+00:00" if self.status in OVER else None,
             updated="2026-01-02T04:04:05.000+00:00",
         )
 

@@ -23,7 +23,7 @@ from gepa_client.journal.store import default_store
 from gepa_client.run import output_folder as files
 from gepa_client.run.supervisor import HASH_SEED
 from gepa_client.settings.groups import FleetSettings, SandboxSettings
-from gepa_client.settings.loading import from_record, upgraded
+from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
 
 DOUBLED = ("max_metric_calls", "max_cost_usd", "max_seconds", "max_reflection_cost")
@@ -111,7 +111,7 @@ def _is_over(run: StoredRun, settings: RunConfig) -> bool:
     if run.status != "completed":
         return False
     defaults = RunConfig.model_construct().model_dump(mode="json")
-    before = upgraded(run.config)
+    before = run.config
     apart = {*FleetSettings.model_fields, *SandboxSettings.model_fields, "store", "output", "lease_s", *OF_CHECK}
     return all(
         value == before.get(name, defaults[name]) for name, value in settings.recorded().items() if name not in apart

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client.errors import JournalError, StoreTooNew, StoreUnavailable
+from gepa_client.errors import JournalError, StoreUnavailable, StoreVersionDiffers
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.sqlite import SqliteStore
 from tests.gepa_client.journal.sample_runs import OWNER, RUN, driven, ended, entry, sent
@@ -29,14 +29,18 @@ def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path], "one file is left"
 
 
-def test_a_newer_store_is_refused_and_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [5, 7])
+def test_a_store_of_another_version_is_refused_and_left_alone(tmp_path: Path, version: int) -> None:
     path = tmp_path / "store.db"
     SqliteStore(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA user_version = 7")
+        connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(StoreTooNew, match=r"version 7, this evolverpc knows 5"):
+    with pytest.raises(
+        StoreVersionDiffers,
+        match=rf"version {version}, written by evolverpc .*; evolverpc .* reads version 6: use that",
+    ):
         SqliteStore(path)
     assert path.read_bytes() == before
 

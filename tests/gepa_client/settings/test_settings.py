@@ -12,7 +12,7 @@ import pytest
 from gepa.api import optimize
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.run.fingerprint import ADDED_SETTINGS, IDENTITY_SETTINGS, identity_settings
+from gepa_client.run.fingerprint import IDENTITY_SETTINGS, identity_settings
 from gepa_client.run.strategies import PASSED
 from gepa_client.settings import loading
 from gepa_client.settings.flag_words import flag_words
@@ -377,42 +377,19 @@ def test_the_store_is_the_one_the_record_came_from() -> None:
 
 
 def test_every_setting_may_change_or_is_part_of_a_runs_identity() -> None:
-    assert sorted([*MAY_CHANGE, *IDENTITY_SETTINGS, *ADDED_SETTINGS, "race_rows"]) == sorted(RunConfig.model_fields)
+    assert sorted([*MAY_CHANGE, *IDENTITY_SETTINGS]) == sorted(RunConfig.model_fields)
     assert set(identity_settings(RunConfig(url=(URL,)))) == IDENTITY_SETTINGS - {
         "proposals",
         "evolve",
         "deterministic",
-    } | {
-        "sampling_strategy",
-        "reflection",
-        "check_answers",
-    }
+    } | {"sampling_strategy", "reflection"}
 
 
 def test_the_sample_of_a_race_is_part_of_a_runs_identity() -> None:
-    assert "race_rows" not in identity_settings(RunConfig(url=(URL,)))
+    assert identity_settings(RunConfig(url=(URL,)))["race_rows"] == 0
     assert identity_settings(RunConfig(url=(URL,), validation="race", race_rows=30))["race_rows"] == 30
 
 
-def test_a_setting_of_a_later_version_is_part_of_a_runs_identity_with_another_value_than_the_default() -> None:
-    assert identity_settings(RunConfig(url=(URL,), validation="race"))["validation"] == "race"
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ({"proposals": "4"}, {"proposals": "independent:4"}),
-        ({"proposals": "2x4"}, {"proposals": "pxn:2x4"}),
-        ({"proposals": "1"}, {}),
-        ({"reflection_lm": "program"}, {}),
-        ({"reflection_lm": "x", "reflection_lm_kwargs": {}}, {"reflection_lm": "x"}),
-        (
-            {"reflection_lm": "x", "reflection_lm_kwargs": {"api_key": "hush", "api_base": "http://a", "top_p": 1}},
-            {"reflection_lm": "x", "reflection_lm_kwargs": {"top_p": 1}},
-        ),
-        ({"max_metric_calls": 9, "trainset": "a.jsonl", "fleet": "f", "name": "x"}, {}),
-    ],
-)
 def test_settings_that_mean_the_same_have_the_same_identity(one: dict[str, Any], other: dict[str, Any]) -> None:
     first, second = RunConfig(url=(URL,), **one), RunConfig(url=(URL,), **other)
     assert identity_settings(first) == identity_settings(second)
@@ -449,24 +426,6 @@ def test_a_flag_has_precedence_over_a_variable_and_a_variable_over_file_and_reco
     monkeypatch.setenv("GEPA_PATIENCE", "soon")
     with pytest.raises(SettingsError, match=r"^GEPA_PATIENCE: must be a valid integer"):
         load(path, {})
-
-
-def test_settings_recorded_by_earlier_versions_are_read_by_their_new_names() -> None:
-    recorded = load(None, {"url": URL, "patience": 9}).recorded()
-    older = {
-        **{name: recorded[name] for name in recorded if name not in ("max_iterations", "max_candidates", "stop_file")},
-        "proposals": None,
-        "sampling_strategy": "pxn:2x2",
-        "reflection": "program",
-        "wandb_api_key": None,
-        "stop_callbacks": ["timeout:9", "no_improvement:3", "max_candidate_proposals:4", "file:/stop"],
-    }
-    settings = from_record(older, {})
-    assert (settings.sampling, settings.max_seconds, settings.patience) == ("pxn:2x2", 9.0, 3)
-    assert (settings.max_iterations, settings.stop_file, settings.max_candidates) == (4, Path("/stop"), None)
-    assert from_record({**older, "sampling_strategy": "single"}, {}).sampling == "single"
-    with pytest.raises(SettingsError, match="'forever:1' is none of"):
-        from_record({**older, "stop_callbacks": ["forever:1"]}, {})
 
 
 def test_more_rows_on_stdin_than_a_run_records_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
