@@ -81,7 +81,7 @@ def _stored_field(name: str, value: Any) -> Any:
 
 def _read_field(name: str, value: Any) -> Any:
     if name in TIME_FIELDS and value is not None:
-        return moment_text(value)
+        return moment_text(moment_of(value) if isinstance(value, str) else value)  # some servers answer a date as text
     return _read_value(value) if name in JSON_FIELDS else value
 
 
