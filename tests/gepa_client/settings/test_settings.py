@@ -390,6 +390,21 @@ def test_the_sample_of_a_race_is_part_of_a_runs_identity() -> None:
     assert identity_settings(RunConfig(url=(URL,), validation="race", race_rows=30))["race_rows"] == 30
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"proposals": "4"}, {"proposals": "independent:4"}),
+        ({"proposals": "2x4"}, {"proposals": "pxn:2x4"}),
+        ({"proposals": "1"}, {}),
+        ({"reflection_lm": "program"}, {}),
+        ({"reflection_lm": "x", "reflection_lm_kwargs": {}}, {"reflection_lm": "x"}),
+        (
+            {"reflection_lm": "x", "reflection_lm_kwargs": {"api_key": "hush", "api_base": "http://a", "top_p": 1}},
+            {"reflection_lm": "x", "reflection_lm_kwargs": {"top_p": 1}},
+        ),
+        ({"max_metric_calls": 9, "trainset": "a.jsonl", "fleet": "f", "name": "x"}, {}),
+    ],
+)
 def test_settings_that_mean_the_same_have_the_same_identity(one: dict[str, Any], other: dict[str, Any]) -> None:
     first, second = RunConfig(url=(URL,), **one), RunConfig(url=(URL,), **other)
     assert identity_settings(first) == identity_settings(second)
