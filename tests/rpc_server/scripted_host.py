@@ -10,8 +10,8 @@ import hashlib
 import json
 import socket
 import struct
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing, suppress
 from typing import Any
 
 STATUSES = ("429", "500", "502", "503", "529", "408")
@@ -32,6 +32,9 @@ OTHER_WAYS = ("hang", "400", "401", "ok", "1000")
 
 EXPECTED = {**dict.fromkeys(("400", "401", "3"), "program_error"), **dict.fromkeys(("ok", "1000", "0"), "ok")}
 """By way, or status of gRPC: the status of an example with one such call, if it is not `infra_error`."""
+
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""Answers what comes over one connection."""
 
 LIMIT = {"error": {"message": "slow down", "type": "rate_limit_error", "code": 429}}
 TEXT = "fine"
@@ -83,12 +86,9 @@ class ScriptedHost:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection."""
-        try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError):  # the client may leave at any time
-                while await self._exchange(reader, writer):
-                    pass
-        finally:
-            writer.close()
+        with suppress(ConnectionError, asyncio.IncompleteReadError):  # the client may leave at any time
+            while await self._exchange(reader, writer):
+                pass
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         first, _, rest = (await reader.readuntil(b"\r\n\r\n")).decode().partition("\r\n")
@@ -215,12 +215,10 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 async def _serve_reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.read(1)
     _reset(writer)
-    writer.close()
 
 
 async def _serve_cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.read(1)
-    writer.close()
 
 
 @asynccontextmanager
@@ -228,13 +226,17 @@ async def scripted_host() -> AsyncIterator[dict[str, str]]:
     """URLs: by failure or other way, and of the host itself as `host`."""
     host, connections = ScriptedHost(), set()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connections.add(asyncio.current_task())
-        with suppress(asyncio.CancelledError):  # at the end
-            await host.serve(reader, writer)
+    def until_the_end(answer: Answer) -> Answer:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connections.add(asyncio.current_task())
+            with closing(writer), suppress(asyncio.CancelledError):
+                await answer(reader, writer)
+
+        return serve
 
     servers = [
-        await asyncio.start_server(each, "127.0.0.1", 0, backlog=1000) for each in (serve, _serve_reset, _serve_cut)
+        await asyncio.start_server(until_the_end(each), "127.0.0.1", 0, backlog=1000)
+        for each in (host.serve, _serve_reset, _serve_cut)
     ]
     addresses = ["http://{}:{}".format(*server.sockets[0].getsockname()) for server in servers]
     with socket.socket() as silent:
