@@ -173,7 +173,7 @@ def resume_s(folder: Path, examples: int) -> tuple[float, dict[str, Any]]:
     """Seconds from a resume's start to its first example, the best of some; and what there was to go through."""
     program = Stub()
     with served(program) as url:
-        flags = ["--proposals", "1x4", "--selection-strategy", "best", "--max-metric-calls", examples, "--no-check"]
+        flags = ["--proposals", "1x4", "--selection-strategy", "best", "--max-metric-calls", examples, "--check", "off"]
         began = time.monotonic()
         events = client(folder, "optimize", url, *write_rows(folder), *flags)
         took = time.monotonic() - began

@@ -99,9 +99,10 @@ def _settings(program: object, server: Mapping[str, Any]) -> Settings:
     if not is_dspy(program):
         return load_settings(None, {"program": _name(), "workers": 1, **server}, find=False)
     own = {name: name for name in ("reflection_lm", "instruction_proposer") if program.get(name) is not None}
-    proposer = {"proposer": "dspy", **own} if own else {}
     return load_settings(
-        None, {"program": _name(), "kind": "dspy", "metric": "metric", **proposer, **server}, find=False
+        None,
+        {"program": _name(), "kind": "dspy", "metric": "metric", **server, "dspy": {**server.get("dspy", {}), **own}},
+        find=False,
     )
 
 
@@ -127,13 +128,13 @@ async def _serving(
     try:
         if propose is not None:
             opened = WithProposer(opened, propose)
-        rows = {split: read_rows(settings.root / path) for split, path in settings.files.items()}
+        rows = {split: read_rows(settings.root / path) for split, path in settings.datasets.items()}
         check_carried(rows, opened)
         held = rows or {split: own for split, own in (await program_rows(opened)).items() if own is not None}
         datasets = Datasets(
             {**held, **shown_rows(objects)},
             share_rows=settings.share_rows,
-            untyped=untyped_splits(settings.files),
+            untyped=untyped_splits(settings.datasets),
             objects=objects.keys(),
         )
         with bound(settings, None) as sock:

@@ -219,7 +219,7 @@ def _start(given: Mapping[str, Any]) -> ForegroundRun:
     preflight(settings)
     where, run_id = default_store(settings.store), new_run_id(settings.name)
     open_store(where).close()
-    if not settings.no_check:
+    if settings.check != "off":
         faults: list[str] = []
         status = run_check(settings, _Call((), None, given), json_output=False, brief=True, on_failure=faults.append)
         if status == STOPPED:

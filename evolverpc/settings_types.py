@@ -32,12 +32,6 @@ class OptimizeSettings(TypedDict, total=False):
     max_seconds: float | None
     """Stop after X seconds of work; pauses do not count."""
 
-    max_full_evals: int | None
-    """Set max_metric_calls to N evaluations of all training and validation rows."""
-
-    max_reflection_cost: float | None
-    """Stop after X US dollars spent on the reflection model."""
-
     patience: int | None
     """Stop after N iterations without a better candidate."""
 
@@ -50,20 +44,8 @@ class OptimizeSettings(TypedDict, total=False):
     max_iterations: int | None
     """Stop after N iterations."""
 
-    max_candidates: int | None
-    """Stop at N candidates, the seed included."""
-
-    stop_file: Path | str | None
-    """Stop when this file exists; checked once per iteration."""
-
     failure_stop: float | None
     """Pause if more than this share of the last 50 examples fail in the program."""
-
-    max_failed_iterations: int
-    """Fail after N failed iterations in a row."""
-
-    raise_on_exception: bool
-    """Fail at the first exception of an iteration."""
 
     reflection_lm: str | None
     """Model that proposes new texts, by litellm's name such as openai/gpt-5."""
@@ -80,29 +62,17 @@ class OptimizeSettings(TypedDict, total=False):
     reflection_prompt_tokens: int | None
     """Tokens of a prompt: longer records are cut in the middle. A token is counted as 4 bytes."""
 
-    reflection_record_tokens: int | None
-    """Tokens of one record in it."""
-
     reflection_images: bool | None
     """Show it the images of records; else it reads their type and size."""
 
     max_component_tokens: int | None
     """Tokens of a proposed text, which the model is asked to keep to. A token is counted as 4 bytes."""
 
-    check_answers: bool
-    """Ask the model once more if its answer holds no new text to use, then drop it."""
-
-    reflection_workers: int
-    """Calls to the reflection model at the same time."""
-
     reflection_per_minute: float | None
     """Calls to the reflection model per minute, evenly spaced."""
 
     module_selector: Literal["round_robin", "all"]
     """Components that one proposal changes."""
-
-    batch_sampler: Literal["epoch_shuffled"]
-    """How minibatches are drawn."""
 
     skip_perfect_score: bool
     """Do not reflect on a minibatch of perfect scores."""
@@ -125,14 +95,8 @@ class OptimizeSettings(TypedDict, total=False):
     frontier_type: Literal["instance", "objective", "hybrid", "cartesian"]
     """What the Pareto front is kept over."""
 
-    validation: Literal["full", "race"]
-    """Score each improving proposal on all validation rows, or race it on a sample and drop it once it loses."""
-
-    race_rows: int | None
-    """How many random validation rows a raced search scores candidates on; 0 for all."""
-
-    race_final_rows: int | None
-    """How many other validation rows compare the best candidate with the seed after a raced search."""
+    validation: str
+    """Score proposals on all validation rows, or race them on N of these; M others confirm the best one."""
 
     cache_evaluation: bool
     """Score a candidate on the same row only once."""
@@ -146,26 +110,8 @@ class OptimizeSettings(TypedDict, total=False):
     seed: int
     """Seed of every random choice."""
 
-    max_merge_invocations: int
-    """Merges tried in all."""
-
-    merge_val_overlap_floor: int
-    """Validation rows that merged candidates share."""
-
     acceptance_criterion: Literal["strict_improvement", "improvement_or_equal", "paired", "strict", "equal"]
     """When a proposal is accepted: a higher sum of scores on its minibatch, no lower sum, or a paired test."""
-
-    acceptance_error: float | None
-    """Share of proposals no better than their parent that `paired` accepts, at most."""
-
-    acceptance_rows: int | None
-    """Training rows on which `paired` compares a proposal with its parent, at most."""
-
-    val_evaluation_policy: Literal["full_eval"]
-    """Validation rows scored per candidate."""
-
-    track_best_outputs: bool
-    """Keep the best outputs on the validation rows."""
 
     score_with: Sequence[str] | str
     """Server that scores what the program leaves unscored; repeatable."""
@@ -197,38 +143,11 @@ class OptimizeSettings(TypedDict, total=False):
     code_prompt_template: str | None
     """Prompt for change requests, with <outline>, <side_info> and <lineage>."""
 
-    code_until: int | None
-    """Last iteration that changes code."""
-
-    decay_factor: float | None
-    """Multiply prompts_per_code by X every decay_every iterations."""
-
-    decay_every: int | None
-    """Iterations after which code becomes rarer."""
-
-    mutation_timeout_s: float
-    """Seconds that one change of code may take, checks included."""
-
     model_prices: dict[str, Sequence[float]] | None
     """US dollars per million tokens, if unknown or others: {"MODEL": [IN, OUT]}."""
 
-    use_wandb: bool
-    """Log to Weights & Biases (wandb must be installed)."""
-
-    wandb_init_kwargs: dict[str, Any] | None
-    """Arguments of wandb.init."""
-
-    use_mlflow: bool
-    """Log to MLflow (mlflow must be installed)."""
-
-    mlflow_tracking_uri: str | None
-    """Tracking server of MLflow."""
-
-    mlflow_experiment_name: str | None
-    """Experiment of MLflow."""
-
-    tracking_key_prefix: str
-    """Prefix of every metric's name."""
+    tracking: Sequence[Literal["wandb", "mlflow"]]
+    """Experiment tracker to log to, which must be installed and reads its own variables; repeatable."""
 
     name: str | None
     """Name of the run, a part of its id."""
@@ -239,17 +158,11 @@ class OptimizeSettings(TypedDict, total=False):
     store: str | None
     """Database of runs: a file, or mongodb://..."""
 
-    no_check: bool
-    """Start without trying the server on a few training rows, or looking up the reflection model."""
-
-    ignore_findings: Sequence[Literal["evaluate", "scores", "reflective_dataset"]]
-    """Step of the check that only warns: evaluate, scores, reflective_dataset; repeatable."""
+    check: Literal["strict", "warn", "off"]
+    """What faults do that a trial of a few training rows finds before the run: stop it, warn, or no trial."""
 
     lease_s: float
     """Seconds without a heartbeat after which another process may resume the run."""
-
-    finalize_timeout_s: float
-    """Seconds that the program's `finalize` may take."""
 
 
 class ServerSettings(TypedDict, total=False):
@@ -291,41 +204,14 @@ class ServerSettings(TypedDict, total=False):
     metric: str | None
     """Metric: takes (example, prediction) or GEPA's five arguments."""
 
-    trainset_path: Path | str | None
-    """Rows of the split `train`: .json, .jsonl or .csv."""
-
-    valset_path: Path | str | None
-    """Rows of the split `val`."""
-
     inputs: Sequence[str] | str | None
     """Field of the rows that the program is called with; repeatable. The metric gets all fields."""
 
     saved_program_json_path: Path | str | None
     """Saved program: read at the start, written by `finalize`."""
 
-    proposer: Literal["gepa", "dspy"]
-    """What proposes texts: the optimizer, or DSPy's own proposer (DSPy 3.2)."""
-
-    reflection_lm: str | None
-    """dspy.LM for the proposer dspy."""
-
-    instruction_proposer: str | None
-    """What proposes in place of DSPy's own, for the proposer dspy: its instruction_proposer."""
-
-    field_descriptions: bool
-    """Improve the fields' descriptions too."""
-
-    demos: bool
-    """Improve the predictors' demos too."""
-
-    add_format_failure_as_feedback: bool
-    """Reflect on answers that do not parse, as dspy.GEPA can."""
-
-    warn_on_score_mismatch: bool
-    """Have DSPy warn of a predictor's score that differs from the program's."""
-
-    seed: int
-    """Seed of the choice among a predictor's calls; dspy.GEPA's."""
+    dspy: Any
+    """Options of dspy.GEPA, such as {"demos": true, "reflection_lm": "pkg.module.lm"}; the guide has all."""
 
     workers: int | None
     """Processes of the program."""
@@ -354,9 +240,6 @@ class ServerSettings(TypedDict, total=False):
     start_timeout_s: float
     """Seconds that the program may take to start."""
 
-    call_timeout_s: float
-    """Seconds for other calls: records, proposals, `finalize`."""
-
     datasets: dict[str, Path]
     """Rows to hold: a .json, .jsonl or .csv file per split; repeatable."""
 
@@ -368,27 +251,6 @@ class ServerSettings(TypedDict, total=False):
 
     max_request_bytes: int
     """Bytes of one request."""
-
-    max_batch_entries: int
-    """Requests in one JSON-RPC array."""
-
-    max_queue: int
-    """Examples that wait besides those that run."""
-
-    max_result_bytes: int
-    """Bytes of one example's result."""
-
-    max_trace_bytes: int
-    """Bytes of trajectories kept."""
-
-    max_answer_bytes: int
-    """Bytes of answers kept."""
-
-    abandon_after_s: float
-    """Seconds that a call with a call_id runs without a request for its answer."""
-
-    keep_answers_s: float
-    """Seconds that an answer is kept after its last request."""
 
     drain_s: float
     """Seconds to finish in after SIGTERM."""

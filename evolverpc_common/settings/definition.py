@@ -55,6 +55,15 @@ def setting(
     return Field(description=description, json_schema_extra=extra, **made)
 
 
+def constant(default: Any, description: str) -> Any:
+    """Return the field of a value that belongs beside settings, but that no flag, variable or file gives.
+
+    `default`: a value, or a function that makes it.
+    """
+    made: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
+    return Field(description=description, json_schema_extra={"constant": True}, **made)
+
+
 @dataclass(frozen=True)
 class Setting:
     """One setting, as its field defines it. `kind`: the type without None and constraints; a tuple for repeatables."""
@@ -162,6 +171,8 @@ def settings_of(model: type[BaseModel]) -> dict[str, Setting]:
     found = {}
     for name, field in model.model_fields.items():
         extra: Any = field.json_schema_extra or {}
+        if "constant" in extra:
+            continue
         kind = _kind(field.annotation)
         given = {
             **extra,

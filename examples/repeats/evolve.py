@@ -33,7 +33,7 @@ LONG = 16_000
 
 OPTIMIZE = (
     *("--evolve", "code", "--max-metric-calls", "200", "--target-score", "1.0", "--reflection-minibatch-size", "3"),
-    *("--candidate-selection-strategy", "current_best", "--no-check"),
+    *("--candidate-selection-strategy", "current_best", "--check", "off"),
 )
 
 

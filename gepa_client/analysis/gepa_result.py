@@ -109,10 +109,8 @@ def _highest(candidates: list[CandidateRecord]) -> dict[str, float]:
 
 def _best_outputs(
     store: Store, run: StoredRun, candidates: list[CandidateRecord], rows: Iterable[int]
-) -> dict[int, list[tuple[int, Any]]] | None:
+) -> dict[int, list[tuple[int, Any]]]:
     """By row the outputs of the candidates best there; a later one that gave no output changes nothing, as in GEPA."""
-    if not run.config.get("track_best_outputs", True):
-        return None
     wanted = {row: _not_below_earlier(candidates, str(row)) for row in rows}
     by_id = {row.row_id: row for row in validation_rows(store, run.id)}
     places = ((kept, by_id[row]) for row, best in wanted.items() if row in by_id for kept, _ in best)

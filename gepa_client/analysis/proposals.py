@@ -348,7 +348,7 @@ class ProposalHistory:
         """Return whether a text of a program was proposed; an unchanged one may have been: it makes no difference."""
         if text is None:
             return False
-        return not self._run.config.get("check_answers") or _check(self._run.config).judged(text, "") is None
+        return _check(self._run.config).judged(text, "") is None
 
     def _unusable(self, component: str, first: str, second: CompletionEntry) -> UnusableReason | None:
         """Return why the answer to a second prompt is no text, None if it is one, which may be unchanged."""
@@ -365,12 +365,9 @@ class ProposalHistory:
         )
 
     def _text_of(self, completion: CompletionEntry) -> str:
-        from gepa_client.gepa.answer_check import extracted  # heavy, with the next one
-        from gepa_client.gepa.fenced_text import read_answer
+        from gepa_client.gepa.fenced_text import read_answer  # heavy
 
-        return (
-            read_answer(completion.text).text if self._run.config.get("check_answers") else extracted(completion.text)
-        )
+        return read_answer(completion.text).text
 
     def _answers(self, numbers: Iterable[int]) -> dict[int, Any]:
         """Return the answers of these entries, in their order. Those of evaluations may be large: none is kept."""
@@ -442,8 +439,7 @@ class ProposalHistory:
         whole = bool(compared) and all(row.after is not None for row in compared)
         before_sum = sum(row.before.score for row in compared if row.before is not None) if compared else None
         after_sum = sum(row.after.score for row in compared if row.after is not None) if whole else None
-        checked = bool(self._run.config.get("check_answers"))
-        is_new = not checked or parent is None or job.child_of(parent.texts) != parent.texts
+        is_new = parent is None or job.child_of(parent.texts) != parent.texts
         lost = self._lost(job, parent) if parent is not None and job.candidate is None else None
         outcome, why = _outcome(job, before_sum, after_sum, len(compared), is_new=is_new, lost=lost)
         dataset = self._answers([job.number])[job.number].get("dataset") or {}

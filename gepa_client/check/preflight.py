@@ -64,14 +64,14 @@ def preflight_model(settings: RunConfig) -> None:
 
 
 def preflight_connection(settings: RunConfig, allowed: Sequence[Network] | None = None) -> None:
-    """Raise SettingsError if the provider of the reflection model is out of reach or refuses; not with `no_check`."""
-    if settings.reflection_lm is None or settings.no_check:
+    """Raise SettingsError if the provider of the reflection model is out of reach or refuses; not if `check` is off."""
+    if settings.reflection_lm is None or settings.check == "off":
         return
     from gepa_client.check.model_connection import connection_fault
     from gepa_client.gepa.litellm_model import ADDRESS
 
     if found := connection_fault(settings.reflection_lm, settings.reflection_lm_kwargs or {}, allowed):
-        raise SettingsError(f"{found}; {ADDRESS} (nothing was run; --no-check starts the run all the same)")
+        raise SettingsError(f"{found}; {ADDRESS} (nothing was run; --check off starts the run all the same)")
 
 
 def client_of(server: "Address") -> "RpcClient":

@@ -14,6 +14,7 @@ from evolverpc_common.display_text import counted
 from evolverpc_common.model_prices import PriceTable, priced
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.check_report import (
+    IGNORABLE,
     NO_SCORE,
     SYSTEM_ERRORS,
     TOLERATED,
@@ -564,7 +565,7 @@ class _ServerCheck:
         size = self.config.reflection_minibatch_size or 3
         minibatch = min(size, self.at_once)
         raced = self._race_rows()
-        races = self.config.validation == "race"
+        races = self.config.races
         fewer = raced < self.validation_rows and not races
         calls = proposal_calls(raced if races else self.validation_rows, size)
         self.timing = RunEstimate(
@@ -648,8 +649,8 @@ def _spread_over(untried: Sequence[int], count: int) -> list[int]:
 def _step(
     config: RunConfig, name: StepName, verdict: StepVerdict, message: str, further: str | None = None
 ) -> CheckStep:
-    if verdict == "failed" and name.replace(" ", "_") in config.ignore_findings:
-        verdict, message = "warning", f"{message} (ignored by --ignore-findings)"
+    if verdict == "failed" and config.check == "warn" and name in IGNORABLE:
+        verdict, message = "warning", f"{message} (only warned of: --check warn)"
     return CheckStep(name=name, verdict=verdict, message=message, details=further)
 
 

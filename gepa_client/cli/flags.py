@@ -23,22 +23,18 @@ CHECK_SETTINGS = (
     *SandboxSettings.model_fields,
     *("fleet", "token_file", "allow_insecure", "allow_mixed_programs", "score_with", "score_token_file"),
     *("max_in_flight", "example_timeout_s"),
-    *("trainset", "valset", "testset", "val_fraction", "max_metric_calls", "perfect_score", "auto", "max_full_evals"),
+    *("trainset", "valset", "testset", "val_fraction", "max_metric_calls", "perfect_score", "auto"),
     *(
         "reflection_lm",
         "reflection_lm_kwargs",
         "reflection_minibatch_size",
         "deterministic",
         "evolve",
-        "ignore_findings",
         "perfect_score",
         "score_range",
     ),
 )
 """The settings that `gepa-client check` has flags for."""
-
-OF_CHECK = ("no_check", "ignore_findings")
-"""Settings of the check that `optimize` makes before a run."""
 
 EXAMPLES, MOST_EXAMPLES = 15, 100
 """Rows that a check tries by default, and at most."""
@@ -124,7 +120,7 @@ DECLARED = {
             "json_events": (_EVENTS, False),
             "events_fd": (_EVENTS_FD, None),
         },
-        frozenset({"output", *OF_CHECK}),
+        frozenset({"output", "check"}),
     ),
     "fork": Declared(
         """Begin a new run with the first N entries of another one's journal, with any of its settings changed.

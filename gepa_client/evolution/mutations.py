@@ -18,6 +18,7 @@ from gepa_client.journal.journal import KeyedCall, gather_recorded
 from gepa_client.journal.mutation_entries import MutationEntry, Rejection
 from gepa_client.journal.requests import RecordedRequest, request_key
 from gepa_client.journal.run_events import Emit, Mutated, MutationProgress, MutationRejected, MutationStarted
+from gepa_client.settings.groups import MUTATION_LIMIT_S
 from gepa_client.transport.calls import Call, FailureCost, Reply
 from gepa_client.transport.responses import validated
 from protocol import ApplyMutationResult, Candidate, JsonValue, OutlineCodeResult, Progress, Usage
@@ -67,13 +68,12 @@ class MutationRequest:
 class MutationRunner:
     """Calls endpoints that change code; emits an event when a mutation starts, progresses and ends.
 
-    `lineage` and the adapter's `commits` get each one in GEPA's order. `timeout_s`: the limit of one mutation.
+    `lineage` and the adapter's `commits` get each one in GEPA's order.
     """
 
     adapter: RemoteAdapter
     lineage: Lineage
     emit: Emit
-    timeout_s: float
 
     async def make(self, wanted: Sequence[MutationRequest]) -> list[MutationEntry | Exception]:
         """Return the outcome of each, applied or rejected; an exception if the server failed or answered badly.
@@ -121,7 +121,7 @@ class MutationRunner:
             functools.partial(_applied, wanted),
             about=f"the mutation {run}/{number}",
             needs="mutations",
-            timeout_s=self.timeout_s,
+            timeout_s=MUTATION_LIMIT_S,
             parse_error=functools.partial(_rejected, wanted),
             failure_cost=functools.partial(_failure_cost, wanted.kind),
             on_sent=events.sent,

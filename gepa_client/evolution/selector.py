@@ -10,44 +10,21 @@ from gepa_client.settings.groups import Evolve
 from protocol import Candidate
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to
 
-ENDLESS = 10**9
-"""Prompts per code step beyond which it does not matter how many."""
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """`prompts_per_code` prompt steps after each code step, times `decay_factor` every `decay_every` iterations."""
-
-    prompts_per_code: int
-    decay_factor: float = 1.0
-    decay_every: int = 1
-
-    def prompts_after_code(self, done: int) -> int:
-        """Prompt steps that follow a code step when so many iterations are done."""
-        wanted = float(self.prompts_per_code)
-        if self.decay_factor != 1.0:
-            for _ in range(done // self.decay_every):  # no power: it need not be the same on another machine
-                wanted *= self.decay_factor
-                if wanted > ENDLESS:
-                    break
-        return round(min(wanted, ENDLESS))
-
 
 @dataclass
 class ComponentSelector:
     """A component selector of GEPA's for programs whose code is a component. The same calls give the same answers.
 
-    Without a `schedule`, code is one of the components that take turns, or with `all_at_once` one of those that are
-    changed together. With one, it decides whether a step is for code, and the prompts take the others in turn or
-    together. `code_until`: the last iteration in which code is changed. `unused`: what a candidate's code does not use.
+    Without `prompts_per_code`, code is one of the components that take turns, or with `all_at_once` one of those that
+    are changed together. With it, so many prompt steps follow each code step, and the prompts take these in turn or
+    together. `unused`: what a candidate's code does not use.
 
     Prompts are the program's own texts, and `added_components` if there are any.
     """
 
     evolve: Evolve
     unused: Callable[[Candidate], Set[str]]
-    schedule: Schedule | None = None
-    code_until: int | None = None
+    prompts_per_code: int | None = None
     all_at_once: bool = False
 
     def __post_init__(self) -> None:
@@ -62,7 +39,7 @@ class ComponentSelector:
         candidate: dict[str, str],
     ) -> list[str]:
         """Return the components to change in one task of an iteration; none if nothing may be changed."""
-        names = self._choice(state.i, candidate)
+        names = self._choice(candidate)
         if self.all_at_once or len(names) < 2:
             return names
         order = state.list_of_named_predictors
@@ -75,15 +52,14 @@ class ComponentSelector:
         turns[candidate_idx] = (at + 1) % len(order)
         return [order[at]]
 
-    def _choice(self, done: int, candidate: Candidate) -> list[str]:
+    def _choice(self, candidate: Candidate) -> list[str]:
         """Components among which the step is."""
         prompts = [] if self.evolve == "code" else self._prompts(candidate)
-        may_change_code = self.evolve != "prompts" and (self.code_until is None or done < self.code_until)
-        code = [GIT_BRANCH] if may_change_code else []
-        if self.schedule is None or not code or not prompts:
+        code = [GIT_BRANCH] if self.evolve != "prompts" else []
+        if self.prompts_per_code is None or not code or not prompts:
             return [*code, *prompts]
         since = self._prompts_since_code
-        if since is None or since >= self.schedule.prompts_after_code(done):
+        if since is None or since >= self.prompts_per_code:
             self._prompts_since_code = 0
             return code
         self._prompts_since_code = since + 1

@@ -41,10 +41,9 @@ class FittedRecords:
 
 @dataclass(frozen=True)
 class RecordBudget:
-    """Tokens of a whole prompt, and of one record in it; None for no limit."""
+    """Tokens of a whole prompt; None for no limit."""
 
     prompt_tokens: int | None = None
-    record_tokens: int | None = None
 
     def fit(self, records: Sequence[Record], others: str) -> FittedRecords:
         """Return the records that fit into a prompt beside `others`, the rest of its text.
@@ -52,12 +51,10 @@ class RecordBudget:
         The longest texts are cut in the middle, with a line that states how much is left out; records are left out,
         the last first, only if a prompt has less than `LEAST_RECORD_TOKENS` for each.
         """
-        if self.prompt_tokens is None and self.record_tokens is None:
+        if self.prompt_tokens is None:
             return FittedRecords(records)
         sizes = [_size(record) for record in records]
         most = max(sizes, default=0)
-        if self.record_tokens is not None:
-            most = min(most, self.record_tokens * BYTES_PER_TOKEN)
         wanted = [min(size, most) for size in sizes]
         kept, level = len(records), most
         if self.prompt_tokens is not None:

@@ -291,7 +291,6 @@ class _Strict(BaseModel):
 class _Stop(_Strict):
     status: Literal["paused", "completed", "failed", "cancelled"]
     reason: str
-    gracefully: bool
 
 
 class RefusalEntry(_Strict):

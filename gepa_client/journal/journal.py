@@ -52,14 +52,6 @@ class Caller(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class RecordedStop:
-    """Why a run ended, if a replay cannot work it out; `gracefully`: between two iterations of GEPA."""
-
-    interrupted: Interrupted
-    gracefully: bool
-
-
 @dataclass
 class Journal:
     """One numbered stream of requests of one run. Without storage nothing is kept, and every request is new.
@@ -171,7 +163,7 @@ class Journal:
         with self._lock:
             self._on_first_write.append(listener)
 
-    def recorded_stop(self) -> "RecordedStop | None":
+    def recorded_stop(self) -> Interrupted | None:
         """Return why the run was stopped at this number, if it was."""
         entry = self.storage.read(self.part, self.next_number)
         return _stop_of(entry) if entry is not None and entry.kind == STOP else None
@@ -198,7 +190,7 @@ class Journal:
         if entry is None:
             return None
         if entry.kind == STOP:
-            raise _stop_of(entry).interrupted
+            raise _stop_of(entry)
         if entry.digest != request.key.digest or entry.kind not in (request.key.kind, FAILURE):
             self.differs_at = request.number
             fork = command("fork", self.run_id, "--at", str(request.number), store=self.store)
@@ -255,17 +247,11 @@ class Journal:
                 self._open -= {failure.number for failure in self._failures}
                 self._failures = []
 
-    def stop(self, interrupted: Interrupted, *, gracefully: bool = False) -> None:
-        """Write that the run ended here by a limit that a replay cannot work out.
-
-        `gracefully`: GEPA was between iterations and stops by itself; it is not interrupted.
-        """
+    def stop(self, interrupted: Interrupted) -> None:
+        """Write that the run ended here by a limit that a replay cannot work out."""
         with self._lock:
-            if gracefully:
-                self.commit_failures()
-                self._open.clear()
             number = min(self._open, default=self.next_number)
-        answer = {"status": interrupted.status, "reason": interrupted.reason, "gracefully": gracefully}
+        answer = {"status": interrupted.status, "reason": interrupted.reason}
         request = RecordedRequest(number, RequestKey(STOP, "", f"stopped: {interrupted.reason}"))
         self.storage.write(self._entry(request, STOP, answer))
 
@@ -414,7 +400,7 @@ def _continue(error: BaseException | None, waiting: "Iterator[asyncio.Future[Non
             return
 
 
-def _stop_of(entry: Entry) -> RecordedStop:
+def _stop_of(entry: Entry) -> Interrupted:
     recorded = orjson.loads(entry.answer)
     status: InterruptStatus = recorded["status"]
-    return RecordedStop(Interrupted(status, recorded["reason"]), recorded["gracefully"])
+    return Interrupted(status, recorded["reason"])

@@ -95,9 +95,9 @@ def _reflection(config: Mapping[str, Any]) -> "ConcurrentReflection":
     return ConcurrentReflection(
         _no_model,
         config.get("reflection_prompt_template"),
-        budget=RecordBudget(config.get("reflection_prompt_tokens"), config.get("reflection_record_tokens")),
+        budget=RecordBudget(config.get("reflection_prompt_tokens")),
         shows_images=config.get("reflection_images") is not False,
-        check=AnswerCheck(config.get("max_component_tokens")) if config.get("check_answers") else None,
+        check=AnswerCheck(config.get("max_component_tokens")),
     )
 
 

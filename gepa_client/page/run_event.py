@@ -58,9 +58,9 @@ def run_event(
 
 
 def _sampled(config: Mapping[str, Any], rows: InitialRows) -> int | None:
-    if config.get("validation") != "race" or rows.val is rows.train:
+    if not str(config.get("validation")).startswith("race:") or rows.val is rows.train:
         return None
-    searched = rows_searched(len(rows.val), config["race_rows"])
+    searched = rows_searched(len(rows.val), int(config["validation"].split(":")[1]))
     return searched if searched < len(rows.val) else None
 
 

@@ -404,20 +404,20 @@ class _DriverRun:
 
     def _resolve_race_rows(self, run: StoredRun, slots: int) -> None:
         """Record the default size of the sample: a resume needs the same number."""
-        if self.config.validation == "race" and self.config.race_rows is None:
-            self.config = self.config.model_copy(update={"race_rows": default_sample(slots)})
+        if self.config.races and self.config.race_rows is None:
+            self.config = self.config.model_copy(update={"validation": f"race:{default_sample(slots)}"})
             self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
 
     def _resolve_final_rows(self, run: StoredRun, initial: InitialState) -> None:
         """Record on how many validation rows the best candidates are compared at the end; a later budget keeps it."""
         if race_sample(self.config) and self.config.race_final_rows is None:
             rows = final_rows(self.config, initial.splits)
-            self.config = self.config.model_copy(update={"race_final_rows": rows})
+            self.config = self.config.model_copy(update={"validation": f"race:{race_sample(self.config)}:{rows}"})
             self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
 
     def _resolve_budget(self, run: StoredRun, initial: InitialState, counters: RunCounters) -> None:
-        """Turn `auto` and `max_full_evals` into a number of metric calls, and record it."""
-        if self.config.auto is None and self.config.max_full_evals is None:
+        """Turn `auto` into a number of metric calls, and record it."""
+        if self.config.auto is None:
             return
         rows = initial.splits
         calls = metric_call_budget(
@@ -432,7 +432,7 @@ class _DriverRun:
                 f"the budget comes to {calls:,} metric calls, less than the {done:,} that are "
                 f"recorded of run {run.id}: give --max-metric-calls {done} or more"
             )
-        self.config = self.config.model_copy(update={"auto": None, "max_full_evals": None, "max_metric_calls": calls})
+        self.config = self.config.model_copy(update={"auto": None, "max_metric_calls": calls})
         counters.set(max_metric_calls=calls)
         self.store.update(run.id, {"config": self._recorded(run)}, owner=self.job.owner)
 

@@ -17,14 +17,11 @@ from protocol.code import GIT_BRANCH, commit_of
 IDENTITY_SETTINGS = frozenset(
     {
         *("failure_score", "reflection_lm", "reflection_lm_kwargs", "reflection_prompt_template"),
-        *("reflection_prompt_tokens", "reflection_record_tokens", "reflection_images"),
-        *("reflection_minibatch_size", "batch_sampler", "skip_perfect_score", "perfect_score", "module_selector"),
-        *("evolve", "prompts_per_code", "decay_factor", "decay_every", "code_until", "code_prompt_template"),
+        *("reflection_prompt_tokens", "reflection_images", "evolve", "prompts_per_code", "code_prompt_template"),
+        *("reflection_minibatch_size", "skip_perfect_score", "perfect_score", "module_selector"),
         *("candidate_selection_strategy", "frontier_type", "proposals", "selection_strategy"),
-        *("acceptance_criterion", "val_evaluation_policy", "cache_evaluation", "track_best_outputs"),
-        *("use_merge", "max_merge_invocations", "merge_val_overlap_floor", "seed"),
-        *("acceptance_error", "acceptance_rows", "check_answers", "max_component_tokens", "tie_rows", "validation"),
-        *("race_rows", "deterministic"),
+        *("acceptance_criterion", "cache_evaluation", "use_merge", "seed"),
+        *("max_component_tokens", "tie_rows", "validation", "deterministic"),
     }
 )
 """Settings that belong to the fingerprint: with another value a replay would make other requests."""
@@ -58,7 +55,7 @@ def identity_settings(config: RunConfig) -> dict[str, Any]:
         for key, value in (recorded["reflection_lm_kwargs"] or {}).items()
         if value != NOT_RECORDED and key not in REACHED_BY
     }
-    found["race_rows"] = race_sample(config)
+    found["validation"] = f"race:{race_sample(config)}" if config.races else "full"
     return found
 
 

@@ -36,9 +36,8 @@ WORK = {
 }
 """Names of the kinds of attempts."""
 
-COST_LIMITS = {"max_cost_usd": None, "max_reflection_cost": COMPLETION}
-"""Limits on money, each with the only kind of attempts that it counts, if it does not count all."""
-
+MOST_FAILED = 5
+"""Failed iterations in a row after which a run fails."""
 
 IDLE = 10
 """Minibatches of perfect scores in a row after which a run warns that it learns nothing."""
@@ -52,7 +51,7 @@ MOST_LOST = 3
 
 @dataclass
 class FailureGuard:
-    """Report what GEPA swallows, and stop the run after `limit` failed iterations in a row.
+    """Report what GEPA swallows, and stop the run after `MOST_FAILED` failed iterations in a row.
 
     It pauses after `MOST_LOST` in a row in which the reflection model could not be reached; those do not count.
 
@@ -64,7 +63,6 @@ class FailureGuard:
     """
 
     failures: Failures
-    limit: int
     emit: Emit
     is_hopeless: Callable[[Exception], bool] | None = None
 
@@ -120,7 +118,7 @@ class FailureGuard:
         elif taken and all(map(_is_lost, taken)):
             # one that is replayed was counted before
             self._lost += any(isinstance(failure.error, ConnectionLost) for failure in taken)
-            if self._lost >= min(self.limit, MOST_LOST):
+            if self._lost >= MOST_LOST:
                 raise Interrupted(
                     "paused",
                     f"no connection to the reflection model in {counted(self._lost, 'iteration')} in a row: "
@@ -131,7 +129,7 @@ class FailureGuard:
             if self._in_a_row == 1:
                 self._first = fresh[0]
         first = self.cause
-        if first is not None and self._in_a_row >= self.limit:
+        if first is not None and self._in_a_row >= MOST_FAILED:
             raise Interrupted(
                 "failed",
                 f"{self._in_a_row} iterations in a row failed; the first, at {first.step} in iteration "
@@ -162,24 +160,22 @@ class PriceGuard:
     lacks_limit: bool = False
 
     def __post_init__(self) -> None:
-        self._warned: set[tuple[str, str]] = set()
+        self._warned: set[str] = set()
 
     def on_iteration_end(self, _event: IterationEndEvent) -> None:
         """Check whether an attempt came without a price."""
         if self.journal.replaying:
             return
         for kind in self.journal.spending.unpriced:
-            for name, only_kind in COST_LIMITS.items():
-                is_limited = getattr(self.config, name) is not None and only_kind in (None, kind)
-                if not is_limited or (name, kind) in self._warned:
-                    continue
-                self._warned.add((name, kind))
-                what = self.config.reflection_lm if kind == COMPLETION else WORK.get(kind, kind)
-                message = f"no price is known for {what}, so --{name.replace('_', '-')} cannot hold"
-                if self.config.ends_by_money_alone and self.journal.spending.cost_usd == 0:
-                    self.lacks_limit = True
-                    raise Interrupted("failed", f"{message}, and nothing else ends this run: give --max-metric-calls N")
-                self.emit(Warned(message=message))
+            if self.config.max_cost_usd is None or kind in self._warned:
+                continue
+            self._warned.add(kind)
+            what = self.config.reflection_lm if kind == COMPLETION else WORK.get(kind, kind)
+            message = f"no price is known for {what}, so --max-cost-usd cannot hold"
+            if self.config.ends_by_money_alone and self.journal.spending.cost_usd == 0:
+                self.lacks_limit = True
+                raise Interrupted("failed", f"{message}, and nothing else ends this run: give --max-metric-calls N")
+            self.emit(Warned(message=message))
 
 
 @dataclass

@@ -60,6 +60,9 @@ TEST_SKIPPED = (
 """The warning if a limit on money or time ended the run: such limits cover all of its work."""
 
 
+FINALIZE_LIMIT_S = 60.0
+"""Seconds that the program's `finalize` may take."""
+
 SPEND_CAP = (
     "the gateway of the sandboxes holds the spend cap, and cannot change it while it runs: pause the run, and resume "
     "it with another --max-cost-usd"
@@ -183,7 +186,7 @@ class Optimization:
             SettingsError: there is no proposer, or a prompt is for an unknown component.
         """
         config, adapter = self.config, self.adapter
-        check = AnswerCheck(config.max_component_tokens) if config.check_answers else None
+        check = AnswerCheck(config.max_component_tokens)
         if config.reflection_lm is None:
             if not adapter.offers("proposals"):
                 raise SettingsError(NO_PROPOSER)
@@ -211,10 +214,9 @@ class Optimization:
         return ConcurrentReflection(
             model,
             template,
-            config.reflection_workers,
             failures=adapter.failures,
             journal=adapter.journal,
-            budget=RecordBudget(config.reflection_prompt_tokens, config.reflection_record_tokens),
+            budget=RecordBudget(config.reflection_prompt_tokens),
             shows_images=config.reflection_images is not False,
             check=check,
         )
@@ -226,7 +228,6 @@ class Optimization:
         config = self._of_search(reserved)
         guard = FailureGuard(
             self.adapter.failures,
-            config.max_failed_iterations,
             self.emit,
             is_hopeless if config.reflection_lm is not None else None,
         )
@@ -272,7 +273,7 @@ class Optimization:
             *([] if config.past_perfect else [perfect]),
             *stoppers(config, steering.dropped),
             *([] if self.adapter.known is None else [NothingNewStop()]),
-            BetweenIterations(config, journal),
+            BetweenIterations(journal),
             BudgetStop(
                 arguments.pop("max_metric_calls"),
                 reserved,
@@ -348,7 +349,7 @@ class Optimization:
         if budget is None or not reserved:
             return self.config
         if budget <= reserved:
-            setting = "tie_rows" if self.config.tie_rows else "race_final_rows"
+            setting = "tie_rows" if self.config.tie_rows else "validation"
             raise SettingsError(
                 f"max_metric_calls is {budget:,}, and {setting} keeps {reserved:,} metric calls to compare the best "
                 "candidates: raise the limit, or compare on fewer rows"
@@ -456,7 +457,7 @@ class Optimization:
         if not self.adapter.offers("finalize"):
             return
         self.emit(Phase(phase="finalizing"))
-        limit_s = self.config.finalize_timeout_s
+        limit_s = FINALIZE_LIMIT_S
         best_score, seed_score = best_and_seed_scores(result)
         try:
             message = self.adapter.finalize(

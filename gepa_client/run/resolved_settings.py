@@ -65,8 +65,6 @@ def evolve_of(config: RunConfig, discovery: DiscoverResult) -> Evolve:
         raise SettingsError(f"evolve is `{evolve}`, but the server does not {lack}: start it with --allow-mutations")
     if config.reflection_lm is None:
         raise SettingsError(NO_MODEL)
-    if evolve == "both" and not texts and (unheeded := config.given(("code_until",))):
-        raise SettingsError(f"{unheeded} is given, but the program has no prompts to change after it")
     return evolve
 
 
@@ -82,17 +80,17 @@ def races(config: RunConfig, discovery: DiscoverResult) -> bool:
     Raises:
         SettingsError: they would, but the program evaluates whole batches.
     """
-    if config.validation == "race" and discovery.limits.whole_batches:
+    if config.races and discovery.limits.whole_batches:
         raise SettingsError(
             "`validation` is race, but the program evaluates whole batches (it is a GEPAAdapter), and a race evaluates "
             "single rows: leave --validation out, or serve functions that evaluate one example"
         )
-    return config.validation == "race"
+    return config.races
 
 
 def race_sample(config: RunConfig) -> int:
     """Return how many validation rows are sampled for races; 0 for all of them, and without races."""
-    if config.validation != "race":
+    if not config.races:
         return 0
     return RACE_ROWS if config.race_rows is None else config.race_rows
 
@@ -110,8 +108,6 @@ def metric_call_budget(config: RunConfig, *, texts: int, train: int, val: int | 
         full_evaluations = 1 + (trials + 1) // FULL_EVALUATION_EVERY + 1
         rows = train if val is None else val
         return candidates * TRIALS_PER_CANDIDATE + trials * DSPY_MINIBATCH + full_evaluations * rows
-    if config.max_full_evals is not None:
-        return config.max_full_evals * (train + (val or 0))
     return config.max_metric_calls
 
 

@@ -11,7 +11,6 @@ from evolverpc_common.printed_commands import command
 from gepa_client.errors import Interrupted, plain_error
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone
-from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.run_watcher import RunCounters
@@ -36,35 +35,16 @@ POLL_S = 0.2
 
 @dataclass
 class BetweenIterations:
-    """A GEPA stopper for what GEPA's state does not contain; its decision is recorded, and replays read the record.
+    """A GEPA stopper that never stops a search, but interrupts a replay where its run was stopped by a limit."""
 
-    `reason`: why it ended the search, None until it does.
-    """
-
-    config: RunConfig
     journal: Journal
     reason: str | None = None
 
     def __call__(self, gepa_state: Any) -> bool:  # noqa: ARG002 - its name is GEPA's
-        """Return whether the search is over."""
-        recorded = self.journal.recorded_stop()
-        if recorded is not None:
-            if not recorded.gracefully:
-                raise recorded.interrupted
-            self.reason = recorded.interrupted.reason
-        elif not self.journal.replaying and (reason := self._found()) is not None:
-            self.journal.stop(Interrupted("completed", reason), gracefully=True)
-            self.reason = reason
-        return self.reason is not None
-
-    def _found(self) -> str | None:
-        file, limit = self.config.stop_file, self.config.max_reflection_cost
-        if file is not None and file.exists():
-            return f"stop_file {file}: the file exists"
-        spent = self.journal.spending[COMPLETION].cost_usd
-        if limit is not None and spent >= limit:
-            return f"max_reflection_cost of ${limit:g} is reached: ${spent:.4f} spent"
-        return None
+        """Raise `Interrupted` if the run ended here."""
+        if (recorded := self.journal.recorded_stop()) is not None:
+            raise recorded
+        return False
 
 
 @dataclass

@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 from gepa.core.state import GEPAState
 from gepa.utils import MaxCandidateProposalsStopper, NoImprovementStopper, ScoreThresholdStopper, StopperProtocol
-from gepa.utils.stop_condition import MaxTrackedCandidatesStopper
 
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.candidate_pool import PoolWithout
@@ -18,7 +17,6 @@ LEAST_IDLE = 100
 _STOPPERS: dict[str, Any] = {
     "patience": NoImprovementStopper,
     "target_score": ScoreThresholdStopper,
-    "max_candidates": MaxTrackedCandidatesStopper,
     "max_iterations": MaxCandidateProposalsStopper,
 }
 """GEPA's own stoppers, by the setting that each comes from."""
@@ -65,8 +63,6 @@ class StateStop:
                 return f"no better candidate in the last {iterations}; the best score is {best}"
             case "target_score":
                 return f"the best score is {best}"
-            case "max_candidates":
-                return f"candidates found: {len(state.program_candidates):,}"
             case _:
                 return f"iterations done: {state.i + 1:,}"
 
@@ -89,7 +85,7 @@ class PerfectStop:
         for index, scores in enumerate(gepa_state.prog_candidate_val_subscores):
             if scores and index not in self.dropped and all(score == self.perfect for score in scores.values()):
                 which = "the seed" if index == 0 else f"candidate {index}"
-                more = "; a new run with a larger --race-rows searches on more rows" if self.sampled else ""
+                more = "; a new run with --validation race:N searches on more rows" if self.sampled else ""
                 self.reason = (
                     f"perfect_score of {self.perfect:g} is reached: {which} has it on all {len(scores):,} "
                     f"{'sampled ' if self.sampled else ''}{self.selection} rows (--past-perfect continues{more})"

@@ -17,7 +17,7 @@ from gepa_client.evolution.code_adapter import CodeMerge, EvolvingAdapter
 from gepa_client.evolution.code_reflection import DEFAULT_TEMPLATE, CodeReflection
 from gepa_client.evolution.lineage import Lineage, ScoringSelection
 from gepa_client.evolution.mutations import MutationRunner
-from gepa_client.evolution.selector import ComponentSelector, Schedule
+from gepa_client.evolution.selector import ComponentSelector
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection_strategies import ConcurrentReflection
 from gepa_client.gepa.row_loaders import RowLoader
@@ -28,17 +28,13 @@ from gepa_client.run.splits import Splits
 from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcceptance
 from gepa_client.selection.race import RacedSelection, RacingAdapter
 from gepa_client.selection.search_rows import SearchRows, search_rows
-from gepa_client.settings.groups import ACCEPTANCE_ERROR, ACCEPTANCE_MINIBATCHES
 from gepa_client.settings.run_config import RunConfig
 from protocol.code import GIT_BRANCH
 
 PASSED = (
-    *("reflection_prompt_template", "reflection_minibatch_size", "batch_sampler", "module_selector"),
+    *("reflection_prompt_template", "reflection_minibatch_size", "module_selector"),
     *("skip_perfect_score", "perfect_score", "candidate_selection_strategy", "frontier_type", "acceptance_criterion"),
-    *("val_evaluation_policy", "cache_evaluation", "track_best_outputs", "max_metric_calls", "raise_on_exception"),
-    *("use_merge", "max_merge_invocations", "merge_val_overlap_floor", "seed"),
-    *("use_wandb", "wandb_init_kwargs", "use_mlflow", "mlflow_tracking_uri", "mlflow_experiment_name"),
-    "tracking_key_prefix",
+    *("cache_evaluation", "max_metric_calls", "use_merge", "seed"),
 )
 """Settings that `gepa.optimize` takes unchanged."""
 
@@ -50,6 +46,9 @@ def arguments(config: RunConfig) -> dict[str, Any]:
     """Return the arguments of `gepa.optimize` that follow from the settings alone."""
     return {
         **{name: getattr(config, name) for name in PASSED},
+        "track_best_outputs": True,
+        "use_wandb": "wandb" in config.tracking,
+        "use_mlflow": "mlflow" in config.tracking,
         "sampling_strategy": sampling(config.sampling),
         "selection_strategy": selection(config.selection_strategy),
     }
@@ -65,14 +64,11 @@ def acceptance_arguments(config: RunConfig, arguments: Mapping[str, Any], train:
     """
     if config.acceptance_criterion != "paired":
         return {}
-    minibatch = config.reflection_minibatch_size or MINIBATCH
     acceptance = PairedAcceptance(
         arguments["adapter"],
         train,
-        minibatch,
-        config.acceptance_error or ACCEPTANCE_ERROR,
-        config.acceptance_rows or ACCEPTANCE_MINIBATCHES * minibatch,
-        config.seed,
+        config.reflection_minibatch_size or MINIBATCH,
+        seed=config.seed,
     )
     return {
         "acceptance_criterion": acceptance,
@@ -136,20 +132,16 @@ def evolution_arguments(config: RunConfig, adapter: RemoteAdapter, reflection: A
     unchanged = {"adapter": adapter, "reflection_strategy": reflection, "callbacks": adapter.callbacks}
     if GIT_BRANCH not in adapter.seed_candidate:
         return unchanged
-    schedule = None
-    if config.prompts_per_code is not None:
-        schedule = Schedule(config.prompts_per_code, config.decay_factor or 1.0, config.decay_every or 1)
     selector = ComponentSelector(
         evolve,
         adapter.commits.unused,
-        schedule=schedule,
-        code_until=config.code_until,
+        prompts_per_code=config.prompts_per_code,
         all_at_once=config.module_selector == "all",
     )
     if evolve == "prompts" or not isinstance(reflection, ConcurrentReflection):
         return unchanged | {"module_selector": selector}
     lineage = Lineage(adapter.commits)
-    mutations = MutationRunner(adapter, lineage, emit, config.mutation_timeout_s)
+    mutations = MutationRunner(adapter, lineage, emit)
     merge = CodeMerge(adapter, mutations)
     return {
         "adapter": EvolvingAdapter(adapter, merge),

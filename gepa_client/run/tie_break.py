@@ -139,7 +139,7 @@ def _chosen(decision: TieDecision, config: RunConfig, result: Result, emit: Emit
 
 
 def _left(config: RunConfig, splits: Splits) -> list[int]:
-    """Return the ids of at most `race_final_rows` validation rows that the search leaves out, in a random order."""
+    """Return the ids of the validation rows for the comparison at the end, which the search leaves out."""
     left = rows_left(splits.val, sampled_rows(config, splits))
     return sorted(left, key=lambda row: digest_of([TIES, config.seed, row]))[: config.race_final_rows or 0]
 

@@ -49,7 +49,7 @@ MACHINE_SETTINGS = frozenset(
         *SandboxSettings.model_fields,
         # and here the user's keys, in files and accounts of the user's
         *TrackingSettings.model_fields,
-        *("stop_file", "output", "store", "lease_s", RESUMED_BY),
+        *("output", "store", "lease_s", RESUMED_BY),
     }
 )
 """Settings that an imported file does not choose."""

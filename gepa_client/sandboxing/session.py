@@ -32,6 +32,7 @@ from gepa_client.sandboxing.session_messages import (
     pool_log,
     refusal_log,
 )
+from gepa_client.settings.groups import MUTATION_LIMIT_S
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import socket_of
 from sandbox_runtime import EnvironmentMissing, RuntimeInterrupted, SandboxError
@@ -40,9 +41,6 @@ from sandbox_runtime.pool import EndpointsFile, PoolEvent, PoolFailed, SandboxPo
 
 CLOSE_S = 60.0
 """Seconds that ending everything may take; a sweep ends what is left then."""
-
-LONGEST_EXAMPLE_S = 900.0
-"""Seconds that a sandbox without further work may take to complete its calls, code mutations excepted."""
 
 CAP_GRACE_S = 70.0
 """Seconds from the spend cap to the end of the sandboxes; longer than the driver needs to abandon calls that are held
@@ -181,7 +179,7 @@ class SandboxSession(NoSandboxes):
         for message in _drain(self._messages):
             if isinstance(message, BudgetExhausted):
                 text = f"max_cost_usd of ${self.settings.max_cost_usd:g} was reached by checking a few rows"
-                found["", ""] = Log(f"{text}: give more, or --no-check", is_warning=True)
+                found["", ""] = Log(f"{text}: give more, or --check off", is_warning=True)
             elif isinstance(message, GatewayRefusal):
                 found.setdefault((message.what, message.reason), refusal_log(message))
         return list(found.values())
@@ -343,9 +341,7 @@ class SandboxSession(NoSandboxes):
                     self._size,
                     endpoints_file=endpoints_file,
                     on_event=self._messages.put,
-                    starts_per_s=self.settings.starts_per_s,
-                    idle_s=self.settings.sandbox_idle_s,
-                    retire_s=max(LONGEST_EXAMPLE_S, self.settings.mutation_timeout_s),
+                    retire_s=MUTATION_LIMIT_S,
                 ) as pool:
                     self._pool = pool
                     await pool.first_ready()

@@ -276,9 +276,7 @@ def client_settings(settings: RunConfig, run_id: str) -> ClientSettings:
             cpu=settings.sandbox_cpu,
             memory_mb=settings.sandbox_memory_mb,
             workspace_mb=settings.sandbox_workspace_mb,
-            lifetime_s=settings.sandbox_lifetime_s,
         ),
-        ready_s=settings.sandbox_ready_s,
     )
 
 
@@ -346,15 +344,6 @@ def _secret_headers(settings: RunConfig) -> list[SecretHeader]:
 
 
 def _credentials(settings: RunConfig) -> GitCredentials | None:
-    host = urlsplit(settings.repo or "").netloc or GITHUB
-    if settings.git_token_file is not None:
-        return GitToken.from_file(settings.git_token_file, host)
-    if settings.github_app_id is None or settings.github_app_key_file is None:
+    if settings.git_token_file is None:
         return None
-    from sandbox_runtime.source.github_app import GitHubApp, GitHubAppSettings  # loads cryptography
-
-    api = "https://api.github.com" if host == GITHUB else f"https://{host}/api/v3"
-    key = settings.github_app_key_file.read_text(encoding="utf-8")
-    return GitHubApp(
-        GitHubAppSettings(settings.github_app_id, key, settings.github_installation_id, host=host, api=api)
-    )
+    return GitToken.from_file(settings.git_token_file, urlsplit(settings.repo or "").netloc or GITHUB)

@@ -48,14 +48,19 @@ class _Comparison:
     after: dict[int, float]
 
 
+ERROR, MINIBATCHES = 0.2, 4
+"""The share of proposals no better than their parents that is accepted, at most; a comparison's rows in minibatches."""
+
+
 @dataclass
 class PairedAcceptance:
     """GEPA's acceptance criterion by an exact sign-flip test of the scores of proposal and parent on the same rows.
 
     A proposal whose scores do not sum to more than its parent's is rejected. As long as the test is undecided, proposal
-    and parent are evaluated on further training rows, until they have twice as many, up to `rows`; a proposal that is
-    undecided then is rejected. At most a share `error` of proposals that are no better than their parents is accepted,
-    if the rows of the minibatch, which reflection has read, are like other rows.
+    and parent are evaluated on further training rows, until they have twice as many, up to `rows` (by default
+    `MINIBATCHES` minibatches); a proposal that is undecided then is rejected. At most a share `error` of proposals that
+    are no better than their parents is accepted, if the rows of the minibatch, which reflection has read, are like
+    other rows.
 
     `minibatch`: the number of its rows. The further rows are taken in a random order of the training rows, by `seed`,
     which is another one in each iteration. All undecided proposals of an iteration are evaluated in one batch.
@@ -67,13 +72,13 @@ class PairedAcceptance:
     adapter: BatchAdapter
     train: RowLoader
     minibatch: int
-    error: float
-    rows: int
     seed: int
+    error: float = ERROR
+    rows: int | None = None
     _decisions: dict[int, AcceptanceDecision] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self._most = min(self.rows, len(self.train))
+        self._most = min(self.rows or MINIBATCHES * self.minibatch, len(self.train))
         self._sizes = [min(self.minibatch, len(self.train))]  # of the looks
         while self._sizes[-1] < self._most:
             self._sizes.append(min(2 * self._sizes[-1], self._most))
@@ -81,7 +86,7 @@ class PairedAcceptance:
             raise SettingsError(
                 f"acceptance_criterion is `paired`, but no proposal can be accepted: one that is no better than its "
                 f"parent is ahead on all of {self._most} training rows with probability {0.5**self._most:.2g}, and "
-                f"acceptance_error is {self.error:g}: raise it, or acceptance_rows"
+                f"at most {self.error:g} is allowed: give more training rows"
             )
 
     def should_accept(self, proposal: Proposal, state: State) -> bool:  # noqa: ARG002 - GEPA's signature

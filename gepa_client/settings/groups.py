@@ -51,8 +51,8 @@ VAL_FRACTION, LEAST_TO_SPLIT = 0.2, 50
 """The default share of the training rows that is kept for validation, and the rows from which it holds: a candidate's
 score over fewer than 10 validation rows is mostly chance."""
 
-ACCEPTANCE_ERROR, ACCEPTANCE_MINIBATCHES = 0.2, 4
-"""Defaults of the paired acceptance: its error, and the rows of a comparison in minibatches."""
+MUTATION_LIMIT_S = 3600.0
+"""Seconds that one change of code may take, checks included."""
 
 RACE_ROWS, LEAST_RACE_ROWS = 40, 10
 """The number of validation rows that a race samples: the default and the smallest; decision 0052 has others."""
@@ -194,24 +194,16 @@ class BudgetSettings(SettingsGroup, title="Budget"):
     max_seconds: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = setting(
         None, "Stop after X seconds of work; pauses do not count.", everyday=True
     )
-    max_full_evals: PositiveInt | None = setting(
-        None, "Set max_metric_calls to N evaluations of all training and validation rows."
-    )
-    max_reflection_cost: PositiveFloat | None = setting(None, "Stop after X US dollars spent on the reflection model.")
     patience: PositiveInt | None = setting(None, "Stop after N iterations without a better candidate.")
     target_score: Score | None = setting(None, "Stop at this score on the validation rows.")
     past_perfect: bool = setting(False, "Continue although a candidate has the perfect score on every validation row.")
     max_iterations: PositiveInt | None = setting(None, "Stop after N iterations.")
-    max_candidates: PositiveInt | None = setting(None, "Stop at N candidates, the seed included.", rare=True)
-    stop_file: Path | None = setting(None, "Stop when this file exists; checked once per iteration.", rare=True)
     failure_stop: Annotated[float, Field(gt=0, le=1)] | None = setting(
         None,
         "Pause if more than this share of the last 50 examples fail in the program.",
         rare=True,
         shown="0.5; 1 if code evolves",
     )
-    max_failed_iterations: PositiveInt = setting(5, "Fail after N failed iterations in a row.", rare=True)
-    raise_on_exception: bool = setting(True, "Fail at the first exception of an iteration.", rare=True)
 
 
 def _template(value: Any, folder: Path) -> Any:
@@ -253,9 +245,6 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
         "Tokens of a prompt: longer records are cut in the middle. A token is counted as 4 bytes.",
         shown="half of the model's context window; 64,000 if that is unknown",
     )
-    reflection_record_tokens: Annotated[int, Field(ge=250)] | None = setting(
-        None, "Tokens of one record in it.", shown="as many as the prompt has room for"
-    )
     reflection_images: bool | None = setting(
         None,
         "Show it the images of records; else it reads their type and size.",
@@ -266,17 +255,10 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
         "Tokens of a proposed text, which the model is asked to keep to. A token is counted as 4 bytes.",
         shown="no limit",
     )
-    check_answers: bool = setting(
-        True,
-        "Ask the model once more if its answer holds no new text to use, then drop it.",
-        rare=True,
-    )
-    reflection_workers: PositiveInt = setting(20, "Calls to the reflection model at the same time.")
     reflection_per_minute: PositiveFloat | None = setting(
         None, "Calls to the reflection model per minute, evenly spaced.", shown="no limit"
     )
     module_selector: Literal["round_robin", "all"] = setting("round_robin", "Components that one proposal changes.")
-    batch_sampler: Literal["epoch_shuffled"] = setting("epoch_shuffled", "How minibatches are drawn.", rare=True)
     skip_perfect_score: bool = setting(True, "Do not reflect on a minibatch of perfect scores.", rare=True)
     perfect_score: Score = setting(1.0, "The highest score that a row can have; such a row is not reflected on.")
     score_range: Annotated[tuple[Score, Score] | None, AfterValidator(_growing)] = setting(
@@ -302,19 +284,10 @@ class SearchSettings(SettingsGroup, title="Search"):
     frontier_type: Literal["instance", "objective", "hybrid", "cartesian"] = setting(
         "instance", "What the Pareto front is kept over.", metavar="TYPE"
     )
-    validation: Literal["full", "race"] = setting(
+    validation: str = setting(
         "full",
-        "Score each improving proposal on all validation rows, or race it on a sample and drop it once it loses.",
-    )
-    race_rows: Annotated[int, Field(ge=0)] | None = setting(
-        None,
-        "How many random validation rows a raced search scores candidates on; 0 for all.",
-        shown=f"{RACE_ROWS}, or as many as the servers take at once if more",
-    )
-    race_final_rows: Annotated[int, Field(ge=0)] | None = setting(
-        None,
-        "How many other validation rows compare the best candidate with the seed after a raced search.",
-        shown="as many as a tenth of the metric calls pays for; else as many as the sample has",
+        "Score proposals on all validation rows, or race them on N of these; M others confirm the best one.",
+        metavar="full|race[:N[:M]]",
     )
     cache_evaluation: bool = setting(False, "Score a candidate on the same row only once.")
     deterministic: bool | None = setting(
@@ -324,8 +297,6 @@ class SearchSettings(SettingsGroup, title="Search"):
     )
     use_merge: bool = setting(False, "Also merge candidates that are good at different rows.")
     seed: int = setting(0, "Seed of every random choice.")
-    max_merge_invocations: Annotated[int, Field(ge=0)] = setting(5, "Merges tried in all.", rare=True)
-    merge_val_overlap_floor: PositiveInt = setting(5, "Validation rows that merged candidates share.", rare=True)
     acceptance_criterion: Annotated[
         Literal["strict_improvement", "improvement_or_equal", "paired", "strict", "equal"],
         AfterValidator(lambda name: {"strict": "strict_improvement", "equal": "improvement_or_equal"}.get(name, name)),
@@ -336,20 +307,6 @@ class SearchSettings(SettingsGroup, title="Search"):
         shown="strict",
         short="acceptance",
     )
-    acceptance_error: Annotated[float, Field(gt=0, lt=1)] | None = setting(
-        None,
-        "Share of proposals no better than their parent that `paired` accepts, at most.",
-        shown=f"{ACCEPTANCE_ERROR:g}",
-    )
-    acceptance_rows: PositiveInt | None = setting(
-        None,
-        "Training rows on which `paired` compares a proposal with its parent, at most.",
-        shown=f"{ACCEPTANCE_MINIBATCHES} minibatches",
-    )
-    val_evaluation_policy: Literal["full_eval"] = setting(
-        "full_eval", "Validation rows scored per candidate.", rare=True
-    )
-    track_best_outputs: bool = setting(True, "Keep the best outputs on the validation rows.", rare=True)
 
 
 class FleetSettings(SettingsGroup, title="Servers"):
@@ -393,14 +350,6 @@ class CodeSettings(SettingsGroup, title="Code"):
         metavar="TEXT|@FILE",
         shown="built in",
         anchor=_template,
-    )
-    code_until: PositiveInt | None = setting(None, "Last iteration that changes code.", rare=True)
-    decay_factor: Annotated[float, Field(ge=1)] | None = setting(
-        None, "Multiply prompts_per_code by X every decay_every iterations.", rare=True
-    )
-    decay_every: PositiveInt | None = setting(None, "Iterations after which code becomes rarer.", rare=True)
-    mutation_timeout_s: PositiveFloat = setting(
-        3600.0, "Seconds that one change of code may take, checks included.", rare=True
     )
 
 
@@ -489,19 +438,10 @@ class SandboxSettings(SettingsGroup, title="Sandboxes"):
         shown="PyPI, npm, nodejs.org, GitHub",
         rare=True,
     )
-    starts_per_s: PositiveFloat = setting(20.0, "Sandboxes started per second, at most.", rare=True)
     sandbox_cpu: PositiveFloat = setting(1.0, "Cores of each sandbox.")
     sandbox_memory_mb: PositiveInt = setting(2048, "Memory of each sandbox, in MiB.")
     sandbox_workspace_mb: PositiveInt = setting(1024, "What each sandbox may write, in MiB.", rare=True)
-    sandbox_lifetime_s: PositiveFloat = setting(4 * 3600.0, "Seconds after which a sandbox is replaced.", rare=True)
-    sandbox_ready_s: PositiveFloat = setting(120.0, "Seconds until its server must answer.", rare=True)
-    sandbox_idle_s: PositiveFloat = setting(60.0, "Seconds without work after which a sandbox ends.", rare=True)
     git_token_file: Path | None = setting(None, "File that holds a token for cloning repo.")
-    github_app_id: NumberOrText | None = setting(None, "GitHub App that may clone repo.", rare=True, metavar="ID")
-    github_app_key_file: Path | None = setting(None, "File that holds the App's private key, as PEM.", rare=True)
-    github_installation_id: PositiveInt | None = setting(
-        None, "Installation of the App.", rare=True, shown="the repository's"
-    )
     gateway_port: PositiveInt | None = setting(
         None, "Port on this machine's loopback of the gateway to models, for Modal.", rare=True
     )
@@ -514,12 +454,12 @@ class SandboxSettings(SettingsGroup, title="Sandboxes"):
 class TrackingSettings(SettingsGroup, title="Output"):
     """Experiment trackers."""
 
-    use_wandb: bool = setting(False, "Log to Weights & Biases (wandb must be installed).", rare=True)
-    wandb_init_kwargs: dict[str, Any] | None = setting(None, "Arguments of wandb.init.", rare=True, parse=json_object)
-    use_mlflow: bool = setting(False, "Log to MLflow (mlflow must be installed).", rare=True)
-    mlflow_tracking_uri: str | None = setting(None, "Tracking server of MLflow.", rare=True, metavar="URI")
-    mlflow_experiment_name: str | None = setting(None, "Experiment of MLflow.", rare=True, metavar="NAME")
-    tracking_key_prefix: str = setting("", "Prefix of every metric's name.", rare=True)
+    tracking: tuple[Literal["wandb", "mlflow"], ...] = setting(
+        (),
+        "Experiment tracker to log to, which must be installed and reads its own variables; repeatable.",
+        rare=True,
+        metavar="wandb|mlflow",
+    )
 
 
 class OutputSettings(SettingsGroup, title="Output"):
@@ -530,19 +470,13 @@ class OutputSettings(SettingsGroup, title="Output"):
     store: str | None = setting(
         None, "Database of runs: a file, or mongodb://...", metavar="PATH|URL", shown="runs/evolverpc.db", anchor=_store
     )
-    no_check: bool = setting(
-        False,
-        "Start without trying the server on a few training rows, or looking up the reflection model.",
+    check: Literal["strict", "warn", "off"] = setting(
+        "strict",
+        "What faults do that a trial of a few training rows finds before the run: stop it, warn, or no trial.",
     )
     require: Literal["improved"] | None = setting(
         None, "Exit with 4 unless the run's certificate states `improved`; needs test rows."
     )
-    ignore_findings: tuple[Literal["evaluate", "scores", "reflective_dataset"], ...] = setting(
-        (),
-        "Step of the check that only warns: evaluate, scores, reflective_dataset; repeatable.",
-        metavar="STEP",
-    )
     lease_s: PositiveFloat = setting(
         10.0, "Seconds without a heartbeat after which another process may resume the run.", rare=True
     )
-    finalize_timeout_s: PositiveFloat = setting(60.0, "Seconds that the program's `finalize` may take.", rare=True)

@@ -23,7 +23,6 @@ from gepa_client.settings.groups import STDIN
 from gepa_client.settings.run_config import (
     ALTERNATIVES,
     DEPENDS,
-    RACE_ONLY,
     REPLACED,
     ROW_SETTINGS,
     SETTINGS,
@@ -50,8 +49,7 @@ REPO_AND_FLEET = (
 )
 NO_END = (
     "no limit ends the run: give --max-metric-calls N "
-    "(or --auto light|medium|heavy, --max-full-evals, --max-cost-usd, --max-seconds, --patience, --target-score, "
-    "--max-reflection-cost, --max-iterations, --max-candidates, --stop-file)"
+    "(or --auto light|medium|heavy, --max-cost-usd, --max-seconds, --patience, --target-score, --max-iterations)"
 )
 RECORD = "the run's record"
 
@@ -103,6 +101,8 @@ def from_record(
             "use the version that started the run"
         )
     newer = _given(path, flags) if calls else from_flags(SETTINGS, flags, Path())
+    if newer.values.get("validation") == "race" and str(recorded.get("validation")).startswith("race"):
+        newer = replace(newer, values={name: value for name, value in newer.values.items() if name != "validation"})
     gone = {*without, "store", *newer.values, *replaced(newer.values)}
     defaults = RunConfig.model_construct().model_dump(mode="json")  # a setting at its default was not given
     values = {name: value for name, value in recorded.items() if name not in gone and value != defaults[name]}
@@ -163,8 +163,6 @@ def replaced(given: Mapping[str, Any]) -> set[str]:
     for needed, names in DEPENDS.items():
         if given.get(needed) is False or (needed, given.get(needed)) == ("reflection_lm", "program"):
             gone.update(names)
-    if given.get("validation") not in (None, "race"):
-        gone.update(RACE_ONLY)
     return gone - set(given)
 
 

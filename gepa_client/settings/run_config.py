@@ -33,15 +33,30 @@ REPLACED: dict[str, str] = {
     "custom_candidate_proposer": "GEPA calls it serially; reflection here runs proposals at the same time and in order",
     "reflection_strategy": "`reflection_lm` makes it",
     "sampling_strategy": "`proposals` takes its values",
-    "stop_callbacks": "each has its own setting: patience, target_score, max_iterations, max_seconds, stop_file, ...",
+    "stop_callbacks": "each has its own setting: patience, target_score, max_iterations, max_seconds, ...",
     "run_dir": "GEPA keeps pickled state there and evaluates the seed again; `output` holds readable files",
+    "use_wandb": "`tracking` is wandb",
+    "use_mlflow": "`tracking` is mlflow",
     "wandb_api_key": "set WANDB_API_KEY in the environment",
+    "wandb_init_kwargs": "set wandb's own variables, such as WANDB_PROJECT",
+    "mlflow_tracking_uri": "set MLFLOW_TRACKING_URI in the environment",
+    "mlflow_experiment_name": "set MLFLOW_EXPERIMENT_NAME in the environment",
+    "tracking_key_prefix": "metrics have GEPA's names",
     "wandb_attach_existing": "the optimizer is a process of its own, in which no other run is active",
     "mlflow_attach_existing": "the optimizer is a process of its own, in which no other run is active",
     "use_cloudpickle": "nothing is pickled",
     "logger": "GEPA's log is written to `run.log` in `output`",
     "callbacks": "the events of the run replace them; `--json` prints those",
     "display_progress_bar": "the live display takes its place",
+    "max_full_evals": "give `max_metric_calls`, or `auto`",
+    "max_reflection_cost": "`max_cost_usd` limits the cost of reflection and of the program together",
+    "max_candidate_proposals": "`max_iterations` limits the iterations",
+    "raise_on_exception": "a failed iteration is reported, and some in a row end the run",
+    "batch_sampler": "minibatches are drawn as `epoch_shuffled` does",
+    "val_evaluation_policy": "each candidate is scored on all rows of the search; `validation` has races",
+    "track_best_outputs": "the best outputs are always kept",
+    "max_merge_invocations": "at most 5 merges are tried",
+    "merge_val_overlap_floor": "merged candidates share at least 5 validation rows",
 }
 """Parameters of `gepa.optimize` that are no settings here, each with the reason."""
 
@@ -55,45 +70,25 @@ SANDBOX_ONLY = tuple(name for name in SandboxSettings.model_fields if name not i
 
 DEPENDS: dict[str, tuple[str, ...]] = {
     "repo": SANDBOX_ONLY,
-    "use_wandb": ("wandb_init_kwargs",),
-    "use_mlflow": ("mlflow_tracking_uri", "mlflow_experiment_name"),
-    "use_merge": ("max_merge_invocations", "merge_val_overlap_floor"),
-    "prompts_per_code": ("decay_factor", "decay_every"),
-    "decay_factor": ("decay_every",),
-    "decay_every": ("decay_factor",),
     "reflection_lm": (
-        *("reflection_lm_kwargs", "reflection_prompt_template", "max_reflection_cost"),
-        *("reflection_per_minute", "reflection_prompt_tokens", "reflection_record_tokens", "reflection_images"),
+        *("reflection_lm_kwargs", "reflection_prompt_template"),
+        *("reflection_per_minute", "reflection_prompt_tokens", "reflection_images"),
     ),
-    "check_answers": ("max_component_tokens",),
     "score_with": ("score_token_file",),
-    "github_app_id": ("github_app_key_file", "github_installation_id"),
-    "github_app_key_file": ("github_app_id",),
     "gateway_port": ("gateway_url",),
     "gateway_url": ("gateway_port",),
 }
 """Settings that need another one, by that other one."""
 
-CODE_ONLY = (
-    *("prompts_per_code", "decay_factor", "decay_every", "code_until", "code_prompt_template"),
-    "mutation_timeout_s",
-)
+CODE_ONLY = ("prompts_per_code", "code_prompt_template")
 """Settings that need code that evolves."""
 
-RACE_ONLY = ("race_rows", "race_final_rows")
-"""Settings that need races."""
-
-BESIDE_PROMPTS = ("prompts_per_code", "code_until")
-"""Settings that divide the steps between code and prompts."""
-
-CALL_BUDGETS = ("max_metric_calls", "auto", "max_full_evals")
+CALL_BUDGETS = ("max_metric_calls", "auto")
 """Settings each of which limits the metric calls; at most one of them is given."""
 
-COST_BUDGETS = ("max_cost_usd", "max_reflection_cost")
-
 ENDINGS = (
-    *(*CALL_BUDGETS, *COST_BUDGETS, "max_seconds", "patience", "target_score"),
-    *("max_iterations", "max_candidates", "stop_file"),
+    *(*CALL_BUDGETS, "max_cost_usd", "max_seconds", "patience", "target_score"),
+    "max_iterations",
 )
 """Settings each of which ends a run."""
 
@@ -101,8 +96,6 @@ ALTERNATIVES: dict[str, tuple[str, ...]] = {
     "url": ("fleet", "repo", *SANDBOX_ONLY),
     "fleet": ("url", "token_file", "repo", *SANDBOX_ONLY),
     "repo": ("url", "fleet", "token_file"),
-    "git_token_file": ("github_app_id", "github_app_key_file", "github_installation_id"),
-    "github_app_id": ("git_token_file",),
     "valset": ("val_fraction",),
     "val_fraction": ("valset",),
     **{name: tuple(other for other in CALL_BUDGETS if other != name) for name in CALL_BUDGETS},
@@ -113,6 +106,7 @@ MODAL_ONLY = ("gateway_port", "gateway_url", "modal_app")
 
 PROPOSALS = re.compile(r"([1-9]\d*)(?:x([1-9]\d*))?")
 SAMPLING = re.compile(r"single|(same_parent|independent):([1-9]\d*)|pxn:([1-9]\d*)x([1-9]\d*)")
+VALIDATION = re.compile(r"full|race(?::(\d+)(?::(\d+))?)?")
 SELECTION = re.compile(r"all|best|top_k:([1-9]\d*)")
 
 
@@ -153,17 +147,13 @@ class RunConfig(
             _check_marks("reflection_prompt_template", template, ("<curr_param>", "<side_info>"))
         _check_marks("code_prompt_template", self.code_prompt_template, ("<outline>", "<side_info>", "<lineage>"))
         self._check_code()
-        if self.acceptance_criterion != "paired" and (name := self.given(("acceptance_error", "acceptance_rows"))):
-            raise ValueError(f"`{name}` is for `acceptance_criterion` paired, not for {self.acceptance_criterion}")
-        if self.validation != "race" and (name := self.given(RACE_ONLY)):
-            raise ValueError(f"`{name}` needs `validation` race, and `validation` is {self.validation}")
-        if self.race_rows is not None and 0 < self.race_rows < LEAST_RACE_ROWS:
+        if not VALIDATION.fullmatch(self.validation):
+            raise ValueError("`validation`: give full, race, or race with numbers of rows, such as race:40:75")
+        if self.race_rows is not None and self.race_rows < LEAST_RACE_ROWS:
             raise ValueError(
-                f"`race_rows` is {self.race_rows}: the best of many candidates on so few rows is chance; give "
-                f"{LEAST_RACE_ROWS} or more"
+                f"`validation` races on {self.race_rows} rows: the best of many candidates on so few is chance; give "
+                f"race:{LEAST_RACE_ROWS} or more"
             )
-        if self.race_rows == 0 and self.race_final_rows:
-            raise ValueError("`race_final_rows` has no effect: `race_rows` is 0, so that no validation row is left")
         for needed, names in DEPENDS.items():
             for name in names:
                 unused = name in self.model_fields_set and getattr(self, name) not in (None, False, (), "")
@@ -203,8 +193,6 @@ class RunConfig(
             if self.secret_headers:
                 raise ValueError("`secret_headers`: at Modal, they need `gateway_port` and `gateway_url`")
         self._check_secret_headers()
-        if self.git_token_file is not None and self.github_app_id is not None:
-            raise ValueError("`git_token_file` and `github_app_id` are two ways to clone: leave one of them out")
         if "*" in self.allow_hosts and len(self.allow_hosts) > 1:
             raise ValueError("`allow_hosts`: * allows every host: leave the others out")
 
@@ -220,8 +208,8 @@ class RunConfig(
     def _check_code(self) -> None:
         if self.evolve == "prompts" and (unused := self.given(CODE_ONLY)):
             raise ValueError(f"`{unused}` is for code, but `evolve` is prompts: leave one of them out")
-        if self.evolve == "code" and (unused := self.given(BESIDE_PROMPTS)):
-            raise ValueError(f"`{unused}` is for runs that change prompts too, but `evolve` is code")
+        if self.evolve == "code" and self.prompts_per_code is not None:
+            raise ValueError("`prompts_per_code` is for runs that change prompts too, but `evolve` is code")
         if self.evolve == "code" and self.module_selector == "all":
             raise ValueError("`module_selector` is all, but `evolve` is code, which is one component")
 
@@ -233,7 +221,7 @@ class RunConfig(
     @property
     def ends_by_money_alone(self) -> bool:
         """Whether limits on cost are the only ones."""
-        return self.ends and not any(getattr(self, name) is not None for name in ENDINGS if name not in COST_BUDGETS)
+        return self.ends and not any(getattr(self, name) is not None for name in ENDINGS if name != "max_cost_usd")
 
     @property
     def sampling(self) -> str:
@@ -243,6 +231,26 @@ class RunConfig(
         if "x" in self.proposals:
             return f"pxn:{self.proposals}"
         return "single" if self.proposals == "1" else f"independent:{self.proposals}"
+
+    @property
+    def races(self) -> bool:
+        """Whether proposals race on a sample of the validation rows."""
+        return self.validation != "full"
+
+    @property
+    def race_rows(self) -> int | None:
+        """How many validation rows are sampled for races; None if that is not decided."""
+        return self._validation_rows()[0]
+
+    @property
+    def race_final_rows(self) -> int | None:
+        """How many other validation rows compare the best candidate with the seed; None if that is not decided."""
+        return self._validation_rows()[1]
+
+    def _validation_rows(self) -> tuple[int | None, int | None]:
+        match = VALIDATION.fullmatch(self.validation)
+        sample, final = match.groups() if match is not None else (None, None)
+        return (None if sample is None else int(sample), None if final is None else int(final))
 
     def given(self, names: tuple[str, ...]) -> str | None:
         """Return the first of these settings that was given a value."""

@@ -35,26 +35,15 @@ DECIDED: dict[str, str] = {
     "valset": "give `valset` or `valset_path` beside `options`",
     "testset": "give `testset` or `testset_path` beside `options`",
     "sandbox": "the operator of the service has chosen the backend",
-    "starts_per_s": _SERVICE,
-    "sandbox_lifetime_s": _SERVICE,
     "git_token_file": "give `installation_id` to POST /connect-git",
-    "github_app_id": "give `installation_id` to POST /connect-git",
-    "github_app_key_file": _FILE,
-    "github_installation_id": "give `installation_id` to POST /connect-git",
     "gateway_port": _SERVICE,
     "gateway_url": _SERVICE,
     "modal_app": _SERVICE,
     "output": "results are read over HTTP",
     "store": _SERVICE,
-    "stop_file": _FILE + "; POST /job/{id}/cancel stops a job",
     "lease_s": _SERVICE,
     "require": "the job's certificate states whether it improved",
-    "use_wandb": "the optimizer of a job connects to nothing but models",
-    "wandb_init_kwargs": "the optimizer of a job connects to nothing but models",
-    "use_mlflow": "the optimizer of a job connects to nothing but models",
-    "mlflow_tracking_uri": "the optimizer of a job connects to nothing but models",
-    "mlflow_experiment_name": "the optimizer of a job connects to nothing but models",
-    "tracking_key_prefix": "the optimizer of a job connects to nothing but models",
+    "tracking": "the optimizer of a job connects to nothing but models",
 }
 """Settings that no tenant gives, each with the reason."""
 
@@ -67,8 +56,6 @@ LARGEST: dict[str, float] = {
     "sandbox_cpu": 8,
     "sandbox_memory_mb": 16_384,
     "sandbox_workspace_mb": 16_384,
-    "finalize_timeout_s": 3600,
-    "reflection_workers": 200,
 }
 """The largest values of settings that use the service's machines."""
 

@@ -47,8 +47,8 @@ async def serve(
 ) -> int:
     """Serve until a signal; return the exit status.
 
-    SIGTERM drains, SIGINT ends promptly, a second SIGINT ends at once. `rows` replace `settings.files`; without either,
-    the program's own rows are served. `inherited`: a listening socket.
+    SIGTERM drains, SIGINT ends promptly, a second SIGINT ends at once. `rows` replace `settings.datasets`; without
+    either, the program's own rows are served. `inherited`: a listening socket.
     """
     signals = _Signals()
     try:
@@ -58,7 +58,7 @@ async def serve(
             given = (
                 rows
                 if rows is not None
-                else {split: read_rows(settings.root / path) for split, path in settings.files.items()}
+                else {split: read_rows(settings.root / path) for split, path in settings.datasets.items()}
             )
             stop_events = (signals.interrupt, signals.terminate)
             opened = await _run_until(_open(settings, announce, token), *stop_events)
@@ -69,7 +69,7 @@ async def serve(
                 check_carried(given, program)
                 held = given or await _run_until(_rows_of(program, announce), *stop_events)
                 if held is not None:
-                    untyped = untyped_splits(settings.files) if rows is None else ()
+                    untyped = untyped_splits(settings.datasets) if rows is None else ()
                     datasets = Datasets(held, share_rows=settings.share_rows, untyped=untyped)
                     await _answer_requests(opened, settings, datasets, token, sock, signals, announce)
             finally:

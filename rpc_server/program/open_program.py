@@ -41,12 +41,12 @@ def digest_settings(settings: Settings, seed: Candidate | None) -> dict[str, Any
         "adapter_args": settings.adapter_args,
         "command": None if settings.command is None else list(settings.command),
         "seed_candidate": seed,
-        "datasets": {split: _seen_from(root, path) for split, path in settings.files.items()},
+        "datasets": {split: _seen_from(root, path) for split, path in settings.datasets.items()},
         "env": {name: None if SECRET.search(name) else value for name, value in (settings.env or {}).items()},
         "trust_results": settings.trust_results,
         "model_hosts": list(settings.model_hosts),
         # A saved program counts by content, read in its process.
-        **({"dspy": {name: getattr(settings, name) for name in _DSPY_SETTINGS}} if settings.is_a == "dspy" else {}),
+        **({"dspy": _dspy_options(settings)} if settings.is_a == "dspy" else {}),
     }
 
 
@@ -75,15 +75,16 @@ def _seen_from(root: Path, path: Path | str) -> str:
     return absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else str(path)
 
 
-_DSPY_SETTINGS = (
-    *("metric", "field_descriptions", "demos", "add_format_failure_as_feedback", "seed", "reflection_lm"),
-    *("instruction_proposer", "inputs"),
-)
+def _dspy_options(settings: Settings) -> dict[str, Any]:
+    """Return what of a DSPy program's settings its digest covers."""
+    digested = settings.dspy.model_dump(exclude={"warn_on_score_mismatch"})
+    return {"metric": settings.metric, "inputs": settings.inputs, **digested}
+
+
 _WORKER_SETTINGS = (
     *("program", "adapter", "adapter_args", "name", "version", "max_concurrency", "thread_safe"),
     *("trust_results", "model_hosts"),
-    *("example_timeout_s", "max_batch_size", "max_request_bytes", "max_trace_bytes", *_DSPY_SETTINGS),
-    "warn_on_score_mismatch",
+    *("example_timeout_s", "max_batch_size", "max_request_bytes", "max_trace_bytes", "metric", "inputs"),
 )
 """Settings that the worker gets as they are."""
 
@@ -144,6 +145,7 @@ def _worker_config(settings: Settings, stated: dict[str, Any], jail: Jail | None
     """Return the configuration that `rpc_server/worker/program_loading.py` reads."""
     return {
         **{name: getattr(settings, name) for name in _WORKER_SETTINGS},
+        **settings.dspy.model_dump(),
         "root": str(settings.root.absolute()),
         "kind": settings.is_a,
         "seed_candidate": stated["seed_candidate"],

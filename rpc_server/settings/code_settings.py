@@ -6,17 +6,17 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from evolverpc_common.settings.definition import SettingsGroup, setting
+from evolverpc_common.settings.definition import SettingsGroup, constant, setting
 
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 
 _FOR_MUTATIONS = (
-    *("agent_command", "agent_model", "agent_tools", "agent_max_turns", "agent_max_cost_usd", "agent_timeout_s"),
-    *("check_command", "check_timeout_s", "allow", "deny", "allow_tests", "max_diff_bytes", "max_mutations", "push"),
+    *("agent_command", "agent_model", "agent_max_cost_usd", "agent_timeout_s"),
+    *("check_command", "check_timeout_s", "allow", "deny", "allow_tests", "push"),
 )
-_FOR_TREES = ("links", "max_trees", "tree_dir")
-_FOR_CLAUDE = ("agent_model", "agent_tools", "agent_max_turns", "agent_max_cost_usd")
+_FOR_TREES = ("links", "tree_dir")
+_FOR_CLAUDE = ("agent_model", "agent_max_cost_usd")
 
 
 class CodeChangeSettings(SettingsGroup, title="Code"):
@@ -50,16 +50,14 @@ class CodeChangeSettings(SettingsGroup, title="Code"):
         None, "US dollars that the built-in agent may spend on one mutation.", shown="no limit"
     )
     agent_timeout_s: Seconds = setting(1200.0, "Seconds that an agent may take for one mutation.")
-    agent_max_turns: Count = setting(60, "Turns of the built-in agent for one mutation.", rare=True)
-    agent_tools: tuple[str, ...] = setting(
+    agent_max_turns: Count = constant(60, "Turns of the built-in agent for one mutation.")
+    agent_tools: tuple[str, ...] = constant(
         ("Read", "Edit", "Write", "Glob", "Grep", "Bash"),
-        "Tool that the built-in agent may use; repeatable.",
-        metavar="NAME",
-        rare=True,
+        "Tool that the built-in agent may use.",
     )
-    max_mutations: Count = setting(8, "Mutations at the same time; more wait.", rare=True)
-    max_diff_bytes: Count = setting(256 * 2**10, "Bytes of a mutation's diff.", rare=True, shown="256 KiB")
-    max_trees: Count = setting(20, "Commits that are ready to run at the same time, besides mutations' own.", rare=True)
+    max_mutations: Count = constant(8, "Mutations at the same time; more wait.")
+    max_diff_bytes: Count = constant(256 * 2**10, "Bytes of a mutation's diff.")
+    max_trees: Count = constant(20, "Commits that are ready to run at the same time, besides mutations' own.")
     tree_dir: Path | None = setting(
         None, "Folder for the files of commits.", rare=True, shown="the user's cache folder"
     )

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from evolverpc_common.settings.definition import (
     SettingsGroup,
+    constant,
     json_object,
     object_or_text,
     pair,
@@ -43,18 +44,9 @@ _FOR: dict[str, tuple[Kind, ...]] = {
     "trust_results": ("program", "adapter", "dspy"),
     "model_hosts": ("program", "adapter", "dspy"),
     "metric": ("dspy",),
-    "trainset_path": ("dspy",),
-    "valset_path": ("dspy",),
     "inputs": ("dspy",),
     "saved_program_json_path": ("dspy",),
-    "field_descriptions": ("dspy",),
-    "demos": ("dspy",),
-    "add_format_failure_as_feedback": ("dspy",),
-    "seed": ("dspy",),
-    "proposer": ("dspy",),
-    "reflection_lm": ("dspy",),
-    "instruction_proposer": ("dspy",),
-    "warn_on_score_mismatch": ("dspy",),
+    "dspy": ("dspy",),
 }
 """Settings that mean something to some kinds only."""
 
@@ -143,14 +135,29 @@ class ProgramSettings(SettingsGroup, title="Program"):
     )
 
 
+class DspyOptions(SettingsGroup):
+    """Options of `dspy.GEPA` by their names there.
+
+    `reflection_lm`, `instruction_proposer`: dotted paths of a `dspy.LM` and of an instruction proposer; with one of
+    them DSPy proposes texts (DSPy 3.2), else the optimizer does. `field_descriptions`, `demos`: whether these of the
+    predictors are improved too.
+    """
+
+    reflection_lm: str | None = None
+    instruction_proposer: str | None = None
+    field_descriptions: bool = False
+    demos: bool = False
+    add_format_failure_as_feedback: bool = False
+    warn_on_score_mismatch: bool = True
+    seed: int = 0
+
+
 class DspySettings(SettingsGroup, title="DSPy programs"):
     """A DSPy program, for `kind` dspy."""
 
     metric: str | None = setting(
         None, "Metric: takes (example, prediction) or GEPA's five arguments.", metavar="pkg.module.function"
     )
-    trainset_path: Path | None = setting(None, "Rows of the split `train`: .json, .jsonl or .csv.")
-    valset_path: Path | None = setting(None, "Rows of the split `val`.")
     inputs: tuple[str, ...] | None = setting(
         None,
         "Field of the rows that the program is called with; repeatable. The metric gets all fields.",
@@ -158,27 +165,11 @@ class DspySettings(SettingsGroup, title="DSPy programs"):
         shown="those that its parameters name",
     )
     saved_program_json_path: Path | None = setting(None, "Saved program: read at the start, written by `finalize`.")
-    proposer: Literal["gepa", "dspy"] = setting(
-        "gepa", "What proposes texts: the optimizer, or DSPy's own proposer (DSPy 3.2)."
-    )
-    reflection_lm: str | None = setting(
-        None, "dspy.LM for the proposer dspy.", variable="GEPA_PROGRAM_REFLECTION_LM", metavar="pkg.module.lm"
-    )
-    instruction_proposer: str | None = setting(
-        None,
-        "What proposes in place of DSPy's own, for the proposer dspy: its instruction_proposer.",
-        metavar="pkg.module.proposer",
-    )
-    field_descriptions: bool = setting(False, "Improve the fields' descriptions too.", rare=True)
-    demos: bool = setting(False, "Improve the predictors' demos too.", rare=True)
-    add_format_failure_as_feedback: bool = setting(
-        False, "Reflect on answers that do not parse, as dspy.GEPA can.", rare=True
-    )
-    warn_on_score_mismatch: bool = setting(
-        True, "Have DSPy warn of a predictor's score that differs from the program's.", rare=True
-    )
-    seed: int = setting(
-        0, "Seed of the choice among a predictor's calls; dspy.GEPA's.", rare=True, variable="GEPA_PROGRAM_SEED"
+    dspy: DspyOptions = setting(
+        DspyOptions,
+        'Options of dspy.GEPA, such as {"demos": true, "reflection_lm": "pkg.module.lm"}; the guide has all.',
+        parse=json_object,
+        shown="DSPy's",
     )
 
 
@@ -208,7 +199,7 @@ class ProcessSettings(SettingsGroup, title="Processes"):
     )
     logs: bool = setting(False, "Print what the program writes, each example's as it ends.", everyday=True)
     start_timeout_s: Seconds = setting(120.0, "Seconds that the program may take to start.", rare=True)
-    call_timeout_s: Seconds = setting(600.0, "Seconds for other calls: records, proposals, `finalize`.", rare=True)
+    call_timeout_s: Seconds = constant(600.0, "Seconds for other calls: records, proposals, `finalize`.")
 
 
 class RowSettings(SettingsGroup, title="Rows"):
@@ -252,21 +243,21 @@ class LimitSettings(SettingsGroup, title="Limits"):
 
     max_batch_size: Count = setting(1000, "Examples in one call.")
     max_request_bytes: Annotated[int, Field(ge=1024)] = setting(64 * 2**20, "Bytes of one request.", shown="64 MiB")
-    max_batch_entries: Count = setting(100, "Requests in one JSON-RPC array.", rare=True)
-    max_queue: Annotated[int, Field(ge=0)] = setting(10_000, "Examples that wait besides those that run.", rare=True)
-    max_result_bytes: Annotated[int, Field(ge=1024)] = setting(
-        lambda: share(32, most=48 * 2**20), "Bytes of one example's result.", rare=True, shown="48 MiB, or memory/32"
+    max_batch_entries: Count = constant(100, "Requests in one JSON-RPC array.")
+    max_queue: Annotated[int, Field(ge=0)] = constant(10_000, "Examples that wait besides those that run.")
+    max_result_bytes: Annotated[int, Field(ge=1024)] = constant(
+        lambda: share(32, most=48 * 2**20), "Bytes of one example's result."
     )
-    max_trace_bytes: Annotated[int, Field(ge=0)] = setting(
-        lambda: share(8, most=256 * 2**20), "Bytes of trajectories kept.", rare=True, shown="256 MiB, or memory/8"
+    max_trace_bytes: Annotated[int, Field(ge=0)] = constant(
+        lambda: share(8, most=256 * 2**20), "Bytes of trajectories kept."
     )
-    max_answer_bytes: Annotated[int, Field(ge=0)] = setting(
-        lambda: share(8, most=256 * 2**20), "Bytes of answers kept.", rare=True, shown="256 MiB, or memory/8"
+    max_answer_bytes: Annotated[int, Field(ge=0)] = constant(
+        lambda: share(8, most=256 * 2**20), "Bytes of answers kept."
     )
-    abandon_after_s: Seconds = setting(
-        60.0, "Seconds that a call with a call_id runs without a request for its answer.", rare=True
+    abandon_after_s: Seconds = constant(
+        60.0, "Seconds that a call with a call_id runs without a request for its answer."
     )
-    keep_answers_s: Seconds = setting(3600.0, "Seconds that an answer is kept after its last request.", rare=True)
+    keep_answers_s: Seconds = constant(3600.0, "Seconds that an answer is kept after its last request.")
     drain_s: Annotated[float, Field(ge=0)] = setting(30.0, "Seconds to finish in after SIGTERM.", rare=True)
 
 
@@ -299,14 +290,6 @@ class Settings(
             raise ValueError(f"`kind` is {self.kind}, but the program is given as `{given[0]}`")
         if self.kind == "dspy" and self.metric is None:
             raise ValueError("`kind` dspy needs a `metric`: the dotted path of a function")
-        if self.proposer == "dspy" and self.reflection_lm is None and self.instruction_proposer is None:
-            raise ValueError(
-                "`proposer` dspy needs a `reflection_lm`, the dotted path of a dspy.LM, or an `instruction_proposer`"
-            )
-        if self.proposer == "gepa" and self.instruction_proposer is not None:
-            raise ValueError("`instruction_proposer` is for `proposer` dspy: give that too")
-        if self.proposer == "gepa" and self.reflection_lm is not None:
-            raise ValueError("`reflection_lm` is for `proposer` dspy; for GEPA's, give it to gepa-client optimize")
         return self
 
     @model_validator(mode="after")
@@ -317,21 +300,6 @@ class Settings(
                 kinds = " or ".join(f"`{kind}`" for kind in _FOR[name])
                 raise ValueError(f"`{name}` is for {kinds}, not for `{self.is_a}`")
         return self
-
-    @model_validator(mode="after")
-    def _one_file_a_split(self) -> Self:
-        for split in sorted(self._own_splits().keys() & self.datasets.keys()):
-            raise ValueError(f"`{split}set_path` and `datasets` both give the split `{split}`")
-        return self
-
-    @property
-    def files(self) -> dict[str, Path]:
-        """The files of rows the server holds, by split."""
-        return {**self._own_splits(), **self.datasets}
-
-    def _own_splits(self) -> dict[str, Path]:
-        paths = {"train": self.trainset_path, "val": self.valset_path}
-        return {split: path for split, path in paths.items() if path is not None}
 
     @property
     def is_a(self) -> Kind:

@@ -154,7 +154,7 @@ describe.skipIf(!hasBrowser || !hasCommands)("in Chromium", () => {
     const server = await start("gepa-server --program program.py --port 0 --token-file token", "ready on");
     const url = /http:\S+/.exec(server.found)?.[0];
     const optimizer = await start(
-      `gepa-client optimize ${url} --token-file token --trainset rows.jsonl --valset rows.jsonl --no-check --seed 1 ` +
+      `gepa-client optimize ${url} --token-file token --trainset rows.jsonl --valset rows.jsonl --check off --seed 1 ` +
         "--max-metric-calls 80 --lease-s 2 --output run --store 'kept here.db'",
       "candidate 2",
     );

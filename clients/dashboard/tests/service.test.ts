@@ -123,7 +123,7 @@ describe.skipIf(!hasBrowser || !hasService)("in Chromium", () => {
     expect(await violations(page), "new").toEqual([]);
     await page.getByLabel("Test rows, given here").fill('{"word": "blue", "test": 1}\n{"word": "red", "test": 2}');
     await page.getByText("Parallel examples").click();
-    await page.getByLabel("Further settings").fill('{"name": "words of colours", "ignore_findings": ["evaluate"]}');
+    await page.getByLabel("Further settings").fill('{"name": "words of colours", "check": "warn"}');
     await page.getByRole("button", { name: "Begin" }).click();
 
     await page.waitForURL(/\?job=job_/);

@@ -79,7 +79,7 @@ it("finds the candidates that the command finds with the same seed", async () =>
   const own = await optimize({ ...given, ...settings, ...here(), onEvent: () => {} });
   const { program, propose, trainset, valset, testset } = given;
   const server = await served({ ...program, proposeNewTexts: propose });
-  const words = ["optimize", server.url, "--no-check", "--seed", "7", "--proposals", "2x2", "--past-perfect"];
+  const words = ["optimize", server.url, "--check", "off", "--seed", "7", "--proposals", "2x2", "--past-perfect"];
   for (const [name, rows] of Object.entries({ trainset, valset, testset })) {
     writeFileSync(join(folder, `${name}.jsonl`), rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
     words.push(`--${name}`, `${name}.jsonl`);

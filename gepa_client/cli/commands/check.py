@@ -155,13 +155,14 @@ def _trial(trial: "Trial") -> str:
 
 def _otherwise(report: "CheckReport") -> str:
     """Return how to start a run in spite of the failed steps, with the other checks if possible; "" if none can do."""
-    failed = {step.name.replace(" ", "_") for step in report.steps if step.verdict == "failed"}
-    if failed & {"score_function", "rows", "code"} or report.program is None:
+    failed = {step.name for step in report.steps if step.verdict == "failed"}
+    if failed & {"score function", "rows", "code"} or report.program is None:
         return ""
-    if failed <= {"evaluate", "scores", "reflective_dataset"}:
-        flags_to_add = " ".join(f"--ignore-findings {name}" for name in sorted(failed))
-        return f"; {flags_to_add} starts one all the same, after all other checks"
-    return "; --no-check starts one all the same"
+    from gepa_client.check.check_report import IGNORABLE  # with what follows, heavy
+
+    if failed <= IGNORABLE:
+        return "; --check warn starts one all the same, after all other checks"
+    return "; --check off starts one all the same"
 
 
 def _lacks_price(settings: RunConfig, report: "CheckReport") -> bool:

@@ -72,7 +72,7 @@ def _go(
     except JournalError as error:
         fail(str(error))
         return USAGE
-    if not settings.no_check:
+    if settings.check != "off":
         status = run_check(settings, typed, json_output=json_events, brief=True)
         if status != 0:
             for log in sandboxes.check_findings():

@@ -13,7 +13,7 @@ from gepa_client.cli.commands.foreground_run import ForegroundRun, replaying
 from gepa_client.cli.commands.page_process import page_shown
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.commands.store_access import open_cli_run
-from gepa_client.cli.flags import OF_CHECK, Typed
+from gepa_client.cli.flags import Typed
 from gepa_client.cli.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.cli.views.event_stream import EventStream
 from gepa_client.journal.entries import SEARCH, StoredRun
@@ -26,7 +26,7 @@ from gepa_client.settings.groups import FleetSettings, SandboxSettings
 from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
 
-DOUBLED = ("max_metric_calls", "max_cost_usd", "max_seconds", "max_reflection_cost")
+DOUBLED = ("max_metric_calls", "max_cost_usd", "max_seconds")
 """Limits that can extend a complete run."""
 
 
@@ -112,7 +112,7 @@ def _is_over(run: StoredRun, settings: RunConfig) -> bool:
         return False
     defaults = RunConfig.model_construct().model_dump(mode="json")
     before = run.config
-    apart = {*FleetSettings.model_fields, *SandboxSettings.model_fields, "store", "output", "lease_s", *OF_CHECK}
+    apart = {*FleetSettings.model_fields, *SandboxSettings.model_fields, "store", "output", "lease_s", "check"}
     return all(
         value == before.get(name, defaults[name]) for name, value in settings.recorded().items() if name not in apart
     )

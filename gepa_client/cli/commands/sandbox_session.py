@@ -81,9 +81,6 @@ def publish_command(settings: RunConfig) -> str:
     for flag, value in (
         ("--ref", settings.ref),
         ("--git-token-file", settings.git_token_file),
-        ("--github-app-id", settings.github_app_id),
-        ("--github-app-key-file", settings.github_app_key_file),
-        ("--github-installation-id", settings.github_installation_id),
         ("--sandbox-workspace-mb", _if_given(settings, "sandbox_workspace_mb")),
         ("--modal-app", settings.modal_app),
     ):

@@ -102,13 +102,6 @@ def sandboxes(
     git_token_file: Annotated[
         Path | None, typer.Option(metavar="PATH", help="File that holds a token for cloning it.")
     ] = None,
-    github_app_id: Annotated[str | None, typer.Option(metavar="ID", help="The GitHub App that may clone it.")] = None,
-    github_app_key_file: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="File that holds the App's private key, as PEM.")
-    ] = None,
-    github_installation_id: Annotated[
-        int | None, typer.Option(metavar="ID", help="Its installation (default the one for the repository).")
-    ] = None,
     sandbox_workspace_mb: Annotated[
         int | None, typer.Option(metavar="MIB", help="What may be written in a sandbox; no larger commit is packed.")
     ] = None,
@@ -146,9 +139,6 @@ def sandboxes(
                 "repo": repo,
                 "ref": ref,
                 "git_token_file": git_token_file,
-                "github_app_id": github_app_id,
-                "github_app_key_file": github_app_key_file,
-                "github_installation_id": github_installation_id,
                 "sandbox_workspace_mb": sandbox_workspace_mb,
                 "sandbox": sandbox or "modal",
             }

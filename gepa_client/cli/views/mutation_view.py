@@ -20,10 +20,10 @@ from protocol import ApplyMutationResult, Usage
 from protocol.errors import MutationRejected
 
 ADVICE = {
-    "agent": "if it ran out of time or turns, the server's --agent-timeout-s and --agent-max-turns allow more",
+    "agent": "if it ran out of time, the server's --agent-timeout-s allows more",
     "empty": "nothing would differ: describe the change differently, and name with --location where to look first",
     "paths": "ask for a change that stays within what the server's --allow and --deny permit",
-    "size": "ask for a smaller change, or raise the server's --max-diff-bytes",
+    "size": "ask for a smaller change",
     "environment": "the dependencies it names could not be installed: see the log",
     "build": "the server's --build-command fails on it: quote the log in the next request",
     "check": "the server's --check-command fails on it: quote the log in the next request",

@@ -10,7 +10,6 @@ from gepa_client.settings.run_config import NO_PROPOSER, SETTINGS
 
 _FLAGS = {setting.flag: name for name, setting in SETTINGS.items()}
 _FLAG = re.compile(r"gepa-client [^`\n]*|--[a-z]+(?:-[a-z]+)*")
-_REPEATED = re.compile(r"--ignore-findings \w+(?: --ignore-findings \w+)*")
 
 _spelling: ContextVar[Callable[[str], str] | None] = ContextVar("option names", default=None)
 """Returns the option's name of a setting; None if messages name flags."""
@@ -56,15 +55,9 @@ def with_option_names(message: str) -> str:
     if spelling is None:
         return message
     message = message.replace(NO_PROPOSER, f"{NO_PROPOSER}, or give `propose`")
-    message = _REPEATED.sub(lambda each: f"--ignore-findings {_quoted(each[0])}", message)
     return _FLAG.sub(lambda each: spelling(_FLAGS[each[0]]) if each[0] in _FLAGS else each[0], message)
 
 
 def camel_case(name: str) -> str:
     """Return `maxMetricCalls` for `max_metric_calls`."""
     return re.sub(r"_([a-z0-9])", lambda each: each[1].upper(), name)
-
-
-def _quoted(flags: str) -> str:
-    values = ", ".join(f'"{value}"' for value in re.findall(r"--ignore-findings (\w+)", flags))
-    return f"[{values}]"

@@ -2361,7 +2361,6 @@ export interface components {
              *       "acceptance_criterion": "strict_improvement",
              *       "allow_hosts": [],
              *       "allow_mixed_programs": false,
-             *       "batch_sampler": "epoch_shuffled",
              *       "build_hosts": [
              *         "pypi.org",
              *         "files.pythonhosted.org",
@@ -2372,30 +2371,19 @@ export interface components {
              *       ],
              *       "cache_evaluation": false,
              *       "candidate_selection_strategy": "pareto",
-             *       "check_answers": true,
+             *       "check": "strict",
              *       "failure_score": 0,
-             *       "finalize_timeout_s": 60,
              *       "frontier_type": "instance",
-             *       "ignore_findings": [],
              *       "max_attempts": 5,
-             *       "max_failed_iterations": 5,
-             *       "max_merge_invocations": 5,
              *       "max_outage_s": 600,
-             *       "merge_val_overlap_floor": 5,
              *       "models": [],
              *       "module_selector": "round_robin",
-             *       "mutation_timeout_s": 3600,
-             *       "no_check": false,
              *       "pass_env": [],
              *       "past_perfect": false,
              *       "perfect_score": 1,
              *       "proposals": "1",
-             *       "raise_on_exception": true,
-             *       "reflection_workers": 20,
              *       "sandbox_cpu": 1,
-             *       "sandbox_idle_s": 60,
              *       "sandbox_memory_mb": 2048,
-             *       "sandbox_ready_s": 120,
              *       "sandbox_workspace_mb": 1024,
              *       "sandboxes": 1,
              *       "secret_headers": [],
@@ -2404,9 +2392,7 @@ export interface components {
              *       "server_args": "",
              *       "skip_perfect_score": true,
              *       "tie_rows": 0,
-             *       "track_best_outputs": true,
              *       "use_merge": false,
-             *       "val_evaluation_policy": "full_eval",
              *       "validation": "full"
              *     }
              */
@@ -2455,16 +2441,6 @@ export interface components {
              */
             acceptance_criterion?: "strict_improvement" | "improvement_or_equal" | "paired" | "strict" | "equal";
             /**
-             * Acceptance Error
-             * @description Share of proposals no better than their parent that `paired` accepts, at most.
-             */
-            acceptance_error?: number | null;
-            /**
-             * Acceptance Rows
-             * @description Training rows on which `paired` compares a proposal with its parent, at most.
-             */
-            acceptance_rows?: number | null;
-            /**
              * Allow Hosts
              * @description Host that the program may reach besides models; repeatable.
              * @default []
@@ -2481,13 +2457,6 @@ export interface components {
              * @description Compute max_metric_calls as `dspy.GEPA(auto=...)` does.
              */
             auto?: ("light" | "medium" | "heavy") | null;
-            /**
-             * Batch Sampler
-             * @description How minibatches are drawn.
-             * @default epoch_shuffled
-             * @constant
-             */
-            batch_sampler?: "epoch_shuffled";
             /**
              * Build Hosts
              * @description Host that may be reached while the environment is built; repeatable.
@@ -2515,31 +2484,17 @@ export interface components {
              */
             candidate_selection_strategy?: "pareto" | "current_best" | "epsilon_greedy" | "top_k_pareto";
             /**
-             * Check Answers
-             * @description Ask the model once more if its answer holds no new text to use, then drop it.
-             * @default true
+             * Check
+             * @description What faults do that a trial of a few training rows finds before the run: stop it, warn, or no trial.
+             * @default strict
+             * @enum {string}
              */
-            check_answers?: boolean;
+            check?: "strict" | "warn" | "off";
             /**
              * Code Prompt Template
              * @description Prompt for change requests, with <outline>, <side_info> and <lineage>.
              */
             code_prompt_template?: string | null;
-            /**
-             * Code Until
-             * @description Last iteration that changes code.
-             */
-            code_until?: number | null;
-            /**
-             * Decay Every
-             * @description Iterations after which code becomes rarer.
-             */
-            decay_every?: number | null;
-            /**
-             * Decay Factor
-             * @description Multiply prompts_per_code by X every decay_every iterations.
-             */
-            decay_factor?: number | null;
             /**
              * Deterministic
              * @description The program gives a candidate the same result on a row each time, so that its results are reused.
@@ -2567,12 +2522,6 @@ export interface components {
              */
             failure_stop?: number | null;
             /**
-             * Finalize Timeout S
-             * @description Seconds that the program's `finalize` may take.
-             * @default 60
-             */
-            finalize_timeout_s?: number;
-            /**
              * Frontier Type
              * @description What the Pareto front is kept over.
              * @default instance
@@ -2580,22 +2529,11 @@ export interface components {
              */
             frontier_type?: "instance" | "objective" | "hybrid" | "cartesian";
             /**
-             * Ignore Findings
-             * @description Step of the check that only warns: evaluate, scores, reflective_dataset; repeatable.
-             * @default []
-             */
-            ignore_findings?: ("evaluate" | "scores" | "reflective_dataset")[];
-            /**
              * Max Attempts
              * @description Attempts per example before a failure of the infrastructure pauses the run.
              * @default 5
              */
             max_attempts?: number;
-            /**
-             * Max Candidates
-             * @description Stop at N candidates, the seed included.
-             */
-            max_candidates?: number | null;
             /**
              * Max Component Tokens
              * @description Tokens of a proposed text, which the model is asked to keep to. A token is counted as 4 bytes.
@@ -2607,17 +2545,6 @@ export interface components {
              */
             max_cost_usd?: number | null;
             /**
-             * Max Failed Iterations
-             * @description Fail after N failed iterations in a row.
-             * @default 5
-             */
-            max_failed_iterations?: number;
-            /**
-             * Max Full Evals
-             * @description Set max_metric_calls to N evaluations of all training and validation rows.
-             */
-            max_full_evals?: number | null;
-            /**
              * Max In Flight
              * @description Examples in flight at the same time, over all servers together.
              */
@@ -2627,12 +2554,6 @@ export interface components {
              * @description Stop after N iterations.
              */
             max_iterations?: number | null;
-            /**
-             * Max Merge Invocations
-             * @description Merges tried in all.
-             * @default 5
-             */
-            max_merge_invocations?: number;
             /**
              * Max Metric Calls
              * @description Stop after N evaluated examples; checked once per iteration.
@@ -2645,21 +2566,10 @@ export interface components {
              */
             max_outage_s?: number;
             /**
-             * Max Reflection Cost
-             * @description Stop after X US dollars spent on the reflection model.
-             */
-            max_reflection_cost?: number | null;
-            /**
              * Max Seconds
              * @description Stop after X seconds of work; pauses do not count.
              */
             max_seconds?: number | null;
-            /**
-             * Merge Val Overlap Floor
-             * @description Validation rows that merged candidates share.
-             * @default 5
-             */
-            merge_val_overlap_floor?: number;
             /**
              * Model Calls Per Minute
              * @description Calls to models per minute, of all sandboxes together.
@@ -2696,22 +2606,10 @@ export interface components {
              */
             module_selector?: "round_robin" | "all";
             /**
-             * Mutation Timeout S
-             * @description Seconds that one change of code may take, checks included.
-             * @default 3600
-             */
-            mutation_timeout_s?: number;
-            /**
              * Name
              * @description Name of the run, a part of its id.
              */
             name?: string | null;
-            /**
-             * No Check
-             * @description Start without trying the server on a few training rows, or looking up the reflection model.
-             * @default false
-             */
-            no_check?: boolean;
             /**
              * Pass Env
              * @description Variable of this environment to pass to the program, as a secret; repeatable.
@@ -2746,22 +2644,6 @@ export interface components {
              * @default 1
              */
             proposals?: string | number;
-            /**
-             * Race Final Rows
-             * @description How many other validation rows compare the best candidate with the seed after a raced search.
-             */
-            race_final_rows?: number | null;
-            /**
-             * Race Rows
-             * @description How many random validation rows a raced search scores candidates on; 0 for all.
-             */
-            race_rows?: number | null;
-            /**
-             * Raise On Exception
-             * @description Fail at the first exception of an iteration.
-             * @default true
-             */
-            raise_on_exception?: boolean;
             /**
              * Reflection Images
              * @description Show it the images of records; else it reads their type and size.
@@ -2802,40 +2684,17 @@ export interface components {
              */
             reflection_prompt_tokens?: number | null;
             /**
-             * Reflection Record Tokens
-             * @description Tokens of one record in it.
-             */
-            reflection_record_tokens?: number | null;
-            /**
-             * Reflection Workers
-             * @description Calls to the reflection model at the same time.
-             * @default 20
-             */
-            reflection_workers?: number;
-            /**
              * Sandbox Cpu
              * @description Cores of each sandbox.
              * @default 1
              */
             sandbox_cpu?: number;
             /**
-             * Sandbox Idle S
-             * @description Seconds without work after which a sandbox ends.
-             * @default 60
-             */
-            sandbox_idle_s?: number;
-            /**
              * Sandbox Memory Mb
              * @description Memory of each sandbox, in MiB.
              * @default 2048
              */
             sandbox_memory_mb?: number;
-            /**
-             * Sandbox Ready S
-             * @description Seconds until its server must answer.
-             * @default 120
-             */
-            sandbox_ready_s?: number;
             /**
              * Sandbox Workspace Mb
              * @description What each sandbox may write, in MiB.
@@ -2903,24 +2762,11 @@ export interface components {
              */
             tie_rows?: number;
             /**
-             * Track Best Outputs
-             * @description Keep the best outputs on the validation rows.
-             * @default true
-             */
-            track_best_outputs?: boolean;
-            /**
              * Use Merge
              * @description Also merge candidates that are good at different rows.
              * @default false
              */
             use_merge?: boolean;
-            /**
-             * Val Evaluation Policy
-             * @description Validation rows scored per candidate.
-             * @default full_eval
-             * @constant
-             */
-            val_evaluation_policy?: "full_eval";
             /**
              * Val Fraction
              * @description Share of the training rows to keep for validation if there is no valset; 0 uses all rows for both.
@@ -2928,11 +2774,10 @@ export interface components {
             val_fraction?: number | null;
             /**
              * Validation
-             * @description Score each improving proposal on all validation rows, or race it on a sample and drop it once it loses.
+             * @description Score proposals on all validation rows, or race them on N of these; M others confirm the best one.
              * @default full
-             * @enum {string}
              */
-            validation?: "full" | "race";
+            validation?: string;
         };
         /**
          * ParentRun
@@ -3381,9 +3226,7 @@ export interface components {
              *       "models": [],
              *       "pass_env": [],
              *       "sandbox_cpu": 1,
-             *       "sandbox_idle_s": 60,
              *       "sandbox_memory_mb": 2048,
-             *       "sandbox_ready_s": 120,
              *       "sandbox_workspace_mb": 1024,
              *       "sandboxes": 1,
              *       "secret_headers": [],
@@ -3614,23 +3457,11 @@ export interface components {
              */
             sandbox_cpu?: number;
             /**
-             * Sandbox Idle S
-             * @description Seconds without work after which a sandbox ends.
-             * @default 60
-             */
-            sandbox_idle_s?: number;
-            /**
              * Sandbox Memory Mb
              * @description Memory of each sandbox, in MiB.
              * @default 2048
              */
             sandbox_memory_mb?: number;
-            /**
-             * Sandbox Ready S
-             * @description Seconds until its server must answer.
-             * @default 120
-             */
-            sandbox_ready_s?: number;
             /**
              * Sandbox Workspace Mb
              * @description What each sandbox may write, in MiB.
@@ -3965,9 +3796,7 @@ export interface components {
              *       "models": [],
              *       "pass_env": [],
              *       "sandbox_cpu": 1,
-             *       "sandbox_idle_s": 60,
              *       "sandbox_memory_mb": 2048,
-             *       "sandbox_ready_s": 120,
              *       "sandbox_workspace_mb": 1024,
              *       "sandboxes": 1,
              *       "secret_headers": [],

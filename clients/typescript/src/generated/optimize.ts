@@ -37,14 +37,6 @@ export interface OptimizeSettings {
    */
   maxSeconds?: number;
   /**
-   * Set maxMetricCalls to N evaluations of all training and validation rows.
-   */
-  maxFullEvals?: number;
-  /**
-   * Stop after X US dollars spent on the reflection model.
-   */
-  maxReflectionCost?: number;
-  /**
    * Stop after N iterations without a better candidate.
    */
   patience?: number;
@@ -61,25 +53,9 @@ export interface OptimizeSettings {
    */
   maxIterations?: number;
   /**
-   * Stop at N candidates, the seed included.
-   */
-  maxCandidates?: number;
-  /**
-   * Stop when this file exists; checked once per iteration.
-   */
-  stopFile?: string;
-  /**
    * Pause if more than this share of the last 50 examples fail in the program. Default: 0.5; 1 if code evolves.
    */
   failureStop?: number;
-  /**
-   * Fail after N failed iterations in a row. Default: 5.
-   */
-  maxFailedIterations?: number;
-  /**
-   * Fail at the first exception of an iteration. Default: yes.
-   */
-  raiseOnException?: boolean;
   /**
    * Model that proposes new texts, by litellm's name such as openai/gpt-5. Default: program: the program proposes.
    */
@@ -107,10 +83,6 @@ export interface OptimizeSettings {
    */
   reflectionPromptTokens?: number;
   /**
-   * Tokens of one record in it. Default: as many as the prompt has room for.
-   */
-  reflectionRecordTokens?: number;
-  /**
    * Show it the images of records; else it reads their type and size. Default: unless it is known to take none.
    */
   reflectionImages?: boolean;
@@ -119,14 +91,6 @@ export interface OptimizeSettings {
    */
   maxComponentTokens?: number;
   /**
-   * Ask the model once more if its answer holds no new text to use, then drop it. Default: yes.
-   */
-  checkAnswers?: boolean;
-  /**
-   * Calls to the reflection model at the same time. Default: 20.
-   */
-  reflectionWorkers?: number;
-  /**
    * Calls to the reflection model per minute, evenly spaced. Default: no limit.
    */
   reflectionPerMinute?: number;
@@ -134,10 +98,6 @@ export interface OptimizeSettings {
    * Components that one proposal changes. Default: round_robin.
    */
   moduleSelector?: "round_robin" | "all";
-  /**
-   * How minibatches are drawn. Default: epoch_shuffled.
-   */
-  batchSampler?: "epoch_shuffled";
   /**
    * Do not reflect on a minibatch of perfect scores. Default: yes.
    */
@@ -170,17 +130,9 @@ export interface OptimizeSettings {
    */
   frontierType?: "instance" | "objective" | "hybrid" | "cartesian";
   /**
-   * Score each improving proposal on all validation rows, or race it on a sample and drop it once it loses. Default: full.
+   * Score proposals on all validation rows, or race them on N of these; M others confirm the best one. Default: full.
    */
-  validation?: "full" | "race";
-  /**
-   * How many random validation rows a raced search scores candidates on; 0 for all. Default: 40, or as many as the servers take at once if more.
-   */
-  raceRows?: number;
-  /**
-   * How many other validation rows compare the best candidate with the seed after a raced search. Default: as many as a tenth of the metric calls pays for; else as many as the sample has.
-   */
-  raceFinalRows?: number;
+  validation?: string;
   /**
    * Score a candidate on the same row only once. Default: no.
    */
@@ -198,33 +150,9 @@ export interface OptimizeSettings {
    */
   seed?: number;
   /**
-   * Merges tried in all. Default: 5.
-   */
-  maxMergeInvocations?: number;
-  /**
-   * Validation rows that merged candidates share. Default: 5.
-   */
-  mergeValOverlapFloor?: number;
-  /**
    * When a proposal is accepted: a higher sum of scores on its minibatch, no lower sum, or a paired test. Default: strict.
    */
   acceptanceCriterion?: "strict_improvement" | "improvement_or_equal" | "paired" | "strict" | "equal";
-  /**
-   * Share of proposals no better than their parent that `paired` accepts, at most. Default: 0.2.
-   */
-  acceptanceError?: number;
-  /**
-   * Training rows on which `paired` compares a proposal with its parent, at most. Default: 4 minibatches.
-   */
-  acceptanceRows?: number;
-  /**
-   * Validation rows scored per candidate. Default: full_eval.
-   */
-  valEvaluationPolicy?: "full_eval";
-  /**
-   * Keep the best outputs on the validation rows. Default: yes.
-   */
-  trackBestOutputs?: boolean;
   /**
    * Server that scores what the program leaves unscored; repeatable.
    */
@@ -266,22 +194,6 @@ export interface OptimizeSettings {
    */
   codePromptTemplate?: string;
   /**
-   * Last iteration that changes code.
-   */
-  codeUntil?: number;
-  /**
-   * Multiply promptsPerCode by X every decayEvery iterations.
-   */
-  decayFactor?: number;
-  /**
-   * Iterations after which code becomes rarer.
-   */
-  decayEvery?: number;
-  /**
-   * Seconds that one change of code may take, checks included. Default: 3600.
-   */
-  mutationTimeoutS?: number;
-  /**
    * US dollars per million tokens, if unknown or others: {"MODEL": [IN, OUT]}.
    */
   modelPrices?: {
@@ -292,31 +204,9 @@ export interface OptimizeSettings {
     [k: string]: [number, number];
   };
   /**
-   * Log to Weights & Biases (wandb must be installed). Default: no.
+   * Experiment tracker to log to, which must be installed and reads its own variables; repeatable.
    */
-  useWandb?: boolean;
-  /**
-   * Arguments of wandb.init.
-   */
-  wandbInitKwargs?: {
-    [k: string]: unknown;
-  };
-  /**
-   * Log to MLflow (mlflow must be installed). Default: no.
-   */
-  useMlflow?: boolean;
-  /**
-   * Tracking server of MLflow.
-   */
-  mlflowTrackingUri?: string;
-  /**
-   * Experiment of MLflow.
-   */
-  mlflowExperimentName?: string;
-  /**
-   * Prefix of every metric's name.
-   */
-  trackingKeyPrefix?: string;
+  tracking?: ("wandb" | "mlflow")[];
   /**
    * Name of the run, a part of its id.
    */
@@ -330,21 +220,13 @@ export interface OptimizeSettings {
    */
   store?: string;
   /**
-   * Start without trying the server on a few training rows, or looking up the reflection model. Default: no.
+   * What faults do that a trial of a few training rows finds before the run: stop it, warn, or no trial. Default: strict.
    */
-  noCheck?: boolean;
-  /**
-   * Step of the check that only warns: evaluate, scores, reflective_dataset; repeatable.
-   */
-  ignoreFindings?: ("evaluate" | "scores" | "reflective_dataset")[];
+  check?: "strict" | "warn" | "off";
   /**
    * Seconds without a heartbeat after which another process may resume the run. Default: 10.
    */
   leaseS?: number;
-  /**
-   * Seconds that the program's `finalize` may take. Default: 60.
-   */
-  finalizeTimeoutS?: number;
 }
 
 /** Their names. */
@@ -357,30 +239,20 @@ export const SETTINGS: readonly string[] = [
   "auto",
   "maxCostUsd",
   "maxSeconds",
-  "maxFullEvals",
-  "maxReflectionCost",
   "patience",
   "targetScore",
   "pastPerfect",
   "maxIterations",
-  "maxCandidates",
-  "stopFile",
   "failureStop",
-  "maxFailedIterations",
-  "raiseOnException",
   "reflectionLm",
   "reflectionLmKwargs",
   "reflectionPromptTemplate",
   "reflectionMinibatchSize",
   "reflectionPromptTokens",
-  "reflectionRecordTokens",
   "reflectionImages",
   "maxComponentTokens",
-  "checkAnswers",
-  "reflectionWorkers",
   "reflectionPerMinute",
   "moduleSelector",
-  "batchSampler",
   "skipPerfectScore",
   "perfectScore",
   "scoreRange",
@@ -389,19 +261,11 @@ export const SETTINGS: readonly string[] = [
   "selectionStrategy",
   "frontierType",
   "validation",
-  "raceRows",
-  "raceFinalRows",
   "cacheEvaluation",
   "deterministic",
   "useMerge",
   "seed",
-  "maxMergeInvocations",
-  "mergeValOverlapFloor",
   "acceptanceCriterion",
-  "acceptanceError",
-  "acceptanceRows",
-  "valEvaluationPolicy",
-  "trackBestOutputs",
   "scoreWith",
   "scoreTokenFile",
   "allowMixedPrograms",
@@ -412,24 +276,13 @@ export const SETTINGS: readonly string[] = [
   "evolve",
   "promptsPerCode",
   "codePromptTemplate",
-  "codeUntil",
-  "decayFactor",
-  "decayEvery",
-  "mutationTimeoutS",
   "modelPrices",
-  "useWandb",
-  "wandbInitKwargs",
-  "useMlflow",
-  "mlflowTrackingUri",
-  "mlflowExperimentName",
-  "trackingKeyPrefix",
+  "tracking",
   "name",
   "output",
   "store",
-  "noCheck",
-  "ignoreFindings",
-  "leaseS",
-  "finalizeTimeoutS"
+  "check",
+  "leaseS"
 ];
 
 /**
