@@ -327,13 +327,6 @@ async def test_logs_are_read_in_pages(editor: Caller, acme: TenantRecords) -> No
     assert [line["text"] for line in first["lines"] + rest["lines"]] == ["line 0", "line 1", "line 2"]
 
 
-@pytest.mark.parametrize("what", ["stream", "events", "logs", "report", "certificate"])
-async def test_what_belongs_to_another_tenant_is_not_there(stranger: Caller, ended: Job, what: str) -> None:
-    foreign = await stranger("GET", f"/job/{ended.id}/{what}")
-    absent = await stranger("GET", f"/job/job_absent/{what}")
-    assert (foreign.status_code, foreign.json()) == (404, absent.json())
-
-
 async def test_streams_of_more_jobs_than_are_kept_idle_open_at_once_and_each_ends_with_its_job(
     service: Service, acme: TenantRecords
 ) -> None:

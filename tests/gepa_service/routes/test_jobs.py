@@ -164,22 +164,6 @@ async def test_a_wrong_budget_is_refused(editor: Caller, program: str, budget: A
     assert (await editor("PATCH", f"/job/{job_id}", budget)).status_code == 422
 
 
-async def test_foreign_and_absent_jobs_and_repositories_have_the_same_answers(
-    editor: Caller, stranger: Caller, program: str
-) -> None:
-    job_id = await submitted(editor, program)
-    client_id = (await editor("POST", "/connect-git", {"repo_url": program})).json()["client_id"]
-    for method, path in (("GET", ""), ("POST", "/cancel"), ("POST", "/pause"), ("POST", "/resume"), ("PATCH", "")):
-        body = LEAST if method == "PATCH" else None
-        foreign = await stranger(method, f"/job/{job_id}{path}", body)
-        absent = await stranger(method, f"/job/job_absent{path}", body)
-        assert (foreign.status_code, foreign.json()) == (404, absent.json())
-    foreign = await stranger("POST", "/optimize", {"client_id": client_id, **LEAST})
-    absent = await stranger("POST", "/optimize", {"client_id": "client_absent", **LEAST})
-    assert (foreign.status_code, foreign.json()) == (404, absent.json())
-    assert (await editor("GET", f"/job/{job_id}")).json()["status"] == "pending"
-
-
 async def test_work_beyond_a_quota_is_refused_with_the_quota_and_when_to_try_again(
     editor: Caller, program: str, acme: TenantRecords, service: Service
 ) -> None:

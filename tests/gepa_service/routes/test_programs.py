@@ -116,22 +116,6 @@ async def test_promotions_at_once_come_one_after_the_other(editor: Caller, acme:
     assert await active(editor) == chain[-1]
 
 
-async def test_a_foreign_version_is_not_there(stranger: Caller, viewer: Caller, acme: TenantRecords) -> None:
-    version(acme, "a", verdict="improved")
-    for method, path, body in (
-        ("GET", "", None),
-        ("POST", "/promote", {}),
-        ("POST", "/rollback", None),
-        ("POST", "/deliver", {}),
-    ):
-        foreign = await stranger(method, f"/program/program_a{path}", body)
-        absent = await stranger(method, f"/program/absent{path}", body)
-        assert (foreign.status_code, foreign.json()) == (404, absent.json())
-        if method == "POST":
-            assert (await viewer(method, f"/program/program_a{path}", body)).status_code == 403
-    assert (await stranger("GET", "/programs/active")).json()["items"] == []
-
-
 @pytest.fixture
 def changed(tmp_path: Path) -> tuple[Path, str, str]:
     """A repository, the commit that a version was made from, and the version's patch."""

@@ -44,15 +44,6 @@ async def test_a_local_repository_is_connected_once_and_listed_with_its_head(edi
     assert (listed["items"][0]["default_branch"], len(listed["items"][0]["head"])) == ("trunk", 40)
 
 
-async def test_repositories_of_another_tenant_are_not_listed(editor: Caller, stranger: Caller, program: Path) -> None:
-    await editor("POST", "/connect-git", {"repo_url": str(program)})
-    assert (await stranger("GET", "/repositories")).json() == {"items": [], "next": None}
-
-
-async def test_a_viewer_connects_nothing(viewer: Caller, program: Path) -> None:
-    assert (await viewer("POST", "/connect-git", {"repo_url": str(program)})).status_code == 403
-
-
 @pytest.mark.parametrize(
     ("url", "words"),
     [

@@ -182,23 +182,6 @@ async def test_a_wrong_webhook_is_refused(owner: Caller, body: Any) -> None:
     assert (await owner("GET", "/webhooks")).json()["items"] == []
 
 
-async def test_webhooks_are_for_owners_and_of_one_tenant(
-    owner: Caller, editor: Caller, stranger: Caller, receiver: Receiver
-) -> None:
-    webhook = await registered(owner, receiver.url)
-    name = webhook["webhook_id"]
-    for method, path in (("DELETE", ""), ("POST", "/ping"), ("GET", "/deliveries")):
-        foreign = await stranger(method, f"/webhooks/{name}{path}")
-        absent = await stranger(method, f"/webhooks/absent{path}")
-        assert (foreign.status_code, foreign.json()) == (404, absent.json())
-        assert (await editor(method, f"/webhooks/{name}{path}")).status_code == 403
-    listed = (await owner("GET", "/webhooks")).json()
-    assert [each["webhook_id"] for each in listed["items"]] == [name]
-    assert "secret" not in listed["items"][0]
-    assert (await owner("DELETE", f"/webhooks/{name}")).status_code == 204
-    assert (await owner("DELETE", f"/webhooks/{name}")).status_code == 404
-
-
 async def test_there_is_a_largest_number(owner: Caller, acme: TenantRecords, receiver: Receiver) -> None:
     for at in range(20):
         acme.insert(Webhook(tenant="acme", id=f"w{at}", url=receiver.url, events=("ping",), created_by="k"))
