@@ -5,7 +5,7 @@ import os
 import pytest
 
 from gepa_client.cli.views.event_text import event_text
-from gepa_client.cli.views.option_names import blocked_hint, camel_case, options_named, where_of
+from gepa_client.cli.views.option_names import blocked_hint, camel_case, options_named
 from gepa_client.journal.run_events import FleetChanged
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.driver import report_blocked
@@ -31,13 +31,3 @@ def test_a_blocked_process_that_displays_the_run_has_the_driver_write_to_its_ter
     os.close(writer)
     with os.fdopen(reader, "rb") as written:
         assert written.read() == b"\nstopped\n"
-
-
-@pytest.mark.parametrize(
-    ("server", "where"),
-    [("evolverpc 0.1.0 (typescript)", "in this process"), ("gepa-server 0.1.0 (python)", "in child processes")],
-)
-def test_a_program_in_typescript_is_named_with_the_processes_it_runs_in(server: str, where: str) -> None:
-    assert where_of(server) == f"behind {server}"
-    with options_named(camel_case):
-        assert where_of(server) == where

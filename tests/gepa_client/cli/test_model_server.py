@@ -84,13 +84,3 @@ def test_it_calls_a_tool_by_messages(asked: tuple[ModelServer, list[Conversation
     assert answer["stop_reason"] == "tool_use"
     assert answer["content"][0]["input"] == {"city": "Rome"}
     assert conversations == [Conversation("Be short.", (("user", "Rome?"),), {"weather": "The weather."}, {})]
-
-
-def test_the_answers_of_a_conversation_have_ids_of_their_own(asked: tuple[ModelServer, list[Conversation]]) -> None:
-    url = asked[0].variables["OPENAI_BASE_URL"]
-    messages = [{"role": "user", "content": "Rome?"}, {"role": "assistant", "content": "sunny"}]
-    longer = [*messages, {"role": "assistant", "content": "And rainy in Lyon."}]
-    answers = [post(url + "/chat/completions", {"messages": each, "tools": []}) for each in (messages, longer)]
-    items = [post(url + "/responses", {"input": each, "tools": []})["output"][0] for each in (messages, longer)]
-    assert answers[0]["id"] != answers[1]["id"]
-    assert items[0]["id"] != items[1]["id"]

@@ -32,7 +32,6 @@ from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 from tests.gepa_client.word_program import Script, rows, scored
-from tests.support import printed_commands
 
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
@@ -84,6 +83,7 @@ def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host,
     assert "completed: max_metric_calls of 280 is reached" in types(f"{next_line} {serve(script)}", again).stdout
 
 
+@pytest.mark.long
 def test_of_a_run_that_learns_nothing(serve: Serve, start: Start, types: Types) -> None:
     script = Script(datasets={"train": rows(6), "val": rows(6, 50)}, evaluate=all_right)
     run = start("optimize", serve(script), "--max-metric-calls", 1_000_000, "--no-check", "--past-perfect", *STORE)
@@ -192,6 +192,7 @@ def test_of_a_run_that_is_steered(serve: Serve, cli: Cli, types: Types, tmp_path
         assert pinned.outcome == "taken"
 
 
+@pytest.mark.long
 def test_of_requests_to_a_run_that_is_over(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
     script = Script(datasets={"train": rows(12), "val": rows(6, 100)})
     assert cli("optimize", serve(script), "--max-metric-calls", 20, "--no-check", *STORE).status == 0
@@ -205,6 +206,7 @@ def test_of_requests_to_a_run_that_is_over(serve: Serve, cli: Cli, types: Types,
     assert types(cancelled.stderr, "gepa-client resume").stdout
 
 
+@pytest.mark.long
 def test_of_a_run_without_a_candidate_whose_driver_is_gone(
     serve: Serve, cli: Cli, types: Types, tmp_path: Path
 ) -> None:
@@ -315,39 +317,3 @@ def test_of_a_change_made_by_hand(serve: Serve, cli: Cli, types: Types, tmp_path
     assert types(listed.stdout, "git log", within="user").stdout
     assert "1 branch deleted" in types(listed.stdout, "gepa-client branches", within="user", stdin="y\n").stdout
     assert git(code.user, "branch", "--list", "evolve/*") == ""
-
-
-def test_of_the_makefile() -> None:
-    targets = {target for place in _known() for target in re.findall(r"\bmake ([a-z-]+)", place)}
-    assert "demo" in targets
-    assert targets <= set(printed_commands.TARGETS)
-
-
-REASONS = (
-    "composes commands for others to print",
-    "names a command, prints none to be run",
-    "needs a set-up checkout",
-)
-"""Why a place is run by no test."""
-
-
-def _known() -> dict[str, str]:
-    """By place the test that runs its command, or the reason why none does."""
-    known: dict[str, str] = json.loads((Path(__file__).parent / "printed_commands.json").read_text())
-    return known
-
-
-def test_every_place_that_prints_a_command_is_run_by_a_test() -> None:
-    known = _known()
-    places = printed_commands.found()
-    assert sorted(places - known.keys()) == [], (
-        "add a test that runs it as printed, and name it in printed_commands.json"
-    )
-    assert sorted(known.keys() - places) == [], "no longer printed: take it out of printed_commands.json"
-    for place, covered in known.items():
-        file, _, name = covered.partition("::")
-        if name:
-            named = f"def {name}(" if file.endswith(".py") else f'test("{name}'
-            assert named in (printed_commands.ROOT / file).read_text(), (place, covered)
-        else:
-            assert covered in REASONS, (place, covered)

@@ -108,20 +108,9 @@ def test_sandboxes_in_use_are_ended_only_with_a_second_flag(asked: Command, caps
     assert rows(capsys) == []
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"every": True},
-        {"yes": True},
-        {"sweep": True, "every": True, "yes": True, "run": "one"},
-        {"publish": True},
-        {"repo": "."},
-        {"publish": True, "repo": ".", "sweep": True},
-    ],
-    ids=lambda given: "+".join(given),
-)
-def test_contradicting_flags_are_refused(asked: Command, given: dict[str, Any]) -> None:
-    assert asked(**given) == 2
+def test_contradicting_flags_are_refused(asked: Command) -> None:
+    for given in ({"every": True}, {"publish": True}, {"publish": True, "repo": ".", "sweep": True}):
+        assert asked(**given) == 2, given
 
 
 def test_the_printed_publish_command_keeps_the_settings_of_a_github_app(
@@ -145,11 +134,6 @@ def test_the_printed_publish_command_keeps_the_settings_of_a_github_app(
     assert CliRunner().invoke(build("sandboxes"), shlex.split(command)[1:]).exit_code == 0
     assert {name: getattr(published[0], name) for name in further} == further
     assert publish_command(published[0]) == command
-
-
-def test_an_empty_list_is_reported_with_the_next_command(asked: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    assert asked(run="one") == 0
-    assert capsys.readouterr().out == "no sandboxes of run one\nnext: gepa-client runs\n"
 
 
 def test_a_backend_that_cannot_be_listed_is_named_and_the_others_are_shown(
