@@ -162,23 +162,23 @@ async def test_a_name_that_became_private_gets_nothing(
     assert receiver.received == []
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"url": "https://10.0.0.1/hook", "events": ["ping"]},
-        {"url": "http://example.com/hook", "events": ["ping"]},
-        {"url": "file:///etc/passwd", "events": ["ping"]},
-        {"url": "https://a:b@example.com/", "events": ["ping"]},
-        {"url": "https://[::1", "events": ["ping"]},
-        {"url": "https://example.com:99999/", "events": ["ping"]},
-        {"url": "https://93.184.216.34/", "events": []},
-        {"url": "https://93.184.216.34/", "events": ["everything"]},
-        {"url": "x" * 3000, "events": ["ping"]},
-        {},
-    ],
-)
-async def test_a_wrong_webhook_is_refused(owner: Caller, body: Any) -> None:
-    assert (await owner("POST", "/webhooks", body)).status_code == 422
+WRONG: list[dict[str, Any]] = [
+    {"url": "https://10.0.0.1/hook", "events": ["ping"]},
+    {"url": "http://example.com/hook", "events": ["ping"]},
+    {"url": "file:///etc/passwd", "events": ["ping"]},
+    {"url": "https://a:b@example.com/", "events": ["ping"]},
+    {"url": "https://[::1", "events": ["ping"]},
+    {"url": "https://example.com:99999/", "events": ["ping"]},
+    {"url": "https://93.184.216.34/", "events": []},
+    {"url": "https://93.184.216.34/", "events": ["everything"]},
+    {"url": "x" * 3000, "events": ["ping"]},
+    {},
+]
+
+
+async def test_a_wrong_webhook_is_refused(owner: Caller) -> None:
+    for body in WRONG:
+        assert (await owner("POST", "/webhooks", body)).status_code == 422
     assert (await owner("GET", "/webhooks")).json()["items"] == []
 
 
