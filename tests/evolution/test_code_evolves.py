@@ -48,6 +48,7 @@ def test_the_code_evolves_and_bad_changes_are_refused_with_their_stage(
     the_best_branch_works(here, language, result["run_id"], mutated[-1])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_change_in_typescript_is_kept_if_it_builds(world: Callable[..., World]) -> None:
     here = world("typescript")

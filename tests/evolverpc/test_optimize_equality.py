@@ -45,6 +45,7 @@ def by_the_command(units: ModuleType, folder: Path, seed: int, fork_server: Fork
     return candidates(folder / "command")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("node") is None or not PACKAGE.exists(), reason="the TypeScript package is not set up")
 def test_optimize_of_typescript_gives_the_candidates_of_python(
     units: ModuleType, folder: Path, fork_server: ForkServer

@@ -7,7 +7,6 @@ import pytest
 from gepa.api import optimize
 from gepa.core.adapter import EvaluationBatch, GEPAAdapter
 
-from benchmarks import word_weights
 from tests.support.rounds import rounds
 
 Rows = list[dict[str, Any]]
@@ -77,16 +76,6 @@ def test_the_tickets_get_better_on_rows_held_out_by_a_page_that_fits_a_screen(
     lines = page["rules"].split("\n")
     assert 15 < len(lines) <= 40
     assert all(len(line) <= 80 for line in lines)
-
-
-@pytest.mark.repeated
-@pytest.mark.parametrize("seed", rounds(8))
-def test_word_weights_get_banking77_above_four_fifths_on_rows_held_out(
-    banking_rows: dict[str, Rows], seed: int
-) -> None:
-    first, best, _ = improved(word_weights, banking_rows, seed=seed, calls=3000, minibatch=20)
-    assert first == 0
-    assert best > 0.80
 
 
 def learned(program: ModuleType, rules: str, *messages: tuple[str, str]) -> str:

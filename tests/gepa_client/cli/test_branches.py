@@ -125,18 +125,6 @@ def test_the_user_is_asked_before_files_are_checked_out_that_run_unasked(cli: Cl
     assert marks(unasked) == []
 
 
-def test_texts_that_are_not_in_the_best_code_are_listed_with_the_command_that_prints_them(
-    cli: Cli, tmp_path: Path
-) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "best_candidate.json").write_text("{}")
-    code = StoredCode(tmp_path, texts_evolved=True, output=tmp_path / "out")
-    code.into(tmp_path / "code.db")
-    ended = cli("branches", "last", "--check-out", "--repo", "user", "--store", "code.db")
-    assert "the best candidate's texts are not in its code" in ended.stdout
-    assert f"next: gepa-client mutate http://127.0.0.1:9 --texts {tmp_path}/out/best_candidate.json" in ended.stdout
-
-
 def test_nothing_is_checked_out_over_changes_that_are_not_committed(cli: Cli, code: StoredCode) -> None:
     (code.user / "program.py").write_text("mine")
     ended = cli("branches", "last", "--check-out", "--repo", "user")
@@ -152,14 +140,6 @@ def test_a_branch_of_another_author_is_never_moved(cli: Cli, code: StoredCode) -
     assert ended.status == 2
     assert f"the branch {BEST} is there already, at another commit" in ended.stderr
     assert git(code.user, "rev-parse", BEST).strip() == code.seed
-
-
-def test_without_a_bundle_the_repository_of_the_server_is_named(cli: Cli, tmp_path: Path) -> None:
-    StoredCode(tmp_path, bundles=False).into(tmp_path / "code.db")
-    ended = cli("branches", "last", "--check-out", "--repo", "user", "--store", "code.db")
-    assert ended.status == 2
-    assert "it is in the repository of the server that made it" in ended.stderr
-    assert cli("branches", "last", "--check-out", "--repo", "server", "--store", "code.db").status == 0
 
 
 def test_a_record_with_invalid_bundles_is_an_error(cli: Cli, tmp_path: Path) -> None:

@@ -17,16 +17,11 @@ from gepa_client.journal.run_events import (
     Finished,
     FleetChanged,
     NoProposal,
-    Phase,
     Progress,
-    Reflecting,
-    ReflectionRetried,
     Rejected,
-    StepFailed,
     Warned,
 )
 from gepa_client.journal.store import open_store
-from gepa_client.report.run_record import RunRecord
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.certificate.certified_run import Certified
 from tests.gepa_client.example_records import NASTY, candidate, example_record
@@ -72,42 +67,6 @@ def test_plain_lines_show_candidates_and_warnings_and_count_the_rest() -> None:
     assert "of 3,000 metric calls" in lines[2]
 
 
-def reflecting(seconds: float) -> RunRecord:
-    """A run that began to wait for two proposals 2 s before `seconds`."""
-    asked = Reflecting(iteration=4, components=["rules"], seconds=seconds - 2)
-    return example_record(Phase(phase="optimizing", seconds=4.0), asked, asked)
-
-
-def test_a_wait_for_new_texts_is_displayed_with_its_length_component_and_iteration() -> None:
-    console = Console(file=io.StringIO(), width=80)
-    record = reflecting(seconds=44.0)
-    record.seconds = 84.4
-    console.print(frame(record, [], 80 - SPARE))
-    assert isinstance(console.file, io.StringIO)
-    shown = console.file.getvalue()
-    assert "waiting 0:42 for the program: rules (iteration 4, 2 proposals)" in shown
-    record.apply(ReflectionRetried(error="http://127.0.0.1:1/v1: Connection refused"))
-    console.print(frame(record, [], 80 - SPARE))
-    again = console.file.getvalue().removeprefix(shown).replace("│", "")
-    assert "asked again after: http://127.0.0.1:1/v1: Connection refused" in " ".join(again.split())
-    shown = console.file.getvalue()
-    record.apply(Reflecting(iteration=4, ended=True))
-    console.print(frame(record, [], 80 - SPARE))
-    assert "waiting" not in console.file.getvalue().removeprefix(shown)
-
-
-def test_without_a_terminal_a_wait_for_new_texts_is_a_line_every_ten_seconds() -> None:
-    out = io.StringIO()
-    display = PlainDisplay(Console(file=out, width=80))
-    record = reflecting(seconds=44.0)
-    for second in range(42, 75):
-        record.seconds = float(second)
-        display.tick(record)
-    lines = out.getvalue().splitlines()
-    assert [line.split()[0] for line in lines] == ["52.0", "62.0", "72.0"]
-    assert lines[0].endswith("waiting 0:10 for the program: rules (iteration 4, 2 proposals)")
-
-
 def test_each_change_of_a_server_is_one_line_without_styles_from_its_text() -> None:
     out = io.StringIO()
     display = PlainDisplay(Console(file=out, width=200))
@@ -139,17 +98,6 @@ def test_a_paused_server_is_reported_once_despite_further_events() -> None:
         display.event(FleetChanged(kind=kind, url=url, detail="lost", after=0.5), record)  # type: ignore[arg-type]
     lines = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
     assert lines == ["a is paused: lost", "b is paused: lost", "a has left: lost", "a is paused: lost"]
-
-
-def test_the_same_failure_is_reported_again_only_after_a_proposal() -> None:
-    out = io.StringIO()
-    display = PlainDisplay(Console(file=out, width=200))
-    boom, other = (StepFailed(iteration=1, step="reflection", message=text) for text in ("boom", "other"))
-    rejected = Rejected(iteration=3, old_score=1.0, new_score=0.0, reason="worse")
-    for event in (boom, boom, other, other, rejected, other):
-        display.event(event, example_record())
-    lines = [line.split(" failed: ", 1)[1] for line in out.getvalue().splitlines()]
-    assert lines == ["boom", "other", "other"]
 
 
 def test_a_command_that_is_wider_than_the_terminal_can_be_pasted() -> None:

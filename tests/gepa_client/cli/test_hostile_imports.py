@@ -14,7 +14,6 @@ from tests.gepa_client.conftest import Ran
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 
 Cli = Callable[..., Ran]
-Change = Callable[[dict[str, Any]], object]
 
 
 def exported(tmp_path: Path, **made: Any) -> dict[str, Any]:
@@ -69,16 +68,6 @@ def test_a_run_id_that_is_a_path_is_refused(cli: Cli, tmp_path: Path) -> None:
     assert cli("runs", "--json").stdout == ""
 
 
-def test_a_run_that_is_in_the_store_is_not_imported_again(cli: Cli, tmp_path: Path) -> None:
-    document = exported(tmp_path)
-    assert taken(cli, tmp_path, document).status == 0
-    document["run"]["name"] = "another"
-    again = taken(cli, tmp_path, document)
-    assert again.status == 2
-    assert RUN_ID in again.stderr
-    assert json.loads(cli("runs", "--json").stdout)["name"] is None
-
-
 def test_an_imported_run_can_be_listed_shown_and_replayed_without_a_server(cli: Cli, tmp_path: Path) -> None:
     assert taken(cli, tmp_path, exported(tmp_path)).status == 0
     assert cli("runs").status == 0
@@ -115,10 +104,3 @@ def test_one_damaged_run_hides_no_other_from_the_list(cli: Cli, tmp_path: Path) 
     assert "?/?" in listed.stdout
     assert listed.stdout.count("0.00 -> ?") == 2  # the seed's score is that of its candidate
     assert len(cli("runs", "--json").stdout.splitlines()) == 2
-
-
-def test_a_store_of_a_name_no_file_can_have_is_refused(cli: Cli) -> None:
-    refused = cli("runs", "--store", "x" * 300)
-    assert refused.status == 2
-    assert "cannot be opened: File name too long" in refused.stderr
-    assert has_no_traceback(refused)

@@ -126,6 +126,7 @@ def plain(here: Place, output: str) -> dict[str, object]:
     return here.result(output)
 
 
+@pytest.mark.long
 @pytest.mark.repeated
 @pytest.mark.parametrize("here", [1 + each for each in rounds(10)], indirect=True)
 @pytest.mark.timeout(300)  # two runs, one of which does all the damage it can

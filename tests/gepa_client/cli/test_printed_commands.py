@@ -4,7 +4,6 @@ import contextlib
 import json
 import re
 import sqlite3
-import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +22,6 @@ from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, open_store
 from gepa_client.report.run_record import RunRecord, full_texts_command
 from gepa_client.run.fingerprint import RunMismatch, check_fingerprint
-from protocol.errors import UnknownCandidate
 from tests.gepa_client.cli.mutation_script import Evolving
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
 from tests.gepa_client.example_records import started
@@ -36,7 +34,6 @@ from tests.gepa_client.word_program import Script, rows, scored
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
 Types = Callable[..., Ran]
-Start = Callable[..., "subprocess.Popen[str]"]
 
 STORE = ("--store", "kept here.db")
 
@@ -49,10 +46,6 @@ def cli(in_process: Cli) -> Cli:
 def breaks(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
     error = {"type": "KeyError", "message": "'a'"}
     return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
-
-
-def all_right(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
-    return {"status": "ok", "score": 1.0, "output": "right", "seconds": 0.0}
 
 
 def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host, cli: Cli, types: Types) -> None:
@@ -81,16 +74,6 @@ def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host,
     assert away.status == 3
     [next_line] = [line for line in away.stdout.splitlines() if again in line]
     assert "completed: max_metric_calls of 280 is reached" in types(f"{next_line} {serve(script)}", again).stdout
-
-
-@pytest.mark.long
-def test_of_a_run_that_learns_nothing(serve: Serve, start: Start, types: Types) -> None:
-    script = Script(datasets={"train": rows(6), "val": rows(6, 50)}, evaluate=all_right)
-    run = start("optimize", serve(script), "--max-metric-calls", 1_000_000, "--no-check", "--past-perfect", *STORE)
-    assert run.stdout is not None
-    warning = next(line for line in run.stdout if "nothing was proposed for 10 minibatches" in line)
-    assert "cancelled" in types(warning, "gepa-client cancel").stdout
-    assert run.wait(TIMEOUT_S) == 130
 
 
 def test_of_a_stored_run_that_is_complete(cli: Cli, types: Types, tmp_path: Path) -> None:
@@ -193,20 +176,6 @@ def test_of_a_run_that_is_steered(serve: Serve, cli: Cli, types: Types, tmp_path
 
 
 @pytest.mark.long
-def test_of_requests_to_a_run_that_is_over(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
-    script = Script(datasets={"train": rows(12), "val": rows(6, 100)})
-    assert cli("optimize", serve(script), "--max-metric-calls", 20, "--no-check", *STORE).status == 0
-    complete = cli("steer", "unpin", "last", *STORE)
-    assert complete.status == 2
-    assert "is completed, and no process drives it: continue it with a larger budget, then ask" in complete.stderr
-    assert "max_metric_calls of 40 is reached" in types(complete.stderr, "gepa-client resume").stdout
-    with contextlib.closing(open_store(str(tmp_path / STORE[1]))) as store:
-        store.update(store.runs()[0].id, {"status": "cancelled"})
-    cancelled = cli("steer", "unpin", "last", *STORE)
-    assert types(cancelled.stderr, "gepa-client resume").stdout
-
-
-@pytest.mark.long
 def test_of_a_run_without_a_candidate_whose_driver_is_gone(
     serve: Serve, cli: Cli, types: Types, tmp_path: Path
 ) -> None:
@@ -227,27 +196,10 @@ def test_of_a_run_without_a_candidate_whose_driver_is_gone(
     assert types(replayed.stdout, "gepa-client show").stdout
 
 
-def test_of_outputs_that_were_scored_anew(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
-    put(tmp_path / STORE[1], Made())
-    scores = {"results": [{"status": "ok", "score": 1.0, "output": None, "seconds": 0.0}]}
-    scorer = Script(capabilities=("scoring", "idempotency", "async"), replies={"score": lambda _: scores})
-    ended = cli("rescore", "last", "--with", serve(scorer), *STORE)
-    assert types(ended.stdout, "gepa-client show").stdout
-
-
 def test_of_texts_that_are_not_in_the_best_code(cli: Cli, types: Types, tmp_path: Path) -> None:
     StoredCode(tmp_path, texts_evolved=True).into(tmp_path / STORE[1])
     ended = cli("branches", "last", "--check-out", "--repo", "user", *STORE)
     assert "louder" in types(ended.stdout, "gepa-client show").stdout
-
-
-def test_of_a_commit_that_the_server_does_not_have(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
-    StoredCode(tmp_path).into(tmp_path / "runs.db")
-    evolving = Evolving(raises=UnknownCandidate("no such commit", commit="1" * 40))
-    ended = cli("mutate", serve(evolving.script), "answer yes", "--limit", 0)
-    assert ended.status == 1
-    words = {"branches RUN": "branches last --store ../runs.db"}
-    assert types(ended.stderr, "gepa-client branches", within="user", **words).stdout
 
 
 def test_of_a_check(serve: Serve, cli: Cli, types: Types) -> None:

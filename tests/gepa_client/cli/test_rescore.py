@@ -85,11 +85,3 @@ def test_a_server_that_does_not_score_is_named(cli: Cli, serve: Serve, words: Sc
     ended = cli("rescore", "last", "--with", url)
     assert ended.status == 2
     assert f"{url} does not score" in ended.stderr
-
-
-def test_a_scorer_that_gives_no_score_is_an_error_on_one_line(cli: Cli, serve: Serve, tmp_path: Path) -> None:
-    put(tmp_path / "runs" / "evolverpc.db", Made())
-    ended = cli("rescore", "last", "--with", serve(scorer(lambda params: {"results": params["results"]})))
-    assert ended.status == 2
-    assert "answered `rollout` again" in ended.stderr
-    assert "Traceback" not in ended.stderr

@@ -61,45 +61,6 @@ def test_a_check_loads_neither_the_optimizer_nor_a_model(serve: Callable[[Script
     assert not loaded("check", serve(words)) & (set(HEAVY) - {"aiohttp"})
 
 
-def test_a_run_with_the_programs_own_proposals_never_loads_litellm(
-    serve: Callable[[Script], str], words: Script
-) -> None:
-    probe = """
-import sys, json, tempfile
-from pathlib import Path
-import gepa_client.cli.commands.optimize
-from gepa_client.journal.entries import StoredRun
-from gepa_client.transport.event_loop import CancelToken
-from gepa_client.journal.store import open_store
-from gepa_client.settings.run_config import RunConfig
-from gepa_client.run.driver import drive
-from gepa_client.run.gateway_record import GatewayRecord
-from gepa_client.run.control_messages import DriverJob
-events = []
-config = RunConfig(url=(sys.argv[1],), max_metric_calls=60)
-with tempfile.TemporaryDirectory() as folder:
-    where = str(Path(folder) / "store.db")
-    store = open_store(where)
-    store.create(StoredRun(id="r", config=config.recorded(), output=folder))
-    store.close()
-    settings = config.model_dump(mode="json", exclude_unset=True)
-    job = DriverJob(store=where, run_id="r", owner="me", config=settings, output=Path(folder))
-    drive(job, events.append, CancelToken(), lambda: None, GatewayRecord())
-assert events[-1].status == "completed", events[-1]
-print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
-"""
-    ended = subprocess.run(
-        [sys.executable, "-c", probe, serve(words)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert not set(json.loads(ended.stdout.splitlines()[-1])) & {"litellm", "openai", "anthropic", "modal"}
-
-
 def test_version_is_the_packages_own(cli: Callable[..., Ran]) -> None:
     from importlib.metadata import version
 

@@ -1,10 +1,8 @@
 """The commands that list, show, cancel and fork the runs of a store, as a user types them."""
 
 import json
-import re
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,6 @@ from gepa_client.errors import JournalError
 from gepa_client.journal.entries import SEARCH, AttemptFinished, AttemptStarted, Claim, Entry, StoredRun
 from gepa_client.journal.lease import LeaseHeartbeat
 from gepa_client.journal.store import find_run, open_store
-from gepa_client.sandboxing.session_messages import ConnectionLog
-from sandbox_runtime.gateway import HostConnection
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.example_records import NASTY
@@ -91,16 +87,6 @@ def test_reading_a_store_loads_nothing_heavy(
     assert not loaded("show", "last") & {*HEAVY, "pymongo"}
 
 
-@pytest.mark.parametrize(
-    ("typed", "expected"), [("typo.db", "no store at typo.db"), ("mongodb//host", "mongodb://HOST")]
-)
-def test_a_store_that_does_not_exist_is_an_error(cli: Cli, tmp_path: Path, typed: str, expected: str) -> None:
-    ended = cli("runs", "--store", typed)
-    assert (ended.status, ended.stdout) == (2, "")
-    assert expected in ended.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_file_that_is_no_store_is_an_error_that_names_it(cli: Cli, store: Path) -> None:
     store.parent.mkdir()
     store.write_text("these are not the runs you are looking for, and no database either\n" * 20)
@@ -122,27 +108,6 @@ def test_a_running_run_without_a_heartbeat_is_marked_and_its_takeover_is_printed
 
 
 # --- show ------------------------------------------------------------------------------------------------------------
-
-
-def test_show_adds_up_what_sandboxes_reached_and_reports_a_damaged_file(cli: Cli, store: Path, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    log, reached = tmp_path / "out/connections.jsonl", ConnectionLog()
-    for host in ("api.example.org", "pypi.org", "api.example.org"):
-        reached.add(HostConnection("s", host, 443, 1_200, 34_000, 0.5, host != "pypi.org", "CONNECT"))
-    log.write_text("".join(f"{line}\n" for line in (*reached.lines(), *reached.lines())))
-    put(store, Made(output=str(tmp_path / "out")))
-    printed = cli("show", "last").stdout
-    _, table = printed.split("hosts that sandboxes connected to\n")
-    assert [line.split() for line in table.splitlines()[:3]] == [
-        ["host", "connections", "failed", "refused", "bytes", "sent", "received"],
-        ["api.example.org:443", "4", "0", "0", "4,800", "136,000"],
-        ["pypi.org:443", "2", "2", "0", "2,400", "68,000"],
-    ]
-    assert json.loads(cli("show", "last", "--json").stdout)["hosts"]["pypi.org:443"]["failed"] == 2
-    log.write_text('{"host": "pypi.org:443", "surprise": 1}')
-    damaged = cli("show", "last")
-    assert damaged.status == 0
-    assert f"the connections of sandboxes are not shown: {log} is not as it was written" in damaged.stderr
 
 
 def test_show_prints_the_facts_the_tree_the_outcomes_and_the_changes(cli: Cli, store: Path) -> None:
@@ -187,29 +152,6 @@ def test_missing_prices_and_attempts_without_an_end_are_reported_and_not_counted
     assert (shown["spent_usd"], shown["unpriced"], shown["lost"]) == (pytest.approx(0.208), 20, 2)
 
 
-def test_the_cost_of_a_run_is_unknown_only_if_a_price_is_missing(cli: Cli, store: Path) -> None:
-    cases: list[tuple[str, float, dict[str, int], dict[str, int] | None]] = [
-        ("$0.00", 0.0, {}, {}),
-        ("none reported", 0.0, {"evaluate": 4}, {"evaluate": 4}),
-        ("?", 0.0, {"evaluate": 4}, {"evaluate": 3}),
-        ("?", 0.0, {"evaluate": 4, "mutation": 1}, {"evaluate": 4}),
-        ("?", 0.0, {"evaluate": 4}, None),
-        ("$0.25", 0.25, {"evaluate": 4}, {"evaluate": 4}),
-        ("$0.25+?", 0.25, {"mutation": 1}, {}),
-    ]
-    opened = open_store(str(store))
-    for at, (_, spent, unpriced, unreported) in enumerate(cases):
-        counters = {"spent_usd": spent, "unpriced": unpriced} | (
-            {} if unreported is None else {"unreported": unreported}
-        )
-        made = Made(run_id=f"run-{at}")
-        opened.create(replace(made.run(), counters=counters), made.rows())
-    opened.close()
-    printed = cli("runs").stdout
-    for at, (cost, *_) in enumerate(cases):
-        assert re.search(rf"^run-{at} .*-/40 +{re.escape(cost)} +\d+ d ", printed, re.MULTILINE), (at, printed)
-
-
 def test_a_candidate_is_shown_with_its_texts_diffs_and_the_rows_it_moved(cli: Cli, store: Path) -> None:
     put(store, Made(broken=frozenset({(4, 0)}), held=True))
     printed = cli("show", RUN_ID[:12], "--candidate", "4").stdout
@@ -220,17 +162,6 @@ def test_a_candidate_is_shown_with_its_texts_diffs_and_the_rows_it_moved(cli: Cl
     failed = cli("show", RUN_ID, "--candidate", "5")
     assert failed.status == 2
     assert "has no candidate 5: it has 0 to 4" in failed.stderr
-
-
-def test_show_as_json_has_everything(cli: Cli, store: Path) -> None:
-    put(store, Made())
-    shown = json.loads(cli("show", "last", "--json").stdout)
-    assert shown["entries"] == {"start": 3, "search": 24}
-    assert shown["rows"] == {"train": 3, "val": 4}
-    assert [kept["front"] for kept in shown["candidates"]] == [False, True, True, True, True]
-    assert shown["candidates"][4]["scores"] == {"3": 1.0, "4": 1.0, "5": 1.0, "6": 1.0}
-    assert {spent["kind"] for spent in shown["spending"]} == {"evaluate", "completion"}
-    assert "claim" not in shown
 
 
 def test_text_from_elsewhere_cannot_command_the_terminal(cli: Cli, store: Path) -> None:
@@ -311,14 +242,6 @@ def test_a_run_whose_driver_is_gone_is_cancelled_after_its_lease(cli: Cli, store
     assert json.loads(ended.stdout) == {
         "run": RUN_ID, "status": "cancelled", "reason": "cancelled by hand", "stopped": True,
     }  # fmt: skip
-
-
-def test_a_driver_that_takes_its_time_is_not_waited_for_without_end(cli: Cli, store: Path) -> None:
-    put(store, Made(status="running", claim=Claim("another", 3), config={"lease_s": 600.0}))
-    ended = cli("cancel", RUN_ID, "--wait", "0.3")
-    assert ended.status == 1
-    assert "has not stopped yet" in ended.stdout
-    assert (stored(store, RUN_ID).requested_action, stored(store, RUN_ID).status) == ("cancel", "running")
 
 
 # --- fork ------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tests.gepa_client.page.page_state import begun, read_run, replayed_state
 from tests.gepa_client.word_program import WORDS, Script, proposed, rows
 from tests.support.rounds import ALL
 
-PLACES = 10 if ALL else 3
+PLACES = 10 if ALL else 2
 
 RUNS: dict[str, tuple[object, ...]] = {
     "plain": (),
