@@ -41,7 +41,7 @@ def made(service: Platform) -> MadeWorker:
 
 def test_a_worker_whose_time_is_over_hands_its_job_to_another_one(service: Platform, tmp_path: Path) -> None:
     service.tenant("acme")
-    settings = word_settings(tmp_path / "log", metric_calls=24, slower=10)
+    settings = word_settings(tmp_path / "log", metric_calls=40, slower=20)
     job = service.submit(word_repository(tmp_path / "program"), settings)
     worker, busy, until = made(service), [False], time.monotonic() + WAIT_S
 
