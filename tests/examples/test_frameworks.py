@@ -28,8 +28,7 @@ LAST_LINE = re.compile(
 )
 MODELS = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 VARIABLES = {"LITELLM_LOCAL_MODEL_COST_MAP": "1", "MASTRA_TELEMETRY_DISABLED": "1"}
-AS_A_USER = "openai"
-"""The example of `make test`, whose script, command and server are started as a user does; the others' are forks."""
+IN_MAKE_TEST = "openai"
 Run = Callable[..., tuple[int, str]]
 
 pytestmark = pytest.mark.timeout(600)  # the first run installs the frameworks
@@ -86,16 +85,12 @@ def table(page: Path, head: str) -> list[list[str]]:
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
     in_node = (FRAMEWORKS / name / "package.json").is_file()
-    return [NODE] * in_node + [pytest.mark.long] * (name != AS_A_USER)
+    return [NODE] * in_node + [pytest.mark.long] * (name != IN_MAKE_TEST)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in NAMES])
-def test_a_starter_with_at_most_fifteen_lines_changed_gets_better(tmp_path: Path, run: Run, name: str) -> None:
-    if name == AS_A_USER:
-        done = run_as_a_user(tmp_path, name, "--no-check")
-        status, output = done.returncode, done.stderr + done.stdout
-    else:
-        status, output = run(name, "--no-check")
+def test_a_starter_with_at_most_fifteen_lines_changed_gets_better(run: Run, name: str) -> None:
+    status, output = run(name, "--no-check")
     assert status == 0, output
     printed = LAST_LINE.fullmatch(output.splitlines()[-1])
     assert printed is not None, output
