@@ -21,9 +21,9 @@ def users_files(repository: Path) -> dict[str, str]:
     return {str(path.relative_to(repository)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
-@pytest.mark.repeated
+@pytest.mark.long
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("language", ["python", pytest.param("typescript", marks=pytest.mark.long)])
+@pytest.mark.parametrize("language", ["python", "typescript"])
 def test_the_code_evolves_and_bad_changes_are_refused_with_their_stage(
     world: Callable[..., World], language: str
 ) -> None:
@@ -48,6 +48,7 @@ def test_the_code_evolves_and_bad_changes_are_refused_with_their_stage(
     the_best_branch_works(here, language, result["run_id"], mutated[-1])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_change_in_typescript_is_kept_if_it_builds(world: Callable[..., World]) -> None:
     here = world("typescript")

@@ -97,6 +97,7 @@ def shows_the_page(printed: str, folder: Path) -> None:
     assert address.strip().endswith(f"run={folder.name}")
 
 
+@pytest.mark.long
 def test_the_demo_needs_no_node(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     lines = run(tmp_path, str(TICKETS / "demo.py"), "--max-metric-calls", "240", PATH=str(tmp_path / "bin"))
@@ -147,14 +148,3 @@ def test_banking77_is_learnt_through_a_server(tmp_path: Path) -> None:
     figures = json.loads(run(tmp_path, str(ROOT / "benchmarks" / "banking77.py"))[-1])
     assert figures["python"]["seed_score"] == 0
     assert figures["python"]["best_score"] > max(0.80, figures["label_names"])
-
-
-def test_banking77_without_data_is_an_error_that_names_what_is_missing(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / "banking77.py"), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 2
-    assert "ten_train.jsonl" in done.stderr

@@ -7,7 +7,6 @@ import pytest
 from gepa.api import optimize
 from gepa.core.adapter import EvaluationBatch, GEPAAdapter
 
-from benchmarks import word_weights
 from tests.support.rounds import rounds
 
 Rows = list[dict[str, Any]]
@@ -79,26 +78,6 @@ def test_the_tickets_get_better_on_rows_held_out_by_a_page_that_fits_a_screen(
     assert all(len(line) <= 80 for line in lines)
 
 
-@pytest.mark.repeated
-@pytest.mark.parametrize("seed", rounds(8))
-def test_word_weights_get_banking77_above_four_fifths_on_rows_held_out(
-    banking_rows: dict[str, Rows], seed: int
-) -> None:
-    first, best, _ = improved(word_weights, banking_rows, seed=seed, calls=3000, minibatch=20)
-    assert first == 0
-    assert best > 0.80
-
-
-def test_the_rows_are_enough_balanced_and_in_one_split_each(tickets_rows: dict[str, Rows]) -> None:
-    everything = [row for rows in tickets_rows.values() for row in rows]
-    assert len(everything) >= 120
-    assert len({row["text"].lower() for row in everything}) == len(everything)
-    labels = {row["label"] for row in everything}
-    for rows in tickets_rows.values():
-        counts = {label: sum(row["label"] == label for row in rows) for label in labels}
-        assert len(set(counts.values())) == 1
-
-
 def learned(program: ModuleType, rules: str, *messages: tuple[str, str]) -> str:
     """The text that the program proposes for `rules`, after messages with the desks they were for."""
     records = [{"Inputs": {"text": text}, "Feedback": f"expected: {desk}, got: x"} for text, desk in messages]
@@ -124,10 +103,3 @@ def test_a_line_that_is_wrong_twice_more_often_than_right_is_removed(python_tick
     wrong = [("a free one", "feature"), ("set me free", "feature")]
     assert learned(python_tickets, rules, *wrong) == "# a remark\notherwise -> feature"
     assert learned(python_tickets, rules, *wrong, ("freezes, not free", "bug")) == rules
-
-
-def test_a_full_page_gets_no_more_lines(python_tickets: ModuleType) -> None:
-    page = "\n".join(f"word{number} -> bug" for number in range(39))
-    messages = [(text, desk) for text in ("parcel", "parcels") for desk in ("shipping",)]
-    messages += [("refund", "returns"), ("refunds", "returns")]
-    assert len(learned(python_tickets, page, *messages).split("\n")) == 40

@@ -120,6 +120,7 @@ async def test_a_server_that_is_killed_costs_its_running_examples_and_no_more(
         assert all(ledger.outcomes[-1] == "ok" for ledger in ledgers)
 
 
+@pytest.mark.long
 async def test_a_server_that_stands_still_for_a_while_loses_nothing(
     servers: list[Server], opened: Any, watch: Watch
 ) -> None:

@@ -11,13 +11,9 @@ from pymongo import MongoClient
 from gepa_client.errors import StoreDamaged
 from gepa_client.journal import Store
 from gepa_client.journal.entries import SEARCH
-from gepa_client.journal.history import all_rows
 from gepa_client.journal.soundness import check_sound, damage
 from tests.gepa_client.journal.conftest import DATABASES
-from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, driven, entry, run
-
-Change = Callable[[str, str], None]
-"""Runs SQL, and for MongoDB does the same to the documents of entries."""
+from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, driven, entry
 
 
 @pytest.fixture
@@ -49,21 +45,6 @@ def change(url: str, sql: str, documents: Callable[[Any], object]) -> None:
 def test_a_journal_as_it_was_written_is_sound(written: Store) -> None:
     assert damage(written, RUN.id) is None
     check_sound(written, RUN.id)
-
-
-def test_a_repeated_write_leaves_the_chain_whole(store: Store) -> None:
-    driven(store)
-    store.write(RUN.id, OWNER, [entry(0), entry(1)])
-    store.write(RUN.id, OWNER, [entry(0), entry(1), entry(2)])
-    store.write(RUN.id, OWNER, [entry(2), entry(3), entry(1)])
-    assert store.chains(RUN.id) == {OWNER: 4}
-    assert damage(store, RUN.id) is None
-
-
-def test_a_copy_of_a_run_is_sound(written: Store) -> None:
-    written.create(run("copy"), list(all_rows(written, RUN.id)))
-    assert damage(written, "copy") is None
-    assert sum(written.chains("copy").values()) == 305
 
 
 @pytest.mark.parametrize("store_url", DATABASES, indirect=True)

@@ -10,11 +10,10 @@ from typing import Any
 import orjson
 import pytest
 
-from gepa_client.errors import JournalError, NoSuchRun, RunExists
+from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal import Claim, Store, open_store
 from gepa_client.journal.entries import SEARCH, Row
 from gepa_client.journal.history import all_rows
-from gepa_client.run.output_folder import new_run_id
 from gepa_client.run.transfer import MACHINE_SETTINGS, export_run, import_run
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.journal.sample_runs import KEPT, OWNER, RUN, driven, ended, entry, sent
@@ -80,40 +79,6 @@ def test_a_run_is_the_same_in_another_store(store: Store, target: Store, through
     assert sorted(map(repr, all_rows(target, RUN.id))) == sorted(map(repr, all_rows(store, RUN.id)))
     assert target.spending(RUN.id) == store.spending(RUN.id)
     assert {**json.loads("".join(export_run(target, RUN.id))), "run": None} == {**document, "run": None}
-
-
-def test_a_run_comes_into_any_store(store: Store, target: Store) -> None:
-    document = export_of(target)
-    import_run(store, document)
-    assert sorted(map(repr, all_rows(store, RUN.id))) == sorted(map(repr, ROWS))
-
-
-def test_answers_are_exported_as_json_if_that_keeps_their_bytes(store: Store) -> None:
-    entries = export_of(store)["entries"]
-    assert entries[0]["answer"]["output"] == {"z": 1, "a": [1.0, 2.5e-7, None, True], "é": "é"}
-    assert '{"spaced": 1.50}' in entries[2]["answer_text"]
-
-
-def test_a_run_that_is_there_is_not_replaced(store: Store) -> None:
-    document = export_of(store)
-    with pytest.raises(RunExists, match=RUN.id):
-        import_run(store, document)
-    assert store.run(RUN.id).status == "running"
-
-
-def test_an_imported_run_can_be_driven(store: Store, target: Store) -> None:
-    import_run(target, export_of(store))
-    assert target.claim(RUN.id, target.run(RUN.id).claim, "new", "pid 3")
-    target.write(RUN.id, "new", [entry(len(ANSWERS)), sent(0, 3)])
-
-
-def test_an_export_holds_answers_that_no_import_takes(store: Store, target: Store) -> None:
-    driven(store)
-    store.write(RUN.id, OWNER, [entry(0, b'"\\ud800"', kind="completion")])
-    document = broken(json.loads("".join(export_run(store, RUN.id))), "run", "config", value=CONFIG)
-    assert document["entries"][0]["answer_text"] == '"\\ud800"'
-    with pytest.raises(JournalError, match=r"entries\.0: `answer_text` cannot be read"):
-        import_run(target, document)
 
 
 def broken(document: dict[str, Any], *path: str | int, value: object) -> dict[str, Any]:
@@ -268,15 +233,6 @@ def test_an_import_calls_no_address_and_opens_no_file_of_its_configuration(store
     assert imported.config["reflection_lm_kwargs"]["temperature"] == 0.5
     for bad in ("evil", "/etc", "wandb", "mlflow", "allow_insecure"):
         assert bad not in json.dumps(imported.config)
-
-
-@pytest.mark.parametrize("name", [None, "words", "../../é ok", "x" * 500, "-", "_"])
-def test_every_id_of_ours_may_be_imported(store: Store, target: Store, name: str | None) -> None:
-    run_id = new_run_id(name)
-    document = broken(export_of(target), "run", "id", value=run_id)
-    assert import_run(store, document).id == run_id
-    with pytest.raises(RunExists, match=run_id):
-        import_run(store, document)
 
 
 @pytest.mark.parametrize("document", [None, [], {}, "text"])

@@ -123,27 +123,6 @@ async def test_texts_of_any_kind_come_as_they_are_and_large_ones_when_they_are_a
         assert shown == {"text": "word word ", "omitted": 0}
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "message"),
-    [
-        ("cell?candidate=9&row=0", 404, "no candidate 9"),
-        ("cell?candidate=0&row=9", 404, "no validation row at place 9"),
-        ("cell?candidate=0&row=-1", 400, "row is a whole number"),
-        ("cell?candidate=0", 400, "row is a whole number"),
-        ("cell?candidate=0&row=0&part=nothing", 404, "no 'nothing'"),
-        ("text?candidate=0&component=none", 404, "it has rules"),
-        ("proposal?at=3", 404, "no proposal begins at 3"),
-        ("transcript?at=0", 404, "no change of code"),
-    ],
-)
-async def test_what_does_not_exist_is_named(server: PageServer, path: str, status: int, message: str) -> None:
-    async with Browser(server.address(None)) as browser:
-        await browser.open_session()
-        found = await browser.get(f"/api/runs/{RUN_ID}/{path}")
-        assert found[0] == status and message in found[1]["error"]
-        assert (await browser.get("/api/runs/no-such-run/events"))[0] == 404
-
-
 def test_a_run_that_is_deleted_or_a_store_that_cannot_be_read_is_stated(tmp_path: Path) -> None:
     path = str(tmp_path / "runs.db")
     put(path, Made())

@@ -56,14 +56,3 @@ def test_messages_name_the_options_of_typescript(serve: Callable[[Script], str],
     ran, _ = read("optimize", serve(words))
     assert "give maxMetricCalls N (or auto light|medium|heavy, maxFullEvals" in " ".join(ran.stderr.split())
     assert "--" not in ran.stderr
-
-
-def test_a_run_whose_events_are_no_longer_read_pauses_and_is_resumed(
-    serve: Callable[[Script], str], words: Script, read: Read
-) -> None:
-    url = serve(words)
-    ran, _ = read("optimize", url, "--max-metric-calls", 60, "--no-check", "--name", "left", to_end=False)
-    assert (ran.status, ran.stderr) == (130, "")
-    assert "paused" in ran.stdout
-    resumed, events = read("resume", "left", url)
-    assert (resumed.status, events[-1]["status"]) == (0, "completed")

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.run.fingerprint import differences, fingerprint_of
 from gepa_client.run.resolved_settings import evolve_of
-from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import RunConfig
 from protocol import DiscoverResult
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
@@ -101,12 +100,6 @@ def test_impossible_combinations_are_refused(program: DiscoverResult, settings: 
 def test_settings_without_effect_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         config(**settings)
-
-
-def test_a_template_may_come_from_a_file(tmp_path: Any) -> None:
-    (tmp_path / "run.toml").write_text(f'url = "{URL}"\nmax_metric_calls = 1\ncode_prompt_template = "@code.txt"\n')
-    (tmp_path / "code.txt").write_text("<outline><side_info><lineage>")
-    assert load(tmp_path / "run.toml", {}).code_prompt_template == "<outline><side_info><lineage>"
 
 
 def identity(program: DiscoverResult, **settings: Any) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
+import pytest
+
 from gepa_client.journal.entries import SEARCH
 from tests.gepa_client.conftest import TIMEOUT_S, Ran
 from tests.gepa_client.run_folder import stored, until
@@ -75,6 +77,7 @@ def test_a_server_that_dies_and_returns_costs_the_run_nothing_but_time(
     assert len(answered) == len(set(answered))
 
 
+@pytest.mark.long
 def test_a_run_without_a_server_waits_and_continues_when_one_returns(
     serve: Serve, host: Host, cli: Cli, start: Start
 ) -> None:
@@ -116,6 +119,7 @@ def test_servers_of_a_fleet_file_join_and_leave_while_it_runs(
     assert candidates(events) == undisturbed(serve, cli)
 
 
+@pytest.mark.long
 def test_a_run_whose_servers_left_the_fleet_file_before_its_driver_started_is_paused_and_continues(
     serve: Serve, cli: Cli, tmp_path: Path
 ) -> None:

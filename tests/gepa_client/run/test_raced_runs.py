@@ -64,15 +64,13 @@ def test_a_run_with_races_reports_them_and_is_replayed_and_forked(
 
     report = (only_run(tmp_path) / "report.md").read_text()
     assert f"- raced out: `{len(lost)} proposal" in report
-    assert "but raced out: on " in report
-
     run_id = summary["run_id"]
-    assert f"\nraced out    {len(lost)} proposal" in cli("show", run_id).stdout
     assert found(cli("replay", run_id, "--json")) == found(ran)
     assert cli("fork", run_id, "--at", 200).status == 0
     assert found(cli("resume", "last", "--json")) == found(ran)
 
 
+@pytest.mark.long
 def test_a_race_of_results_that_another_server_scores_is_killed_resumed_and_replayed_to_the_same_end(
     host: Host, cli: Cli, start: Callable[..., "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:

@@ -10,9 +10,6 @@ import pytest
 from gepa_client import Interrupted, RemoteAdapter
 from gepa_client.journal.entries import RACE, SEARCH, STOP
 from gepa_client.journal.history import entries
-from gepa_client.selection import race_blocks
-from protocol import Example
-from protocol.errors import ProgramFailed
 from tests.gepa_client.endpoint_fixtures import token
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, replaying, watched
@@ -112,21 +109,7 @@ def test_a_limit_that_ends_a_run_within_a_race_is_replayed_and_resumed(host: Hos
             assert run(adapter, **SETTINGS) == wanted
 
 
-def test_a_replay_reads_the_decisions_and_works_none_out(
-    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = Program(lures=TRAIN)
-    url = program.serve(host)
-    with watched(tmp_path) as store:
-        with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
-            wanted = run(adapter, **SETTINGS)
-        assert wanted.lost
-        monkeypatch.setattr(race_blocks, "drop_decisions", _never)
-        monkeypatch.setattr(race_blocks, "LEAST_BLOCK", 50)
-        with RemoteAdapter(journal=replaying(store), recorded=_discovery(url)) as adapter:
-            assert run(adapter, **SETTINGS) == wanted
-
-
+@pytest.mark.long
 def test_a_race_that_another_fleet_continues_keeps_its_blocks(host: Host, tmp_path: Path) -> None:
     wanted = undisturbed(host)
     program = Program(lures=TRAIN)
@@ -147,37 +130,12 @@ def test_a_race_that_another_fleet_continues_keeps_its_blocks(host: Host, tmp_pa
             assert run(adapter, **SETTINGS) == found
 
 
-def test_a_failed_call_of_a_race_is_raised_at_the_same_place_by_a_replay(host: Host, tmp_path: Path) -> None:
-    program, failures = Program(lures=TRAIN), [0]
-
-    def fails_sometimes(candidate: dict[str, str], example: Example, traced: bool) -> dict[str, Any]:
-        if int(example.id) == TRAIN + 17 and candidate["rules"] != program.seed and failures[0] < 2:
-            failures[0] += 1
-            raise ProgramFailed("the process died", stage="run")
-        return program.evaluated(candidate, example, traced)
-
-    url = program.serve(host)
-    program.server.evaluate_one = fails_sometimes
-    settings = SETTINGS | {"raise_on_exception": False}
-    with watched(tmp_path) as store:
-        with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
-            wanted = run(adapter, **settings)
-        assert failures == [2]
-        assert len(wanted.candidates) > 2
-        with RemoteAdapter(journal=replaying(store), recorded=_discovery(url)) as adapter:
-            assert run(adapter, **settings) == wanted
-
-
 def _cut_in_a_race(store: Any, journal: Any) -> Any:
     def cut() -> None:
         if any(entry.kind == RACE for entry in entries(store, RUN.id, SEARCH)):
             journal.cancel_token.cancel(Interrupted("paused", "cut"))
 
     return cut
-
-
-def _never(*_: object) -> list[Any]:
-    raise AssertionError("a replay reads the decisions")
 
 
 def _discovery(url: str) -> Any:

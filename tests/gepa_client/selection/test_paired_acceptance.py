@@ -10,7 +10,6 @@ from gepa.core.state import EvaluationCache
 from gepa.proposer.base import CandidateProposal
 from gepa.strategies.proposal_selection import AllImprovements
 
-from evolverpc_common.settings.sources import SettingsError
 from gepa_client.gepa.row_loaders import AnyRow, Row, RowLoader
 from gepa_client.gepa.versions import cached_scores
 from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcceptance
@@ -139,14 +138,6 @@ def test_open_proposals_of_an_iteration_share_a_batch_and_their_parents_rows() -
     assert cached_scores(state, {"text": "newer"}, own[1]) == dict.fromkeys(own[1], 1.0)  # type: ignore[arg-type]  # as much of it as is used
 
 
-def test_the_same_iteration_draws_the_same_rows_again() -> None:
-    def ahead(text: str, _at: int) -> float:
-        return 1.0 if text == "new" else 0.0
-
-    first, second, other = (decided(ahead, seed=seed, error=0.1)[2].asked for seed in (1, 1, 2))
-    assert first == second != other
-
-
 def test_selection_gets_the_decisions_of_all_proposals() -> None:
     def score(text: str, _at: int) -> float:
         return 1.0 if text == "better" else 0.0
@@ -156,10 +147,3 @@ def test_selection_gets_the_decisions_of_all_proposals() -> None:
     proposals = [proposal(text, [0, 1, 2], score) for text in ("better", "worse")]
     selection = DecidingSelection(AllImprovements(), acceptance)
     assert selection.select(proposals, state, acceptance) == proposals[:1]  # type: ignore[arg-type]
-
-
-def test_rows_on_which_nothing_could_be_accepted_are_refused() -> None:
-    with pytest.raises(
-        SettingsError, match=r"is ahead on all of 3 training rows with probability 0\.12, and acceptance_error is 0\.05"
-    ):
-        PairedAcceptance(Adapter(lambda _text, _at: 0.0), TRAIN, minibatch=3, error=0.05, rows=3, seed=0)

@@ -89,7 +89,3 @@ async def test_cancelling_it_cancels_all_of_them_even_those_under_way():
         await running
     assert log.cancelled == [0, 1]
     assert log.ended == []
-
-
-async def test_no_jobs_are_done_at_once():
-    await run_group([])

@@ -19,8 +19,6 @@ BODIES: list[bytes] = [
     b"null",
     b"[]",
     b"{}",
-    b"5",
-    b'"text"',
     b"{",
     b"\xff\xfe",
     b'{"a": NaN}',
@@ -31,18 +29,10 @@ BODIES: list[bytes] = [
     b"[" * 100_000,
     json.dumps({"value": DEEP, "name": DEEP, "options": DEEP, "reason": DEEP}).encode(),
     b'{"max_metric_calls": 99999999999999999999999999, "expires_in_days": 1e308, "limit": -1}',
-    b'{"repo_url": "file:///etc/passwd"}',
     b'{"repo_url": "https://a:b@[", "client_id": "../.."}',
 ]
-IDS = ["%00", "%FF", "..%2F..", "x" * 65, "x" * 5000, "%20", "%F0%9F%98%80", "'", "-", "%7B%7D", "a.b"]
-QUERIES = [
-    "?limit=x",
-    "?limit=99999999999999999999",
-    "?after=%00",
-    "?after=" + "x" * 70,
-    "?limit=1&limit=2",
-    "?status=x",
-]
+IDS = ["%00", "%FF", "..%2F..", "x" * 5000, "%20", "%F0%9F%98%80", "'"]
+QUERIES = ["?limit=x", "?limit=99999999999999999999", "?after=%00", "?status=x"]
 
 
 def problem(response: httpx.Response, what: object) -> None:

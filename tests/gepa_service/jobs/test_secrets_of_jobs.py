@@ -126,6 +126,7 @@ def holders(text: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.long
 async def test_a_private_repository_is_read_and_a_model_called_with_keys_that_no_process_shows(
     service: Platform, tmp_path: Path
 ) -> None:
@@ -230,19 +231,17 @@ def test_the_key_of_a_job_is_not_sent_to_a_model_at_an_address_that_the_operator
     assert asked == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["PATH", "LD_PRELOAD", "NVM_DIR", "PYENV_ROOT", "GIT_SSH_COMMAND", "https_proxy", "HOME", "OPENAI_BASE_URL", "a-b"],
-)
-def test_a_name_that_decides_what_programs_of_the_machine_do_is_no_secret_of_a_job(
-    service: Platform, name: str
-) -> None:
+NAMES = ("PATH", "LD_PRELOAD", "NVM_DIR", "GIT_SSH_COMMAND", "https_proxy", "HOME", "OPENAI_BASE_URL", "a-b")
+
+
+def test_a_name_that_decides_what_programs_of_the_machine_do_is_no_secret_of_a_job(service: Platform) -> None:
     vault = Vault(service.records, [MasterKey(MASTER)])
     service.tenant("acme")
-    for each in (name, "MODEL_KEY"):
+    for each in (*NAMES, "MODEL_KEY"):
         vault.put("acme", each, "value", [{"host": "api.example.org", "header": "x-key", "prefix": ""}])
     found = revealed(vault, "acme")
     assert found.variables == {"MODEL_KEY": "value"}
     assert found.headers == ("api.example.org x-key=MODEL_KEY",)
-    with pytest.raises(SettingRefused):
-        checked_settings({"repo": "/r", "max_metric_calls": 1, "pass_env": [name]}, ())
+    for name in NAMES:
+        with pytest.raises(SettingRefused):
+            checked_settings({"repo": "/r", "max_metric_calls": 1, "pass_env": [name]}, ())

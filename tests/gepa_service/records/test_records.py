@@ -111,13 +111,6 @@ def test_pages_follow_each_other_in_the_order_of_ids_both_ways(records: RecordSt
     assert ids(list(every(records, Sample, "acme"))) == [f"s{number}" for number in range(5)]
 
 
-def test_ids_of_one_moment_sort_as_texts_in_both_stores(records: RecordStore) -> None:
-    odd = ["A", "B", "a", "b", "\u00e9", "\uffee", "\U0001f600"]
-    for id_ in reversed(odd):
-        records.insert(sample(id_))
-    assert ids(records.page(Sample, "acme")) == odd
-
-
 def test_records_are_selected_by_one_or_more_fields_and_by_lists_of_values(records: RecordStore) -> None:
     records.insert(sample("s1", status="new", owner="ann"))
     records.insert(sample("s2", status="old", owner="ann"))
@@ -141,14 +134,6 @@ def test_records_are_selected_by_one_or_more_fields_and_by_lists_of_values(recor
     assert records.tenants_with(Sample) == {"acme": 3, "beta": 1}
     assert records.tenants_with(Sample, {"status": "old", "owner": "ann"}) == {"acme": 1, "beta": 1}
     assert records.count(Sample, None) == 4
-
-
-def test_a_changed_field_is_selected_by_its_new_value_alone(records: RecordStore) -> None:
-    made = sample("s1", status="new", owner="ann")
-    records.insert(made)
-    records.replace(made.model_copy(update={"status": "old", "owner": None}))
-    assert records.page(Sample, "acme", {"status": "new"}) == []
-    assert ids(records.page(Sample, "acme", {"status": "old", "owner": None})) == ["s1"]
 
 
 def test_a_field_that_is_not_indexed_is_refused(records: RecordStore) -> None:
@@ -186,6 +171,7 @@ def test_a_change_is_made_on_top_of_what_others_wrote(records: RecordStore, anot
         changed(records, after, lambda found: found.model_copy(update={"number": 0}))
 
 
+@pytest.mark.long
 def test_no_write_of_two_processes_and_two_threads_is_lost(records: RecordStore, url: str) -> None:
     times = 30
     records.insert(sample("s1"))
