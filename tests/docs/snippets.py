@@ -96,7 +96,7 @@ NOT_RUN = {
     "examples/tickets/README.md: $ gepa-client optimize URL --trainset train.jsonl --valset val.jsonl --testset test.jsonl \\": "rows of the reader's own; run.toml has the same settings",
     "examples/typescript/README.md: npm install": "a paid model; tests/examples/test_typescript_examples.py runs both files with a scripted one",
     "examples/repeats/README.md: $ export ANTHROPIC_API_KEY=...": "a paid model; tests/evolution runs the script with a scripted one",
-    "docs/guides/dspy.md: gepa-server --kind dspy --program my_package.Program --metric my_package.metric --trainset-path train.jsonl --valset-path val.jsonl \\": "a package of the reader's own; tests/rpc_server/dspy serves such programs",
+    "docs/guides/dspy.md: gepa-server --kind dspy --program my_package.Program --metric my_package.metric --datasets train=train.jsonl --datasets val=val.jsonl \\": "a package of the reader's own; tests/rpc_server/dspy serves such programs",
     "docs/guides/evolve-code.md: pip install '.[server,client,agent]'       # in the clone; [agent]: Claude, and uv for changed requirements": "a paid model; tests/evolution runs the server with the real agent and a scripted model",
     "docs/guides/evolve-code.md: gepa-client optimize http://127.0.0.1:8000 --token-file token --trainset rows.jsonl --evolve both \\": "a paid model; tests/evolution runs the commands with a scripted one",
     "docs/guides/evolve-code.md: export GEPA_TOKEN=$(cat token)": "a paid model; tests/evolution and tests/gepa_client make these mutations with a scripted one",

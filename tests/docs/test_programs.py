@@ -181,7 +181,7 @@ def test_the_call_in_the_readme_shows_what_the_program_learnt(tmp_path: Path) ->
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     call = pages.block("README.md", "import evolverpc").text
     assert 'reflection_lm="openai/gpt-5"' in call
-    call = call.replace('reflection_lm="openai/gpt-5"', 'no_check=True, propose=lambda *_: {"prompt": "billing"}')
+    call = call.replace('reflection_lm="openai/gpt-5"', 'check="off", propose=lambda *_: {"prompt": "billing"}')
     (tmp_path / "call.py").write_text(call.replace("=300", "=20"))
     done = subprocess.run([sys.executable, "call.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -301,7 +301,7 @@ def test_the_typescript_program_optimizes_itself(tmp_path: Path, fork_server: Fo
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     program = (tmp_path / "optimize.js").read_text()
     program = program.replace('reflectionLm: "openai/gpt-5"', 'propose: () => ({ prompt: "billing" })')
-    (tmp_path / "optimize.js").write_text(program.replace("maxMetricCalls: 300", "maxMetricCalls: 8, noCheck: true"))
+    (tmp_path / "optimize.js").write_text(program.replace("maxMetricCalls: 300", 'maxMetricCalls: 8, check: "off"'))
     environment = os.environ | {"GEPA_CLIENT": str(write_commands(fork_server, tmp_path))}
     done = subprocess.run(
         ["node", "optimize.js"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False

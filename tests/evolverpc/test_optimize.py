@@ -85,7 +85,7 @@ def test_functions_of_this_process_run_in_its_threads_as_many_at_once_as_the_ser
             together.wait(30)
         return int(texts["number"])
 
-    short(counting(run), server={"threads": 4}, no_check=True)
+    short(counting(run), server={"threads": 4}, check="off")
     assert seen == {os.getpid()}
 
 
@@ -105,7 +105,7 @@ def test_what_functions_of_this_process_print_appears_and_is_kept_with_their_exa
         return int(candidate["number"])
 
     streams = sys.stdout, sys.stderr
-    result = short(counting(run), server={"threads": 8}, no_check=True, output=folder / "out")
+    result = short(counting(run), server={"threads": 8}, check="off", output=folder / "out")
     assert (sys.stdout, sys.stderr) == streams
     events = [json.loads(line) for line in (result.output / "events.jsonl").read_text().splitlines()]
     [failed] = [event for event in events if event["event"] == "failed_examples"]
@@ -161,7 +161,7 @@ if __name__ == "__main__":
     given = {} if resume else {"trainset": ROWS, "valset": ROWS}
     try:
         result = evolverpc.optimize(
-            program, propose=propose, max_metric_calls=90, no_check=True, resume=resume, **given
+            program, propose=propose, max_metric_calls=90, check="off", resume=resume, **given
         )
     except evolverpc.OptimizeError as error:
         print(error)
@@ -306,7 +306,7 @@ def test_on_a_resume_changed_lists_are_warned_of_and_changed_rows_are_refused(
 @pytest.mark.long
 def test_a_script_that_gives_functions_resumes_its_run_after_only_the_call_was_changed(folder: Path) -> None:
     script = PAUSED.partition("    resume =")[0].replace('not os.path.exists("interrupted")', "False") + (
-        "    given = {'trainset': ROWS, 'valset': ROWS, 'no_check': True}\n"
+        "    given = {'trainset': ROWS, 'valset': ROWS, 'check': 'off'}\n"
         "    print(evolverpc.optimize(globals(), propose=propose, max_metric_calls=40, **given).run_id)\n"
     )
     ran = []
@@ -369,7 +369,7 @@ def test_a_mistake_is_named_and_nothing_is_begun(case: str) -> None:
 
 FAILED: dict[str, tuple[dict[str, Any], str]] = {
     "no file": ({"trainset": "nope.jsonl"}, "rows: nope.jsonl: no such file in"),
-    "zeros": ({"program": counting(lambda *_: 0) | {"score": lambda *_: 0}}, 'ignore_findings ["scores"] starts'),
+    "zeros": ({"program": counting(lambda *_: 0) | {"score": lambda *_: 0}}, "check warn starts"),
     "errors": ({"program": counting(lambda *_: 1 // 0)}, "row 0: ZeroDivisionError"),
 }
 

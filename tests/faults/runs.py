@@ -15,7 +15,7 @@ LONGEST_MS = 20
 class Setup:
     """A run up to its seed: what is the same in the undisturbed run and in those that accidents happen to.
 
-    `race_rows`, `tie_rows`, `test_repeats`: as the settings; 0 leaves them out.
+    `race_rows`: of the sample. `tie_rows`, `test_repeats`: as the settings. 0 leaves each of them out.
     """
 
     components: int = 3
@@ -49,8 +49,7 @@ class Setup:
     def _modes(self) -> list[str]:
         return [
             *(["--use-merge"] if self.merge else []),
-            *(["--validation", "race"] if self.raced else []),
-            *(["--race-rows", str(self.race_rows)] if self.race_rows else []),
+            *(["--validation", f"race:{self.race_rows}" if self.race_rows else "race"] if self.raced else []),
             *(["--tie-rows", str(self.tie_rows)] if self.tie_rows else []),
             *(["--test-repeats", str(self.test_repeats)] if self.test_repeats else []),
         ]

@@ -50,7 +50,7 @@ def test_each_step_has_its_words_its_minibatch_and_the_rows_that_it_moved(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     words.seed = {"rules": "Sort by colour:"}
-    assert cli("optimize", serve(words), "--max-metric-calls", 200, "--no-check").status == 0
+    assert cli("optimize", serve(words), "--max-metric-calls", 200, "--check", "off").status == 0
     found = explained(tmp_path / STORE)
     assert [step.candidate for step in found.steps] == list(range(1, found.best + 1))
     first = found.steps[0]
@@ -87,7 +87,7 @@ def test_each_step_has_its_words_its_minibatch_and_the_rows_that_it_moved(
 
 def test_rejected_proposals_have_their_words_and_why(serve: Serve, cli: Cli, words: Script, tmp_path: Path) -> None:
     words.propose = lambda params: {"texts": {"rules": f"{params['candidate']['rules']} useless"}}
-    assert cli("optimize", serve(words), "--max-metric-calls", 40, "--no-check").status == 0
+    assert cli("optimize", serve(words), "--max-metric-calls", 40, "--check", "off").status == 0
     found = explained(tmp_path / STORE)
     assert (found.best, found.overall, found.steps) == (0, None, ())
     assert found.proposed == len(found.others) > 1
@@ -102,7 +102,7 @@ def test_several_proposals_of_an_iteration_each_have_their_own_minibatch(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     words.seed = {"rules": "red", "tone": "kind"}  # some minibatches are perfect and skipped
-    flags = ("--proposals", "2x3", "--use-merge", "--skip-perfect-score", "--no-check", "--seed", 2)
+    flags = ("--proposals", "2x3", "--use-merge", "--skip-perfect-score", "--check", "off", "--seed", 2)
     ended = cli("optimize", serve(words), "--max-metric-calls", 400, *flags)
     assert ended.status == 0, ended.stdout + ended.stderr
     found = explained(tmp_path / STORE)
@@ -126,7 +126,7 @@ def test_a_models_answer_is_part_of_the_reason(
     kwargs = json.dumps({"api_base": model, "api_key": "hush"})
     ended = cli(
         "optimize", serve(words), "--max-metric-calls", 60, "--reflection-lm", "openai/x",
-        "--reflection-lm-kwargs", kwargs, "--no-check",
+        "--reflection-lm-kwargs", kwargs, "--check", "off",
     )  # fmt: skip
     assert ended.status == 0, ended.stdout + ended.stderr
     reason = explained(tmp_path / STORE).steps[0].reason

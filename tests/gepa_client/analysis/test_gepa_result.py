@@ -17,7 +17,7 @@ from gepa_client.journal.entries import SEARCH, START, CandidateRecord, Entry
 from gepa_client.journal.entries import Row as JournalRow
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import open_store
-from tests.gepa_client.stored_run import RUN_ID, Made, put
+from tests.gepa_client.stored_run import RUN_ID, Made
 
 WORDS = ("red", "green", "blue", "pink", "grey", "teal")
 
@@ -126,14 +126,6 @@ def test_a_run_without_a_candidate_has_no_result_yet(tmp_path: Path) -> None:
         load_result(RUN_ID, str(path))
     with pytest.raises(NoSuchRun):
         load_result("nope", str(path))
-
-
-def test_a_run_without_track_best_outputs_has_no_best_outputs(tmp_path: Path) -> None:
-    put(tmp_path / "runs.db", Made(config={"track_best_outputs": False}))
-    result = load_result(RUN_ID, str(tmp_path / "runs.db"))
-    assert result.best_outputs_valset is None
-    assert result.parents == [[None], [0], [1], [0], [2, 3]]
-    assert result.per_val_instance_best_candidates == {3: {1, 2, 4}, 4: {2, 4}, 5: {3, 4}, 6: {1, 2, 4}}
 
 
 def _with_seed_objectives(adapter: Recorded, returned: GEPAResult[Any, int]) -> None:

@@ -305,10 +305,8 @@ def test_scores_of_0_on_all_rows_fail_if_the_outputs_are_equal_or_empty(
     assert len(script.calls("evaluate")) == 45
     refused = cli("optimize", url, "--max-metric-calls", 20)
     assert refused.status == 1
-    assert "--ignore-findings scores starts one all the same, after all other checks" in " ".join(
-        refused.stderr.split()
-    )
-    assert cli("optimize", url, "--max-metric-calls", 20, "--ignore-findings", "scores").status == 0
+    assert "--check warn starts one all the same, after all other checks" in " ".join(refused.stderr.split())
+    assert cli("optimize", url, "--max-metric-calls", 20, "--check", "warn").status == 0
 
 
 def test_more_rows_are_tried_until_one_scores(serve: Serve, cli: Cli) -> None:
@@ -518,7 +516,7 @@ def test_optimize_checks_first_and_does_not_start_when_the_check_fails(serve: Se
     (tmp_path / "no.db").mkdir()
     assert cli("optimize", serve(script), "--max-metric-calls", 50, "--store", "no.db").status == 2
     assert len(script.calls("evaluate")) == calls
-    assert cli("optimize", serve(script), "--max-metric-calls", 40, "--no-check").status == 0
+    assert cli("optimize", serve(script), "--max-metric-calls", 40, "--check", "off").status == 0
 
 
 def test_the_same_error_is_shown_once_for_all_its_rows(serve: Serve, cli: Cli) -> None:
@@ -754,7 +752,7 @@ def test_a_program_without_a_score_function_is_offered_writing_one(serve: Serve,
     checked = cli("check", url).stdout
     assert "write `score(example, output)` beside `run`" in checked
     assert "input" not in checked, "a table of rows comes before the message"
-    refused = cli("optimize", url, "--max-metric-calls", 20, "--ignore-findings", "scores")
+    refused = cli("optimize", url, "--max-metric-calls", 20, "--check", "warn")
     assert refused.status == 1
     assert "the check failed, so no run was started" in refused.stderr
     assert "all the same" not in refused.stderr

@@ -119,8 +119,8 @@ def test_a_model_out_of_reach_stops_the_start_unless_the_check_is_left_out() -> 
         preflight_connection(settings)
     message = str(refused.value)
     assert f"the model openai/gpt-5 does not answer at {url}: Connection refused" in message
-    assert "set `api_base` in --reflection-lm-kwargs (nothing was run; --no-check" in message
-    preflight_connection(settings.model_copy(update={"no_check": True}))
+    assert "set `api_base` in --reflection-lm-kwargs (nothing was run; --check off" in message
+    preflight_connection(settings.model_copy(update={"check": "off"}))
 
 
 def test_a_redirect_is_not_followed_and_an_address_that_the_policy_refuses_is_not_asked(provider: Provider) -> None:

@@ -71,7 +71,7 @@ class Place:
         """The arguments of a run, of a hundred calls or so."""
         rows = ("--trainset", "train.jsonl", "--valset", "val.jsonl", "--max-metric-calls", 90)
         where = ("--repo", f"repo/{program}", "--sandbox", "process", "--sandboxes", 2)
-        return ["optimize", *where, *rows, "--no-check", "--json", "--output", output]
+        return ["optimize", *where, *rows, "--check", "off", "--json", "--output", output]
 
     def result(self, output: str) -> dict[str, Any]:
         """The result of a run, without the fields that differ between equal runs."""

@@ -15,13 +15,13 @@ def test_a_command_to_paste_repeats_what_was_typed_as_far_as_the_command_takes_i
         "score_with": ["http://127.0.0.1:3"],
         "store": "mongodb://me:hush@somewhere/runs",
         "seed": 3,
-        "no_check": True,
+        "check": "off",
     }
     typed = flags.Typed(("http://127.0.0.1:1", "http://127.0.0.1:2"), None, given)
     assert typed.command("check") == "gepa-client check http://127.0.0.1:1 --score-with http://127.0.0.1:3"
     optimize = typed.command("optimize", patience=4)
     assert optimize.startswith("gepa-client optimize http://127.0.0.1:1 http://127.0.0.1:2 --score-with http")
-    assert optimize.endswith("--seed 3 --no-check --patience 4")
+    assert optimize.endswith("--seed 3 --check off --patience 4")
     assert "hush" not in optimize
 
 
@@ -42,7 +42,7 @@ def test_help_describes_twelve_everyday_flags_and_names_the_other_usual_ones_by_
     }
     every = cli("optimize", "--help-all").stdout
     assert "More flags:" not in every
-    assert "--stop-file PATH" in every
+    assert "--lease-s X" in every
     assert max(map(len, described.splitlines())) <= 100
 
 

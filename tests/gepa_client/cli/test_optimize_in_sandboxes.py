@@ -126,7 +126,7 @@ def test_the_program_that_dspy_saved_comes_home_from_bubblewrap(tmp_path: Path, 
     with place(tmp_path, fork_server, {"saving": {**files, "gepa.toml": SAVING}}) as here:
         rows = ("--trainset", "project/train.jsonl", "--valset", "project/val.json", "--max-metric-calls", 60)
         where = ("--repo", "repo/saving", "--sandbox", "bubblewrap", "--server-args", f"--python {python}")
-        done = here.run("optimize", *where, *rows, "--no-check", "--json", "--output", "out")
+        done = here.run("optimize", *where, *rows, "--check", "off", "--json", "--output", "out")
         assert done.status == 0, done.stderr
         assert here.result("out")["best_idx"] > 0
         best = json.loads((tmp_path / "out/best_candidate.json").read_text())

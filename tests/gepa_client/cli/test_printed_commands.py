@@ -51,7 +51,7 @@ def breaks(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
 def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host, cli: Cli, types: Types) -> None:
     script = Script(datasets={"train": rows(12), "val": rows(60, 100)}, evaluate=breaks)
     url = serve(script)
-    paused = cli("optimize", url, "--max-metric-calls", 70, "--no-check", *STORE)
+    paused = cli("optimize", url, "--max-metric-calls", 70, "--check", "off", *STORE)
     assert paused.status == 3, paused.stdout + paused.stderr
     assert "KeyError" in types(paused.stdout, "gepa-client show").stdout
     script.evaluate = scored
@@ -223,7 +223,7 @@ def test_of_runs_that_are_not_there(serve: Serve, cli: Cli, types: Types) -> Non
 def test_of_a_run_that_goes_elsewhere(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
     script = Script(datasets={"train": rows(12), "val": rows(60, 100)}, evaluate=breaks)
     url = serve(script)
-    assert cli("optimize", url, "--max-metric-calls", 70, "--no-check").status == 3
+    assert cli("optimize", url, "--max-metric-calls", 70, "--check", "off").status == 3
     exported = cli("export", "last")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

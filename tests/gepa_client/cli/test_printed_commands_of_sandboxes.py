@@ -44,7 +44,7 @@ def test_of_a_program_that_does_not_start(in_process: Cli, types: Types, model: 
     (tmp_path / "rows.jsonl").write_text("".join(TASK.format(word) for word in "xyz"))
     server = ("--repo", "program", "--sandbox", "process", "--server-args", f"--agent-command {shlex.quote(FIX)}")
     of_run = ("--trainset", "rows.jsonl", "--reflection-lm", model, "--evolve", "code")
-    limits = ("--max-metric-calls", 12, "--target-score", 1, "--no-check")
+    limits = ("--max-metric-calls", 12, "--target-score", 1, "--check", "off")
 
     left_behind("of a run that is gone")
     no_check = in_process("check", *server, *of_run)

@@ -38,10 +38,8 @@ def _state(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def asked() -> Command:
     def run(**given: Any) -> int:
-        default: dict[str, Any] = dict.fromkeys(("run", "sandbox", "modal_app", "repo", "ref", "git_token_file"))
-        default |= dict.fromkeys(
-            ("github_app_id", "github_app_key_file", "github_installation_id", "sandbox_workspace_mb")
-        )
+        names = ("run", "sandbox", "modal_app", "repo", "ref", "git_token_file", "sandbox_workspace_mb")
+        default: dict[str, Any] = dict.fromkeys(names)
         default |= dict.fromkeys(("sweep", "every", "yes", "publish", "as_json"), False)
         try:
             sandboxes(**{**default, **given})

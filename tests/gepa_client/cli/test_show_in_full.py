@@ -14,7 +14,7 @@ Cli = Callable[..., Ran]
 def test_the_rows_that_a_candidate_fixed_and_why_it_was_proposed_are_shown(
     serve: Callable[[Script], str], cli: Cli, words: Script
 ) -> None:
-    assert cli("optimize", serve(words), "--max-metric-calls", 200, "--no-check").status == 0
+    assert cli("optimize", serve(words), "--max-metric-calls", 200, "--check", "off").status == 0
     shown = cli("show", "last").stdout
     assert (
         "Better, against candidate 0: 12 rows, the first 3\nval 0: 0 -> 1\n  input text: row 100 need: grey\n" in shown
@@ -37,7 +37,7 @@ def test_what_the_program_wrote_is_shown_with_the_rows_that_moved_and_holds_no_s
     words.evaluate = lambda row, candidate: (
         scored(row, candidate) | {"log": "".join(f"line {number} of {row['need']}, {secret}\n" for number in range(7))}
     )
-    assert cli("optimize", serve(words), "--max-metric-calls", 200, "--no-check").status == 0
+    assert cli("optimize", serve(words), "--max-metric-calls", 200, "--check", "off").status == 0
     shown, full = cli("show", "last").stdout, cli("show", "last", "--full").stdout
     lines = "".join(f"    line {number} of grey, [redacted]\n" for number in range(7))
     assert f"  log\n{lines}" in full

@@ -299,7 +299,7 @@ def test_a_fork_continues_from_the_record_and_ends_as_the_original_run(
     cli: Cli, serve: Callable[[Script], str], words: Script
 ) -> None:
     url = serve(words)
-    assert cli("optimize", url, "--max-metric-calls", 90, "--no-check").status == 0
+    assert cli("optimize", url, "--max-metric-calls", 90, "--check", "off").status == 0
     before, evaluated = json.loads(cli("show", "last", "--json").stdout), len(words.calls("evaluate"))
     forked = cli("fork", "last", "--at", 60, "--name", "again", "--json")
     assert forked.status == 0, forked.stderr

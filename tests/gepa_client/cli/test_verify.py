@@ -19,7 +19,7 @@ Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
 Types = Callable[..., Ran]
 
-RUN = ("--max-metric-calls", 300, "--no-check")
+RUN = ("--max-metric-calls", 300, "--check", "off")
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_gain_is_certified_verified_and_replayed(
 def test_a_certificate_of_a_run_that_was_extended_since_is_not_valid_and_names_the_newer_one(
     serve: Serve, cli: Cli, words: Script, types: Types, tmp_path: Path
 ) -> None:
-    assert cli("optimize", serve(words), "--max-metric-calls", 30, "--no-check").status == 0
+    assert cli("optimize", serve(words), "--max-metric-calls", 30, "--check", "off").status == 0
     file = only_run(tmp_path) / "certificate.json"
     shutil.copy(file, tmp_path / "earlier.json")
     assert cli("resume", "last", "--max-metric-calls", 300).status == 0
@@ -107,7 +107,7 @@ def test_a_run_without_a_gain_does_not_meet_what_is_required(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     words.evaluate = without_gain
-    ended = cli("optimize", serve(words), "--max-metric-calls", 30, "--no-check", "--require", "improved", "--json")
+    ended = cli("optimize", serve(words), "--max-metric-calls", 30, "--check", "off", "--require", "improved", "--json")
     assert ended.status == 4, ended.stderr
     assert (ended.event("summary")["verdict"], ended.event("summary")["exit_status"]) == ("no difference", 4)
     file = only_run(tmp_path) / "certificate.json"
@@ -151,7 +151,7 @@ def test_test_rows_are_scored_as_often_as_the_noise_of_the_search_asks(serve: Se
         return result | {"score": result["score"] * 0.5 + (next(calls) * 7919 % 10) / 20}
 
     script.evaluate = noisy
-    ended = cli("optimize", serve(script), "--max-metric-calls", 120, "--no-check", "--json", "--past-perfect")
+    ended = cli("optimize", serve(script), "--max-metric-calls", 120, "--check", "off", "--json", "--past-perfect")
     assert ended.status == 0, ended.stderr
     certificate = json.loads((only_run(tmp_path) / "certificate.json").read_text())
     repeats = certificate["test"]["repeats"]

@@ -66,7 +66,7 @@ def flags(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: 
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     kwargs = json.dumps({"api_base": model})
     return [
-        *("--trainset", "train.jsonl", "--valset", "val.jsonl", "--no-check", "--json", "--proposals", "2x2"),
+        *("--trainset", "train.jsonl", "--valset", "val.jsonl", "--check", "off", "--json", "--proposals", "2x2"),
         *("--reflection-lm", "openai/x", "--reflection-lm-kwargs", kwargs, "--reflection-minibatch-size", 6),
         *("--max-metric-calls", 120, "--seed", 5, "--merge-val-overlap-floor", 2, "--use-merge"),
     ]

@@ -1,10 +1,10 @@
-"""Which component a step changes: code or a prompt, by turns, by a schedule, up to a last step."""
+"""Which component a step changes: code or a prompt, by turns, or so many prompts after each step of code."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from gepa_client.evolution.selector import ComponentSelector, Schedule
+from gepa_client.evolution.selector import ComponentSelector
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH
 
 C, A = GIT_BRANCH, ADDED_COMPONENTS
@@ -34,15 +34,12 @@ def steps(candidate, count, *, tasks=1, unused=(), evolve="both", **settings):
         ([C, C, C], GROWN, {"evolve": "code"}),
         ([C, "y", C, "y"], PLAIN, {"unused": ["x"]}),
         ([C, "x", "y", C], GROWN, {"unused": ["z"]}),
-        ([C, "x", "y", "x", "y"], PLAIN, {"code_until": 2}),
-        ([f"{C}+x+y", f"{C}+x+y", "x+y"], PLAIN, {"all_at_once": True, "code_until": 2}),
         ([f"{C}+x+y+{A}"], GROWN, {"all_at_once": True}),
-        ([C, "x", "y", C, "x", "y", C], PLAIN, {"schedule": Schedule(2)}),
-        ([C, "x+y", C, "x+y"], PLAIN, {"schedule": Schedule(1), "all_at_once": True}),
-        ([C, "x", C, "y", "x", "y", "x"], PLAIN, {"schedule": Schedule(1, 3.0, 3)}),
-        ([C, C], {**PLAIN, "x": "1"}, {"schedule": Schedule(3), "unused": ["x", "y"]}),
-        ([""], PLAIN, {"code_until": 1, "tasks": 1, "unused": ["x", "y"], "evolve": "prompts"}),
-        ([C, "x", C, "y"], PLAIN, {"schedule": Schedule(1), "tasks": 2}),
+        ([C, "x", "y", C, "x", "y", C], PLAIN, {"prompts_per_code": 2}),
+        ([C, "x+y", C, "x+y"], PLAIN, {"prompts_per_code": 1, "all_at_once": True}),
+        ([C, C], {**PLAIN, "x": "1"}, {"prompts_per_code": 3, "unused": ["x", "y"]}),
+        ([""], PLAIN, {"tasks": 1, "unused": ["x", "y"], "evolve": "prompts"}),
+        ([C, "x", C, "y"], PLAIN, {"prompts_per_code": 1, "tasks": 2}),
     ],
 )
 def test_steps_follow_the_settings(wanted, candidate, settings):
@@ -50,17 +47,5 @@ def test_steps_follow_the_settings(wanted, candidate, settings):
 
 
 def test_the_same_calls_give_the_same_steps():
-    settings = {"schedule": Schedule(2, 1.5, 4), "tasks": 3, "code_until": 30}
+    settings = {"prompts_per_code": 2, "tasks": 3}
     assert steps(GROWN, 60, **settings) == steps(GROWN, 60, **settings)
-
-
-@pytest.mark.parametrize(
-    ("schedule", "wanted"),
-    [
-        (Schedule(4), [4, 4, 4]),
-        (Schedule(2, 1.5, 10), [2, 3, 4]),  # 4.5 is rounded to the even number, as Python rounds
-        (Schedule(1, 1e300, 1), [1, 10**9, 10**9]),
-    ],
-)
-def test_prompts_per_code_grow_with_the_iterations(schedule, wanted):
-    assert [schedule.prompts_after_code(done) for done in (0, 10, 20)] == wanted

@@ -51,24 +51,6 @@ def test_a_server_that_holds_the_rows_gets_only_their_names(gepa_server, counted
     assert sorted(ran()) == ["2", "4"]
 
 
-def test_a_full_queue_is_waited_out(gepa_server, counted, eventually):
-    ran, path = counted
-    flags = ["--program", PROGRAM, "--workers", "1", "--max-queue", "0"]
-    with gepa_server(SERVED, *flags, COUNT_FILE=path) as url, RemoteAdapter(url) as first, RemoteAdapter(url) as second:
-        found = []
-        busy = threading.Thread(
-            target=lambda: found.append(first.evaluate(rows(1, sleep_s=0.4), first.seed_candidate).scores),
-            daemon=True,
-        )
-        busy.start()
-        assert eventually(lambda: bool(ran()))
-        assert second.evaluate(rows(2), second.seed_candidate).scores == [0.0, 0.1]
-        busy.join(5)
-    assert found == [[0.0]]
-    assert second.tally.calls > 2
-    assert len(ran()) == 3
-
-
 def test_a_server_that_is_gone_pauses_the_run(gepa_server, counted):
     _, path = counted
     with gepa_server(SERVED, "--program", PROGRAM, COUNT_FILE=path) as url:

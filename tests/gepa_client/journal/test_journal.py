@@ -127,21 +127,6 @@ def test_a_stop_ends_a_replay_at_its_number(tmp_path: Path) -> None:
     assert (caught.value.status, caught.value.reason) == ("completed", "enough")
 
 
-def test_a_graceful_stop_is_found_between_iterations(tmp_path: Path) -> None:
-    with watched(tmp_path) as store:
-        with recording(store) as journal:
-            record(journal, "a")
-            assert journal.recorded_stop() is None
-            journal.stop(Interrupted("completed", "a file is there"), gracefully=True)
-        replay = replaying(store)
-        assert replay.recorded_stop() is None
-        replay.ask(asking("a"))
-        stop = replay.recorded_stop()
-    assert stop is not None
-    assert stop.gracefully
-    assert stop.interrupted.reason == "a file is there"
-
-
 def test_a_run_resumes_after_a_dropped_stop_and_keeps_the_rest_of_its_batch(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:

@@ -93,7 +93,7 @@ def test_a_run_that_is_steered_at_random_replays_resumes_and_forks_to_the_same_r
     )
     url = serve(words)
     settings = ["--max-metric-calls", CALLS, "--past-perfect", "--use-merge", "--seed", seed, "--validation", "race"]
-    ran = cli("optimize", url, *settings, "--no-check", "--json", *store_flag)
+    ran = cli("optimize", url, *settings, "--check", "off", "--json", *store_flag)
     while ran.status != 0:
         assert "SIGKILL" in ran.event("finished")["reason"]
         ran = cli("resume", "last", "--json", *store_flag)

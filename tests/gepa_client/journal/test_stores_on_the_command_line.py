@@ -20,7 +20,7 @@ def candidates(ran: Ran) -> list[tuple[object, ...]]:
 def test_a_run_is_extended_and_replayed_from_any_store(
     serve: Serve, cli: Cli, words: Script, store_url: str, another: Callable[[], Store]
 ) -> None:
-    first = cli("optimize", serve(words), "--max-metric-calls", 40, "--store", store_url, "--no-check", "--json")
+    first = cli("optimize", serve(words), "--max-metric-calls", 40, "--store", store_url, "--check", "off", "--json")
     assert first.status == 0, first.stderr
     run_id = first.event("started")["run_id"]
     store = another()

@@ -35,7 +35,7 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
 ) -> None:
     script = Script(seed={"rules": ""}, datasets={"train": rows(12), "val": rows(6, 50), "test": rows(6, 80)})
     script.propose = lambda params: {"texts": {"rules": f"{params['candidate']['rules']} red green {HOSTILE}"}}
-    ended = cli("optimize", serve(script), "--max-metric-calls", 60, "--no-check")
+    ended = cli("optimize", serve(script), "--max-metric-calls", 60, "--check", "off")
     assert ended.status == 0, ended.stdout + ended.stderr
     file = only_run(tmp_path) / "report.html"
     data = page_data(file)

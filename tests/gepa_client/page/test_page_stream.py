@@ -112,7 +112,7 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
     )
     store = str(tmp_path / "runs.db")
     url = serve(script)
-    flags = ("--max-metric-calls", 250, "--store", store, "--lease-s", 2, "--no-check")
+    flags = ("--max-metric-calls", 250, "--store", store, "--lease-s", 2, "--check", "off")
     running = start("optimize", url, *flags)
     run_id = begun(store)
     visit = Visit(start, store, run_id)
@@ -151,7 +151,7 @@ def test_a_page_states_that_the_driver_of_its_run_is_dead_and_then_what_continue
     script = Script(datasets={"train": rows(30), "val": rows(8, 100)}, delay_s=0.2)
     store = str(tmp_path / "runs.db")
     running = start(
-        "optimize", serve(script), "--max-metric-calls", 500, "--store", store, "--lease-s", 1, "--no-check"
+        "optimize", serve(script), "--max-metric-calls", 500, "--store", store, "--lease-s", 1, "--check", "off"
     )
     run_id = begun(store)
     os.kill(running.pid, signal.SIGSTOP)  # so that nothing writes that the driver died
@@ -218,7 +218,7 @@ def test_optimize_serves_the_page_of_its_run_until_it_ends(
     serve: Callable[[Script], str], start: Start, tmp_path: Path
 ) -> None:
     script = Script(datasets={"train": rows(30), "val": rows(8, 100)}, delay_s=0.05)
-    flags = ("--max-metric-calls", 60, "--store", str(tmp_path / "runs.db"), "--no-check", "--json", "--watch")
+    flags = ("--max-metric-calls", 60, "--store", str(tmp_path / "runs.db"), "--check", "off", "--json", "--watch")
     running = start("optimize", serve(script), *flags)
     assert running.stderr is not None
     address = running.stderr.readline().removeprefix("page: ").strip()
@@ -250,7 +250,7 @@ def test_a_run_paused_by_failures_names_their_rows_their_proposal_and_where_a_fo
 
     script = Script(datasets={"train": rows(40), "val": rows(40, 100)}, evaluate=evaluated)
     store = str(tmp_path / "runs.db")
-    flags = ("--max-metric-calls", 400, "--reflection-minibatch-size", 40, "--no-check", "--store", store)
+    flags = ("--max-metric-calls", 400, "--reflection-minibatch-size", 40, "--check", "off", "--store", store)
     ran = cli("optimize", serve(script), *flags)
     with closing(open_store(store)) as opened:
         [run] = opened.runs()

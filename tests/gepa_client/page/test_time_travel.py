@@ -20,7 +20,7 @@ PLACES = 10 if ALL else 2
 
 RUNS: dict[str, tuple[object, ...]] = {
     "plain": (),
-    "merges": ("--use-merge", "--max-merge-invocations", 4),
+    "merges": ("--use-merge"),
     "reuse": ("--deterministic",),
     "paired": ("--acceptance", "paired", "--reflection-minibatch-size", 6),
 }
@@ -80,7 +80,7 @@ def test_the_page_of_a_steered_run_with_races_equals_its_replay(
         delay_s=0.03,
     )
     store = str(tmp_path / "runs.db")
-    flags = ("--max-metric-calls", 200, "--validation", "race", "--store", store, "--no-check")
+    flags = ("--max-metric-calls", 200, "--validation", "race", "--store", store, "--check", "off")
     running = start("optimize", serve(script), *flags)
     run_id = begun(store, candidates=2)
     with closing(open_store(store)) as opened:

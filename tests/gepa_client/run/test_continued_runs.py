@@ -67,7 +67,7 @@ def finished(events: list[Event]) -> Finished:
 def optimized(serve: Serve, cli: Cli, *more: object) -> Script:
     """A run of several candidates that is complete."""
     script = Script(datasets={"train": rows(30), "val": rows(12, 100)})
-    ended = cli("optimize", serve(script), "--max-metric-calls", 150, "--no-check", *more)
+    ended = cli("optimize", serve(script), "--max-metric-calls", 150, "--check", "off", *more)
     assert ended.status == 0, ended.stdout + ended.stderr
     return script
 
@@ -146,17 +146,17 @@ def test_a_cancel_during_the_wait_for_a_claim_ends_the_run(serve: Serve, cli: Cl
 
 def test_a_replay_writes_to_no_tracker(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     optimized(serve, cli)
-    events = driven(tmp_path, replays=True, config={"use_wandb": True, "use_mlflow": True})
+    events = driven(tmp_path, replays=True, config={"tracking": ["wandb", "mlflow"]})
     assert finished(events).status == "completed", finished(events)
     [started] = [event for event in events if isinstance(event, Started)]
-    assert not started.config["use_wandb"]
+    assert started.config["tracking"] == []
 
 
 def test_rows_kept_for_validation_stay_the_same_on_resume(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows(60)))
     url = serve(Script())
-    ended = cli("optimize", url, "--trainset", file, "--max-metric-calls", 30, "--no-check", "--json")
+    ended = cli("optimize", url, "--trainset", file, "--max-metric-calls", 30, "--check", "off", "--json")
     assert ended.event("started")["splits"] == {"train": 48, "val": 12}
     assert "no --valset: 12 of 60 training rows are kept for validation" in ended.stdout
     resumed = cli("resume", "last", "--max-metric-calls", 60, "--json")
@@ -170,7 +170,7 @@ def test_rows_kept_for_validation_stay_the_same_on_resume(serve: Serve, cli: Cli
 
 def test_a_perfect_run_ends_and_continues_past_perfect(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     url = serve(Script(datasets={"train": rows(30), "val": rows(12, 100)}))
-    ended = cli("optimize", url, "--max-metric-calls", 150, "--no-check", "--name", "words")
+    ended = cli("optimize", url, "--max-metric-calls", 150, "--check", "off", "--name", "words")
     before = record(tmp_path)
     assert before.counters["metric_calls"] < 150
     assert before.reason is not None and before.reason.startswith("perfect_score of 1 is reached: candidate ")

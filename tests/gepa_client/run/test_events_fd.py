@@ -36,7 +36,7 @@ def read(tmp_path: Path) -> Read:
 def test_events_and_summary_are_written_to_the_descriptor_beside_the_display(
     serve: Callable[[Script], str], words: Script, read: Read, tmp_path: Path
 ) -> None:
-    ran, events = read("optimize", serve(words), "--max-metric-calls", 60, "--no-check")
+    ran, events = read("optimize", serve(words), "--max-metric-calls", 60, "--check", "off")
     assert (ran.status, events[0]["event"], events[-2]["event"]) == (0, "phase", "finished")
     assert "score 0.00 ->" in ran.stdout
     summary = events[-1]

@@ -65,14 +65,8 @@ def test_what_evolves_follows_from_settings_and_capabilities(
             "does not change code: start it with --allow-mutations",
         ),
         (discovered(BOTH), {"prompts_per_code": 2}, "prompts_per_code is given, but the server does not change code"),
-        (
-            discovered(BOTH),
-            {"mutation_timeout_s": 5.0},
-            "mutation_timeout_s is given, but the server does not change code",
-        ),
         (CHANGES, {"reflection_lm": None}, "--reflection-lm MODEL"),
         (discovered(CODE, "mutations"), {"evolve": "prompts"}, "no prompts to change"),
-        (discovered(CODE, "mutations"), {"code_until": 3}, "no prompts to change after it"),
         (discovered({**BOTH, GIT_BRANCH: "main"}, "mutations"), {}, "git_branch is 'main'"),
         (discovered({**BOTH, ADDED_COMPONENTS: "[]"}, "mutations"), {}, "added_components is not a JSON object"),
     ],
@@ -85,15 +79,9 @@ def test_impossible_combinations_are_refused(program: DiscoverResult, settings: 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"evolve": "prompts", "code_until": 2}, "`code_until` is for code, but `evolve` is prompts"),
-        ({"evolve": "prompts", "mutation_timeout_s": 5.0}, "`mutation_timeout_s` is for code, but `evolve` is prompts"),
+        ({"evolve": "prompts", "prompts_per_code": 2}, "`prompts_per_code` is for code, but `evolve` is prompts"),
         ({"evolve": "code", "prompts_per_code": 2}, "`prompts_per_code` is for runs that change prompts too"),
-        ({"evolve": "code", "code_until": 2}, "`code_until` is for runs that change prompts too"),
         ({"evolve": "code", "module_selector": "all"}, "`module_selector` is all, but `evolve` is code"),
-        ({"decay_factor": 2, "decay_every": 2}, "`decay_factor` needs `prompts_per_code`"),
-        ({"prompts_per_code": 2, "decay_factor": 2}, "`decay_factor` needs `decay_every`"),
-        ({"prompts_per_code": 2, "decay_every": 2}, "`decay_every` needs `decay_factor`"),
-        ({"prompts_per_code": 2, "decay_every": 2, "decay_factor": 0.5}, "decay_factor"),
         ({"code_prompt_template": "<outline>"}, "lacks <side_info> and <lineage>"),
     ],
 )
@@ -113,7 +101,6 @@ def test_what_evolves_is_part_of_the_identity_of_a_run() -> None:
     assert differences(identity(CHANGES), identity(CHANGES, prompts_per_code=2)) == [
         "settings.prompts_per_code: none -> 2"
     ]
-    assert differences(identity(CHANGES), identity(CHANGES, mutation_timeout_s=5.0)) == []
 
 
 def test_a_run_is_the_same_on_another_branch_but_not_at_another_commit() -> None:

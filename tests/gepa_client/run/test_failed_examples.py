@@ -49,7 +49,7 @@ def groups(event: dict[str, Any]) -> dict[str, tuple[str, int, list[str]]]:
 def test_failed_examples_are_in_terminal_report_log_events_and_show(
     serve: Serve, cli: Cli, failing: Script, tmp_path: Path
 ) -> None:
-    ended = cli("optimize", serve(failing), "--max-metric-calls", 120, "--no-check")
+    ended = cli("optimize", serve(failing), "--max-metric-calls", 120, "--check", "off")
     assert ended.status == 0, ended.stdout + ended.stderr
     run = only_run(tmp_path)
     seen = [params["batch"][0] for params in failing.calls("evaluate")]
@@ -82,7 +82,7 @@ def test_a_resumed_run_reports_all_its_failed_examples_and_a_fork_those_it_inher
     serve: Serve, cli: Cli, failing: Script
 ) -> None:
     url = serve(failing)
-    before = cli("optimize", url, "--max-metric-calls", 40, "--no-check", "--json").event("failed_examples")
+    before = cli("optimize", url, "--max-metric-calls", 40, "--check", "off", "--json").event("failed_examples")
     failing.evaluate = scored
     after = cli("resume", "last", "--max-metric-calls", 100, "--json")
     assert after.status == 0, after.stderr
@@ -110,7 +110,7 @@ def test_the_messages_of_a_type_are_counted_and_rows_of_a_rejected_proposal_are_
         propose=lambda _params: {"texts": {"rules": "broken"}},
     )
     limits = ("--max-metric-calls", 12, "--failure-stop", 1, "--reflection-minibatch-size", 6)
-    ended = cli("optimize", serve(script), "--no-check", *limits)
+    ended = cli("optimize", serve(script), "--check", "off", *limits)
     assert ended.status == 0, ended.stdout + ended.stderr
     events = [json.loads(line) for line in (only_run(tmp_path) / "events.jsonl").read_text().splitlines()]
     [group] = next(event for event in events if event["event"] == "failed_examples")["groups"]
@@ -137,7 +137,7 @@ def test_proposals_on_which_the_program_failed_are_why_a_run_did_not_improve(
         propose=lambda params: {"texts": {"rules": f"{params['candidate']['rules']} a b c"}},
     )
     limits = ("--max-metric-calls", 100, "--failure-stop", 1, "--proposals", proposals)
-    ended = cli("optimize", serve(script), "--no-check", *limits)
+    ended = cli("optimize", serve(script), "--check", "off", *limits)
     rejected = ended.stdout.partition("because ")[2].splitlines()[0].strip()
     assert "on which the program failed (ValueError)" in rejected, ended.stdout
     assert "score on their minibatch" not in rejected

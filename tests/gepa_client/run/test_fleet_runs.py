@@ -17,7 +17,7 @@ from tests.gepa_client.word_program import Script, rows
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
 Start = Callable[..., "Popen[str]"]
-ARGUMENTS = ("--max-metric-calls", 150, "--proposals", "2x2", "--no-check", "--json")
+ARGUMENTS = ("--max-metric-calls", 150, "--proposals", "2x2", "--check", "off", "--json")
 
 
 def program(**more: Any) -> Script:

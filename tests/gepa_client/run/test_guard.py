@@ -21,7 +21,7 @@ class Iterations:
     def __init__(self, limit: int) -> None:
         self.failures = Failures()
         self.events: list[Event] = []
-        self.guard = FailureGuard(self.failures, limit, self.events.append)
+        self.guard = FailureGuard(self.failures, self.events.append, limit=limit)
         self.count = 0
 
     def one(self, *, fails: Exception | None = None, proposes: bool = False, raises: Exception | None = None) -> None:
@@ -98,12 +98,11 @@ def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price
     ]
 
 
-@pytest.mark.parametrize("limit", ["max_cost_usd", "max_reflection_cost"])
-def test_a_cost_limit_that_is_the_only_one_and_cannot_hold_ends_the_run(limit: str) -> None:
+def test_a_cost_limit_that_is_the_only_one_and_cannot_hold_ends_the_run() -> None:
     journal = Journal("r")
     journal.spending.finished("completion", None, examples=1, unpriced=1)
     with pytest.raises(Interrupted, match="--max-metric-calls N") as ended:
-        PriceGuard(limited(**{limit: 1.0}), journal, lambda _: None).on_iteration_end(END)
+        PriceGuard(limited(max_cost_usd=1.0), journal, lambda _: None).on_iteration_end(END)
     assert ended.value.status == "failed"
 
 
@@ -137,7 +136,7 @@ def test_a_recorded_failure_does_not_end_a_replay_as_a_permanent_one() -> None:
         asked.append(error)
         return True
 
-    guard = FailureGuard(failures, 5, lambda _: None, hopeless)
+    guard = FailureGuard(failures, lambda _: None, hopeless)
     event = cast("IterationEndEvent", {"iteration": 1})
     failures.record(REFLECTION, RecordedFailure("AuthenticationError: no key"))
     guard.on_iteration_end(event)

@@ -31,7 +31,7 @@ def test_money_ends_a_run_between_examples_and_keeps_its_best(
 ) -> None:
     words.evaluate, words.delay_s, words.max_concurrency = priced, 0.01, 4
     url = serve(words)
-    ended = cli("optimize", url, "--max-cost-usd", 0.5, "--max-metric-calls", 5000, "--no-check", "--json")
+    ended = cli("optimize", url, "--max-cost-usd", 0.5, "--max-metric-calls", 5000, "--check", "off", "--json")
     assert ended.status == 0, ended.stdout + ended.stderr
     finished = ended.event("finished")
     assert finished["status"] == "completed"
@@ -59,7 +59,7 @@ def test_tokens_by_model_are_priced_so_that_a_limit_of_money_holds(serve: Serve,
         return {**scored(row, candidate), "usage": {"calls": 1, "models": {"my-model": taken}}}
 
     words.evaluate, words.max_concurrency = counted, 4
-    arguments = ("--max-cost-usd", 0.2, "--model-prices", '{"my-model": [2, 3]}', "--no-check", "--json")
+    arguments = ("--max-cost-usd", 0.2, "--model-prices", '{"my-model": [2, 3]}', "--check", "off", "--json")
     ended = cli("optimize", serve(words), *arguments)
     assert ended.status == 0, ended.stdout + ended.stderr
     finished = ended.event("finished")
@@ -71,7 +71,7 @@ def test_tokens_by_model_are_priced_so_that_a_limit_of_money_holds(serve: Serve,
 def test_unknown_prices_are_reported_and_end_a_run_that_only_money_would_end(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
-    ended = cli("optimize", serve(words), "--max-cost-usd", 0.5, "--no-check")
+    ended = cli("optimize", serve(words), "--max-cost-usd", 0.5, "--check", "off")
     assert ended.status == 1
     assert "no price is known for the program's examples, so --max-cost-usd cannot hold" in ended.stdout
     assert "give --max-metric-calls N" in ended.stdout
@@ -88,7 +88,7 @@ def test_time_ends_a_run_after_what_is_in_flight_and_counts_only_while_it_runs(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     words.delay_s, words.max_concurrency = 0.05, 4
-    arguments = ["--max-metric-calls", 100_000, "--no-skip-perfect-score", "--no-check", "--json"]
+    arguments = ["--max-metric-calls", 100_000, "--no-skip-perfect-score", "--check", "off", "--json"]
     ended = cli("optimize", serve(words), "--max-seconds", 1.5, *arguments)
     assert ended.status == 0, ended.stdout + ended.stderr
     finished = ended.event("finished")
@@ -106,33 +106,13 @@ def test_time_ends_a_run_after_what_is_in_flight_and_counts_only_while_it_runs(
     )
 
 
-def test_a_stop_file_is_recorded_so_that_a_replay_needs_none(
-    serve: Serve, cli: Cli, words: Script, tmp_path: Path
-) -> None:
-    def stops(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
-        if len(words.calls("evaluate")) > 40:
-            (tmp_path / "enough").touch()
-        return scored(row, candidate)
-
-    words.evaluate = stops
-    url = serve(words)
-    ended = cli("optimize", url, "--stop-file", "enough", "--max-metric-calls", 5000, "--no-check", "--json")
-    assert ended.status == 0, ended.stdout + ended.stderr
-    assert len(words.calls("evaluate")) < 100
-    (tmp_path / "enough").unlink()
-    replayed = cli("replay", "last", "--json")
-    assert (replayed.status, found(replayed)) == (0, found(ended))
-    assert replayed.event("finished")["status"] == "completed"
-    assert replayed.event("finished")["reason"] == "stop_file enough: the file exists"
-
-
 @pytest.mark.parametrize(
     "setting", [("--target-score", "0.3"), pytest.param(("--max-iterations", "4"), marks=pytest.mark.long)]
 )
 def test_why_a_stopper_ended_a_run_is_in_terminal_events_and_report(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path, setting: tuple[str, str]
 ) -> None:
-    ended = cli("optimize", serve(words), *setting, "--max-metric-calls", 5000, "--no-check")
+    ended = cli("optimize", serve(words), *setting, "--max-metric-calls", 5000, "--check", "off")
     assert ended.status == 0, ended.stdout + ended.stderr
     [line] = [line for line in ended.stdout.splitlines() if line.startswith("completed: ")]
     assert re.fullmatch(
@@ -159,7 +139,7 @@ def test_a_program_that_fails_on_most_examples_pauses_the_run_with_the_first_tra
         return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
 
     words.evaluate = breaks
-    ended = cli("optimize", serve(words), "--max-metric-calls", 1000, "--failure-stop", 0.5, "--no-check")
+    ended = cli("optimize", serve(words), "--max-metric-calls", 1000, "--failure-stop", 0.5, "--check", "off")
     assert ended.status == 3, ended.stdout + ended.stderr
     assert "paused: 30 of the last 50 examples failed in the program, more than --failure-stop 0.5" in ended.stdout
     assert "KeyError: 'column 2" in ended.stdout
@@ -200,7 +180,7 @@ def test_scores_may_be_made_by_another_endpoint(serve: Serve, host: Host, cli: C
 
     judging = Script(capabilities=("scoring",), replies={"score": judge})
     url, judge_url = serve(words), serve(judging)
-    ended = cli("optimize", url, "--score-with", judge_url, "--max-metric-calls", 120, "--no-check", "--json")
+    ended = cli("optimize", url, "--score-with", judge_url, "--max-metric-calls", 120, "--check", "off", "--json")
     assert ended.status == 0, ended.stdout + ended.stderr
     assert ended.event("summary")["best_score"] > 0.1
     assert not [event for event in ended.events if event["event"] == "warning" and "never asked" in event["message"]]
@@ -230,7 +210,7 @@ def test_a_run_ended_by_its_cost_limit_warns_that_its_test_rows_were_left_out(
     serve: Serve, cli: Cli, words: Script
 ) -> None:
     words.evaluate = priced
-    ended = cli("optimize", serve(words), "--max-cost-usd", 0.5, "--no-check", "--json")
+    ended = cli("optimize", serve(words), "--max-cost-usd", 0.5, "--check", "off", "--json")
     warnings = [event["message"] for event in ended.events if event["event"] == "warning"]
     [warning] = [message for message in warnings if "the test rows" in message]
     assert "not scored" in warning

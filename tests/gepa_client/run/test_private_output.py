@@ -21,7 +21,7 @@ Cli = Callable[..., Ran]
 def test_the_reason_of_a_failed_run_holds_no_secret(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     script = Script(datasets={"train": rows(30), "val": rows(60, 100)})
     script.evaluate = lambda _row, _candidate: failed(message=f"cannot log in with {TOKEN}")
-    ended = cli("optimize", serve(script), "--max-metric-calls", 500, "--no-check", "--json")
+    ended = cli("optimize", serve(script), "--max-metric-calls", 500, "--check", "off", "--json")
     assert ended.status == 3, ended.stdout
     assert "cannot log in with [redacted]" in ended.event("finished")["reason"]
     assert TOKEN not in ended.stdout + ended.stderr
@@ -33,8 +33,8 @@ def test_the_reason_of_a_failed_run_holds_no_secret(serve: Serve, cli: Cli, tmp_
 
 def test_only_the_owner_can_read_the_results_folder(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     script = Script(datasets={"train": rows(30)})
-    assert cli("optimize", serve(script), "--max-metric-calls", 30, "--no-check", "--output", "mine").status == 0
-    assert cli("optimize", serve(script), "--max-metric-calls", 30, "--no-check").status == 0
+    assert cli("optimize", serve(script), "--max-metric-calls", 30, "--check", "off", "--output", "mine").status == 0
+    assert cli("optimize", serve(script), "--max-metric-calls", 30, "--check", "off").status == 0
     for folder in (tmp_path / "mine", only_run(tmp_path)):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 

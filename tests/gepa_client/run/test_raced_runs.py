@@ -20,9 +20,8 @@ Cli = Callable[..., Ran]
 
 
 SETTINGS = (
-    *("--trainset", "train.jsonl", "--valset", "val.jsonl", "--validation", "race", "--past-perfect"),
-    *("--race-rows", 0),
-    *("--max-metric-calls", 400, "--no-check", "--json"),
+    *("--trainset", "train.jsonl", "--valset", "val.jsonl", "--validation", f"race:{VAL}", "--past-perfect"),
+    *("--max-metric-calls", 400, "--check", "off", "--json"),
 )
 
 

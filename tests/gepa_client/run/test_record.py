@@ -35,7 +35,7 @@ def test_a_secret_that_the_program_repeats_is_not_stored_and_the_run_can_be_repl
 
     script.evaluate, script.reflect = leaks, repeats
     script.finalize = lambda _: {"message": f"thank you, {TOKEN}"}
-    live = cli("optimize", serve(script), "--max-metric-calls", 80, "--no-check", "--json")
+    live = cli("optimize", serve(script), "--max-metric-calls", 80, "--check", "off", "--json")
     assert live.status == 0, live.stdout + live.stderr
     assert len(candidates(live)) > 1
     for path in (tmp_path / "runs").rglob("*"):
@@ -48,7 +48,7 @@ def test_a_secret_that_the_program_repeats_is_not_stored_and_the_run_can_be_repl
 
 def test_a_fork_differs_from_its_number_on_and_pays_for_nothing_before_it(serve: Serve, cli: Cli) -> None:
     script = Script(datasets={"train": rows(30), "val": rows(12, 100)})
-    first = cli("optimize", serve(script), "--max-metric-calls", 60, "--no-check", "--json")
+    first = cli("optimize", serve(script), "--max-metric-calls", 60, "--check", "off", "--json")
     spent = len(script.calls("evaluate"))
     forked = cli("fork", "last", "--at", 12, "--seed", 7, "--name", "other")
     assert forked.status == 0, forked.stdout + forked.stderr
@@ -65,7 +65,7 @@ def test_a_fork_differs_from_its_number_on_and_pays_for_nothing_before_it(serve:
 def test_an_imported_run_can_be_replayed_and_resumed(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     script = Script(datasets={"train": rows(30), "val": rows(12, 100)})
     url = serve(script)
-    first = cli("optimize", url, "--max-metric-calls", 60, "--no-check", "--json")
+    first = cli("optimize", url, "--max-metric-calls", 60, "--check", "off", "--json")
     exported = cli("export", "last", "--output", "run.json")
     assert exported.status == 0, exported.stderr
     assert json.loads((tmp_path / "run.json").read_text())

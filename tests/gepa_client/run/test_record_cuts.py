@@ -31,7 +31,7 @@ def model(host: Host, words: Script) -> list[str | int]:
     """The arguments for a reflection model."""
     url = host.serve(words.complete, "/v1/chat/completions").removesuffix("/chat/completions")
     kwargs = json.dumps({"api_base": url, "api_key": "hush"})
-    return ["--reflection-lm", "openai/x", "--reflection-lm-kwargs", kwargs, "--no-check"]
+    return ["--reflection-lm", "openai/x", "--reflection-lm-kwargs", kwargs, "--check", "off"]
 
 
 def test_cut_records_are_in_prompts_events_and_report_and_a_replay_repeats_them(

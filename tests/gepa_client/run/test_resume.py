@@ -41,7 +41,7 @@ def found(ran: Ran) -> list[tuple[Any, ...]]:
 
 def undisturbed(serve: Serve, cli: Cli, *arguments: object) -> list[tuple[Any, ...]]:
     """Return the candidates of the same run without an interruption."""
-    ended = cli("optimize", serve(program()), *arguments, "--no-check", "--json", "--store", "undisturbed.db")
+    ended = cli("optimize", serve(program()), *arguments, "--check", "off", "--json", "--store", "undisturbed.db")
     assert ended.status == 0, ended.stderr
     return found(ended)
 
@@ -58,7 +58,7 @@ def test_resume_writes_the_reports_of_a_complete_run_whose_command_was_killed_be
     serve: Serve, cli: Cli, host: Host, tmp_path: Path
 ) -> None:
     url = serve(Script(datasets={"train": rows(30), "val": rows(12, 100), "test": rows(6, 200)}))
-    completed = cli("optimize", url, "--max-metric-calls", 60, "--no-check")
+    completed = cli("optimize", url, "--max-metric-calls", 60, "--check", "off")
     assert completed.status == 0, completed.stderr
     folder = only_run(tmp_path)
     kept = json.loads((folder / "certificate.json").read_text())
@@ -76,7 +76,7 @@ def test_resume_writes_the_reports_of_a_complete_run_whose_command_was_killed_be
 def test_a_raised_budget_extends_a_completed_run_and_repeats_nothing(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     words = program()
     url = serve(words)
-    first = cli("optimize", url, "--max-metric-calls", 60, "--no-check", "--json")
+    first = cli("optimize", url, "--max-metric-calls", 60, "--check", "off", "--json")
     assert first.status == 0, first.stderr
     requests = len(words.seen)
     again = cli("resume", "last")
@@ -99,7 +99,7 @@ def test_a_raised_budget_extends_a_completed_run_and_repeats_nothing(serve: Serv
 
 def test_the_fork_that_a_refused_resume_proposes_can_be_resumed_with_the_other_setting(serve: Serve, cli: Cli) -> None:
     words = program()
-    assert cli("optimize", serve(words), "--max-metric-calls", 60, "--no-check").status == 0
+    assert cli("optimize", serve(words), "--max-metric-calls", 60, "--check", "off").status == 0
     refused = cli("resume", "last", "--seed", 7, "--max-metric-calls", 120)
     proposed = re.search(r"gepa-client (fork .* --at (\d+) .*)", refused.stderr)
     assert proposed is not None, refused.stderr
@@ -128,7 +128,7 @@ def test_a_program_that_has_changed_is_refused_with_the_names_of_its_files(host:
         return {**answer, "program": {**answer["program"], **identity}}
 
     made.replies["discover"] = discover
-    first = cli("optimize", host.serve(made.handle), "--max-metric-calls", 30, "--no-check", "--json")
+    first = cli("optimize", host.serve(made.handle), "--max-metric-calls", 30, "--check", "off", "--json")
     run_id = first.event("started")["run_id"]
     identity |= {"digest": "two", "files": {"program.py": "2", "new.py": "1", "same.py": "1"}}
     refused = cli("resume", run_id, "--max-metric-calls", 60)
@@ -154,14 +154,14 @@ def test_a_server_that_runs_without_a_change_of_its_files_is_warned_of_in_optimi
     made.replies["discover"] = discover
     url = host.serve(made.handle)
     warning = "program.py and 1 more changed after the server started, which runs the program as it was then: start it"
-    assert warning in cli("optimize", url, "--max-metric-calls", 30, "--no-check").stdout
+    assert warning in cli("optimize", url, "--max-metric-calls", 30, "--check", "off").stdout
     assert warning in cli("resume", "last", "--max-metric-calls", 60).stdout
 
 
 def test_the_time_of_an_example_and_how_many_are_in_flight_are_recorded_and_may_change(serve: Serve, cli: Cli) -> None:
     words = program(capabilities=("proposals", "finalize", "datasets", "example_timeout"))
     limits = ("--max-in-flight", 2, "--example-timeout-s", 9)
-    first = cli("optimize", serve(words), "--max-metric-calls", 30, *limits, "--no-check", "--json")
+    first = cli("optimize", serve(words), "--max-metric-calls", 30, *limits, "--check", "off", "--json")
     run_id = first.event("started")["run_id"]
     sent = {params["_meta"]["example_timeout_s"] for params in words.calls("evaluate")}
     again = cli("resume", run_id, "--max-metric-calls", 60, "--json", "--example-timeout-s", 8, "--max-in-flight", 5)
@@ -174,7 +174,7 @@ def test_a_resume_without_a_server_or_a_token_is_refused_and_changes_nothing(
     serve: Serve, host: Host, cli: Cli, tmp_path: Path
 ) -> None:
     url = serve(program())
-    first = cli("optimize", url, "--max-metric-calls", 40, "--no-check", "--json")
+    first = cli("optimize", url, "--max-metric-calls", 40, "--check", "off", "--json")
     run_id = first.event("started")["run_id"]
     result = (only_run(tmp_path) / "result.json").read_text()
     (tmp_path / "token").write_text("wrong")
@@ -200,7 +200,7 @@ def test_a_resume_without_a_server_or_a_token_is_refused_and_changes_nothing(
 def test_a_replay_reports_the_same_run_without_the_server(serve: Serve, host: Host, cli: Cli, tmp_path: Path) -> None:
     words = Script(datasets={"train": rows(30), "val": rows(12, 100), "test": rows(6, 200)})
     url = serve(words)
-    live = cli("optimize", url, "--max-metric-calls", 120, "--proposals", "2x2", "--no-check", "--json")
+    live = cli("optimize", url, "--max-metric-calls", 120, "--proposals", "2x2", "--check", "off", "--json")
     assert live.status == 0, live.stderr
     host.stop(url)
     replayed = cli("replay", "last", "--json", "--output", "again")
@@ -221,7 +221,7 @@ def _plain(ran: Ran, name: str) -> list[dict[str, Any]]:
 
 
 def test_a_replay_ends_before_the_number_asked_for(serve: Serve, cli: Cli) -> None:
-    live = cli("optimize", serve(program()), "--max-metric-calls", 80, "--no-check", "--json")
+    live = cli("optimize", serve(program()), "--max-metric-calls", 80, "--check", "off", "--json")
     seed_only = cli("replay", "last", "--until", 12, "--json")
     assert seed_only.status == 0
     assert found(seed_only) == found(live)[:1]
@@ -234,7 +234,7 @@ def test_ctrl_c_lets_calls_in_flight_end_and_the_run_resumes_after_them(
     serve: Serve, cli: Cli, start: Start, tmp_path: Path
 ) -> None:
     words = program(delay_s=0.15, max_concurrency=4)
-    process = start("optimize", serve(words), "--max-metric-calls", 60, "--no-check")
+    process = start("optimize", serve(words), "--max-metric-calls", 60, "--check", "off")
     until(lambda: len(words.calls("evaluate")) >= 16)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=TIMEOUT_S)
@@ -271,7 +271,7 @@ def test_ctrl_c_twice_ends_at_once_and_at_most_the_calls_in_flight_run_again(
 
     words.evaluate = counted
     url = serve(words)
-    process = start("optimize", url, "--max-metric-calls", 60, "--no-skip-perfect-score", "--no-check")
+    process = start("optimize", url, "--max-metric-calls", 60, "--no-skip-perfect-score", "--check", "off")
     words.delay_s = 0.05
     until(lambda: len(words.calls("evaluate")) >= 20)
     words.delay_s = 6.0
@@ -301,7 +301,15 @@ def test_a_cancel_by_another_command_ends_a_run_after_the_calls_in_flight(
 ) -> None:
     words = program(delay_s=0.1, max_concurrency=4)
     process = start(
-        "optimize", serve(words), "--max-metric-calls", 100_000, "--no-skip-perfect-score", "--lease-s", 1, "--no-check"
+        "optimize",
+        serve(words),
+        "--max-metric-calls",
+        100_000,
+        "--no-skip-perfect-score",
+        "--lease-s",
+        1,
+        "--check",
+        "off",
     )
     until(lambda: bool(best_so_far(tmp_path)))
     assert cli("cancel", "last").status == 0
@@ -317,7 +325,7 @@ def test_a_run_with_a_live_driver_cannot_be_resumed_and_loses_nothing(
 ) -> None:
     words = program(delay_s=0.05)
     endless = ("--no-skip-perfect-score", "--past-perfect")
-    process = start("optimize", serve(words), "--max-metric-calls", 100_000, *endless, "--lease-s", 5, "--no-check")
+    process = start("optimize", serve(words), "--max-metric-calls", 100_000, *endless, "--lease-s", 5, "--check", "off")
     until(lambda: bool(best_so_far(tmp_path)))
     refused = cli("resume", "last", *endless)
     assert refused.status == 2, refused.stdout
@@ -352,7 +360,7 @@ def test_a_run_stopped_while_its_test_rows_were_scored_has_only_the_rest_of_them
         return scored(row, candidate)
 
     words.evaluate = slow_at_test
-    process = start("optimize", serve(words), "--max-metric-calls", 40, "--no-check")
+    process = start("optimize", serve(words), "--max-metric-calls", 40, "--check", "off")
     until(lambda: any(params["batch"][0]["split"] == "test" for params in words.calls("evaluate")))
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=TIMEOUT_S)
@@ -378,7 +386,7 @@ def test_a_damaged_journal_cannot_be_resumed_but_its_sound_part_can_be_forked(
     serve: Serve, cli: Cli, tmp_path: Path
 ) -> None:
     words = program()
-    first = cli("optimize", serve(words), "--max-metric-calls", 60, "--no-check", "--json")
+    first = cli("optimize", serve(words), "--max-metric-calls", 60, "--check", "off", "--json")
     run_id = first.event("started")["run_id"]
     path = tmp_path / "runs" / "evolverpc.db"
     with closing(sqlite3.connect(path)) as connection:
@@ -412,7 +420,7 @@ def _reports(folder: Path) -> dict[str, bytes]:
 def test_ctrl_c_before_the_replay_of_a_resumed_run_keeps_its_reports_and_states_what_is_recorded(
     serve: Serve, cli: Cli, start: Start, tmp_path: Path
 ) -> None:
-    first = cli("optimize", serve(program()), "--max-metric-calls", 60, "--no-check", "--json")
+    first = cli("optimize", serve(program()), "--max-metric-calls", 60, "--check", "off", "--json")
     before = _reports(tmp_path)
     assert {"report.md", "report.html", "result.json"} <= set(before)
     silent = program(replies={"discover": lambda _params: asyncio.sleep(60)})

@@ -12,7 +12,7 @@ from tests.gepa_client.word_program import Script, rows
 Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
 DETERMINISTIC = ("--deterministic",)
-PAIRED = ("--acceptance", "paired", "--acceptance-error", 0.1)
+PAIRED = ("--acceptance", "paired")
 
 
 def program() -> Script:
@@ -37,7 +37,7 @@ def outcome(ran: Ran) -> list[tuple[Any, ...]]:
 def test_an_extended_and_a_replayed_run_are_the_undisturbed_one(
     serve: Serve, cli: Cli, settings: tuple[object, ...]
 ) -> None:
-    limits = ("--max-iterations", 10, "--no-check", "--json")
+    limits = ("--max-iterations", 10, "--check", "off", "--json")
     whole = cli("optimize", serve(program()), *settings, *limits, "--store", "whole.db", "--past-perfect")
     assert whole.status == 0, whole.stderr
     words = program()
@@ -75,7 +75,7 @@ def test_a_program_with_another_score_for_the_same_row_is_reported_once(serve: S
 
     words = Script(datasets={"train": rows(6), "test": rows(4, 20)}, evaluate=noisy)
     given = ("--deterministic",) if declared else ()
-    ran = cli("optimize", serve(words), *given, "--max-iterations", 6, "--test-repeats", 2, "--no-check", "--json")
+    ran = cli("optimize", serve(words), *given, "--max-iterations", 6, "--test-repeats", 2, "--check", "off", "--json")
     assert ran.status == 0, ran.stderr
     for each in (ran, cli("replay", "last", "--json")):
         warned = [event["message"] for event in each.events if event["event"] == "warning"]
@@ -90,7 +90,7 @@ def test_a_search_in_which_every_result_is_known_ends(serve: Serve, cli: Cli) ->
 
     ran = cli(
         *("optimize", serve(Script(datasets={"train": rows(6)}, propose=stubborn)), "--deterministic"),
-        *("--max-metric-calls", 1000, "--no-check", "--json"),
+        *("--max-metric-calls", 1000, "--check", "off", "--json"),
     )
     assert ran.status == 0, ran.stderr
     assert ran.event("finished")["reason"] == (

@@ -13,7 +13,6 @@ import pytest
 from gepa_client.gepa.row_loaders import Row, RowLoader
 from gepa_client.selection.search_rows import rows_left, search_rows
 from gepa_client.settings.groups import RACE_ROWS
-from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Ran
 from tests.gepa_client.run_folder import only_run
 from tests.gepa_client.scripted_server import Host
@@ -24,8 +23,8 @@ Cli = Callable[..., Ran]
 SAMPLE = 12
 LEFT = VAL - SAMPLE
 SETTINGS = (
-    *("--trainset", "train.jsonl", "--valset", "val.jsonl", "--validation", "race", "--past-perfect"),
-    *("--race-rows", SAMPLE, "--max-metric-calls", 700, "--no-check", "--json"),
+    *("--trainset", "train.jsonl", "--valset", "val.jsonl", "--validation", f"race:{SAMPLE}", "--past-perfect"),
+    *("--max-metric-calls", 700, "--check", "off", "--json"),
 )
 URL = {"url": ("http://127.0.0.1:1",)}
 
@@ -103,10 +102,10 @@ def test_a_run_without_that_limit_compares_on_as_many_rows_as_the_sample_has(
     host: Host, cli: Cli, tmp_path: Path
 ) -> None:
     write_rows(tmp_path)
-    given = [*SETTINGS[: SETTINGS.index("--max-metric-calls")], "--max-iterations", 3, "--no-check", "--json"]
+    given = [*SETTINGS[: SETTINGS.index("--max-metric-calls")], "--max-iterations", 3, "--check", "off", "--json"]
     ran = cli("optimize", Program().serve(host), *given)
     assert ran.event("ties_compared")["rows"] == SAMPLE
-    assert ran.event("started")["config"]["race_final_rows"] == SAMPLE
+    assert ran.event("started")["config"]["validation"] == f"race:{SAMPLE}:{SAMPLE}"
 
 
 @pytest.mark.long
@@ -136,13 +135,13 @@ def test_servers_that_take_more_examples_at_once_than_the_default_sample_race_on
     (tmp_path / "train.jsonl").write_text((json.dumps({"need": "red", "n": 1}) + "\n") * 5)
     lines = [json.dumps({"need": "pink", "n": at}) + "\n" for at in range(slots + 10)]
     (tmp_path / "val.jsonl").write_text("".join(lines))
-    given = ("--trainset", "train.jsonl", "--valset", "val.jsonl", "--validation", "race", "--no-check", "--json")
+    given = ("--trainset", "train.jsonl", "--valset", "val.jsonl", "--validation", "race", "--check", "off", "--json")
     ran = cli("optimize", Program(slots=slots).serve(host), *given, "--max-metric-calls", 60)
     assert ran.event("started")["sampled"] == slots
-    assert ran.event("started")["config"]["race_rows"] == slots
-    refused = cli("resume", "last", "--race-rows", 20, "--max-metric-calls", 80)
+    assert ran.event("started")["config"]["validation"].startswith(f"race:{slots}:")
+    refused = cli("resume", "last", "--validation", "race:20", "--max-metric-calls", 80)
     assert refused.status == 2
-    assert "race_rows" in refused.stderr
+    assert "settings.validation" in refused.stderr
 
 
 def test_a_sample_is_random_and_follows_from_the_seed() -> None:
@@ -156,15 +155,3 @@ def test_a_sample_is_random_and_follows_from_the_seed() -> None:
     assert sorted([*first, *rows_left(val, samples[0])]) == list(val.all_ids())
     assert search_rows(val, 0, 0) is search_rows(val, 300, 0) is val
     assert list(rows_left(val, val)) == []
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"race_rows": 20}, "`race_rows` needs `validation` race, and `validation` is full"),
-        ({"validation": "race", "race_rows": 9}, "`race_rows` is 9: .* give 10 or more"),
-    ],
-)
-def test_settings_of_a_sample_without_effect_or_sense_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        RunConfig(**URL, **settings)

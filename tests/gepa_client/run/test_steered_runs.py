@@ -37,7 +37,7 @@ def model(host: Host, words: Script) -> list[str | int]:
 
 def not_begun(cli: Cli, url: str, *settings: object) -> str:
     """Return the id of a run that no process has driven yet."""
-    ended = cli("optimize", url, "--max-metric-calls", 5, *settings, "--no-check", "--json", "--output", "before")
+    ended = cli("optimize", url, "--max-metric-calls", 5, *settings, "--check", "off", "--json", "--output", "before")
     assert ended.status == 0, ended.stdout + ended.stderr
     forked = cli("fork", "last", url, "--at", 0, "--json")
     return str(json.loads(forked.stdout)["id"])
@@ -80,7 +80,7 @@ def test_a_candidate_that_is_dropped_is_neither_a_parent_nor_the_best_anywhere(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     url = serve(words)
-    first = cli("optimize", url, "--max-metric-calls", 70, "--past-perfect", "--no-check", "--json")
+    first = cli("optimize", url, "--max-metric-calls", 70, "--past-perfect", "--check", "off", "--json")
     best = json.loads((Path(first.event("summary")["output"]) / "result.json").read_text())["best_idx"]
     assert best > 0
     with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
@@ -186,7 +186,7 @@ def test_a_budget_that_is_raised_during_the_last_iteration_is_taken_before_the_r
 
     words = Script(datasets={"train": rows(30), "val": rows(12, 100)}, evaluate=evaluate)
     limits = ["--max-metric-calls", 60, "--past-perfect"]
-    ended = cli("optimize", serve(words), *limits, "--no-check", "--json")
+    ended = cli("optimize", serve(words), *limits, "--check", "off", "--json")
     assert ended.event("finished")["reason"] == "max_metric_calls of 80 is reached"
     assert [kind for _, kind, *_ in steered(ended)] == ["budget"]
     assert found(cli("replay", "last", "--json")) == found(ended)
@@ -211,10 +211,12 @@ def test_a_run_is_paused_by_another_process_and_resumed_to_the_same_result(
 ) -> None:
     words = Script(datasets={"train": rows(30), "val": rows(12, 100)})
     url = serve(words)
-    idle = cli("optimize", url, "--max-metric-calls", 60, "--no-check", "--json", "--store", "other.db")
+    idle = cli("optimize", url, "--max-metric-calls", 60, "--check", "off", "--json", "--store", "other.db")
     seen, words.delay_s = len(words.seen), 0.05
     with ThreadPoolExecutor(1) as pool:
-        driving = pool.submit(cli, "optimize", url, "--max-metric-calls", 60, "--lease-s", 1, "--no-check", "--json")
+        driving = pool.submit(
+            cli, "optimize", url, "--max-metric-calls", 60, "--lease-s", 1, "--check", "off", "--json"
+        )
         until(lambda: len(words.seen) > seen + 30)
         words.delay_s = 1.0  # what is left takes ten seconds or more
         paused = cli("pause", "last")

@@ -43,7 +43,7 @@ def test_a_row_that_always_fails_gets_the_failure_score_and_the_run_ends_as_any_
 
     script = program()
     script.evaluate, script.max_concurrency = evaluate, 2
-    ended = cli("optimize", serve(script), "--max-metric-calls", 40, "--no-check")
+    ended = cli("optimize", serve(script), "--max-metric-calls", 40, "--check", "off")
     assert ended.status == 0, ended.stdout + ended.stderr
     stuck = {key: times for key, times in attempts.items() if key.startswith("row 105")}
     assert set(stuck.values()) == {3}
@@ -68,7 +68,7 @@ def test_a_row_that_always_fails_gets_the_failure_score_and_the_run_ends_as_any_
 def test_a_host_that_is_away_for_all_rows_pauses_the_run_which_then_continues_as_an_undisturbed_one(
     serve: Serve, cli: Cli
 ) -> None:
-    arguments = ("--max-metric-calls", 60, "--no-check", "--json")
+    arguments = ("--max-metric-calls", 60, "--check", "off", "--json")
     script = program()
     script.evaluate = worked
     expected = candidates(cli("optimize", serve(script), *arguments, "--store", "undisturbed.db"))

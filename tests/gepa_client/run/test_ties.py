@@ -19,7 +19,7 @@ Serve = Callable[[Script], str]
 Cli = Callable[..., Ran]
 Start = Callable[..., "subprocess.Popen[str]"]
 VAL, TEST, FRESH = 12, 8, 10
-SETTINGS = ("--tie-rows", FRESH, "--max-iterations", 8, "--max-metric-calls", 400, "--no-check")
+SETTINGS = ("--tie-rows", FRESH, "--max-iterations", 8, "--max-metric-calls", 400, "--check", "off")
 
 
 def number(row: dict[str, Any]) -> int:
@@ -127,11 +127,11 @@ def test_a_run_without_fresh_rows_states_it(serve: Serve, cli: Cli, changes: dic
 
 def test_the_search_keeps_the_calls_within_the_budget(serve: Serve, cli: Cli) -> None:
     url = serve(program())
-    ran = cli("optimize", url, "--tie-rows", FRESH, "--max-metric-calls", 130, "--no-check", "--json")
+    ran = cli("optimize", url, "--tie-rows", FRESH, "--max-metric-calls", 130, "--check", "off", "--json")
     assert ran.status == 0, ran.stderr
     finished = ran.event("finished")
     assert "130 is reached, 40 of them kept to compare the best candidates" in finished["reason"]
     assert 90 <= finished["metric_calls"] <= 130 + VAL + 6
-    refused = cli("optimize", url, "--tie-rows", FRESH, "--max-metric-calls", 40, "--no-check")
+    refused = cli("optimize", url, "--tie-rows", FRESH, "--max-metric-calls", 40, "--check", "off")
     assert refused.status != 0
     assert "tie_rows keeps 40 metric calls to compare the best candidates" in refused.stdout + refused.stderr

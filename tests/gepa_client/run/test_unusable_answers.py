@@ -56,7 +56,7 @@ def model(host: Host) -> Callable[[Callable[[str], Answer]], list[str]]:
 
         url = host.serve(complete, "/v1/chat/completions").removesuffix("/chat/completions")
         kwargs = json.dumps({"api_base": url, "api_key": "hush"})
-        return ["--reflection-lm", "openai/gpt-4o-mini", "--reflection-lm-kwargs", kwargs, "--no-check"]
+        return ["--reflection-lm", "openai/gpt-4o-mini", "--reflection-lm-kwargs", kwargs, "--check", "off"]
 
     return served
 
@@ -137,7 +137,7 @@ def test_texts_of_a_program_that_are_unchanged_empty_or_too_long_are_dropped_and
     words.propose = lambda params: {"texts": dict.fromkeys(params["components_to_update"], next(made))}
     words.seed["rules"] = "rules"
     ended = cli(
-        "optimize", serve(words), "--max-metric-calls", 90, "--max-component-tokens", 200, "--json", "--no-check"
+        "optimize", serve(words), "--max-metric-calls", 90, "--max-component-tokens", 200, "--json", "--check", "off"
     )
     assert ended.status == 0, ended.stdout + ended.stderr
     found = unusable(ended)
@@ -157,7 +157,7 @@ def test_examples_that_candidates_copied_from_training_rows_are_reported(
     words.propose = lambda params: {
         "texts": {name: f'{" ".join(WORDS)}. Example: "{message}"' for name in params["components_to_update"]}
     }
-    ended = cli("optimize", serve(words), "--max-metric-calls", 60, "--json", "--no-check")
+    ended = cli("optimize", serve(words), "--max-metric-calls", 60, "--json", "--check", "off")
     assert ended.status == 0, ended.stdout + ended.stderr
     found = ended.event("copied_examples")
     assert found["count"] == 1

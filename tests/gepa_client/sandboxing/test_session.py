@@ -223,7 +223,7 @@ def test_calls_made_before_there_is_an_optimizer_are_kept_for_it(setup: FakeSetu
 
 
 def test_events_of_the_optimizer_reach_the_sandboxes(setup: FakeSetup) -> None:
-    given = settings(sandboxes=4, sandbox_idle_s=0.05)
+    given = settings(sandboxes=4)
     notes: list[Log] = []
     with sandboxed(given, "run", AGAIN, open_setup=setup.open) as sandboxes:
         fleet = sandboxes.settings.fleet

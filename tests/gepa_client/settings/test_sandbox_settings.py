@@ -32,9 +32,6 @@ def loaded(**given: Any) -> RunConfig:
         ({"gateway_port": 8000, "gateway_url": "https://gateway.example.com"}, "for Modal"),
         ({"sandbox": "modal", "gateway_port": 8000}, "`--gateway-port` needs `--gateway-url`"),
         ({"sandbox": "modal", "models": ["gpt-*"]}, "`--models`: at Modal, models need `--gateway-port`"),
-        ({"github_app_id": "1"}, "`--github-app-id` needs `--github-app-key-file`"),
-        ({"github_installation_id": 1}, "--github-app-id"),
-        ({"git_token_file": "t", "github_app_id": "1", "github_app_key_file": "k"}, "leave one of them out"),
         ({"model_prices": '{"m": [1]}'}, "--model-prices"),
         ({"model_prices": '{"m": [1, -1]}'}, "--model-prices"),
         ({"model_providers": '{"p": {"key": "hush"}}'}, "--model-providers"),
@@ -46,7 +43,6 @@ def loaded(**given: Any) -> RunConfig:
         ({"sandbox": "modal", "secret_headers": ["a.b X=KEY"]}, "need `--gateway-port`"),
         ({"model_calls_per_minute": 0}, "--model-calls-per-minute"),
         ({"sandboxes": 0}, "--sandboxes"),
-        ({"starts_per_s": 0.0}, "--starts-per-s"),
     ],
 )
 def test_contradictory_settings_are_named(given: dict[str, Any], message: str) -> None:
@@ -64,7 +60,7 @@ def test_a_setting_of_sandboxes_is_refused_without_a_repository(name: str) -> No
         "model_providers": '{"p": {"base_url": "http://127.0.0.1:1"}}',
     }
     given = values.get(name, ["a"] if SandboxSettings.model_fields[name].default == () else 7)
-    if name in ("ref", "server_args", "gateway_url", "modal_app", "git_token_file", "github_app_key_file"):
+    if name in ("ref", "server_args", "gateway_url", "modal_app", "git_token_file"):
         given = "a"
     if name == "build_hosts":
         given = ["a"]

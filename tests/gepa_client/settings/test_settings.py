@@ -33,15 +33,12 @@ MAY_CHANGE = frozenset(
         *("trainset", "valset", "testset", "val_fraction"),
         # how often they are scored: what was decided is recorded
         "test_repeats",
-        "race_final_rows",
         # what the certificate rests on and states
         "score_range",
         # when to stop
         *BudgetSettings.model_fields,
         # how fast a model is asked
-        *("reflection_workers", "reflection_per_minute"),
-        # how long a change of code may take: what it came to is recorded
-        "mutation_timeout_s",
+        "reflection_per_minute",
         # trackers and output
         *TrackingSettings.model_fields,
         *OutputSettings.model_fields,
@@ -51,9 +48,6 @@ MAY_CHANGE = frozenset(
 
 MADE_INTO_OBJECTS = ("trainset", "valset", "reflection_lm", "reflection_lm_kwargs", "selection_strategy")
 """Settings that become an object of another kind before GEPA gets them."""
-
-ENFORCED_BY_THE_RUN = ("max_reflection_cost",)
-"""Settings that the run enforces itself, by the costs in its journal."""
 
 
 def fault(**flags_given: Any) -> str:
@@ -78,15 +72,13 @@ def test_every_parameter_of_gepa_optimize_is_a_setting_or_is_replaced_for_a_stat
 
 def test_every_reachable_parameter_reaches_gepa() -> None:
     reachable = set(RunConfig.model_fields) & set(inspect.signature(optimize).parameters)
-    assert sorted([*PASSED, *MADE_INTO_OBJECTS, *ENFORCED_BY_THE_RUN]) == sorted(reachable)
+    assert sorted([*PASSED, *MADE_INTO_OBJECTS]) == sorted(reachable)
 
 
 def test_defaults_that_gepa_shares_are_gepas_own() -> None:
     parameters = inspect.signature(optimize).parameters
     ours = {name: RunConfig.model_fields[name].default for name in PASSED}
     theirs = {name: parameters[name].default for name in PASSED}
-    assert theirs.pop("val_evaluation_policy") is None  # GEPA reads None as full_eval
-    assert ours.pop("val_evaluation_policy") == "full_eval"
     assert ours == theirs
 
 
@@ -180,9 +172,9 @@ def test_a_score_that_cannot_be_compared_is_refused_wherever_it_is_given(
         ({"reflection_lm": "x", "reflection_prompt_template": "<curr_param>"}, "<side_info>"),
         ({"reflection_lm": "x", "reflection_lm_kwargs": "[1]"}, "JSON object"),
         ({"reflection_lm": "x", "reflection_lm_kwargs": "{"}, "not JSON"),
-        ({"max_reflection_cost": 1.0}, "`--max-reflection-cost` needs `--reflection-lm`"),
-        ({"wandb_init_kwargs": '{"project": "x"}'}, "--use-wandb"),
-        ({"merge_val_overlap_floor": 3}, "--use-merge"),
+        ({"tracking": ["w"]}, "--tracking"),
+        ({"validation": "race:9"}, "race:10 or more"),
+        ({"validation": "race:"}, "`--validation`: give full, race, or race with numbers of rows"),
         ({"reflection_lm": "x", "reflection_prompt_template": "@nowhere.txt"}, "nowhere.txt"),
         ({"proposals": "0"}, "P or PxN"),
         ({"proposals": "2x"}, "P or PxN"),
@@ -194,7 +186,6 @@ def test_a_score_that_cannot_be_compared_is_refused_wherever_it_is_given(
         ({"max_seconds": 1e12}, "less than or equal to 1000000000"),
         ({"patience": 0}, "--patience"),
         ({"target_score": float("inf")}, "--target-score"),
-        ({"reflection_workers": 0}, "--reflection-workers"),
         ({"reflection_per_minute": 5.0}, "needs `--reflection-lm`"),
         ({"max_outage_s": 0.0}, "--max-outage-s"),
         ({"lease_s": 0.0}, "--lease-s"),
@@ -211,7 +202,6 @@ def test_a_run_needs_an_end_and_a_check_does_not() -> None:
     with pytest.raises(SettingsError, match="max-metric-calls"):
         load(None, {"url": URL})
     assert load(None, {"url": URL}, must_end=False).max_metric_calls is None
-    assert load(None, {"url": URL, "stop_file": "stop"}).ends
 
 
 @pytest.mark.parametrize(
@@ -250,13 +240,12 @@ def test_paths_in_a_file_are_relative_to_the_file(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         f'url = "{URL}"\nmax_metric_calls = 5\ntrainset = "train.jsonl"\nvalset = "val"\noutput = "out"\n'
-        'reflection_lm = "x"\nstop_file = "stop"\n[reflection_prompt_template]\nrules = "@prompt.txt"\n',
+        'reflection_lm = "x"\n[reflection_prompt_template]\nrules = "@prompt.txt"\n',
     )
     settings = load(path, {})
     assert settings.trainset == str(tmp_path / "train.jsonl")
     assert settings.valset == "val"
     assert settings.output == tmp_path / "out"
-    assert settings.stop_file == tmp_path / "stop"
     assert settings.reflection_prompt_template == {"rules": "<curr_param> <side_info>"}
 
 
@@ -266,7 +255,6 @@ def test_what_may_be_a_secret_is_not_recorded() -> None:
         {
             "url": URL,
             "max_metric_calls": 5,
-            "use_wandb": True,
             "reflection_lm": "x",
             "reflection_lm_kwargs": '{"api_key": "hush", "max_tokens": 9, "headers": {"Authorization": "hush"}}',
         },
@@ -303,7 +291,6 @@ def test_recorded_settings_give_the_run_again_from_any_folder(tmp_path: Path, mo
             "trainset": "train.jsonl",
             "valset": "val",
             "max_metric_calls": 5,
-            "stop_file": "stop",
             "proposals": "2x2",
             "reflection_lm": "x",
             "reflection_lm_kwargs": '{"temperature": 0.5}',
@@ -319,7 +306,6 @@ def test_recorded_settings_give_the_run_again_from_any_folder(tmp_path: Path, mo
     assert again.token_file == tmp_path / "token"
     assert again.trainset == str(tmp_path / "train.jsonl")
     assert again.valset == "val"
-    assert again.stop_file == tmp_path / "stop"
     assert again.output == tmp_path / "out"
     assert again.sampling == "pxn:2x2"
     assert from_record(recorded, {}, without=("output",)).output is None
@@ -332,7 +318,6 @@ def test_flags_override_recorded_settings_and_their_equivalents(tmp_path: Path) 
             "url": URL,
             "max_metric_calls": 5,
             "use_merge": True,
-            "merge_val_overlap_floor": 3,
             "proposals": "4",
             "reflection_lm": "x",
             "reflection_lm_kwargs": '{"api_key": "hush"}',
@@ -386,8 +371,8 @@ def test_every_setting_may_change_or_is_part_of_a_runs_identity() -> None:
 
 
 def test_the_sample_of_a_race_is_part_of_a_runs_identity() -> None:
-    assert identity_settings(RunConfig(url=(URL,)))["race_rows"] == 0
-    assert identity_settings(RunConfig(url=(URL,), validation="race", race_rows=30))["race_rows"] == 30
+    found = [identity_settings(RunConfig(url=(URL,), validation=given)) for given in ("full", "race:30", "race:30:9")]
+    assert [each["validation"] for each in found] == ["full", "race:30", "race:30"]
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) ->
     folder, host = tmp_path_factory.mktemp("stored"), Host()
     try:
         url = host.serve(Script(datasets={"train": rows(12), "val": rows(6, 50), "test": rows(12, 80)}).server().handle)
-        words = ["optimize", url, "--max-metric-calls", "60", "--store", str(folder / "journals.db"), "--no-check"]
+        words = ["optimize", url, "--max-metric-calls", "60", "--store", str(folder / "journals.db"), "--check", "off"]
         status, stdout, stderr = fork_server.run(words, folder=folder, environment=environment())
         assert status == 0, stdout + stderr
     finally:

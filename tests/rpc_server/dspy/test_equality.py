@@ -41,9 +41,9 @@ def outcome(python: Path, project: Path, script: str, argument: Any, **environme
 
 
 PROPOSERS = {
-    "gepa": [],
-    "dspy": ["--proposer", "dspy", "--reflection-lm", "codes.reflection_lm"],
-    "own": ["--proposer", "dspy", "--instruction-proposer", "codes.Proposer"],
+    "gepa": {},
+    "dspy": {"reflection_lm": "codes.reflection_lm"},
+    "own": {"instruction_proposer": "codes.Proposer"},
 }
 
 
@@ -51,12 +51,12 @@ PROPOSERS = {
 def served(project: Path, python: Path, runs: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
     """The URL of a server for each proposer and seed, all from dotted paths and file names alone."""
     flags = ["--kind", "dspy", "--program", "codes.Codes", "--metric", "codes.metric", "--python", str(python)]
-    rows = ["--trainset-path", "train.jsonl", "--valset-path", "val.json"]
+    rows = ["--datasets", "train=train.jsonl", "--datasets", "val=val.json"]
     with ExitStack() as servers:
         yield [
             servers.enter_context(
                 running_server(
-                    [str(SERVER), *flags, *PROPOSERS[proposer], *rows, "--seed", str(seed)],
+                    [str(SERVER), *flags, *rows, "--dspy", json.dumps({**PROPOSERS[proposer], "seed": seed})],
                     cwd=project,
                     env={"GEPA_TOKEN": TOKEN, **NO_FETCH},
                 )

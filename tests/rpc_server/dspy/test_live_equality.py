@@ -68,7 +68,7 @@ def test_rows_that_are_objects_reach_program_and_metric_themselves_in_the_contex
 def test_the_call_of_the_guide_ends_with_the_best_program_in_the_student(project, python):
     call = pages.block("docs/guides/dspy.md", "# optimize_student.py").text
     assert 'reflection_lm="openai/gpt-5"' in call
-    call = call.replace('reflection_lm="openai/gpt-5"', "propose=propose, no_check=True").replace("=500", "=60")
+    call = call.replace('reflection_lm="openai/gpt-5"', 'propose=propose, check="off"').replace("=500", "=60")
     (project / "optimize_student.py").write_text(f"import evolverpc\n{FIRST}{call}{LAST}")
     best, student = printed(python, project, "optimize_student.py")
     assert best == student

@@ -16,7 +16,7 @@ DEMOS = '[{"word": "word3", "found": "x", "code": "ffca"}]'
 async def running(tmp_path_factory, dspy_python):
     """`codes.Codes` with descriptions and demos as components."""
     project = made_project(tmp_path_factory.mktemp("opt-in") / "project")
-    async with opener(project, dspy_python)(field_descriptions=True, demos=True) as opened:
+    async with opener(project, dspy_python)(dspy={"field_descriptions": True, "demos": True}) as opened:
         yield opened
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from protocol.errors import ProgramFailed
 from rpc_server.program.process_output import written_output
-from rpc_server.settings.settings import Settings
 
 HELD_BY_EQUALITY = pytest.mark.long
 """`test_equality.py` runs the same proposers."""
@@ -59,7 +58,7 @@ async def proposed(running, results):
 async def test_an_instruction_proposer_runs_beside_the_program_in_the_context_of_the_reflection_model(
     opened, settings, expected
 ):
-    async with opened(proposer="dspy", **settings) as running:
+    async with opened(dspy=settings) as running:
         results = await running.evaluate({"word": "word3", "code": "ab12"}, capture_traces=True)
         texts = await proposed(running, results)
     assert texts.keys() == {"look", "finish"}
@@ -67,14 +66,14 @@ async def test_an_instruction_proposer_runs_beside_the_program_in_the_context_of
 
 
 async def test_an_instruction_proposer_works_with_the_oldest_dspy_too(opened, oldest_dspy_python):
-    settings = {"proposer": "dspy", "instruction_proposer": "codes.Proposer"}
+    settings = {"dspy": {"instruction_proposer": "codes.Proposer"}}
     async with opened(python=oldest_dspy_python, **settings) as running:
         results = await running.evaluate({"word": "word3", "code": "ab12"}, capture_traces=True)
         assert any("word3 is " in text for text in (await proposed(running, results)).values())
 
 
 async def test_texts_for_another_component_are_named(opened):
-    async with opened(proposer="dspy", instruction_proposer="variants.nonsense") as running:
+    async with opened(dspy={"instruction_proposer": "variants.nonsense"}) as running:
         results = await running.evaluate({"word": "word3", "code": "ab12"}, capture_traces=True)
         with pytest.raises(ProgramFailed) as failed:
             await proposed(running, results)
@@ -83,23 +82,15 @@ async def test_texts_for_another_component_are_named(opened):
 
 async def test_a_proposer_that_cannot_be_called_is_named_at_the_start(opened):
     with pytest.raises(ProgramFailed) as failed:
-        async with opened(proposer="dspy", instruction_proposer="variants.NUMBER"):
+        async with opened(dspy={"instruction_proposer": "variants.NUMBER"}):
             pass
     assert failed.value.message == "variants.NUMBER is a int, which cannot be called"
-
-
-def test_a_proposer_needs_the_setting_that_it_is_for():
-    given = {"kind": "dspy", "program": "codes.Codes", "metric": "codes.metric"}
-    with pytest.raises(ValueError, match="`instruction_proposer` is for `proposer` dspy: give that too"):
-        Settings(**given, instruction_proposer="codes.Proposer")
-    with pytest.raises(ValueError, match=r"needs a `reflection_lm`, the dotted path of a dspy\.LM, or an `instr"):
-        Settings(**given, proposer="dspy")
 
 
 @pytest.mark.parametrize("warns", [True, False])
 async def test_dspys_warning_of_a_predictors_other_score_is_in_the_log_unless_it_is_off(opened, caplog, warns):
     with caplog.at_level(logging.INFO, written_output.name):
-        async with opened(metric="variants.harsher", warn_on_score_mismatch=warns) as running:
+        async with opened(metric="variants.harsher", dspy={"warn_on_score_mismatch": warns}) as running:
             results = await running.evaluate({"word": "word3", "code": "ab12"}, capture_traces=True)
             await running.reflect(results, "look")
     mismatch = "The score returned by the metric with pred_name is different from the overall metric score"

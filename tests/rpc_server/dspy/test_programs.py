@@ -66,7 +66,7 @@ async def test_the_records_are_those_of_dspys_adapter(codes):
 
 async def test_an_answer_that_does_not_parse_is_the_programs_failure_and_keeps_its_trace(opened):
     answers = ["I do not know what word7 is.", '{"hint": "none"}']  # parses not at all; parses in part
-    async with opened(add_format_failure_as_feedback=True) as running:
+    async with opened(dspy={"add_format_failure_as_feedback": True}) as running:
         results = await running.evaluate(row(7), row(12), row(2), capture_traces=True)
         answer = await running.reflect(results, "look")
     for result, record, text in zip(results, answer["dataset"]["look"], answers, strict=False):
@@ -134,7 +134,7 @@ async def test_the_metric_gets_a_trace_for_feedback_alone_as_from_dspy_gepa(open
 
 
 async def test_without_a_group_the_steps_are_in_the_result_and_can_be_reflected_on(opened):
-    async with opened(add_format_failure_as_feedback=True) as running:
+    async with opened(dspy={"add_format_failure_as_feedback": True}) as running:
         right, unparsed = results = await running.evaluate(row(2), row(7), capture_traces=True, group=None)
         dataset = (await running.reflect(results, "look"))["dataset"]
     assert "trajectory_ref" not in right
@@ -229,7 +229,7 @@ async def test_a_rows_fields_have_the_types_that_the_signature_declares(opened):
 
 
 async def test_dspys_own_proposer_gets_the_records_as_the_objects_that_they_were(opened):
-    settings = {"proposer": "dspy", "reflection_lm": "variants.witness", "metric": "variants.plain"}
+    settings = {"dspy": {"reflection_lm": "variants.witness"}, "metric": "variants.plain"}
     async with opened("variants.Pictures", **settings) as running:
         assert "proposals" in running.program.capabilities
         results = await running.evaluate({"picture": PICTURE, "code": "x"}, capture_traces=True)

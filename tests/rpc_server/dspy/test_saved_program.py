@@ -26,7 +26,7 @@ def loaded_instructions(python, project, path):
 async def test_texts_and_the_best_program_are_written_which_dspy_loads_and_the_next_start_begins_from(
     opened, project, dspy_python
 ):
-    settings = {"saved_program_json_path": "saved/best.json", "demos": True}
+    settings = {"saved_program_json_path": "saved/best.json", "dspy": {"demos": True}}
     path = project / "saved" / "best.json"
     demos = '[{"word":"word3","found":"x","code":"ffca"}]'
     async with opened(**settings) as running:

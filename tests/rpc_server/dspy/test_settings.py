@@ -1,7 +1,5 @@
 """What the settings of a DSPy program come to before it is started."""
 
-from pathlib import Path
-
 import pytest
 
 from rpc_server.program.open_program import digest_settings
@@ -10,27 +8,15 @@ from rpc_server.settings.settings import Settings
 GIVEN = {"kind": "dspy", "program": "codes.Codes", "metric": "codes.metric"}
 
 
-def test_trainset_and_valset_are_the_splits_train_and_val_beside_others():
-    settings = Settings(**GIVEN, trainset_path="train.csv", valset_path="val.json", datasets={"test": "test.jsonl"})
-    assert settings.files == {"train": Path("train.csv"), "val": Path("val.json"), "test": Path("test.jsonl")}
-
-
-def test_a_split_has_one_file():
-    with pytest.raises(ValueError, match="`valset_path` and `datasets` both give the split `val`"):
-        Settings(**GIVEN, valset_path="a.json", datasets={"val": "b.json"})
-
-
 @pytest.mark.parametrize(
     "changed",
     [
         {"metric": "codes.other"},
-        {"field_descriptions": True},
-        {"demos": True},
-        {"add_format_failure_as_feedback": True},
-        {"seed": 1},
-        {"trainset_path": "train.csv"},
+        *({"dspy": {name: True}} for name in ("field_descriptions", "demos", "add_format_failure_as_feedback")),
+        {"dspy": {"seed": 1}},
+        {"datasets": {"train": "train.csv"}},
     ],
-    ids=lambda changed: next(iter(changed)),
+    ids=str,
 )
 def test_what_changes_the_program_changes_what_is_digested(changed):
     assert digest_settings(Settings(**{**GIVEN, **changed}), None) != digest_settings(Settings(**GIVEN), None)

@@ -19,7 +19,7 @@ def test_rows_of_a_csv_file_have_the_declared_types_whether_server_or_client_hol
         writer.writeheader()
         writer.writerow(ROW)
     program = ["--kind", "dspy", "--program", "typed.Reviews", "--metric", "typed.labels", "--python", str(dspy_python)]
-    command = [str(SERVER), *program, "--trainset-path", "rows.csv"]
+    command = [str(SERVER), *program, "--datasets", "train=rows.csv"]
     with (
         running_server(command, cwd=project, env={"GEPA_TOKEN": TOKEN, **NO_FETCH}) as server,
         RemoteAdapter(server.url, token=TOKEN) as adapter,

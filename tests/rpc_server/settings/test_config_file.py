@@ -91,7 +91,7 @@ def test_an_infinite_deadline_is_none_and_nothing_else_is_endless(tmp_path: Path
     (tmp_path / "gepa.toml").write_text('program = "a"\nexample_timeout_s = inf')
     assert load_settings(folder=tmp_path).example_timeout_s is None
     assert load_settings(flags={"program": "a", "example_timeout_s": float("inf")}).example_timeout_s is None
-    for line in ("example_timeout_s = nan", "example_timeout_s = -inf", "call_timeout_s = inf", "drain_s = inf"):
+    for line in ("example_timeout_s = nan", "example_timeout_s = -inf", "drain_s = inf"):
         assert f"`{line.split(' ', maxsplit=1)[0]}`" in wrong(tmp_path, f'program = "a"\n{line}')
 
 
@@ -187,10 +187,10 @@ def test_flags_and_variables_are_read_as_a_file_would_hold_them(tmp_path: Path) 
 
 
 def test_a_flag_has_precedence_over_a_variable_and_a_variable_over_the_file(tmp_path: Path) -> None:
-    (tmp_path / "gepa.toml").write_text('program = "app"\nworkers = 1\nmax_queue = 1\ndrain_s = 1')
-    variables = {"GEPA_WORKERS": "2", "GEPA_MAX_QUEUE": "2", "GEPA_JAIL": ""}
+    (tmp_path / "gepa.toml").write_text('program = "app"\nworkers = 1\nmax_batch_size = 1\ndrain_s = 1')
+    variables = {"GEPA_WORKERS": "2", "GEPA_MAX_BATCH_SIZE": "2", "GEPA_JAIL": ""}
     settings = load_settings(flags={"workers": "3"}, folder=tmp_path, environment=variables)
-    assert (settings.workers, settings.max_queue, settings.drain_s, settings.jail) == (3, 2, 1.0, None)
+    assert (settings.workers, settings.max_batch_size, settings.drain_s, settings.jail) == (3, 2, 1.0, None)
 
 
 def test_a_wrong_variable_is_named_as_one(tmp_path: Path) -> None:

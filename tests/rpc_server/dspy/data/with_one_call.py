@@ -22,7 +22,7 @@ def examples(rows):
 def run(proposer, options):
     program = {"student": Codes(), "metric": metric, **PROPOSERS[proposer]}
     rows = {"trainset": examples(TRAIN), "valset": examples(VAL)}
-    result = evolverpc.optimize(program, **rows, past_perfect=True, no_check=True, **options)
+    result = evolverpc.optimize(program, **rows, past_perfect=True, check="off", **options)
     return json.loads((result.output / "result.json").read_text())["candidates"]
 
 
