@@ -82,12 +82,11 @@ async def test_the_deadline_ends_all_processes(workplace, until):
     assert not workplace.processes()
 
 
-@pytest.mark.parametrize("cancels", [1, 3])
-async def test_cancelling_ends_all_processes_before_it_returns(workplace, until, cancels):
+async def test_cancelling_ends_all_processes_before_it_returns(workplace, until):
     working = asyncio.create_task(workplace.work(command("sleep 600")))
     await until(lambda: sleeping(workplace))
 
-    for _ in range(cancels):
+    for _ in range(3):
         working.cancel()
         await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
@@ -96,7 +95,7 @@ async def test_cancelling_ends_all_processes_before_it_returns(workplace, until,
     assert not workplace.processes()
 
 
-@pytest.mark.parametrize("passes", range(4))
+@pytest.mark.parametrize("passes", [0, 2])
 async def test_cancelling_while_it_starts_leaves_nothing(workplace, passes):
     working = asyncio.create_task(workplace.work(command("sleep 600")))
     for _ in range(passes):
@@ -121,7 +120,7 @@ async def test_cancelling_the_claude_agent_ends_what_its_shell_started(workplace
     assert not workplace.processes()
 
 
-@pytest.mark.parametrize("kind", ["command", "claude"])
+@pytest.mark.parametrize("kind", ["command", pytest.param("claude", marks=pytest.mark.long)])
 async def test_a_server_killed_with_sigkill_takes_its_agents_along(workplace, until, tmp_path, kind):
     scripts = tmp_path / "scripts.json"
     turns = [[{"tool": "Bash", "input": {"command": STARTS_DAEMONS}}], None]
