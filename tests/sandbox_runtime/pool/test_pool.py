@@ -33,19 +33,6 @@ async def test_all_are_started_at_once_and_listed_as_they_become_ready(tmp_path:
     assert all(sandbox.closed for sandbox in yard.made)
 
 
-async def test_starts_keep_to_their_budget(tmp_path: Path) -> None:
-    loop, times = asyncio.get_running_loop(), []
-    yard = FakeStarter(lambda _: times.append(loop.time()))
-    async with pool_of(yard, 12, tmp_path, starts_per_s=20.0) as (pool, watched):
-        await watched.until(lambda: pool.ready == 12)
-    assert len(times) == 12
-    yard = FakeStarter(lambda _: times.append(loop.time()))
-    times.clear()
-    async with pool_of(yard, 6, tmp_path, starts_per_s=2.0) as (pool, watched):
-        await watched.until(lambda: pool.ready >= 3)
-    assert times[1] - times[0] < 0.4 <= times[2] - times[1]
-
-
 async def test_one_that_dies_is_unlisted_freed_and_replaced(tmp_path: Path) -> None:
     yard = FakeStarter()
     async with pool_of(yard, 3, tmp_path) as (pool, watched):
@@ -172,15 +159,6 @@ async def test_it_shrinks_when_there_is_work_for_fewer_and_grows_when_work_waits
         pool.demand(5)
         await watched.until(lambda: pool.ready == 5)
         assert kept < set(listed(tmp_path))
-
-
-async def test_one_stays_when_nothing_is_to_be_done(tmp_path: Path) -> None:
-    yard = FakeStarter()
-    async with pool_of(yard, 3, tmp_path, idle_s=0.02, retire_s=0.0) as (pool, watched):
-        await watched.until(lambda: pool.ready == 3)
-        pool.demand(0)
-        await watched.until(lambda: watched.kinds().count("ended") == 2)
-        assert pool.ready == len(yard.up) == 1
 
 
 async def test_a_refusal_has_the_token_files_written_anew_in_their_places(

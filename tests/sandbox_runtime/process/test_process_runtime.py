@@ -112,28 +112,6 @@ async def have_ended(backend: BackendUnderTest) -> bool:
     return backend.processes() == []
 
 
-async def test_a_sweep_ends_a_server_that_forks_and_ends_without_pause(
-    backend: BackendUnderTest, tmp_path: Path
-) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        hop = (
-            f"import os\nif not os.fork():\n held = open({str(pipe)!r}, 'wb')\n"
-            " while True:\n  if os.fork(): os._exit(0)\n"
-        )
-        with another_process(backend, main=backend.python(hop + SOURCE.decode())) as other:
-            id_ = await line_of(other)
-            other.kill()
-            other.wait()
-        assert await backend.runtime.sweep() == [id_]
-        assert await at_its_end(held)
-        assert await backend.left() == []
-    finally:
-        os.close(held)
-
-
 async def has_output(pipe: int) -> bool:
     try:
         return os.read(pipe, 1) == b"\n"

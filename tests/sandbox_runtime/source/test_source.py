@@ -1,6 +1,5 @@
 """A commit on its way into a sandbox: found, fetched alone, packed, and unpacked there."""
 
-import asyncio
 import os
 import subprocess
 import tarfile
@@ -159,24 +158,6 @@ async def test_a_sweep_leaves_a_mirror_in_use_and_cannot_fail_a_start(
     commit(elsewhere, {"more.txt": "3"})
     await ready(str(elsewhere), cache)
     assert not mirror.exists()
-
-
-async def test_a_source_that_another_process_works_with_is_waited_for_in_words(repository: Path, cache: Path) -> None:
-    await ready(f"file://{repository}", cache)
-    (mirror,) = (cache / "mirrors").iterdir()
-    progress: list[str] = []
-    waiting = asyncio.Event()
-    source = Source(f"file://{repository}#app", cache=cache)
-
-    def report(words: str) -> None:
-        progress.append(words)
-        waiting.set()
-
-    with lock_if_free(cache / "locks" / mirror.name):
-        starting = asyncio.create_task(source.ready(on_progress=report))
-        await asyncio.wait_for(waiting.wait(), 10)
-    await starting
-    assert progress == [f"waiting for another process that works with file://{repository}#app"]
 
 
 def failing(_: Path) -> None:
