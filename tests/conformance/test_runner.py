@@ -98,12 +98,6 @@ async def test_with_json_the_output_is_json_only(command: Command) -> None:
     assert {"id", "title", "level", "section", "verdict", "reason", "seconds"} == set(report["checks"][0])
 
 
-async def test_an_address_that_cannot_be_used_ends_the_command_with_2(command: Command) -> None:
-    status, stdout, stderr = await command("http://server.example:80/rpc", *FEW)
-    assert (status, stdout) == (2, "")
-    assert "plain http" in stderr
-
-
 async def test_text_of_a_server_is_printed_without_control_characters(command: Command) -> None:
     async with Reference(program_name="\x1b[31mred[/]") as server:
         _, stdout, _ = await command(server.url, *FEW)

@@ -18,7 +18,7 @@ import gepa
 import pytest
 
 from gepa_client import RemoteAdapter, RpcClient
-from gepa_client.conformance import Verdict, load_checks, run_conformance
+from gepa_client.conformance import Verdict, run_conformance
 from protocol import CAPABILITIES, METHODS, ExampleResult, Limits, Meta, Status, Usage
 from protocol.errors import ALL, MethodNotFound, Unauthorized
 from sandbox_runtime import running_server
@@ -159,24 +159,3 @@ async def test_the_server_in_go_passes_every_check_that_applies_to_it(build: Cal
     assert {name: outcome.reason for name, outcome in outcomes.items() if outcome.verdict is Verdict.FAILED} == {}
     assert {name: outcome.reason for name, outcome in outcomes.items() if outcome.verdict is Verdict.WARNED} == {}
     assert sum(outcome.verdict is Verdict.PASSED for outcome in outcomes.values()) >= 100
-
-
-@pytest.mark.long
-@pytest.mark.timeout(300)
-async def test_the_two_first_files_alone_evaluate_and_refuse(build: Callable[..., Path]) -> None:
-    core = build("server.go", "program.go")
-    token = "a-token-for-go"
-    expected = {
-        "core.discover.complete",
-        "evaluate.order",
-        "evaluate.raise",
-        "evaluate.traces",
-        "evaluate.overlapping",
-        "reflection.record",
-        "jsonrpc.method.unknown",
-        "jsonrpc.parse.truncated",
-        "security.token.wrong",
-    }
-    with running_server([str(core)], env={"GEPA_TOKEN": token, "PORT": "0"}) as server:
-        report = await run_conformance(server.url, token, checks=[c for c in load_checks() if c.id in expected])
-    assert {outcome.check.id for outcome in report.outcomes if outcome.verdict is Verdict.PASSED} == expected

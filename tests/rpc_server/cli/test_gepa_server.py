@@ -155,39 +155,12 @@ async def test_the_conformance_program_is_served_and_sigterm_ends_it(tmp_path: P
         assert text_of(token_file) is None
 
 
-async def test_a_token_file_that_is_not_there_is_made_and_serves_the_next_start_too(
-    tmp_path: Path, forked: Started
-) -> None:
-    file = tmp_path / "token"
-    for _start in range(2):
-        async with forked(tmp_path, "--conformance", "--json", "--token-file", str(file)) as process:
-            event = await ready(process)
-            assert (event["token"], event["token_file"]) == (None, str(file))
-            token = file.read_text().strip()
-            assert (await call(event, "discover", {}, token=token))["program"]["name"] == "conformance"
-            process.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(process.wait(), WAIT_S) == 0
-        assert file.read_text().strip() == token
-
-
 async def test_people_get_one_line_when_it_is_ready(tmp_path: Path) -> None:
     (tmp_path / "tickets.py").write_text(PLAIN)
     async with started(tmp_path, "--program", "tickets.py") as process:
         line = await first_line(process)
     pattern = r"gepa-server \S+ · tickets \(python\) ready on http://127\.0\.0\.1:\d+/rpc · token in /\S+/token\n"
     assert re.fullmatch(pattern, line)
-
-
-async def test_a_given_token_is_used_never_printed_and_unknown_to_the_program(tmp_path: Path, forked: Started) -> None:
-    (tmp_path / "app.py").write_text(
-        "import os\nseed_candidate = {'system': 'x'}\ndef run(example, candidate):\n    return dict(os.environ)\n"
-    )
-    async with forked(tmp_path, "--program", "app.py", "--json", GEPA_TOKEN="given-token") as process:
-        event = await ready(process)
-        assert (event["token"], event["token_file"]) == (None, None)
-        answer = await call(event, "evaluate", evaluation(1, candidate={"system": "x"}), token="given-token")
-        assert "given-token" not in json.dumps(answer)
-        assert "PATH" in answer["results"][0]["output"]
 
 
 async def test_everything_after_command_is_the_command(tmp_path: Path, forked: Started) -> None:
@@ -335,20 +308,6 @@ async def test_a_signal_while_the_program_starts_ends_it(tmp_path: Path) -> None
                 await asyncio.sleep(0.01)
         process.send_signal(signal.SIGINT)
         assert await asyncio.wait_for(process.wait(), 10) == 130
-
-
-async def test_a_package_of_ours_found_elsewhere_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "gepa_client").mkdir()
-    (tmp_path / "gepa_client" / "__init__.py").write_text("")
-    paths = [str(tmp_path), str(Path(__file__).parents[3])]
-    code = f"import sys; sys.path[:0] = {paths!r}; from rpc_server.cli import main; main()"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-I", "-c", code, "--version", stderr=asyncio.subprocess.PIPE
-    )
-    _, reported = await asyncio.wait_for(process.communicate(), WAIT_S)
-    assert process.returncode == 2
-    assert "`gepa_client`" in reported.decode()
-    assert str(tmp_path) in reported.decode()
 
 
 async def test_a_token_file_made_in_a_repository_is_ignored_there_and_mentioned_once(

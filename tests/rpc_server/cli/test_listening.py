@@ -165,15 +165,6 @@ async def test_the_token_of_the_process_that_starts_a_server_goes_before_a_confi
     assert event["message"] == "GEPA_LISTEN and GEPA_TOKEN are set, and --token-file given: leave --token-file out"
 
 
-async def test_an_inherited_tcp_socket_is_served_at_its_address(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        printed = {"GEPA_LISTEN": f"fd:{sock.fileno()}"}
-        async with started(tmp_path, "--conformance", sock=sock, **printed) as process:
-            url = await url_of(process)
-            assert url == f"http://127.0.0.1:{sock.getsockname()[1]}/rpc"
-            assert (await asked(url, "discover", {}, Authorization="Bearer t"))[0] == 200
-
-
 async def test_the_tokens_own_header_alone_counts_if_it_is_present(tmp_path: Path, unused_tcp_port: int) -> None:
     where = f"127.0.0.1:{unused_tcp_port}"
     (tmp_path / "gepa.toml").write_text('host = "192.0.2.1"\nport = 1\nprogram = "reports.py"')
@@ -205,11 +196,6 @@ async def test_the_tokens_own_header_alone_counts_if_it_is_present(tmp_path: Pat
 def test_an_invalid_or_contradicted_listen_address_is_refused(flags: dict[str, Any], where: str, reported: str) -> None:
     with pytest.raises(SettingsError, match=reported):
         apply_listen_address(Settings(program="x"), {"GEPA_LISTEN": where}, flags)
-
-
-def test_a_socket_that_does_not_listen_is_refused() -> None:
-    with socket.socket() as sock, pytest.raises(SettingsError, match="does not listen"):
-        apply_listen_address(Settings(program="x"), {"GEPA_LISTEN": f"fd:{os.dup(sock.fileno())}"}, {})
 
 
 def test_an_address_in_brackets_is_one_of_ipv6() -> None:

@@ -53,19 +53,6 @@ async def test_a_client_that_expects_100_continue_gets_it_only_if_accepted(serve
     assert welcome.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK")
 
 
-async def test_a_truncated_body_affects_no_other_call(server: Any) -> None:
-    head = (
-        f"POST /rpc HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
-        "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
-    )
-    _, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    writer.write(head.encode())
-    await writer.drain()
-    writer.close()
-    await writer.wait_closed()
-    await server.still_works()
-
-
 async def test_a_body_that_stops_coming_is_given_up(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "_IDLE_S", 0.1)
     server = await start()
@@ -99,14 +86,6 @@ async def test_a_broken_chunked_body_is_a_bad_request(server: Any) -> None:
     await server.still_works()
 
 
-async def test_of_many_faults_the_first_are_reported(server: Any) -> None:
-    for count, reported in ((900, 20), (5000, 1)):
-        unknown = {f"field{number}": 1 for number in range(count)}
-        with pytest.raises(errors.InvalidParams) as caught:
-            await server.call("evaluate", {"candidate": server.seed, "batch": [], **unknown})
-        assert len(caught.value.details["errors"]) == reported
-
-
 @pytest.mark.parametrize(
     ("model", "flood", "path"),
     [
@@ -129,18 +108,6 @@ def test_a_million_faults_cost_no_more_than_one(model: type[Params], flood: dict
     assert peak < 2**20
 
 
-async def test_more_results_than_a_batch_may_have_are_refused_unseen(start: Any, fake_program: Any) -> None:
-    server = await start(fake_program("scoring"), max_batch_size=10)
-    results = {"batch": [], "results": [0] * 11}
-    for method, params in (
-        ("score", results),
-        ("make_reflective_dataset", {"candidate": server.seed, "eval_batch": results, "components_to_update": []}),
-    ):
-        with pytest.raises(errors.LimitExceeded) as caught:
-            await server.call(method, params)
-        assert caught.value.details == {"limit": "max_batch_size", "allowed": 10, "given": 11}
-
-
 async def test_data_nested_five_hundred_deep_comes_back_whole(server: Any) -> None:
     deep: Any = 1
     for _ in range(500):
@@ -159,19 +126,6 @@ async def test_a_defect_of_the_server_is_logged_and_never_sent(server: Any, capl
             await server.evaluate(data)
         assert "secret" not in str(caught.value.to_wire())
     assert "the secret text" in caplog.text
-    await server.still_works()
-
-
-async def test_a_result_that_is_not_json_is_a_defect_of_the_server(
-    start: Any, fake_program: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    program = fake_program("finalize")
-    program.answers["finalize"] = {"message": "x", "more": object()}
-    server = await start(program)
-    run = {"id": "r", "metric_calls": 1, "candidates": 1, "seed_score": 0.0}
-    with pytest.raises(errors.InternalError):
-        await server.call("finalize", {"best_candidate": server.seed, "best_score": 1.0, "run": run})
-    assert "not JSON" in caplog.text
     await server.still_works()
 
 

@@ -42,12 +42,6 @@ async def test_what_does_not_fit_travels_inline(start: Any) -> None:
     assert [len(result["trajectory"]["steps"]) for result in seen] == [900, 1500]
 
 
-async def test_many_empty_trajectories_are_bounded_too(start: Any) -> None:
-    server = await start(max_trace_bytes=10_000)
-    results = await server.evaluate(*[{"trajectory": {}}] * 500, capture_traces=True, group="g")
-    assert 0 < sum("trajectory_ref" in result for result in results) < 100
-
-
 class TestAProgramThatKeepsItsOwn:
     async def test_its_refs_carry_the_instance_on_the_way_out_and_lose_it_on_the_way_in(
         self, start: Any, fake_program: Any

@@ -15,32 +15,11 @@ from rpc_server.jail.jail import check_jail, create_jails
 from tests.rpc_server.jail.conftest import PROGRAM, Server, serving
 from tests.rpc_server.mutations.mutation_server import SCRIPTED
 from tests.rpc_server.mutations.project import Project
-from tests.rpc_server.worktrees.worktree_project import second
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
-WAITS = (
-    "import os, time\n"
-    "open('%s', 'w').close()\n"
-    "end = time.monotonic() + 15\n"
-    "while not os.path.exists('%s'):\n"
-    "    assert time.monotonic() < end\n"
-    "    time.sleep(0.01)\n"
-    "found = os.getpid()\n"
-)
-
-
-async def test_examples_of_a_commit_run_at_the_same_time(server: Server) -> None:
-    one, other = await server.results(WAITS % ("one", "other"), WAITS % ("other", "one"))
-    assert [one["status"], other["status"]] == ["ok", "ok"]
-    assert one["output"] != other["output"]
-
-
-async def test_another_commit_runs_its_own_code(server: Server, project: Project) -> None:
-    commit = second(project, {"app.py": PROGRAM.replace('scope["found"]', '"changed"')})
-    assert await server.found("", git_branch=f"x@{commit}") == "changed"
 
 
 async def test_a_command_agent_changes_its_draft_and_nothing_else(server: Server, project: Project) -> None:
