@@ -6,11 +6,11 @@ import orjson
 import pytest
 
 from gepa_client.errors import Interrupted, JournalMismatch
-from gepa_client.journal.entries import FAILURE, SEARCH, STOP, AttemptFinished, AttemptStarted, Entry
+from gepa_client.journal.entries import FAILURE, SEARCH, STOP, Entry
 from gepa_client.journal.journal import Journal, JournaledAttempts
 from gepa_client.journal.store import Store
 from protocol.errors import ProgramFailed
-from tests.gepa_client.journal.sample_runs import KEPT, OWNER, RUN
+from tests.gepa_client.journal.sample_runs import KEPT, RUN
 from tests.gepa_client.journal.stored_journals import asking, recording, replaying, watched
 
 
@@ -127,21 +127,6 @@ def test_a_stop_ends_a_replay_at_its_number(tmp_path: Path) -> None:
     assert (caught.value.status, caught.value.reason) == ("completed", "enough")
 
 
-def test_a_graceful_stop_is_found_between_iterations(tmp_path: Path) -> None:
-    with watched(tmp_path) as store:
-        with recording(store) as journal:
-            record(journal, "a")
-            assert journal.recorded_stop() is None
-            journal.stop(Interrupted("completed", "a file is there"), gracefully=True)
-        replay = replaying(store)
-        assert replay.recorded_stop() is None
-        replay.ask(asking("a"))
-        stop = replay.recorded_stop()
-    assert stop is not None
-    assert stop.gracefully
-    assert stop.interrupted.reason == "a file is there"
-
-
 def test_a_run_resumes_after_a_dropped_stop_and_keeps_the_rest_of_its_batch(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
@@ -226,23 +211,3 @@ def test_after_a_cancellation_no_request_and_no_attempt_begins(tmp_path: Path) -
         journal.settle()
         assert len(entries(store)) == 1
         assert store.attempts(RUN.id, SEARCH) == []
-
-
-def test_what_earlier_processes_spent_is_part_of_every_figure(tmp_path: Path) -> None:
-    with watched(tmp_path) as store:
-        assert store.claim(RUN.id, store.run(RUN.id).claim, OWNER, "x")
-        store.write(
-            RUN.id,
-            OWNER,
-            [
-                AttemptStarted(SEARCH, 0, 1, "evaluate", "http://a", None),
-                AttemptFinished(SEARCH, 0, 1, "ok", 0.1, {"cost_usd": 0.5, "output_tokens": 7}),
-                AttemptStarted(SEARCH, 1, 1, "completion", "model", None),
-                AttemptFinished(SEARCH, 1, 1, "ok", 0.1, None, 1, 1),
-            ],
-        )
-        store.release(RUN.id, OWNER)
-        with recording(store) as journal:
-            assert journal.spending["evaluate"].output_tokens == 7
-            journal.spending.finished("evaluate", {"cost_usd": 0.25}, 1, 0)
-            assert (journal.spending.cost_usd, journal.spending.unpriced) == (0.75, {"completion": 1})
